@@ -1,0 +1,103 @@
+"""The hot state of the store: one queue, and one message to append.
+
+These classes are read and written by the lane, the append, the dispatcher and delivery on every message. Nobody
+subclasses or patches them, so that they can be compiled as they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["ENTRY_SIZE", "Put", "Queue", "Span"]
+
+#: Bytes of one consume-queue entry (store-and-broker.md 3.1).
+ENTRY_SIZE = 20
+
+
+class Queue:
+    """One consume queue, with its two ends.
+
+    ``next`` is the index the next message gets; ``visible`` is the end that consumers are told: a message lies between
+    the two while it is not yet as durable as the broker promises. Indexes count messages, not bytes.
+    """
+
+    __slots__ = (
+        "bytes_put",
+        "files",
+        "holds",
+        "id",
+        "max_phys",
+        "min",
+        "next",
+        "tail",
+        "tail_from",
+        "topic",
+        "topic_field",
+        "touched",
+        "visible",
+    )
+
+    def __init__(self, topic: str, queue_id: int) -> None:
+        encoded = topic.encode()
+        self.topic = topic
+        #: Topic length byte and topic, as a record holds them.
+        self.topic_field = bytes((len(encoded),)) + encoded if len(encoded) < 128 else b""
+        self.id = queue_id
+        self.next = 0
+        self.visible = 0
+        #: First readable index.
+        self.min = 0
+        #: Entries that are not on disk yet; the first of them has index ``tail_from``.
+        self.tail = bytearray()
+        self.tail_from = 0
+        #: Commit-log offset behind the newest entry's record: dispatch is idempotent by it.
+        self.max_phys = 0
+        #: Set while an append or a tick has touched the queue.
+        self.touched = False
+        #: Bytes of records appended since start, for the statistics.
+        self.bytes_put = 0
+        #: Parked pulls, or None (owned by delivery).
+        self.holds: list[Any] | None = None
+        #: The file set behind it (owned by the queue table).
+        self.files: Any = None
+
+    def __repr__(self) -> str:
+        return f"<queue {self.topic}-{self.id} min={self.min} visible={self.visible} next={self.next}>"
+
+
+class Put(NamedTuple):
+    """One message to append. Everything but ``queue`` goes into the record as it is (store-and-broker.md 2.1)."""
+
+    queue: Queue
+    #: As stored, after any compression.
+    body: bytes
+    #: The property string in UTF-8, at most 32,767 bytes.
+    properties: bytes
+    flag: int
+    #: With the IPv6 bits set as ``born_host`` and ``store_host`` need them.
+    sys_flag: int
+    #: Client clock, ms.
+    born_timestamp: int
+    #: Address (4 or 16 bytes) and port (4 bytes).
+    born_host: bytes
+    store_host: bytes
+    reconsume_times: int
+    prepared_offset: int
+    #: Hash of the tag, or the delivery time of a delayed message.
+    tags_code: int
+    #: Index keys: the unique key first, then the tokens of KEYS.
+    keys: Sequence[str]
+
+
+class Span(NamedTuple):
+    """What one append wrote: commit-log bytes ``start`` to ``end``."""
+
+    start: int
+    end: int
+    #: One (queue index, commit-log offset) a message, in the order given.
+    offsets: list[tuple[int, int]]
+    #: Every queue that got an entry, once.
+    touched: list[Queue]

@@ -1,0 +1,194 @@
+"""The ports through which every service touches the world.
+
+Outside ``rmq.runtime`` nothing imports time, random, uuid, secrets, threading or socket, nor hands work to a thread:
+a service is given a :class:`World` and asks it. Tests give it another one (virtual time, torn files, cut networks).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+__all__ = ["Clock", "File", "FileLock", "Files", "Identity", "Listener", "Network", "Offload", "Usage", "World"]
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Two clocks that are never mixed: stamps come from the wall, durations from the monotonic one."""
+
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since the epoch: for stamps that are stored or sent."""
+
+    def monotonic(self) -> float:
+        """Monotonic clock, seconds: for durations and deadlines (field case B142)."""
+
+
+class File(Protocol):
+    """One open file, read and written at positions."""
+
+    path: str
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Read up to ``size`` bytes at ``offset``; may touch the disk. Fewer bytes only at the end of the file."""
+
+    def pread_hot(self, size: int, offset: int) -> bytes | None:
+        """The same, but only from the page cache: None when any of it would have to come from the disk."""
+
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """Write all of ``data`` at ``offset`` (loops over short writes). Errors: OSError."""
+
+    def allocate(self, size: int) -> None:
+        """Extend to ``size`` bytes of zeros, sparse; never shrinks."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def datasync(self) -> None:
+        """Force written data to the disk. Blocking: call through :class:`Offload`."""
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class FileLock(Protocol):
+    def release(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A file system's space in bytes; ``free`` is what this process may still use."""
+
+    total: int
+    used: int
+    free: int
+
+    @property
+    def ratio(self) -> float:
+        """Used share, 0.0 to 1.0, as ``ceil(used * 100 / (used + free)) / 100`` (store-and-broker.md 5.4)."""
+        whole = self.used + self.free
+        return -1.0 if whole <= 0 else -(-self.used * 100 // whole) / 100
+
+
+class Files(Protocol):
+    """A tree of files. All paths are text; every method may raise OSError."""
+
+    def open(self, path: str, *, create: bool = False, readonly: bool = False) -> File: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, path: str) -> list[str]:
+        """Names (not paths) in a directory, sorted; empty when the directory does not exist."""
+
+    def is_dir(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int: ...
+
+    def mtime_ms(self, path: str) -> int: ...
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory and its parents; existing ones are fine."""
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def unlink(self, path: str) -> None: ...
+
+    def rmdir(self, path: str) -> None: ...
+
+    def sync_dir(self, path: str) -> None:
+        """Force directory entries to the disk (a new or renamed file exists after a power cut only then)."""
+
+    def lock(self, path: str) -> FileLock:
+        """Take the POSIX record lock on byte 0 (what Java's FileLock takes on Linux). BlockingIOError when held."""
+
+    def usage(self, path: str) -> Usage: ...
+
+    def read(self, path: str) -> bytes: ...
+
+    def write_atomic(self, path: str, data: bytes, *, backup: bool = False) -> None:
+        """Replace ``path``: temporary file, fsync, rename, fsync of the directory; ``backup`` keeps ``path + '.bak'``."""
+
+
+class Offload(Protocol):
+    """System calls that may block, run on a thread. Never CPU work (design.md section 2)."""
+
+    async def __call__(self, what: Callable[..., T], *args: object) -> T: ...
+
+
+class Listener(Protocol):
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens, with the port the kernel chose when 0 was asked for."""
+
+    async def close(self) -> None: ...
+
+
+class Network(Protocol):
+    async def listen(
+        self,
+        factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        backlog: int = 1024,
+    ) -> Listener:
+        """Accept on ``host``:``port`` (``host`` "" = every interface). OSError when the address is taken."""
+
+    async def connect(
+        self,
+        factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]: ...
+
+    async def start_tls(
+        self,
+        transport: asyncio.BaseTransport,
+        protocol: asyncio.BaseProtocol,
+        context: ssl.SSLContext,
+        *,
+        server_side: bool,
+    ) -> asyncio.BaseTransport | None:
+        """Upgrade an open connection to TLS."""
+
+    async def http_get(self, url: str, headers: dict[str, str], timeout: float) -> tuple[int, bytes]:
+        """Status and body of a plain HTTP GET (the name-server address server)."""
+
+
+class Identity(Protocol):
+    """Who this process is on this machine."""
+
+    pid: int
+    hostname: str
+
+    def addresses(self) -> Sequence[tuple[str, str]]:
+        """(interface name, address text) of every address of this machine, IPv4 first."""
+
+    def physical_memory(self) -> int:
+        """Bytes of memory of the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    clock: Clock
+    random: random.Random
+    files: Files
+    network: Network
+    offload: Offload
+    identity: Identity
+
+    @staticmethod
+    def real() -> World:
+        """The world as it is: kernel, disk, system clock."""
+        from rmq.runtime.real import real_world
+
+        return real_world()
+
+
+Awaiter = Callable[[], Awaitable[None]]
