@@ -110,7 +110,10 @@ class Files(Protocol):
     def read(self, path: str) -> bytes: ...
 
     def write_atomic(self, path: str, data: bytes, *, backup: bool = False) -> None:
-        """Replace ``path``: temporary file, fsync, rename, fsync of the directory; ``backup`` keeps ``path + '.bak'``."""
+        """Replace ``path``: temporary file, fsync, rename, fsync of the directory.
+
+        ``backup`` keeps the replaced content as ``path + '.bak'``.
+        """
 
 
 class Offload(Protocol):
@@ -164,8 +167,11 @@ class Network(Protocol):
 class Identity(Protocol):
     """Who this process is on this machine."""
 
-    pid: int
-    hostname: str
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def hostname(self) -> str: ...
 
     def addresses(self) -> Sequence[tuple[str, str]]:
         """(interface name, address text) of every address of this machine, IPv4 first."""

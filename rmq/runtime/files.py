@@ -1,0 +1,236 @@
+"""The real file tree: positional reads and writes on the operating system's files.
+
+``pread_hot`` asks the kernel itself whether bytes are in the page cache (``preadv`` with RWF_NOWAIT). Where the flag is
+missing or refused (macOS, some tmpfs and overlay mounts) only the part this process wrote last counts as hot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+
+from rmq.runtime.world import File, FileLock, Usage
+
+__all__ = ["RealFile", "RealFiles"]
+
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+#: Without RWF_NOWAIT: how far behind the newest byte written here the page cache is trusted.
+_TRUSTED_TAIL = 8 << 20
+#: ``fdatasync`` does not exist everywhere (macOS).
+_datasync = getattr(os, "fdatasync", os.fsync)
+#: What a file system answers that does not know the flag.
+_NO_NOWAIT = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+
+
+class RealFile:
+    """One open file of the operating system."""
+
+    __slots__ = ("_fd", "_nowait", "_written", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+        self._nowait = bool(_NOWAIT)
+        self._written = -1
+
+    def pread(self, size: int, offset: int) -> bytes:
+        data = os.pread(self._fd, size, offset)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        have = len(data)
+        while have < size:
+            data = os.pread(self._fd, size - have, offset + have)
+            if not data:
+                break
+            parts.append(data)
+            have += len(data)
+        return b"".join(parts)
+
+    def pread_hot(self, size: int, offset: int) -> bytes | None:
+        if not self._nowait:
+            trusted = self._written >= 0 and offset >= self._written - _TRUSTED_TAIL
+            return self.pread(size, offset) if trusted else None
+        room = bytearray(size)
+        try:
+            count = os.preadv(self._fd, [room], offset, _NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno in _NO_NOWAIT:
+                self._nowait = False
+                return self.pread_hot(size, offset)
+            raise
+        if count == size:
+            return bytes(room)
+        # Short: the file ends here, or the rest is cold.
+        if offset + count >= self.size():
+            return bytes(memoryview(room)[:count])
+        return None
+
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        size = len(data)
+        done = os.pwrite(self._fd, data, offset)
+        if done != size:
+            view = memoryview(data).cast("B")
+            while done < size:
+                count = os.pwrite(self._fd, view[done:], offset + done)
+                if count == 0:
+                    raise OSError(errno.EIO, "the write made no progress", self.path)
+                done += count
+        if offset + size > self._written:
+            self._written = offset + size
+
+    def allocate(self, size: int) -> None:
+        if os.fstat(self._fd).st_size < size:
+            os.ftruncate(self._fd, size)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        self._written = min(self._written, size)
+
+    def datasync(self) -> None:
+        _datasync(self._fd)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+#: Files locked by this process, as (device, inode): record locks do not exclude their own process.
+_held: set[tuple[int, int]] = set()
+
+
+class _RecordLock:
+    __slots__ = ("_fd", "_key")
+
+    def __init__(self, fd: int, key: tuple[int, int]) -> None:
+        self._fd = fd
+        self._key = key
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            _held.discard(self._key)
+            os.close(fd)  # closing drops the record lock
+
+
+class RealFiles:
+    """The operating system's tree of files."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False, readonly: bool = False) -> File:
+        flags = os.O_RDONLY if readonly else os.O_RDWR
+        if create:
+            flags |= os.O_CREAT
+        return RealFile(path, os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def mtime_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def mkdir(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def rmdir(self, path: str) -> None:
+        os.rmdir(path)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path or ".", os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that cannot sync a directory
+                raise
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> FileLock:
+        # Closing any descriptor of a file drops this process's record locks on it: look before opening.
+        with contextlib.suppress(FileNotFoundError):
+            info = os.stat(path)
+            if (info.st_dev, info.st_ino) in _held:
+                raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise BlockingIOError(errno.EAGAIN, "locked by another process", path) from None
+            raise
+        info = os.fstat(fd)
+        key = (info.st_dev, info.st_ino)
+        _held.add(key)
+        return _RecordLock(fd, key)
+
+    def usage(self, path: str) -> Usage:
+        while not os.path.exists(path):
+            parent = os.path.dirname(path)
+            if parent == path:
+                break
+            path = parent or "."
+        info = os.statvfs(path)
+        return Usage(
+            total=info.f_blocks * info.f_frsize,
+            used=(info.f_blocks - info.f_bfree) * info.f_frsize,
+            free=info.f_bavail * info.f_frsize,
+        )
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_atomic(self, path: str, data: bytes, *, backup: bool = False) -> None:
+        temporary = path + ".tmp"
+        mode = 0o644
+        try:
+            mode = stat.S_IMODE(os.stat(path).st_mode)
+            exists = True
+        except FileNotFoundError:
+            exists = False
+        _write_whole(temporary, data, mode)
+        if backup and exists:
+            _write_whole(path + ".bak.tmp", self.read(path), mode)
+            os.replace(path + ".bak.tmp", path + ".bak")
+        os.replace(temporary, path)
+        self.sync_dir(os.path.dirname(path))
+
+
+def _write_whole(path: str, data: bytes, mode: int) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0), mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,79 @@
+"""The event loop of a daemon: uvloop where it exists, clean stop on SIGTERM and SIGINT."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+__all__ = ["loop_factory", "run"]
+
+log = logging.getLogger(__name__)
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """What makes loops here: uvloop's factory, or asyncio's where uvloop is not installed (or RMQ_LOOP=asyncio)."""
+    if os.environ.get("RMQ_LOOP") != "asyncio":
+        try:
+            import uvloop
+        except ImportError:
+            pass
+        else:
+            return uvloop.new_event_loop  # type: ignore[no-any-return, unused-ignore]
+    return asyncio.new_event_loop
+
+
+def run(main: Coroutine[Any, Any, int | None], *, stop_seconds: float = 28.0) -> int:
+    """Run a daemon until it ends or is told to: the exit code of the process.
+
+    SIGTERM or SIGINT cancels ``main``, whose ``async with`` blocks and ``finally`` clauses are the clean stop; then the
+    exit code is 0. A second signal, or a stop that lasts longer than ``stop_seconds``, gives up: exit code 1.
+
+    :param main: serves until cancelled; what it returns is the exit code (None = 0).
+    """
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(_supervise(main, stop_seconds))
+
+
+async def _supervise(main: Coroutine[Any, Any, int | None], stop_seconds: float) -> int:
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(main, name="main")
+    given_up = loop.create_future()
+    stopping = False
+
+    def give_up(why: str) -> None:
+        if not given_up.done():
+            given_up.set_result(why)
+
+    def on_signal(number: signal.Signals) -> None:
+        nonlocal stopping
+        if stopping:
+            give_up(f"a second {number.name}")
+            return
+        stopping = True
+        log.info("%s: stopping", number.name)
+        loop.call_later(stop_seconds, give_up, f"not stopped after {stop_seconds:g} s")
+        task.cancel()
+
+    handled = [signal.SIGTERM, signal.SIGINT]
+    for number in handled:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        await asyncio.wait({task, given_up}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            waiting = sorted(t.get_name() for t in asyncio.all_tasks() if t is not asyncio.current_task())
+            log.error("%s: leaving without a clean stop; still running: %s", given_up.result(), ", ".join(waiting))
+            for handler in logging.getLogger().handlers:
+                handler.flush()
+            os._exit(1)
+        if task.cancelled():
+            if stopping:
+                return 0
+            raise asyncio.CancelledError
+        return task.result() or 0
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)

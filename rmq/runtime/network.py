@@ -1,0 +1,146 @@
+"""The real network: TCP through the running asyncio (or uvloop) loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import http.client
+import socket
+import ssl
+import urllib.parse
+from collections.abc import Callable
+
+from rmq.runtime.world import Listener, Offload
+
+__all__ = ["RealNetwork"]
+
+_HTTP_BODY_LIMIT = 1 << 20
+
+
+class _Listening:
+    __slots__ = ("_server", "address")
+
+    def __init__(self, server: asyncio.AbstractServer, address: tuple[str, int]) -> None:
+        self._server = server
+        self.address = address
+
+    async def close(self) -> None:
+        # Not wait_closed: from Python 3.12 on it also waits for the connections, which are the server's to end.
+        self._server.close()
+        await asyncio.sleep(0)
+
+
+class RealNetwork:
+    """TCP sockets of this machine."""
+
+    __slots__ = ("_offload",)
+
+    def __init__(self, offload: Offload) -> None:
+        self._offload = offload
+
+    async def listen(
+        self,
+        factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        backlog: int = 1024,
+    ) -> Listener:
+        loop = asyncio.get_running_loop()
+        family, where = await self._bind_address(host, port)
+        listening = _bound_socket(family, where)
+        try:
+            server = await loop.create_server(factory, sock=listening, backlog=backlog)
+        except BaseException:
+            listening.close()
+            raise
+        name = listening.getsockname()
+        return _Listening(server, (host or "0.0.0.0", int(name[1])))
+
+    async def _bind_address(self, host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
+        if not host:
+            # One socket for both families, as a Java wildcard listener is; IPv4 alone where IPv6 is switched off.
+            if socket.has_dualstack_ipv6():
+                return socket.AF_INET6, ("::", port)
+            return socket.AF_INET, ("0.0.0.0", port)
+        bare = host.strip("[]")
+        found = await asyncio.get_running_loop().getaddrinfo(
+            bare, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        if not found:
+            raise OSError(errno.EADDRNOTAVAIL, f"{host} is no address of this machine")
+        family, _, _, _, where = found[0]
+        return family, (str(where[0]), int(where[1]))
+
+    async def connect(
+        self,
+        factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.create_connection(
+            factory,
+            host.strip("[]"),
+            port,
+            ssl=ssl_context,
+            server_hostname=host.strip("[]") if ssl_context is not None else None,
+        )
+        # asyncio sets TCP_NODELAY itself; keep-alive finds a peer that vanished without a word.
+        handle = transport.get_extra_info("socket")
+        if handle is not None:
+            with contextlib.suppress(OSError):
+                handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return transport, protocol
+
+    async def start_tls(
+        self,
+        transport: asyncio.BaseTransport,
+        protocol: asyncio.BaseProtocol,
+        context: ssl.SSLContext,
+        *,
+        server_side: bool,
+    ) -> asyncio.BaseTransport | None:
+        loop = asyncio.get_running_loop()
+        return await loop.start_tls(transport, protocol, context, server_side=server_side)  # type: ignore[arg-type]
+
+    async def http_get(self, url: str, headers: dict[str, str], timeout: float) -> tuple[int, bytes]:
+        return await self._offload(_http_get, url, headers, timeout)
+
+
+def _bound_socket(family: socket.AddressFamily, where: tuple[str, int]) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if where[0] == "::" else 1)
+        made.bind(where)
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _http_get(url: str, headers: dict[str, str], timeout: float) -> tuple[int, bytes]:
+    """One GET without proxies, redirects or cookies: an address server answers with one line.
+
+    ``timeout`` is for connecting and for each read; an answer longer than 1 MiB is cut.
+    """
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise OSError(errno.EINVAL, f"not an HTTP address: {url}")
+    make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = make(parts.hostname, parts.port, timeout=timeout)
+    try:
+        path = parts.path or "/"
+        connection.request("GET", f"{path}?{parts.query}" if parts.query else path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read(_HTTP_BODY_LIMIT)
+    except http.client.HTTPException as error:
+        raise OSError(errno.EPROTO, f"{url}: {type(error).__name__}") from error
+    finally:
+        connection.close()
