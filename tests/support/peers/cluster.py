@@ -1,0 +1,211 @@
+"""A nameserver and its brokers of any make, as real processes behind one interface."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from .jars import JAVA_OPENS, java_classpath
+from .ports import broker_port, free_port
+from .process import Daemon
+from .tools import require
+
+KINDS = ("ours", "java-4.9.4", "java-5.3.3")
+
+_REPOSITORY = Path(__file__).resolve().parents[3]
+
+# Small files and patient queues: a slow machine makes a Java broker shed sends after 200 ms (peers.md section 4).
+BROKER_DEFAULTS: Mapping[str, str] = {
+    "brokerClusterName": "DefaultCluster",
+    "brokerIP1": "127.0.0.1",
+    "autoCreateTopicEnable": "true",
+    "enablePropertyFilter": "true",
+    "waitTimeMillsInSendQueue": "20000",
+    "mappedFileSizeCommitLog": "67108864",
+    "mappedFileSizeConsumeQueue": "600000",
+    "maxHashSlotNum": "100000",
+    "maxIndexNum": "400000",
+    "diskMaxUsedSpaceRatio": "95",
+}
+# Every retry after a second, so that a message reaches its dead letter queue in seconds.
+FAST_RETRIES: Mapping[str, str] = {"messageDelayLevel": " ".join(["1s"] * 18)}
+
+_LOGBACK = """<configuration>
+  <appender name="F" class="ch.qos.logback.core.FileAppender">
+    <file>{file}</file>
+    <encoder><pattern>%d %p %t - %m%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="F"/></root>
+</configuration>
+"""
+_JAVA_MAINS = {
+    "namesrv": "org.apache.rocketmq.namesrv.NamesrvStartup",
+    "broker": "org.apache.rocketmq.broker.BrokerStartup",
+}
+_OUR_MODULES = {"namesrv": "rmq.cli.mqnamesrv", "broker": "rmq.cli.mqbroker"}
+
+
+def _write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+
+
+def _java_command(version: str, role: str, folder: Path, file: Path, options: Sequence[str]) -> list[str]:
+    conf = folder / "conf"
+    conf.mkdir(exist_ok=True)
+    # 4.x and 5.x look for these names under rocketmq.home.dir/conf.
+    for name in ("logback_namesrv", "logback_broker", "logback_tools", "rmq.namesrv.logback", "rmq.broker.logback"):
+        (conf / f"{name}.xml").write_text(_LOGBACK.format(file=folder / f"{role}.log"))
+    return [
+        "java",
+        *("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC"),
+        *JAVA_OPENS,
+        f"-Drocketmq.home.dir={folder}",
+        f"-Duser.home={folder}",
+        *options,
+        *("-cp", java_classpath(version)),
+        *(_JAVA_MAINS[role], "-c", str(file)),
+    ]
+
+
+class Broker:
+    """One broker process: its daemon, its address and its store."""
+
+    def __init__(self, daemon: Daemon, addr: str, name: str, store: Path) -> None:
+        self.daemon = daemon
+        self.addr = addr
+        self.name = name
+        self.store = store
+
+
+class Cluster:
+    """A running nameserver with its brokers.
+
+    kind: "ours" or "java-VERSION". namesrv, broker_addr: "127.0.0.1:port". brokers: all of them, the first is
+    broker_addr. folder: the working folder with properties, logs and stores, removed by stop() unless keep is set.
+    """
+
+    def __init__(self, kind: str, folder: Path, namesrv: str, namesrv_daemon: Daemon) -> None:
+        self.kind = kind
+        self.folder = folder
+        self.namesrv = namesrv
+        self.namesrv_daemon = namesrv_daemon
+        self.brokers: list[Broker] = []
+        self.keep = False
+
+    @property
+    def broker_addr(self) -> str:
+        """The address of the first broker."""
+        return self.brokers[0].addr
+
+    @property
+    def java(self) -> str | None:
+        """The Apache version of a Java cluster, None for ours."""
+        return self.kind.removeprefix("java-") if self.kind != "ours" else None
+
+    def logs(self, lines: int = 30) -> str:
+        """The end of what every daemon printed and logged, for a failed test's message."""
+        parts = []
+        for file in sorted(self.folder.rglob("*")):
+            if file.suffix in (".out", ".log") and file.is_file():
+                text = "\n".join(file.read_text(errors="replace").splitlines()[-lines:])
+                parts.append(f"--- {file.relative_to(self.folder)}\n{text}")
+        return "\n".join(parts)
+
+    def stop(self) -> None:
+        """Stop brokers, then the nameserver, and remove the folder. Safe to call twice.
+
+        Ours get their SIGTERM; a Java broker takes 10 s for that, and is killed.
+        """
+        grace = 15.0 if self.java is None else 0.0
+        for broker in self.brokers:
+            broker.daemon.stop(grace)
+        self.namesrv_daemon.stop(grace)
+        if not self.keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _command(
+    kind: str, role: str, folder: Path, file: Path, java_options: Sequence[str]
+) -> tuple[list[str], dict[str, str]]:
+    env = dict(os.environ)
+    if kind == "ours":
+        env["PYTHONPATH"] = os.pathsep.join([str(_REPOSITORY), *filter(None, [env.get("PYTHONPATH")])])
+        return [sys.executable, "-m", _OUR_MODULES[role], "-c", str(file)], env
+    return _java_command(kind.removeprefix("java-"), role, folder, file, java_options), env
+
+
+def start_cluster(
+    kind: str = "ours",
+    *,
+    brokers: int = 1,
+    properties: Mapping[str, str] | None = None,
+    namesrv_properties: Mapping[str, str] | None = None,
+    java_options: Sequence[str] = (),
+) -> Cluster:
+    """Start a nameserver and `brokers` masters (broker-a, broker-b, ...) as processes on free loopback ports.
+
+    Arguments: kind is one of KINDS; properties are Java's own broker keys, over BROKER_DEFAULTS; namesrv_properties
+    are the nameserver's; java_options go to both JVMs (ignored by ours). Returns when all have printed their ready
+    line. Errors: ToolMissing (no java or mvn), ProcessFailed (a daemon did not start; its output is in the text).
+    """
+    if kind not in KINDS:
+        raise ValueError(f"unknown cluster kind {kind!r}: one of {', '.join(KINDS)}")
+    if kind != "ours":
+        require("java")
+    folder = Path(tempfile.mkdtemp(prefix="rmq-cluster-"))
+    namesrv_folder = folder / "namesrv"
+    namesrv_folder.mkdir()
+    port = free_port()
+    file = namesrv_folder / "namesrv.properties"
+    settings = {
+        "listenPort": str(port),
+        "kvConfigPath": str(namesrv_folder / "kvConfig.json"),
+        "configStorePath": str(namesrv_folder / "namesrv.stored.properties"),
+    }
+    _write_properties(file, settings | dict(namesrv_properties or {}))
+    command, env = _command(kind, "namesrv", namesrv_folder, file, java_options)
+    cluster = Cluster(kind, folder, f"127.0.0.1:{port}", Daemon("namesrv", command, namesrv_folder, env=env))
+    try:
+        cluster.namesrv_daemon.start()
+        for number in range(brokers):
+            name = f"broker-{chr(ord('a') + number)}"
+            cluster.brokers.append(_start_broker(cluster, name, dict(properties or {}), java_options))
+    except BaseException:
+        cluster.stop()
+        raise
+    return cluster
+
+
+def _start_broker(cluster: Cluster, name: str, properties: Mapping[str, str], java_options: Sequence[str]) -> Broker:
+    home = cluster.folder / name
+    home.mkdir()
+    port = broker_port()
+    store = home / "store"
+    file = home / "broker.properties"
+    settings = {
+        **BROKER_DEFAULTS,
+        "brokerName": name,
+        "brokerId": "0",
+        "listenPort": str(port),
+        "namesrvAddr": cluster.namesrv,
+        "storePathRootDir": str(store),
+        "storePathCommitLog": str(store / "commitlog"),
+    }
+    _write_properties(file, settings | dict(properties))
+    command, env = _command(cluster.kind, "broker", home, file, java_options)
+    broker = Broker(Daemon(name, command, home, env=env), f"127.0.0.1:{port}", name, store)
+    broker.daemon.start()
+    return broker

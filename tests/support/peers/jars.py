@@ -1,0 +1,71 @@
+"""Apache's jars, resolved with Maven from a generated pom. Which version has what: peers.md section 1."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from .cache import cached, content_key
+from .tools import ToolMissing, require
+
+ARTIFACTS = {
+    "4.5.2": ("client",),
+    "4.9.4": ("namesrv", "broker", "client", "tools"),
+    "4.9.8": ("client", "tools"),
+    "5.3.3": ("namesrv", "broker", "client", "tools"),
+}
+
+# Java 17 hides what RocketMQ's mapped files reach for.
+JAVA_OPENS = (
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/java.util=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+)
+
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>rmq.interop</groupId><artifactId>peers</artifactId><version>1</version>
+  <dependencies>{dependencies}</dependencies>
+</project>
+"""
+_DEPENDENCY = (
+    "<dependency><groupId>org.apache.rocketmq</groupId>"
+    "<artifactId>rocketmq-{artifact}</artifactId><version>{version}</version></dependency>"
+)
+
+
+def pom(version: str) -> str:
+    """The pom that names the artifacts of one version."""
+    lines = (_DEPENDENCY.format(artifact=artifact, version=version) for artifact in ARTIFACTS[version])
+    return _POM.format(dependencies="".join(lines))
+
+
+def run_tool(command: list[str], cwd: Path, env: dict[str, str] | None = None) -> str:
+    """Run a build tool; ToolMissing with its last lines when it fails (most often: no registry reached)."""
+    done = subprocess.run(command, cwd=cwd, env=env, text=True, capture_output=True, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+        raise ToolMissing(f"`{' '.join(command[:3])} ...` failed with exit code {done.returncode}:\n{tail}")
+    return done.stdout
+
+
+def resolve_jars(version: str) -> Path:
+    """The folder with all jars of one Apache version, from the cache or from Maven Central."""
+    require("java")
+
+    def build(folder: Path) -> None:
+        require("mvn")
+        (folder / "pom.xml").write_text(pom(version))
+        goal = ["dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"]
+        run_tool(["mvn", "-q", "-B", *goal], folder)
+
+    return cached(f"{version}/jars-{content_key(pom(version))}", build) / "lib"
+
+
+def java_classpath(version: str, *extra: Path) -> str:
+    """A class path: `extra` folders, then every jar of the version."""
+    return ":".join([*(str(path) for path in extra), f"{resolve_jars(version)}/*"])
