@@ -1,57 +1,67 @@
 """Hashes of index keys: Java's hash of ``topic#key``, cheap enough for every message.
 
-The hash of a text is a polynomial in 31, so the hash of ``topic#`` and of the part of a unique key that does not change
-between the messages of a producer are computed once and shifted (store-and-broker.md 4.2).
+The hash of a text is its units as the digits of a number in base 31 (store-and-broker.md 4.2), and ``int(text, 31)`` reads
+such numbers in C. Units are no digits, so they are mapped: 48 is taken off (unique keys are upper-case hex, whose units
+less 48 are all below 31), or a unit is split into its remainder and its quotient by 31, each of which is a digit. What
+was taken off, and the topic in front, is a constant for each length of a key.
 """
 
 from __future__ import annotations
-
-from operator import mul
 
 from rmq.protocol.tags import string_hash
 
 __all__ = ["KeyHasher"]
 
 _MASK = 0xFFFFFFFF
+_DIGITS = b"0123456789abcdefghijklmnopqrstu"
+_NO_DIGIT = ord("~")
+_LESS_48 = bytes(_DIGITS[c - 48] if 0 <= c - 48 < 31 else _NO_DIGIT for c in range(256))
+_REMAINDER = bytes(_DIGITS[c % 31] if c < 128 else _NO_DIGIT for c in range(256))
+_QUOTIENT = bytes(_DIGITS[c // 31] if c < 128 else _NO_DIGIT for c in range(256))
+#: Longer keys are hashed unit by unit: the tables stay small.
 _LONGEST = 256
 _POWERS = [1]
 for _ in range(_LONGEST):
     _POWERS.append(_POWERS[-1] * 31 & _MASK)
-#: For a text of n units: the factor of each of them.
-_FACTORS = [tuple(_POWERS[n - 1 - i] for i in range(n)) for n in range(_LONGEST)]
-
-#: Characters of a unique key that stay the same for a producer: address, pid and class loader (protocol.md 5.6).
-_FIXED = 20
-_CACHE_LIMIT = 4096
 
 
 class KeyHasher:
-    """Hashes keys of one topic. Bounded: the cache of key beginnings is dropped when it is full."""
+    """Hashes keys of one topic."""
 
-    __slots__ = ("_cache", "_prefix", "_prefix_text")
+    __slots__ = ("_less_48", "_prefix", "_shifted")
 
     def __init__(self, topic: str) -> None:
-        self._prefix_text = topic + "#"
-        self._prefix = string_hash(self._prefix_text) & _MASK
-        self._cache: dict[str, int] = {}
+        self._prefix = topic + "#"
+        start = string_hash(self._prefix) & _MASK
+        #: The topic's share of the hash, by the length of the key.
+        self._shifted = [start * power & _MASK for power in _POWERS]
+        #: The same with the 48 that was taken off every unit.
+        total = 0
+        self._less_48 = []
+        for length, shifted in enumerate(self._shifted):
+            self._less_48.append((shifted + 48 * total) & _MASK)
+            total = (total + _POWERS[length]) & _MASK
 
-    def __call__(self, key: str) -> int:
-        """The non-negative hash that slots and index entries hold."""
-        n = len(key)
-        if n >= _LONGEST or not key.isascii():
-            value = string_hash(self._prefix_text + key) & _MASK
-        elif n > _FIXED:
-            head = key[:_FIXED]
-            start = self._cache.get(head)
-            if start is None:
-                if len(self._cache) >= _CACHE_LIMIT:
-                    self._cache.clear()
-                start = string_hash(self._prefix_text + head) & _MASK
-                self._cache[head] = start
-            rest = n - _FIXED
-            value = (start * _POWERS[rest] + sum(map(mul, key[_FIXED:].encode(), _FACTORS[rest]))) & _MASK
+    def __call__(self, key: bytes) -> int:
+        """The non-negative hash that slots and index entries hold.
+
+        :param key: not empty, UTF-8.
+        """
+        length = len(key)
+        if length > _LONGEST:
+            value = string_hash(self._prefix + key.decode("utf-8", "replace")) & _MASK
         else:
-            value = (self._prefix * _POWERS[n] + sum(map(mul, key.encode(), _FACTORS[n]))) & _MASK
+            try:
+                value = (int(key.translate(_LESS_48), 31) + self._less_48[length]) & _MASK
+            except ValueError:
+                try:
+                    value = (
+                        int(key.translate(_REMAINDER), 31)
+                        + 31 * int(key.translate(_QUOTIENT), 31)
+                        + self._shifted[length]
+                    ) & _MASK
+                except ValueError:
+                    value = string_hash(self._prefix + key.decode("utf-8", "replace")) & _MASK
         if value >= 0x80000000:
             # Java: abs() of a negative int; Integer.MIN_VALUE has none and becomes 0.
             value = (0x100000000 - value) & 0x7FFFFFFF

@@ -88,8 +88,8 @@ class Put(NamedTuple):
     prepared_offset: int
     #: Hash of the tag, or the delivery time of a delayed message.
     tags_code: int
-    #: Index keys: the unique key first, then the tokens of KEYS.
-    keys: Sequence[str]
+    #: Index keys in UTF-8, none empty: the unique key first, then the tokens of KEYS.
+    keys: Sequence[bytes]
 
 
 class Span(NamedTuple):

@@ -1,0 +1,71 @@
+"""OFFSET_MOVED_EVENT: a message for every pull whose offset lies outside its queue (store-and-broker.md 3.7)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import orjson
+
+from rmq.broker.store.state import Put
+from rmq.protocol import properties
+from rmq.protocol.errors import StoreError
+from rmq.protocol.tags import string_hash
+
+if TYPE_CHECKING:
+    from rmq.broker.settings import BrokerSettings
+    from rmq.broker.store.store import Store
+    from rmq.runtime.world import Clock
+
+__all__ = ["OffsetMovedEvents"]
+
+log = logging.getLogger(__name__)
+
+_TOPIC = "OFFSET_MOVED_EVENT"
+
+
+class OffsetMovedEvents:
+    """Writes the events; a store that takes no messages loses them, with a log line."""
+
+    def __init__(self, clock: Clock, settings: BrokerSettings, store: Store, store_host: bytes) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._store = store
+        self._store_host = store_host
+
+    def add(self, group: str, topic: str, queue_id: int, asked: int, given: int) -> None:
+        """One event: ``group`` asked for index ``asked`` of a queue and was sent to ``given``."""
+        store = self._store
+        if store.log.gate:
+            return
+        body = orjson.dumps(
+            {
+                "consumerGroup": group,
+                "messageQueue": {
+                    "brokerName": self._settings.broker_name,
+                    "queueId": queue_id,
+                    "topic": topic,
+                },
+                "offsetNew": given,
+                "offsetRequest": asked,
+            }
+        )
+        host = self._store_host
+        put = Put(
+            store.queues.get_or_create(_TOPIC, 0),
+            body,
+            properties.encode({"TAGS": group, "KEYS": group, "DELAY": "0"}).encode(),
+            0,
+            0x30 if len(host) == 20 else 0,
+            self._clock.now_ms(),
+            host,
+            host,
+            0,
+            0,
+            string_hash(group),
+            (group.encode(),),
+        )
+        try:
+            store.append([put])
+        except (OSError, StoreError) as error:
+            log.warning("cannot write that %s was moved on %s-%d: %s", group, topic, queue_id, error)

@@ -1,0 +1,370 @@
+"""PULL_MESSAGE and LITE_PULL_MESSAGE: checks, read, answer or park (store-and-broker.md 3.7)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from rmq.broker.delivery.answers import code_of, pull_answer
+from rmq.broker.delivery.holds import Hold, Holds
+from rmq.broker.delivery.read import Batch, Reader, ReadLimits, Scan, Status
+from rmq.broker.lane.hot_frames import PullFields, PullFrame
+from rmq.protocol import subscription
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import FLAG_RESPONSE, Command, SerializeType
+from rmq.protocol.errors import HeaderError, ProtocolError, ResponseError
+from rmq.protocol.frame import encode
+from rmq.remoting.router import handles
+from rmq.runtime.tasks import TaskOwner
+
+if TYPE_CHECKING:
+    from rmq.broker.delivery.moved import OffsetMovedEvents
+    from rmq.broker.groups.clients import Consumers
+    from rmq.broker.groups.configs import GroupTable
+    from rmq.broker.groups.offsets import OffsetTable
+    from rmq.broker.settings import BrokerSettings
+    from rmq.broker.store.state import Queue
+    from rmq.broker.store.store import Store
+    from rmq.broker.topics.table import TopicTable
+    from rmq.remoting.conn import Conn
+    from rmq.runtime.world import World
+
+__all__ = ["Delivery", "PullCounters"]
+
+log = logging.getLogger(__name__)
+
+_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+
+_COMMIT = 1
+_SUSPEND = 2
+_SUBSCRIPTION = 4
+
+#: Parked pulls of all connections together; one more is refused as a busy broker refuses it.
+_HOLD_LIMIT = 100_000
+
+
+class PullCounters:
+    """What the statistics are made of: plain counters, read as deltas."""
+
+    __slots__ = ("bytes", "found", "got", "missed")
+
+    def __init__(self) -> None:
+        #: Messages handed out.
+        self.got = 0
+        self.bytes = 0
+        #: Pulls that found something, and that found nothing.
+        self.found = 0
+        self.missed = 0
+
+
+class Delivery:
+    """Serves pulls.
+
+    :param on_delivered: called with (group, topic, queue id, messages, bytes) of each batch handed out.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        settings: BrokerSettings,
+        topics: TopicTable,
+        groups: GroupTable,
+        consumers: Consumers,
+        offsets: OffsetTable,
+        store: Store,
+        moved: OffsetMovedEvents,
+        on_delivered: Callable[[str, str, int, int, int], None],
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._offsets = offsets
+        self._store = store
+        self._moved = moved
+        self._on_delivered = on_delivered
+        self._tasks = TaskOwner("delivery")
+        self._reader = Reader(
+            store,
+            ReadLimits(
+                settings.max_transfer_bytes_on_message_in_memory,
+                settings.max_transfer_count_on_message_in_memory,
+                settings.max_transfer_bytes_on_message_in_disk,
+                settings.max_transfer_count_on_message_in_disk,
+                world.identity.physical_memory() * settings.access_message_in_memory_max_ratio // 100,
+            ),
+        )
+        self.holds = Holds(world.clock, self._wake, self._expire)
+        self.counters = PullCounters()
+        topics.on_change.append(self._topic_changed)
+
+    async def close(self) -> None:
+        """Answer what is parked and end what is reading from the disk."""
+        self.holds.close()
+        await self._tasks.close()
+
+    def serve_frame(self, conn: Conn, frame: PullFrame) -> None:
+        """A pull that the lane decoded."""
+        if frame.flag & 2:
+            return
+        self._serve(conn, frame.opaque, frame.extFields, SerializeType.JSON)
+
+    @handles(RequestCode.PULL_MESSAGE)
+    def pull(self, conn: Conn, request: Command) -> Command | None:
+        """PULL_MESSAGE in any form of header."""
+        if conn.fast:
+            # The VIP port serves everything but this (protocol.md 0).
+            raise ResponseError(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
+            )
+        fields = {name: text for name, text in (request.ext or {}).items() if text is not None}
+        try:
+            pull = msgspec.convert(fields, PullFields, strict=False)
+        except msgspec.ValidationError as error:
+            raise HeaderError(f"PullMessageRequest: {error}") from None
+        self._serve(conn, request.opaque, pull, request.serialize)
+        return None
+
+    @handles(RequestCode.LITE_PULL_MESSAGE)
+    def lite_pull(self, conn: Conn, request: Command) -> Command | None:
+        """LITE_PULL_MESSAGE: what 5.x lite pull consumers send; the same as a pull."""
+        return self.pull(conn, request)
+
+    def _serve(self, conn: Conn, opaque: int, fields: PullFields, serialize: SerializeType) -> None:
+        try:
+            queue, codes = self._check(conn, fields)
+        except ResponseError as refusal:
+            # Java answers a refused pull with an empty header, not with none.
+            answer = Command(
+                refusal.code, remark=refusal.remark, ext={}, flag=FLAG_RESPONSE, opaque=opaque, serialize=serialize
+            )
+            conn.send(encode(answer))
+            return
+        if fields.sys_flag & _COMMIT:
+            self._offsets.commit(fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset)
+        scan = self._reader.scan(queue, fields.queue_offset, fields.max_msg_nums, codes)
+        try:
+            waits_for = next(scan)
+        except StopIteration as end:
+            self._finish(conn, opaque, fields, serialize, queue, codes, end.value)
+            return
+        self._tasks.spawn(
+            self._read_cold(
+                scan,
+                waits_for,
+                conn,
+                opaque,
+                serialize,
+                lambda batch: self._finish(conn, opaque, fields, serialize, queue, codes, batch),
+            ),
+            "cold read",
+        )
+
+    async def _read_cold(
+        self,
+        scan: Scan,
+        waits_for: asyncio.Future[bytes] | object,
+        conn: Conn,
+        opaque: int,
+        serialize: SerializeType,
+        done: Callable[[Batch], None],
+    ) -> None:
+        """Go on with a scan that needs the disk."""
+        try:
+            while True:
+                data = await waits_for  # type: ignore[misc]
+                try:
+                    waits_for = scan.send(data)
+                except StopIteration as end:
+                    if not conn.closed:
+                        done(end.value)
+                    return
+        except OSError as error:
+            log.error("cannot read messages: %s", error)
+            answer = Command(
+                ResponseCode.SYSTEM_ERROR,
+                remark="the broker cannot read these messages from its disk",
+                flag=FLAG_RESPONSE,
+                opaque=opaque,
+                serialize=serialize,
+            )
+            conn.send(encode(answer))
+
+    def _finish(
+        self,
+        conn: Conn,
+        opaque: int,
+        fields: PullFields,
+        serialize: SerializeType,
+        queue: Queue,
+        codes: frozenset[int] | None,
+        batch: Batch,
+    ) -> None:
+        code = code_of(batch, fields.queue_offset)
+        if code == ResponseCode.PULL_NOT_FOUND and fields.sys_flag & _SUSPEND:
+            if self.holds.count >= _HOLD_LIMIT:
+                answer = Command(
+                    ResponseCode.SYSTEM_BUSY,
+                    remark="[OVERLOAD]system busy, start flow control for a while",
+                    flag=FLAG_RESPONSE,
+                    opaque=opaque,
+                )
+                conn.send(encode(answer))
+                return
+            settings = self._settings
+            wait_ms = (
+                fields.suspend_timeout_millis if settings.long_polling_enable else settings.short_polling_time_mills
+            )
+            self.holds.park(Hold(conn, opaque, fields, queue, codes), max(0, wait_ms) / 1000)
+            return
+        self._answer(conn, opaque, fields, serialize, batch, code)
+
+    def _answer(
+        self, conn: Conn, opaque: int, fields: PullFields, serialize: SerializeType, batch: Batch, code: int
+    ) -> None:
+        counters = self.counters
+        if code == 0:
+            records = batch.records
+            size = sum(map(len, records))
+            counters.found += 1
+            counters.got += len(records)
+            counters.bytes += size
+            self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, len(records), size)
+        else:
+            counters.missed += 1
+            if code == ResponseCode.PULL_OFFSET_MOVED:
+                self._moved.add(
+                    fields.consumer_group, fields.topic, fields.queue_id, fields.queue_offset, batch.next_offset
+                )
+        conn.send(pull_answer(opaque, batch, code, 0, serialize))
+
+    def _check(self, conn: Conn, fields: PullFields) -> tuple[Queue, frozenset[int] | None]:
+        """The checks of a pull, in Java's order; the queue and the tag hashes that match (None = all)."""
+        settings = self._settings
+        group = fields.consumer_group
+        topic = fields.topic
+        if not settings.broker_permission & 4:
+            raise ResponseError(
+                ResponseCode.NO_PERMISSION, f"the broker[{settings.broker_ip1}] pulling message is forbidden"
+            )
+        group_config = self._groups.find(group)
+        if group_config is None:
+            raise ResponseError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group}] does not exist, {_FAQ}"
+            )
+        if not group_config.consume_enable:
+            raise ResponseError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
+        config = self._topics.get(topic)
+        if config is None:
+            raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {_FAQ}")
+        if not config.perm & 4:
+            raise ResponseError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden")
+        queue_id = fields.queue_id
+        if not 0 <= queue_id < config.read_queue_nums:
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:"
+                f"[{config.read_queue_nums}] consumer:[/{conn.peer}]",
+            )
+        if fields.max_msg_nums < 0:
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR, f"maxMsgNums[{fields.max_msg_nums}] is illegal: ask for at least one message"
+            )
+        if fields.sys_flag & _SUBSCRIPTION:
+            kind = fields.expression_type or "TAG"
+            try:
+                data = subscription.build(topic, fields.subscription, kind)
+            except ProtocolError:
+                raise ResponseError(
+                    ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
+                ) from None
+            codes = frozenset(data.code_set or ()) or None
+        else:
+            members = self._consumers.group(group)
+            if members is None:
+                raise ResponseError(
+                    ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{_FAQ}"
+                )
+            if members.message_model == "BROADCASTING" and not group_config.consume_broadcast_enable:
+                raise ResponseError(
+                    ResponseCode.NO_PERMISSION, f"the consumer group[{group}] can not consume by broadcast way"
+                )
+            found = members.subscription(topic)
+            if found is None:
+                raise ResponseError(
+                    ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{_FAQ}"
+                )
+            if found.data.sub_version < fields.sub_version:
+                raise ResponseError(
+                    ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
+                )
+            kind = found.data.expression_type or "TAG"
+            codes = found.code_set or None
+        if kind != "TAG":
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
+            )
+        if codes is not None:
+            codes = frozenset(code & 0xFFFFFFFF for code in codes)
+        return self._store.queues.get_or_create(topic, queue_id), codes
+
+    def _wake(self, hold: Hold) -> bool:
+        """A message arrived: serve the hold again; False while only messages came that its filter refuses."""
+        scan = self._reader.scan(hold.queue, hold.next_offset, hold.fields.max_msg_nums, hold.codes)
+        try:
+            waits_for = next(scan)
+        except StopIteration as end:
+            batch: Batch = end.value
+            if batch.status is Status.NO_MATCHED_MESSAGE:
+                hold.next_offset = batch.next_offset
+                hold.refused = True
+                return False
+            code = code_of(batch, hold.next_offset)
+            if code == ResponseCode.PULL_NOT_FOUND:
+                return False
+            self._answer(hold.conn, hold.opaque, hold.fields, hold.serialize, batch, code)
+            return True
+        self._tasks.spawn(
+            self._read_cold(
+                scan,
+                waits_for,
+                hold.conn,
+                hold.opaque,
+                hold.serialize,
+                lambda batch: self._answer(
+                    hold.conn, hold.opaque, hold.fields, hold.serialize, batch, code_of(batch, hold.next_offset)
+                ),
+            ),
+            "cold read of a woken pull",
+        )
+        return True
+
+    def _expire(self, hold: Hold) -> None:
+        """The hold's time is up: say so, or that everything that came was refused by its filter."""
+        queue = hold.queue
+        if self._topics.get(queue.topic) is None:
+            refusal = Command(
+                ResponseCode.TOPIC_NOT_EXIST,
+                remark=f"topic[{queue.topic}] not exist, apply first please! {_FAQ}",
+                ext={},
+                flag=FLAG_RESPONSE,
+                opaque=hold.opaque,
+            )
+            hold.conn.send(encode(refusal))
+            return
+        if hold.refused:
+            status = Status.NO_MATCHED_MESSAGE
+        elif queue.visible == 0:
+            status = Status.NO_MESSAGE_IN_QUEUE
+        else:
+            status = Status.OFFSET_OVERFLOW_ONE
+        batch = Batch(status, hold.next_offset, queue.min, queue.visible, [])
+        self._answer(hold.conn, hold.opaque, hold.fields, hold.serialize, batch, code_of(batch, hold.next_offset))
+
+    def _topic_changed(self, topic: str | None) -> None:
+        if topic is not None and self.holds.count and self._topics.get(topic) is None:
+            self.holds.release(lambda hold: hold.queue.topic == topic)

@@ -1,0 +1,147 @@
+"""What a pull reads: queue entries first, then the records they point at (store-and-broker.md 3.6).
+
+The scan is a generator: it returns at once when everything it needs is in memory or in the page cache, and yields an
+awaitable for what has to come from the disk. One algorithm, with and without waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Generator
+from dataclasses import dataclass
+from enum import Enum
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from rmq.broker.store.state import ENTRY_SIZE, Queue
+
+if TYPE_CHECKING:
+    from rmq.broker.store.store import Store
+
+__all__ = ["Batch", "ReadLimits", "Reader", "Status"]
+
+_entries = Struct(">qiq").iter_unpack
+#: Entries looked at for one pull, however many of them a filter refuses.
+_WINDOW = 800
+#: Filler entries of a queue whose first messages are gone (store-and-broker.md 3.2).
+_FILLER_SIZE = 0x7FFFFFFF
+
+
+class Status(Enum):
+    """How a read ended (Java: GetMessageStatus); the name is the remark of the answer."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+class Batch(NamedTuple):
+    """The outcome of one read."""
+
+    status: Status
+    #: Where the client goes on.
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    #: Whole records, in order.
+    records: list[bytes]
+    #: Bytes of the commit log behind the last record looked at.
+    behind: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """How much one pull may carry (``maxTransfer...`` keys), and what counts as being in memory."""
+
+    bytes_in_memory: int = 262_144
+    count_in_memory: int = 32
+    bytes_on_disk: int = 65_536
+    count_on_disk: int = 8
+    #: A message further back than this is on the disk: 40 % of the machine's memory.
+    memory_bound: int = 24 * 1024**3 * 40 // 100
+
+
+Scan = Generator[Awaitable[bytes], bytes, Batch]
+
+
+class Reader:
+    """Reads batches of messages for pulls."""
+
+    def __init__(self, store: Store, limits: ReadLimits) -> None:
+        self._store = store
+        self._log = store.log
+        self._queues = store.queues
+        self.limits = limits
+
+    def scan(self, queue: Queue, offset: int, wanted: int, codes: frozenset[int] | None) -> Scan:
+        """Read up to ``wanted`` messages from ``offset``; ``codes`` are the tag hashes that match, None = all."""
+        least, most = queue.min, queue.visible
+        if most == 0:
+            return Batch(Status.NO_MESSAGE_IN_QUEUE, 0, least, most, [])
+        if offset < least:
+            return Batch(Status.OFFSET_TOO_SMALL, least, least, most, [])
+        if offset == most:
+            return Batch(Status.OFFSET_OVERFLOW_ONE, offset, least, most, [])
+        if offset > most:
+            return Batch(Status.OFFSET_OVERFLOW_BADLY, most, least, most, [])
+        log = self._log
+        limits = self.limits
+        log_start = log.start
+        end = log.end
+        spans: list[tuple[int, int]] = []
+        total = 0
+        position = offset
+        stop = min(most, offset + max(_WINDOW, wanted))
+        refused = removed = full = False
+        wanted = max(wanted, 1)
+        physical = end
+        while position < stop and not full:
+            count = min(stop - position, wanted if codes is None else max(wanted, 128))
+            entries = self._queues.entries(queue, position, count)
+            if entries is None:
+                entries = yield self._queues.entries_cold(queue, position, count)
+            if not entries:
+                break
+            for physical, size, code in _entries(entries[: len(entries) // ENTRY_SIZE * ENTRY_SIZE]):
+                if physical < log_start or size == _FILLER_SIZE:
+                    removed = True
+                    position += 1
+                    continue
+                if codes is not None and (code & 0xFFFFFFFF) not in codes:
+                    refused = True
+                    position += 1
+                    continue
+                if spans:
+                    far = end - physical > limits.memory_bound
+                    if (
+                        len(spans) >= wanted
+                        or len(spans) >= (limits.count_on_disk if far else limits.count_in_memory)
+                        or total + size > (limits.bytes_on_disk if far else limits.bytes_in_memory)
+                    ):
+                        full = True
+                        break
+                spans.append((physical, size))
+                total += size
+                position += 1
+        if not spans:
+            status = (
+                Status.NO_MATCHED_MESSAGE
+                if refused
+                else Status.MESSAGE_WAS_REMOVING
+                if removed
+                else Status.OFFSET_FOUND_NULL
+            )
+            return Batch(status, position, least, most, [])
+        records = log.read_many(spans)
+        if records is None:
+            records = []
+            for start, size in spans:
+                data = log.read(start, size)
+                if data is None:
+                    data = yield log.read_cold(start, size)
+                records.append(data)
+        return Batch(Status.FOUND, position, least, most, records, end - spans[-1][0])

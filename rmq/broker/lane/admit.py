@@ -1,0 +1,335 @@
+"""The slow branch of the send lane: every check of a send, and every diversion.
+
+What the fast branch does not recognise comes here as a typed header: delayed, retried and dead-lettered messages, new
+topics, batches, odd queue ids, the binary header. Order and texts of the refusals are Java's (store-and-broker.md 7.6,
+2.7); a diverted message is a :class:`Put` with another topic, queue and property string, appended like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from rmq.broker.store.state import Put, Queue
+from rmq.protocol import batch, names, properties
+from rmq.protocol.codes import ResponseCode
+from rmq.protocol.errors import ProtocolError, ResponseError
+from rmq.protocol.tags import string_hash
+
+if TYPE_CHECKING:
+    from rmq.broker.groups.configs import GroupTable
+    from rmq.broker.lane.topic_lane import LaneTable
+    from rmq.broker.settings import BrokerSettings
+    from rmq.broker.store.store import Store
+    from rmq.broker.topics.table import TopicTable
+    from rmq.protocol.bodies.topic import TopicConfig
+    from rmq.protocol.headers.send import SendMessageRequest, SendMessageV2Request
+    from rmq.remoting.conn import Conn
+    from rmq.runtime.world import World
+
+__all__ = ["FAQ", "Admission", "DelayLevels", "Ticket", "index_keys"]
+
+FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+#: From this client version on a retry limit in the request overrides the group's (V3_4_9, protocol.md 1.5).
+RETRY_LIMIT_SINCE = 121
+
+_TRANSACTION_BITS = 0xC
+_PREPARED = 0x4
+_ROLLBACK = 0xC
+_HOST_BITS = 0x30
+_BORN_V6 = 0x10
+_STORE_V6 = 0x20
+_MULTI_TAG = 0x2
+_PROPERTIES_LIMIT = 32767
+
+
+class DelayLevels(Protocol):
+    """The table of delay levels (schedule): what is stored now is due at ``deliver_at``."""
+
+    @property
+    def max_level(self) -> int: ...
+
+    def deliver_at(self, level: int, store_timestamp: int) -> int: ...
+
+
+@dataclass(slots=True)
+class Ticket:
+    """Messages that may be appended, and what their answer needs."""
+
+    puts: list[Put]
+    #: What the answer names: for a diverted message still the queue that was asked for.
+    queue_id: int
+    #: False: answered before the message is durable (property WAIT=false).
+    wait: bool = True
+    #: A batch: all records in one file.
+    together: bool = False
+    transaction_id: str | None = field(default=None)
+
+
+def index_keys(table: dict[str, str]) -> tuple[bytes, ...]:
+    """The index keys of a message: its unique key, then the blank-separated tokens of KEYS, in UTF-8."""
+    unique = table.get("UNIQ_KEY")
+    found = (unique.encode(),) if unique else ()
+    return (*found, *(key.encode() for key in table.get("KEYS", "").split(" ") if key))
+
+
+class Admission:
+    """Turns a send header and a body into a :class:`Ticket`, or raises the refusal as a ResponseError."""
+
+    def __init__(
+        self,
+        world: World,
+        settings: BrokerSettings,
+        topics: TopicTable,
+        groups: GroupTable,
+        store: Store,
+        lanes: LaneTable,
+        levels: DelayLevels,
+        store_host: bytes,
+    ) -> None:
+        self._clock = world.clock
+        self._random = world.random
+        self._settings = settings
+        self._topics = topics
+        self._groups = groups
+        self._store = store
+        self._lanes = lanes
+        self._levels = levels
+        self._store_host = store_host
+
+    def admit(
+        self, conn: Conn, header: SendMessageRequest | SendMessageV2Request, body: bytes, version: int
+    ) -> Ticket:
+        """Check a send and make its records.
+
+        :param version: what the client announced; decides whose retry limit counts.
+        :raises ResponseError: with Java's code and remark.
+        """
+        self._check_open()
+        config = self._topic_for(conn, header)
+        queue_id = self._queue_id(conn, header.queue_id, config)
+        if header.batch:
+            return self._batch(conn, header, body, config, queue_id)
+        topic = config.topic_name
+        if topic.startswith(RETRY_PREFIX):
+            dead = self._dead_letter_topic(topic, header, version)
+            if dead is not None:
+                config, queue_id = dead, 0
+        text = header.properties or ""
+        table = properties.decode(text)
+        wait = table.get("WAIT", "true").lower() == "true"
+        sys_flag = header.sys_flag & ~_HOST_BITS
+        if config.topic_filter_type == "MULTI_TAG":
+            sys_flag |= _MULTI_TAG
+        level = self._delay_level(table)
+        table["CLUSTER"] = self._settings.broker_cluster_name
+        answer_queue = queue_id
+        if table.get("TRAN_MSG", "").lower() == "true":
+            raise ResponseError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._settings.broker_ip1}] sending transaction message is forbidden",
+            )
+        queue = self._queue(config.topic_name, queue_id)
+        if level > 0 and sys_flag & _TRANSACTION_BITS not in (_PREPARED, _ROLLBACK):
+            queue, code = self.delay(table, level, queue)
+        else:
+            table.pop("WAIT", None)
+            tag = table.get("TAGS")
+            code = string_hash(tag) if tag else 0
+        return Ticket(
+            [
+                self.put(
+                    queue, body, table, header.flag, sys_flag, header.born_timestamp, conn.born_host, self._store_host,
+                    header.reconsume_times or 0, 0, code,
+                )
+            ],
+            answer_queue,
+            wait=wait,
+        )  # fmt: skip
+
+    def put(
+        self,
+        queue: Queue,
+        body: bytes,
+        table: dict[str, str],
+        flag: int,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        store_host: bytes,
+        reconsume_times: int,
+        prepared_offset: int,
+        tags_code: int,
+    ) -> Put:
+        """A record from its parts, with the size limits checked and the host bits of ``sys_flag`` set.
+
+        :raises ResponseError: MESSAGE_ILLEGAL (store-and-broker.md 2.7).
+        """
+        stored = properties.encode(table).encode()
+        limit = self._settings.max_message_size
+        size = 91 + len(body) + len(stored) + len(queue.topic_field)
+        if (
+            not queue.topic_field
+            or len(stored) > _PROPERTIES_LIMIT
+            or len(body) > limit
+            or size > limit + 65536
+            or size + 8 > self._store.log.file_size
+        ):
+            raise self._illegal()
+        sys_flag &= ~_HOST_BITS
+        if len(born_host) == 20:
+            sys_flag |= _BORN_V6
+        if len(store_host) == 20:
+            sys_flag |= _STORE_V6
+        return Put(
+            queue, body, stored, flag, sys_flag, born_timestamp, born_host, store_host, reconsume_times,
+            prepared_offset, tags_code, index_keys(table),
+        )  # fmt: skip
+
+    def delay(self, table: dict[str, str], level: int, queue: Queue) -> tuple[Queue, int]:
+        """Divert to the schedule topic: (its queue, the delivery time in ms as the entry's tags code)."""
+        level = min(level, self._levels.max_level)
+        table["DELAY"] = str(level)
+        table["REAL_TOPIC"] = queue.topic
+        table["REAL_QID"] = str(queue.id)
+        due = self._levels.deliver_at(level, self._store.stamp(self._clock.now_ms()))
+        return self._queue(SCHEDULE_TOPIC, level - 1), due
+
+    def _queue(self, topic: str, queue_id: int) -> Queue:
+        return self._store.queues.get_or_create(topic, queue_id)
+
+    def _check_open(self) -> None:
+        settings = self._settings
+        opens = settings.start_accept_send_request_time_stamp
+        if opens and self._clock.now_ms() < opens:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {opens}")
+        if self._store.log.gate:
+            raise self.unavailable()
+
+    def unavailable(self) -> ResponseError:
+        """SERVICE_NOT_AVAILABLE with Java's remark and the measured disk ratios."""
+        commit_log, consume_queue, index = self._store.disk_ratios()
+        return ResponseError(
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            "service not available now. It may be caused by one of the following reasons: "
+            f"the broker's disk is full [CL: {commit_log:5.2f} CQ: {consume_queue:5.2f} INDEX: {index:5.2f}], "
+            "messages are put to the slave, message store has been shut down, etc.",
+        )
+
+    def _illegal(self) -> ResponseError:
+        return ResponseError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
+            f"{self._settings.max_message_size}B, msg properties length limit 32KB.",
+        )
+
+    def _topic_for(self, conn: Conn, header: SendMessageRequest | SendMessageV2Request) -> TopicConfig:
+        settings = self._settings
+        topic = header.topic or ""
+        if not settings.broker_permission & 2 and self._topics.is_order_topic(topic):
+            raise ResponseError(
+                ResponseCode.NO_PERMISSION, f"the broker[{settings.broker_ip1}] sending message is forbidden"
+            )
+        refusal = names.topic_refusal(topic)
+        if refusal is not None:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, refusal)
+        if self._topics.refuses_send(topic):
+            raise ResponseError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+        config = self._topics.get(topic)
+        if config is None:
+            unit = header.unit_mode is True
+            sys_flag = (2 if topic.startswith(RETRY_PREFIX) else 1) if unit else 0
+            config = self._topics.create_for_send(
+                topic, header.default_topic or "", header.default_topic_queue_nums or 0, sys_flag, conn.peer
+            )
+            if config is None and topic.startswith(RETRY_PREFIX):
+                config = self._topics.create_for_send_back(topic, 1, 6, sys_flag)
+        if config is None:
+            raise ResponseError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{FAQ}"
+            )
+        self._lanes.of(config)
+        return config
+
+    def _queue_id(self, conn: Conn, queue_id: int, config: TopicConfig) -> int:
+        if queue_id >= max(config.write_queue_nums, config.read_queue_nums):
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR,
+                f"request queueId[{queue_id}] is illegal, {config.describe()} Producer: {conn.peer}",
+            )
+        if queue_id < 0:
+            return self._random.randrange(max(config.write_queue_nums, 1))
+        return queue_id
+
+    def _dead_letter_topic(
+        self, topic: str, header: SendMessageRequest | SendMessageV2Request, version: int
+    ) -> TopicConfig | None:
+        """Where a retried message goes that has used up its tries; None while it has some left."""
+        group = topic[len(RETRY_PREFIX) :]
+        found = self._groups.find(group)
+        if found is None:
+            raise ResponseError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group} {FAQ}"
+            )
+        limit = found.retry_max_times
+        if version >= RETRY_LIMIT_SINCE and header.max_reconsume_times is not None:
+            limit = header.max_reconsume_times
+        if (header.reconsume_times or 0) < limit:
+            return None
+        return self._topics.create_for_send_back(DLQ_PREFIX + group, 1, 6, 0)
+
+    @staticmethod
+    def _delay_level(table: dict[str, str]) -> int:
+        text = table.get("DELAY")
+        if text is None:
+            return 0
+        try:
+            return int(text)
+        except ValueError:
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR, f"the property DELAY is {text[:32]!r}: a delay level is a number"
+            ) from None
+
+    def _batch(
+        self,
+        conn: Conn,
+        header: SendMessageRequest | SendMessageV2Request,
+        body: bytes,
+        config: TopicConfig,
+        queue_id: int,
+    ) -> Ticket:
+        """One ticket with a record a message (store-and-broker.md 2.5)."""
+        settings = self._settings
+        if len(config.topic_name) > 127:
+            raise ResponseError(
+                ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(config.topic_name)}"
+            )
+        shared = properties.decode(header.properties or "")
+        sys_flag = header.sys_flag & ~_HOST_BITS
+        if len(body) > settings.max_message_size or sys_flag & _TRANSACTION_BITS or self._delay_level(shared) > 0:
+            raise self._illegal()
+        shared["CLUSTER"] = settings.broker_cluster_name
+        try:
+            items = batch.decode(body)
+        except ProtocolError as error:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the batch cannot be read: {error}") from None
+        if not items:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "the batch is empty: send at least one message")
+        queue = self._queue(config.topic_name, queue_id)
+        puts = []
+        for item_flag, item_body, text in items:
+            table = properties.decode(text)
+            table.update(shared)
+            tag = table.get("TAGS")
+            puts.append(
+                self.put(
+                    queue, item_body, table, item_flag, sys_flag, header.born_timestamp, conn.born_host,
+                    self._store_host, header.reconsume_times or 0, 0, string_hash(tag) if tag else 0,
+                )
+            )  # fmt: skip
+        wait = shared.get("WAIT", "true").lower() == "true"
+        return Ticket(puts, queue_id, wait=wait, together=True)

@@ -1,0 +1,300 @@
+"""The send lane: one step a loop tick, over every connection that has a whole frame.
+
+The step decodes plain sends, appends them all with one log write, and answers each connection with one socket write
+(design.md section 3). A send that is not plain is admitted by :mod:`rmq.broker.lane.admit` and joins the same append, in
+arrival order. Pulls are served after the append, other commands after the pulls, in arrival order.
+"""
+
+from __future__ import annotations
+
+import logging
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from msgspec import DecodeError, ValidationError
+
+from rmq.broker.lane.hot_frames import PULL_START, SEND_START, decode_pull, decode_send
+from rmq.broker.lane.plain import plain_properties
+from rmq.broker.store.append import RecordTooLarge
+from rmq.broker.store.state import Put, Span
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import FrameError, HeaderError, ResponseError, StoreError
+from rmq.protocol.frame import decode
+from rmq.protocol.headers.send import SendMessageRequest, SendMessageV2Request
+from rmq.remoting.router import handles
+
+if TYPE_CHECKING:
+    from rmq.broker.delivery.pull import Delivery
+    from rmq.broker.lane.admit import Admission, Ticket
+    from rmq.broker.lane.answers import SendAnswers
+    from rmq.broker.lane.topic_lane import LaneTable
+    from rmq.broker.settings import BrokerSettings
+    from rmq.broker.store.store import Store
+    from rmq.remoting.conn import Conn
+    from rmq.remoting.router import Router
+    from rmq.runtime.world import World
+
+__all__ = ["Lane"]
+
+log = logging.getLogger(__name__)
+
+_head_of = Struct(">I").unpack_from
+_ONEWAY = 2
+_RESPONSE = 1
+#: Sends: what the step takes itself, whatever the header's form.
+_SENDS = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
+#: System flags of a plain send: everything but transaction and host bits.
+_DIVERTED_FLAGS = 0x3C
+
+#: (connection, opaque or None for oneway, queue id, waits for durability, the request when it is answered in full)
+Ack = tuple["Conn", int | None, int, bool, Command | None]
+
+
+class Lane:
+    """The step of the broker's server, and the send handlers for servers without a step."""
+
+    def __init__(
+        self,
+        world: World,
+        settings: BrokerSettings,
+        store: Store,
+        lanes: LaneTable,
+        admission: Admission,
+        answers: SendAnswers,
+        delivery: Delivery,
+        router: Router,
+        store_host: bytes,
+    ) -> None:
+        self._clock = world.clock
+        self._settings = settings
+        self._store = store
+        self._lanes = lanes
+        self._admission = admission
+        self._answers = answers
+        self._delivery = delivery
+        self._router = router
+        self._store_host = store_host
+        self._cluster = f"CLUSTER\x01{settings.broker_cluster_name}".encode()
+        self.failed_puts = 0
+
+    def step(self, ready: list[Conn]) -> None:
+        """Serve every frame of the ready connections."""
+        now = self._clock.now_ms()
+        settings = self._settings
+        lanes = self._lanes.get
+        limit = settings.max_message_size
+        store_host = self._store_host
+        store_v6 = len(store_host) == 20
+        cluster = self._cluster
+        # Checked once a tick: while it is closed every send takes the slow branch, which says why.
+        gate = self._store.log.gate or settings.start_accept_send_request_time_stamp
+        puts: list[Put] = []
+        acks: list[Ack] = []
+        pulls = []
+        later: list[tuple[Conn, Command]] = []
+        for conn in ready:
+            born_host = conn.born_host
+            plain_hosts = not (store_v6 or conn.born_v6)
+            frames, conn.frames = conn.frames, []
+            for buf, lo, hi in frames:
+                (head,) = _head_of(buf, lo)
+                start = lo + 4
+                end = start + head
+                # A head of 16 MiB and more has a serialize type other than JSON in its first byte.
+                if end <= hi:
+                    if buf.startswith(SEND_START, start):
+                        try:
+                            frame = decode_send(buf[start:end])
+                        except (ValidationError, DecodeError):
+                            pass
+                        else:
+                            fields = frame.extFields
+                            lane = lanes(fields.b)
+                            queue_id = fields.e
+                            if (
+                                lane is not None
+                                and lane.plain
+                                and plain_hosts
+                                and not (gate or fields.j or fields.m or fields.f & _DIVERTED_FLAGS or frame.flag & 1)
+                                and 0 <= queue_id < len(lane.queues)
+                                and hi - end <= limit
+                                and (plain := plain_properties(fields.i, cluster)) is not None
+                            ):
+                                stored, tag, keys, wait = plain
+                                if len(stored) <= 32767:
+                                    code = lane.tag_codes.get(tag)
+                                    if code is None:
+                                        code = lane.tag_code(tag)
+                                    puts.append(
+                                        (  # type: ignore[arg-type]
+                                            lane.queues[queue_id], buf[end:hi], stored, fields.h, fields.f, fields.g,
+                                            born_host, store_host, 0, 0, code, keys,
+                                        )
+                                    )  # fmt: skip
+                                    acks.append(
+                                        (conn, None if frame.flag & _ONEWAY else frame.opaque, queue_id, wait, None)
+                                    )
+                                    continue
+                    elif buf.startswith(PULL_START, start) and not conn.fast:
+                        try:
+                            pull = decode_pull(buf[start:end])
+                        except (ValidationError, DecodeError):
+                            pass
+                        else:
+                            if not pull.flag & _RESPONSE:
+                                pulls.append((conn, pull))
+                                continue
+                try:
+                    command = decode(buf[lo:hi])
+                except FrameError as error:
+                    conn.close(str(error))
+                    break
+                if command.code in _SENDS and not command.flag & _RESPONSE:
+                    self._slow(conn, command, puts, acks)
+                else:
+                    later.append((conn, command))
+        if puts:
+            self._append(puts, acks)
+        if pulls:
+            serve = self._delivery.serve_frame
+            for conn, pull in pulls:
+                serve(conn, pull)
+        if later:
+            route = self._router.route
+            for conn, command in later:
+                route(conn, command)
+
+    @handles(RequestCode.SEND_MESSAGE)
+    def send(self, conn: Conn, request: Command) -> Command | None:
+        """SEND_MESSAGE where it comes through the router: the same admission and append as the step's."""
+        puts: list[Put] = []
+        acks: list[Ack] = []
+        self._slow(conn, request, puts, acks)
+        if puts:
+            self._append(puts, acks)
+        return None
+
+    @handles(RequestCode.SEND_MESSAGE_V2)
+    def send_v2(self, conn: Conn, request: Command) -> Command | None:
+        """SEND_MESSAGE_V2, as above."""
+        return self.send(conn, request)
+
+    @handles(RequestCode.SEND_BATCH_MESSAGE)
+    def send_batch(self, conn: Conn, request: Command) -> Command | None:
+        """SEND_BATCH_MESSAGE, as above."""
+        return self.send(conn, request)
+
+    def _slow(self, conn: Conn, request: Command, puts: list[Put], acks: list[Ack]) -> None:
+        """Admit one send of any form; a batch is appended at once, after what came before it."""
+        oneway = request.is_oneway
+        try:
+            header: SendMessageRequest | SendMessageV2Request
+            if request.code == RequestCode.SEND_MESSAGE:
+                header = request.header(SendMessageRequest)
+            else:
+                header = request.header(SendMessageV2Request)
+            ticket = self._admission.admit(conn, header, request.body, request.version)
+        except (ResponseError, HeaderError) as error:
+            self.failed_puts += 1
+            if not oneway:
+                code, remark = (
+                    (error.code, error.remark)
+                    if isinstance(error, ResponseError)
+                    else (ResponseCode.SYSTEM_ERROR, str(error))
+                )
+                conn.send(self._answers.refused(request, code, remark))
+            return
+        if ticket.together:
+            if puts:
+                self._append(puts, acks)
+                puts.clear()
+                acks.clear()
+            self._append_batch(conn, request, ticket)
+            return
+        puts += ticket.puts
+        acks.append((conn, None if oneway else request.opaque, ticket.queue_id, ticket.wait, request))
+
+    def _append(self, puts: list[Put], acks: list[Ack]) -> None:
+        """Append and answer; with sync flush or a sync master the answers wait in the durability queue."""
+        try:
+            span = self._store.append(puts)
+        except (OSError, StoreError) as error:
+            self._append_failed(error, acks)
+            return
+        stored = self._answers.stored
+        if self._store.waits:
+            self._hold(span, acks)
+            return
+        current: Conn | None = None
+        out: list[bytes] = []
+        for (conn, opaque, queue_id, _, request), offset in zip(acks, span.offsets, strict=True):
+            if conn is not current:
+                if current is not None and out:
+                    current.send(b"".join(out))
+                    out.clear()
+                current = conn
+            if opaque is None:
+                continue
+            if request is None:
+                out.append(stored(0, opaque, queue_id, offset[0], offset[1]))
+            else:
+                out.append(self._answers.stored_command(0, request, queue_id, [offset], None))
+        if current is not None and out:
+            current.send(b"".join(out))
+
+    def _hold(self, span: Span, acks: list[Ack]) -> None:
+        """Answer WAIT=false now, the rest when the log is as durable as configured up to the span's end."""
+        waiting: list[tuple[Ack, tuple[int, int]]] = []
+        for ack, offset in zip(acks, span.offsets, strict=True):
+            if ack[1] is None:
+                continue
+            if ack[3]:
+                waiting.append((ack, offset))
+            else:
+                self._answer(0, ack, [offset])
+
+        def release(code: int) -> None:
+            for ack, offset in waiting:
+                self._answer(code, ack, [offset])
+
+        if waiting:
+            self._store.hold(span.end, release)
+
+    def _answer(self, code: int, ack: Ack, offsets: list[tuple[int, int]]) -> None:
+        conn, opaque, queue_id, _, request = ack
+        if opaque is None or conn.closed:
+            return
+        if request is None:
+            index, physical = offsets[0]
+            conn.send(self._answers.stored(code, opaque, queue_id, index, physical))
+        else:
+            conn.send(self._answers.stored_command(code, request, queue_id, offsets, None))
+
+    def _append_batch(self, conn: Conn, request: Command, ticket: Ticket) -> None:
+        ack: Ack = (conn, None if request.is_oneway else request.opaque, ticket.queue_id, ticket.wait, request)
+        try:
+            span = self._store.append(ticket.puts, together=True)
+        except (OSError, StoreError) as error:
+            self._append_failed(error, [ack])
+            return
+        if self._store.waits and ticket.wait:
+            self._store.hold(span.end, lambda code: self._answer(code, ack, span.offsets))
+        else:
+            self._answer(0, ack, span.offsets)
+
+    def _append_failed(self, error: Exception, acks: list[Ack]) -> None:
+        """Nothing of these sends was stored; say so to each."""
+        self.failed_puts += len(acks)
+        if isinstance(error, RecordTooLarge):
+            code, remark = int(ResponseCode.MESSAGE_ILLEGAL), str(error)
+        elif isinstance(error, StoreError):
+            refusal = self._admission.unavailable()
+            code, remark = refusal.code, refusal.remark or ""
+        else:
+            log.error("cannot append %d messages to the commit log: %s", len(acks), error)
+            code, remark = int(ResponseCode.SYSTEM_ERROR), "create mapped file failed, server is busy or broken."
+        for conn, opaque, _, _, request in acks:
+            if opaque is not None:
+                command = request or Command(RequestCode.SEND_MESSAGE_V2, opaque=opaque)
+                conn.send(self._answers.refused(command, code, remark))
