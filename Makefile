@@ -1,0 +1,71 @@
+# The two commands of a newcomer are `make run` and `make test`; both need Python 3.11 or newer and nothing else.
+PORT ?= 9876
+VENV := .venv
+BIN := $(VENV)/bin
+# The first interpreter that is new enough; PYTHON=... chooses another.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done; echo python3)
+
+.PHONY: run test lint types layers bench docs clean help
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make run [PORT=9876]  a nameserver and a broker on this machine, ten messages through them, until Ctrl-C"
+	@echo "make test             the whole test suite"
+	@echo "make lint types layers  ruff, mypy, the layers of the packages"
+	@echo "make bench            the benchmarks against Java (benchmark/README.md)"
+	@echo "make docs             write docs/settings.md again from the settings tables"
+	@echo "make clean            remove .venv, run/ and caches"
+
+run: $(VENV)/.run
+	@$(BIN)/rmq dev --port $(PORT) --demo
+
+test: $(VENV)/.test
+	@echo "== running the test suite"
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	@$(BIN)/mypy
+
+layers: $(VENV)/.dev
+	@$(BIN)/lint-imports
+
+bench: $(VENV)/.test
+	@$(BIN)/python -m benchmark
+
+docs: $(VENV)/.run
+	@$(BIN)/python -m rmq.cli.reference docs/settings.md
+
+clean:
+	rm -rf $(VENV) run build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# -- the virtual environment --------------------------------------------------------------------------------------
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) -V 2>&1 || echo missing): give one with PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+		echo "the venv module of $(PYTHON) is incomplete: install it (Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@echo "== making the virtual environment $(VENV) with $$($(PYTHON) -V)"
+	@$(PYTHON) -m venv $(VENV)
+
+# What is installed: the project alone, with what its tests need, with what its developers need.
+$(VENV)/.run: pyproject.toml | $(BIN)/python
+	@echo "== installing rmq into $(VENV)"
+	@$(BIN)/python -m pip install -q -e .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	@echo "== installing rmq and its test tools into $(VENV)"
+	@$(BIN)/python -m pip install -q -e '.[test]'
+	@touch $@ $(VENV)/.run
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	@echo "== installing rmq and its development tools into $(VENV)"
+	@$(BIN)/python -m pip install -q -e '.[dev]'
+	@touch $@ $(VENV)/.test $(VENV)/.run
