@@ -1,0 +1,256 @@
+"""The remoting client: a connection per address, opened at first use, shared by every call."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Callable
+from typing import Protocol
+
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ConfigError, ConnectFailed, RequestTimeout
+from rmq.remoting.conn import Conn, Done
+from rmq.remoting.endpoint import Endpoint
+from rmq.remoting.limits import Limits
+from rmq.remoting.router import Router
+from rmq.runtime.world import World
+
+__all__ = ["Hook", "RemotingClient", "split_address"]
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 3.0
+
+
+class Hook(Protocol):
+    """Sees every request of a client (Java: RPCHook); ``before`` may change it (sign it)."""
+
+    def before(self, addr: str, request: Command) -> None: ...
+
+    def after(self, addr: str, request: Command, response: Command | None) -> None:
+        """``response`` is None when there was none."""
+
+
+def split_address(addr: str) -> tuple[str, int]:
+    """``host:port`` or ``[ipv6]:port`` as a pair; a bare IPv6 address with a port (``::1:9876``) is read as Java does.
+
+    :raises ConfigError: no port, or none that exists.
+    """
+    host, colon, port = addr.strip().rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ConfigError(f"{addr!r} is no address: host:port or [ipv6]:port is expected")
+    return host.lstrip("/").strip("[]"), int(port)
+
+
+def _reason(error: OSError) -> str:
+    """The system's words; loops differ in theirs."""
+    if error.errno is not None and error.errno > 0 and not isinstance(error, ssl.SSLError):
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
+
+
+class RemotingClient:
+    """Calls servers and answers what they ask (Java: NettyRemotingClient).
+
+    :param router: answers requests that come from servers; one of its own when not given.
+    :param tls: speak TLS on every connection.
+    :param connect_timeout: seconds.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        router: Router | None = None,
+        limits: Limits | None = None,
+        tls: ssl.SSLContext | None = None,
+        connect_timeout: float = CONNECT_SECONDS,
+        name: str = "client",
+    ) -> None:
+        self.world = world
+        self.router = router if router is not None else Router()
+        self.hooks: list[Hook] = []
+        self._tls = tls
+        self._connect_timeout = connect_timeout
+        self._endpoint = Endpoint(world, self.router, limits or Limits(), step=None, name=name)
+        self._conns: dict[str, Conn] = {}
+        self._opening: dict[str, asyncio.Task[Conn | ConnectFailed]] = {}
+        self._closed = False
+        self._endpoint.on_close.append(self._gone)
+
+    @property
+    def on_close(self) -> list[Callable[[Conn], None]]:
+        """Told each connection that ended."""
+        return self._endpoint.on_close
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where connections are open."""
+        return list(self._conns)
+
+    def connected(self, addr: str) -> Conn | None:
+        """The open connection to an address, if there is one."""
+        conn = self._conns.get(addr)
+        return conn if conn is not None and not conn.closed else None
+
+    async def connection(self, addr: str) -> Conn:
+        """The connection to ``addr``, opened when there is none; callers that come meanwhile share the attempt.
+
+        :raises ConnectFailed: it cannot be opened in time, or the client is closed.
+        :raises ConfigError: not an address.
+        """
+        conn = self._conns.get(addr)
+        if conn is not None and not conn.closed:
+            return conn
+        if self._closed:
+            raise ConnectFailed(f"{addr}: the client is closed")
+        opening = self._opening.get(addr)
+        if opening is None:
+            host, port = split_address(addr)
+            opening = self._endpoint.tasks.spawn(self._open(addr, host, port), f"connect {addr}")
+            self._opening[addr] = opening
+            opening.add_done_callback(lambda task: self._opened(addr, task))
+        try:
+            result = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            if opening.cancelled():
+                raise ConnectFailed(f"{addr}: the client is closed") from None
+            raise
+        if isinstance(result, Conn):
+            return result
+        raise ConnectFailed(*result.args)
+
+    async def _open(self, addr: str, host: str, port: int) -> Conn | ConnectFailed:
+        """The connection or why there is none: returned, so that a failure nobody waits for any more is no error."""
+
+        def factory() -> Conn:
+            return Conn(self._endpoint, inbound=False, address=addr)
+
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                _, conn = await self.world.network.connect(factory, host, port, ssl_context=self._tls)
+        except TimeoutError:
+            return ConnectFailed(f"connect to {addr} failed: no answer in {self._connect_timeout:g} s")
+        except (OSError, ssl.SSLError) as error:
+            return ConnectFailed(f"connect to {addr} failed: {_reason(error)}")
+        assert isinstance(conn, Conn)
+        self._conns[addr] = conn
+        log.debug("%s: connected to %s", self._endpoint.name, addr)
+        return conn
+
+    def _opened(self, addr: str, task: asyncio.Task[Conn | ConnectFailed]) -> None:
+        if self._opening.get(addr) is task:
+            del self._opening[addr]
+
+    def _gone(self, conn: Conn) -> None:
+        if self._conns.get(conn.address) is conn:
+            del self._conns[conn.address]
+
+    async def request(self, addr: str, command: Command, timeout: float = 3.0) -> Command:
+        """Ask and wait for the answer, whatever its code.
+
+        :param addr: ``host:port`` or ``[ipv6]:port``.
+        :param timeout: seconds for connecting and the answer together.
+        :raises ConnectFailed: nothing was sent.
+        :raises ConnectionLost: the connection ended; whether the call took effect is unknown.
+        :raises RequestTimeout: no answer in time; other calls on the connection go on.
+        :raises TooManyRequests: too many calls wait on this connection; nothing was sent.
+        """
+        conn = self._conns.get(addr)
+        if conn is None or conn.closed:
+            began = self.world.clock.monotonic()
+            conn = await self._within(addr, timeout)
+            timeout -= self.world.clock.monotonic() - began
+            if timeout <= 0:
+                raise RequestTimeout(f"{addr}: connecting took the whole time")
+        if not self.hooks:
+            return await conn.request(command, timeout)
+        for hook in self.hooks:
+            hook.before(addr, command)
+        answer: Command | None = None
+        try:
+            answer = await conn.request(command, timeout)
+            return answer
+        finally:
+            for hook in self.hooks:
+                hook.after(addr, command, answer)
+
+    async def _within(self, addr: str, timeout: float) -> Conn:
+        try:
+            async with asyncio.timeout(timeout):
+                return await self.connection(addr)
+        except TimeoutError:
+            raise ConnectFailed(f"connect to {addr} failed: no answer in {timeout:g} s") from None
+
+    def call(self, addr: str, command: Command, timeout: float, done: Done) -> None:
+        """Ask without waiting: ``done`` is told once how it ended, an answer or an error of :meth:`request`.
+
+        Never raises what concerns the connection: that goes to ``done`` too.
+        """
+        conn = self._conns.get(addr)
+        if conn is None or conn.closed:
+            self._endpoint.tasks.spawn(self._call_later(addr, command, timeout, done), f"call {addr}")
+            return
+        self._call_on(conn, addr, command, timeout, done)
+
+    async def _call_later(self, addr: str, command: Command, timeout: float, done: Done) -> None:
+        began = self.world.clock.monotonic()
+        try:
+            conn = await self._within(addr, timeout)
+        except Exception as error:
+            done(error)
+            return
+        self._call_on(conn, addr, command, timeout - (self.world.clock.monotonic() - began), done)
+
+    def _call_on(self, conn: Conn, addr: str, command: Command, timeout: float, done: Done) -> None:
+        hooks = self.hooks
+        told = done
+        if hooks:
+
+            def told(result: Command | Exception) -> None:
+                for hook in hooks:
+                    hook.after(addr, command, result if isinstance(result, Command) else None)
+                done(result)
+
+        try:
+            for hook in hooks:
+                hook.before(addr, command)
+            conn.call(command, timeout, told)
+        except Exception as error:
+            told(error)
+
+    async def oneway(self, addr: str, command: Command, timeout: float = 3.0) -> None:
+        """Send without an answer; returns when it is handed to the connection.
+
+        :raises ConnectFailed: nothing was sent.
+        """
+        conn = self._conns.get(addr)
+        if conn is None or conn.closed:
+            conn = await self._within(addr, timeout)
+        for hook in self.hooks:
+            hook.before(addr, command)
+        conn.oneway(command)
+        for hook in self.hooks:
+            hook.after(addr, command, None)
+
+    def disconnect(self, addr: str, reason: str = "closed here") -> None:
+        """Close the connection to an address; calls that wait on it fail with ConnectionLost."""
+        conn = self._conns.pop(addr, None)
+        if conn is not None:
+            conn.close(reason)
+
+    async def close(self, *, seconds: float = 1.0) -> None:
+        """Close every connection; calls that wait fail with ConnectionLost."""
+        self._closed = True
+        for task in list(self._opening.values()):
+            task.cancel()
+        await self._endpoint.close_connections(seconds)
+        self._conns.clear()
+
+    async def __aenter__(self) -> RemotingClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -1,0 +1,491 @@
+"""One connection: bytes in, frames out, answers gathered until the loop tick ends.
+
+``data_received`` only frames. A chunk that holds whole frames is not copied: ``frames`` gets ``(chunk, lo, hi)`` with
+``lo`` at the serialize-type byte. The chunks of a frame that is not whole yet are kept as they came and joined once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import Callable, Coroutine
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from rmq.protocol import frame
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ConnectionLost, RequestTimeout, TooManyRequests
+
+if TYPE_CHECKING:
+    from rmq.remoting.endpoint import Endpoint
+    from rmq.remoting.tls import TlsPipe
+
+__all__ = ["Conn", "Done", "Transport"]
+
+log = logging.getLogger(__name__)
+
+#: Told how a call ended: the answer, or why there is none.
+Done = Callable[["Command | Exception"], None]
+
+#: Length of the frame, then serialize type (8 bits) and header length (24 bits).
+_HEAD = Struct(">II")
+_HEAD_SIZE = 8
+_PORT = Struct(">i")
+#: ``_need`` of a connection whose first byte has not come.
+_FIRST = -1
+
+
+class Transport(Protocol):
+    """What a connection writes to: the loop's transport, or TLS in front of it."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def is_closing(self) -> bool: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def get_write_buffer_size(self) -> int: ...
+
+
+class Conn(asyncio.Protocol):
+    """One connection of a server or a client (Java: Channel).
+
+    A handler may use: ``peer``, ``host``, ``port``, ``born_host``, ``born_v6``, ``fast``, ``data``, ``closed``,
+    :meth:`send`, :meth:`send_command`, :meth:`request`, :meth:`oneway`, :meth:`close`. A step besides: ``frames``,
+    ``owed_bytes`` with :meth:`settle`, ``out_bytes``.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_dirty",
+        "_doomed",
+        "_endpoint",
+        "_have",
+        "_lost",
+        "_max_header",
+        "_max_length",
+        "_need",
+        "_opaque",
+        "_paused",
+        "_ready",
+        "_since",
+        "_transport",
+        "_waiting",
+        "active",
+        "address",
+        "born_host",
+        "born_v6",
+        "closed",
+        "congested",
+        "data",
+        "fast",
+        "frames",
+        "handshake",
+        "host",
+        "idle_since",
+        "inbound",
+        "out",
+        "out_bytes",
+        "owed_bytes",
+        "peer",
+        "port",
+        "principal",
+        "queued",
+        "secure",
+    )
+
+    def __init__(self, endpoint: Endpoint, *, fast: bool = False, inbound: bool = True, address: str = "") -> None:
+        self._endpoint = endpoint
+        self._max_length = endpoint.limits.frame - 4
+        self._max_header = endpoint.limits.header
+        self._chunks: list[bytes] = []
+        self._have = 0
+        self._need = _FIRST if inbound else 0
+        self._since = 0.0
+        self._ready = False
+        self._dirty = False
+        self._paused = False
+        self._doomed: str | None = None
+        self._lost = False
+        self._opaque = 0
+        self._waiting: dict[int, Done] = {}
+        self._transport: Transport
+        #: Whole frames not handled yet: (buffer, position of the serialize-type byte, end).
+        self.frames: list[tuple[bytes, int, int]] = []
+        #: Bytes of ``frames``.
+        self.queued = 0
+        #: Bytes of requests that a handler holds: added by who takes them, given back with :meth:`settle`.
+        self.owed_bytes = 0
+        #: Answers that wait for the end of the tick, and their bytes.
+        self.out: list[bytes] = []
+        self.out_bytes = 0
+        #: The peer does not take what was written: nothing is read or served until it does.
+        self.congested = False
+        self.closed = False
+        #: Came in through the VIP port (listenPort - 2).
+        self.fast = fast
+        #: Accepted by us, not opened by us.
+        self.inbound = inbound
+        #: ``host:port`` this connection was opened to; "" for accepted ones.
+        self.address = address
+        #: Carried by TLS.
+        self.secure = False
+        #: The TLS handshake that is under way.
+        self.handshake: TlsPipe | None = None
+        #: Who authenticated on it; None without access control.
+        self.principal: object = None
+        #: Notes of services, by a key of theirs.
+        self.data: dict[object, Any] = {}
+        self.active = True
+        self.idle_since = 0.0
+        self.host = ""
+        self.port = 0
+        self.peer = ""
+        self.born_host = b"\0" * 8
+        self.born_v6 = False
+
+    def __repr__(self) -> str:
+        return f"<Conn {self.peer}{' closed' if self.closed else ''}>"
+
+    # -- what the loop calls ------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        made = cast(asyncio.Transport, transport)
+        self._transport = made
+        name = transport.get_extra_info("peername")
+        if isinstance(name, (tuple, list)) and len(name) >= 2:
+            self._name(str(name[0]), int(name[1]))
+        limits = self._endpoint.limits
+        made.set_write_buffer_limits(limits.write_high, limits.write_low)
+        self._endpoint.opened(self)
+
+    def _name(self, host: str, port: int) -> None:
+        try:
+            ip = ipaddress.ip_address(host.partition("%")[0])
+        except ValueError:
+            self.host, self.port, self.peer = host, port, f"{host}:{port}"
+            return
+        if isinstance(ip, ipaddress.IPv6Address):
+            ip = ip.ipv4_mapped or ip
+        self.host = str(ip)
+        self.port = port
+        self.born_v6 = ip.version == 6
+        self.peer = f"[{ip}]:{port}" if self.born_v6 else f"{ip}:{port}"
+        self.born_host = ip.packed + _PORT.pack(port)
+
+    def secured(self, pipe: TlsPipe) -> None:
+        """TLS carries the connection from now on."""
+        self._transport = pipe
+        self.secure = True
+        self.handshake = pipe
+        self._since = self._endpoint.now()
+
+    def data_received(self, data: bytes) -> None:
+        self.active = True
+        if self._need:
+            whole = self._collect(data)
+            if whole is None:
+                return
+            data = whole
+        position = 0
+        size = len(data)
+        frames = self.frames
+        while size - position >= _HEAD_SIZE:
+            length, head = _HEAD.unpack_from(data, position)
+            header = head & 0xFFFFFF
+            if header + 4 > length or length > self._max_length or header > self._max_header or head > 0x1FFFFFF:
+                self._enqueue(position)
+                self._refuse(length, head)
+                return
+            end = position + 4 + length
+            if end > size:
+                self._keep(data, position, end - position)
+                break
+            frames.append((data, position + 4, end))
+            position = end
+        else:
+            if position != size:
+                self._keep(data, position, _HEAD_SIZE)
+        self._enqueue(position)
+
+    def _enqueue(self, size: int) -> None:
+        """``size`` more bytes are framed: have them served."""
+        if size:
+            self.queued += size
+            if not self._ready:
+                self._ready = True
+                endpoint = self._endpoint
+                endpoint.ready.append(self)
+                if not endpoint.scheduled:
+                    endpoint.schedule()
+
+    def _collect(self, data: bytes) -> bytes | None:
+        """The slow way in: the first bytes of a connection, and frames that come in pieces."""
+        if self._need == _FIRST:
+            self._need = 0
+            if not data or not self._endpoint.greet(self, data):
+                return None
+            return data
+        self._chunks.append(data)
+        self._have += len(data)
+        if self._have < self._need:
+            if self._need == _HEAD_SIZE and self._have >= 4:
+                self._check_length(b"".join(self._chunks))
+            return None
+        whole = b"".join(self._chunks)
+        self._chunks.clear()
+        self._need = self._have = 0
+        return whole
+
+    def _keep(self, data: bytes, position: int, need: int) -> None:
+        """Keep the beginning of a frame of ``need`` bytes (so far as known)."""
+        rest = data[position:] if position else data
+        self._chunks.append(rest)
+        self._have = len(rest)
+        self._need = need
+        self._since = self._endpoint.now()
+        if need == _HEAD_SIZE and self._have >= 4:
+            self._check_length(rest)
+
+    def _check_length(self, data: bytes) -> None:
+        """A length beyond the limit, or too short, is refused at once; the rest is not awaited (protocol.md 1.1)."""
+        length = int.from_bytes(data[:4], "big")
+        if not 4 <= length <= self._max_length:
+            self._refuse(length, None)
+
+    def _refuse(self, length: int, head: int | None) -> None:
+        signed = length - (1 << 32) if length >= 1 << 31 else length
+        if length > self._max_length or length < 4 or head is None:
+            why = f"a frame of length {signed} (4 to {self._max_length} are allowed)"
+        elif head > 0x1FFFFFF:
+            why = f"unknown serialize type {head >> 24}"
+        elif (head & 0xFFFFFF) + 4 > length:
+            why = f"header length {head & 0xFFFFFF} in a frame of length {length}"
+        else:
+            why = f"a header of {head & 0xFFFFFF} bytes ({self._max_header} are allowed)"
+        self.malformed(why)
+
+    def malformed(self, why: str) -> None:
+        """The peer broke the wire format: serve what came before, then close; one line in the log."""
+        if self.closed or self._doomed is not None:
+            return
+        self._endpoint.complain("%s: closed: %s", self.peer, why)
+        self._chunks.clear()
+        self._need = self._have = 0
+        if self._ready:
+            self._doomed = why
+            self._pause()
+        else:
+            self.close(why)
+
+    def pause_writing(self) -> None:
+        self.congested = True
+        self._pause()
+
+    def resume_writing(self) -> None:
+        self.congested = False
+        self._resume()
+        if self.frames and not self._ready:
+            self._ready = True
+            self._endpoint.ready.append(self)
+            self._endpoint.schedule()
+
+    def eof_received(self) -> bool | None:
+        return None  # a half-closed connection is closed, as the Java side does
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._lost = True
+        self.out.clear()
+        self.out_bytes = 0
+        self._chunks.clear()
+        # Frames that came before the end are still served (oneway sends): the tick reports the loss after them.
+        if not self._ready:
+            if self.frames:
+                self._ready = True
+                self._endpoint.ready.append(self)
+                self._endpoint.schedule()
+            else:
+                self._end(exc)
+
+    def _end(self, exc: Exception | None = None) -> None:
+        waiting, self._waiting = self._waiting, {}
+        if waiting:
+            why = self._doomed or (str(exc) if exc else "closed by the other side")
+            for done in waiting.values():
+                done(ConnectionLost(f"{self.address or self.peer}: connection lost: {why}"))
+        self._endpoint.lost(self)
+
+    # -- flow ---------------------------------------------------------------------------------------------------
+
+    def _pause(self) -> None:
+        if not self._paused and not self.closed:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if (
+            self._paused
+            and not self.closed
+            and not self.congested
+            and self._doomed is None
+            and self.owed_bytes <= self._endpoint.limits.owed // 2
+            and not self._endpoint.draining
+        ):
+            self._paused = False
+            self._transport.resume_reading()
+
+    def settle(self, size: int) -> None:
+        """Give back ``size`` bytes of ``owed_bytes``; reads on when that was what held the connection."""
+        self.owed_bytes -= size
+        if self._paused:
+            self._resume()
+
+    # -- out ----------------------------------------------------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        """Write whole frames; gathered with all that is sent in the same loop tick. Nothing when it is closed."""
+        if self.closed:
+            return
+        self.out.append(data)
+        self.out_bytes += len(data)
+        if not self._dirty:
+            self._dirty = True
+            endpoint = self._endpoint
+            endpoint.dirty.append(self)
+            if not endpoint.scheduled:
+                endpoint.schedule()
+
+    def send_command(self, command: Command) -> None:
+        """Encode and :meth:`send`."""
+        if not self.closed:
+            self.send(frame.encode(command))
+
+    def flush(self) -> None:
+        """Hand what is gathered to the transport; the endpoint does so at the end of each tick."""
+        self._dirty = False
+        out = self.out
+        if not out or self.closed:
+            return
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        self.out_bytes = 0
+        self.active = True
+        self._transport.write(data)
+        if self.congested and self._transport.get_write_buffer_size() > self._endpoint.limits.write_most:
+            self._endpoint.complain("%s: closed: it does not read what it is sent", self.peer)
+            self.abort("it does not read what it is sent")
+
+    def close(self, reason: str = "") -> None:
+        """Close after what was sent is written."""
+        if self.closed:
+            return
+        self._doomed = self._doomed or reason or "closed here"
+        if self.out:
+            self.flush()
+        if not self.closed:
+            self.closed = True
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close at once; what was not written is lost."""
+        self._doomed = self._doomed or reason
+        self.closed = True
+        self.frames.clear()
+        self.queued = 0
+        self._transport.abort()
+
+    # -- calls of ours ------------------------------------------------------------------------------------------
+
+    def next_opaque(self) -> int:
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return self._opaque
+
+    def call(self, command: Command, timeout: float, done: Done) -> int:
+        """Send a request; ``done`` is told once how it ended: the answer, RequestTimeout or ConnectionLost.
+
+        :param timeout: seconds.
+        :returns: the opaque it was given, for :meth:`forget`.
+        :raises ConnectionLost: the connection is closed.
+        :raises TooManyRequests: too many requests wait already.
+        """
+        opaque = command.opaque = self.next_opaque()
+        return self.call_frame(frame.encode(command), opaque, timeout, done)
+
+    def call_frame(self, data: bytes, opaque: int, timeout: float, done: Done) -> int:
+        """:meth:`call` with a frame that was encoded by the caller with an ``opaque`` of :meth:`next_opaque`."""
+        if self.closed:
+            raise ConnectionLost(f"{self.address or self.peer}: the connection is closed")
+        if len(self._waiting) >= self._endpoint.limits.waiting:
+            raise TooManyRequests(f"{self.address or self.peer}: {len(self._waiting)} requests wait for answers")
+        self._waiting[opaque] = done
+        self._endpoint.timeouts.add(timeout, (self, opaque, timeout))
+        self.send(data)
+        return opaque
+
+    def forget(self, opaque: int) -> None:
+        """No longer wait for the answer to a request of ours."""
+        self._waiting.pop(opaque, None)
+
+    def answered(self, answer: Command) -> None:
+        """An answer came in."""
+        done = self._waiting.pop(answer.opaque, None)
+        if done is None:
+            log.debug("%s: an answer nobody waits for, opaque %d", self.peer, answer.opaque)
+        else:
+            done(answer)
+
+    def expired(self, opaque: int, timeout: float) -> None:
+        """The time of a request of ours is up, if it still waits."""
+        done = self._waiting.pop(opaque, None)
+        if done is not None:
+            done(RequestTimeout(f"{self.address or self.peer}: no answer in {timeout:g} s"))
+
+    async def request(self, command: Command, timeout: float = 3.0) -> Command:
+        """Send a request and wait for its answer, whatever its code.
+
+        :param timeout: seconds.
+        :raises ConnectionLost: the connection is or gets closed.
+        :raises RequestTimeout: no answer in time; the connection goes on.
+        """
+        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+
+        def done(result: Command | Exception) -> None:
+            if future.done():
+                return
+            if isinstance(result, Command):
+                future.set_result(result)
+            else:
+                future.set_exception(result)
+
+        opaque = self.call(command, timeout, done)
+        try:
+            return await future
+        finally:
+            self._waiting.pop(opaque, None)
+
+    def oneway(self, command: Command) -> None:
+        """Send a request that is never answered.
+
+        :raises ConnectionLost: the connection is closed.
+        """
+        if self.closed:
+            raise ConnectionLost(f"{self.address or self.peer}: the connection is closed")
+        command.opaque = self.next_opaque()
+        self.send_command(command.mark_oneway())
+
+    @property
+    def calls_waiting(self) -> int:
+        """Requests of ours on this connection that wait for an answer."""
+        return len(self._waiting)
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+        """Run a coroutine as a task of the endpoint (it ends when the endpoint does, not with the connection)."""
+        self._endpoint.tasks.spawn(work, name)

@@ -1,0 +1,285 @@
+"""One side of remoting: its connections and the loop tick that serves them all (design.md section 3).
+
+Connections with whole frames line up in ``ready``; one ``call_soon`` runs the tick. It hands the ready connections, up
+to a budget, to the step, then writes what each gathered with one ``transport.write``. What the budget left over comes
+next tick: connections that had no turn first, the one that was cut last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from rmq.protocol import frame
+from rmq.protocol.errors import ProtocolError
+from rmq.remoting.conn import Conn
+from rmq.remoting.limits import Limits, Rationed
+from rmq.remoting.router import Router
+from rmq.remoting.timeouts import Timeouts
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import World
+
+__all__ = ["Endpoint", "Step"]
+
+log = logging.getLogger(__name__)
+
+#: Serves connections: takes over each one's ``frames``; what it leaves there comes again next tick.
+Step = Callable[[list[Conn]], None]
+_SWEEP_SECONDS = 1.0
+
+
+class Endpoint:
+    """Connections, the tick, deadlines of calls, the sweep for idle and unfinished ones.
+
+    :param router: answers requests that the step does not.
+    :param step: what serves the ready connections; the router alone when not given.
+    :param name: begins log lines and task names.
+    """
+
+    def __init__(self, world: World, router: Router, limits: Limits, *, step: Step | None, name: str) -> None:
+        self.world = world
+        self.router = router
+        self.limits = limits
+        self.name = name
+        self.tasks = TaskOwner(name)
+        self.ready: list[Conn] = []
+        self.dirty: list[Conn] = []
+        #: A tick is on its way or running.
+        self.scheduled = False
+        #: Stopping: nothing more is read.
+        self.draining = False
+        self.connections: dict[Conn, None] = {}
+        #: Told each connection that ended, after its last frame was served.
+        self.on_close: list[Callable[[Conn], None]] = []
+        self.timeouts: Timeouts[tuple[Conn, int, float]] = Timeouts(_expire)
+        self.now = world.clock.monotonic
+        self._step: Step = step if step is not None else self._route_all
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sweeping = False
+        self._changed = asyncio.Event()
+        self._complaints = Rationed(world.clock)
+
+    # -- the tick -----------------------------------------------------------------------------------------------
+
+    def schedule(self) -> None:
+        """Have a tick run in the next turn of the loop."""
+        if not self.scheduled:
+            self.scheduled = True
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
+            self._loop.call_soon(self._tick)
+
+    def _tick(self) -> None:
+        try:
+            if self.ready:
+                self._serve()
+        finally:
+            self.scheduled = False
+        dirty = self.dirty
+        if dirty:
+            self.dirty = []
+            for conn in dirty:
+                try:
+                    conn.flush()
+                except Exception as error:  # a transport that broke between two turns of the loop
+                    self.complain("%s: closed: writing failed: %r", conn.peer, error)
+                    conn.abort(repr(error))
+        if self.ready:
+            self.schedule()
+        elif self.draining:
+            self._changed.set()
+
+    def _serve(self) -> None:
+        waiting = self.ready
+        self.ready = []
+        turn: list[Conn] = []
+        cut: Conn | None = None
+        later: list[tuple[bytes, int, int]] = []
+        frames_left = self.limits.tick_frames
+        bytes_left = self.limits.tick_bytes
+        for number, conn in enumerate(waiting):
+            if conn.congested and not conn.closed:
+                conn._ready = False  # comes again when the peer reads
+                continue
+            count = len(conn.frames)
+            turn.append(conn)
+            if count > frames_left or conn.queued > bytes_left:
+                at = _share(conn.frames, frames_left, bytes_left)
+                if at < count:
+                    cut = conn
+                    later = conn.frames[at:]
+                    del conn.frames[at:]
+                self.ready = waiting[number + 1 :]
+                break
+            frames_left -= count
+            bytes_left -= conn.queued
+            if frames_left <= 0 or bytes_left <= 0:
+                self.ready = waiting[number + 1 :]
+                break
+        try:
+            self._step(turn)
+        except Exception:
+            log.exception("%s: the step failed; the connections it served are closed", self.name)
+            for conn in turn:
+                conn.frames.clear()
+                conn.close("internal error")
+            later = []
+        owed = self.limits.owed
+        for conn in turn:
+            if conn is cut and later:
+                conn.frames.extend(later)
+            if conn.frames:
+                conn.queued = sum(high - low for _, low, high in conn.frames)
+                if not conn.congested or conn.closed:
+                    self.ready.append(conn)
+                    continue
+                conn._ready = False
+                continue
+            conn.queued = 0
+            conn._ready = False
+            if conn.owed_bytes > owed:
+                conn._pause()
+            if conn._lost:
+                conn._end()
+            elif conn._doomed is not None:
+                conn.close()
+
+    def _route_all(self, ready: list[Conn]) -> None:
+        """The step of an endpoint without a lane: everything goes to the router, in order of arrival."""
+        high = self.limits.write_high
+        for conn in ready:
+            frames = conn.frames
+            conn.frames = []
+            for number, (buffer, low, end) in enumerate(frames):
+                self.route_frame(conn, buffer, low, end)
+                if conn._doomed is not None:
+                    break
+                if conn.out_bytes > high and number + 1 < len(frames):
+                    conn.frames = frames[number + 1 :]  # its answers first have to be taken
+                    break
+
+    def route_frame(self, conn: Conn, buffer: bytes, low: int, high: int) -> None:
+        """Decode one frame and route it: a request to the router, an answer to who waits for it."""
+        try:
+            command = frame.decode(buffer[low:high])
+        except ProtocolError as error:
+            conn.malformed(str(error))
+            return
+        except Exception:
+            log.exception("%s: a frame from %s broke the decoder", self.name, conn.peer)
+            conn.malformed("a frame that cannot be decoded")
+            return
+        if command.flag & 1:
+            conn.answered(command)
+        else:
+            self.router.route(conn, command)
+
+    # -- connections --------------------------------------------------------------------------------------------
+
+    def opened(self, conn: Conn) -> None:
+        """A connection was made."""
+        conn.idle_since = self.now()
+        self.connections[conn] = None
+        if not self._sweeping:
+            self._sweeping = True
+            self._loop = asyncio.get_running_loop()
+            self._loop.call_later(_SWEEP_SECONDS, self._sweep)
+
+    def greet(self, conn: Conn, data: bytes) -> bool:
+        """The first bytes of an accepted connection; False when they were taken care of here (TLS)."""
+        return True
+
+    def lost(self, conn: Conn) -> None:
+        """A connection ended."""
+        if self.connections.pop(conn, self) is self:
+            return
+        self._changed.set()
+        for told in self.on_close:
+            try:
+                told(conn)
+            except Exception:
+                log.exception("%s: a listener failed on the close of %s", self.name, conn.peer)
+
+    def complain(self, form: str, *values: object) -> None:
+        """A log line that strangers can cause: rationed."""
+        if self._complaints.passes():
+            log.warning("%s: " + form + "%s", self.name, *values, self._complaints.note())
+
+    def _sweep(self) -> None:
+        if not self.connections:
+            self._sweeping = False
+            return
+        now = self.now()
+        limits = self.limits
+        idle = limits.idle_seconds
+        for conn in list(self.connections):
+            if conn.active:
+                conn.active = False
+                conn.idle_since = now
+            elif idle and now - conn.idle_since >= idle and not conn.closed:
+                log.info("%s: %s closed: idle for %g s", self.name, conn.peer, idle)
+                conn.close(f"idle for {idle:g} s")
+            if conn.handshake is not None:
+                if conn.handshake.ready:
+                    conn.handshake = None
+                elif now - conn._since > limits.handshake_seconds and not conn.closed:
+                    self.complain("%s: closed: its TLS handshake took too long", conn.peer)
+                    conn.abort("an unfinished TLS handshake")
+            elif conn._have and not conn.closed and now - conn._since > limits.patience(conn._have):
+                self.complain("%s: closed: a frame of %d bytes came no further than %d", *_partial(conn))
+                conn.abort("an unfinished frame")
+        assert self._loop is not None
+        self._loop.call_later(_SWEEP_SECONDS, self._sweep)
+
+    async def close_connections(self, seconds: float) -> None:
+        """Answer what is in flight, drain, close: at most ``seconds``."""
+        self.draining = True
+        deadline = self.now() + seconds
+        for conn in list(self.connections):
+            conn._pause()
+        await self._until(lambda: not self.ready, deadline)
+        await self.tasks.drain(max(0.0, deadline - self.now()))
+        await self.tasks.close()
+        await asyncio.sleep(0)  # the tick that writes the last answers
+        for conn in list(self.connections):
+            conn.close("stopped")
+        await self._until(lambda: not self.connections, deadline)
+        for conn in list(self.connections):
+            conn.abort("stopped")
+        for _ in range(3):
+            if self.connections:
+                await asyncio.sleep(0)
+        for conn in list(self.connections):
+            conn._end()
+        self.timeouts.close()
+
+    async def _until(self, so: Callable[[], bool], deadline: float) -> None:
+        """Wait for ticks and ends of connections until ``so`` holds or the time is up."""
+        while not so() and (left := deadline - self.now()) > 0:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+            except TimeoutError:
+                return
+
+
+def _share(frames: list[tuple[bytes, int, int]], most: int, size: int) -> int:
+    """How many of the frames fit the budget: at least one."""
+    taken = 0
+    for _, low, high in frames:
+        if taken and (taken >= most or size <= 0):
+            break
+        taken += 1
+        size -= high - low
+    return taken
+
+
+def _partial(conn: Conn) -> tuple[str, int, int]:
+    return conn.peer, conn._need, conn._have
+
+
+def _expire(key: tuple[Conn, int, float]) -> None:
+    conn, opaque, timeout = key
+    conn.expired(opaque, timeout)

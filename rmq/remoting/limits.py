@@ -1,0 +1,83 @@
+"""What one side of a connection may ask of the other: every limit of the transport in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rmq.runtime.world import Clock
+
+__all__ = ["MAX_FRAME", "Limits", "Rationed"]
+
+#: Whole frame with its length word (protocol.md 1.1).
+MAX_FRAME = 16_777_216
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one endpoint; sizes in bytes, times in seconds."""
+
+    #: Whole frame, length word included. A longer one closes the connection before it is read.
+    frame: int = MAX_FRAME
+    #: The header part of a frame: it is parsed in one go on the loop.
+    header: int = 1 << 20
+    #: A frame that was begun must be whole after this time ...
+    partial_seconds: float = 30.0
+    #: ... plus its bytes so far at this rate, so that a big frame may come over a slow line.
+    partial_rate: int = 16_384
+    #: A TLS handshake must be done after this time.
+    handshake_seconds: float = 10.0
+    #: Open connections; more are closed at once.
+    connections: int = 60_000
+    #: Requests taken and not settled, per connection: beyond it the connection is not read.
+    owed: int = 16 << 20
+    #: Answers written and not taken by the peer: beyond ``write_high`` the connection is not read nor served, below
+    #: ``write_low`` it is again, and beyond ``write_most`` (pushes, released holds) it is closed.
+    write_high: int = 4 << 20
+    write_low: int = 1 << 20
+    write_most: int = 64 << 20
+    #: Our own requests that wait for an answer, per connection.
+    waiting: int = 65_536
+    #: Closed after this time without a byte in either direction; 0 = never (protocol.md 1.6).
+    idle_seconds: float = 120.0
+    #: What one loop tick serves; the rest comes next tick, in turn (design.md section 3).
+    tick_frames: int = 2_000
+    tick_bytes: int = 4 << 20
+
+    def patience(self, received: int) -> float:
+        """Seconds that a frame may take of which ``received`` bytes have come."""
+        return self.partial_seconds + received / self.partial_rate
+
+
+class Rationed:
+    """Keeps a log line that strangers can cause from filling the disk.
+
+    :param most: lines in each period of ``seconds``.
+    """
+
+    __slots__ = ("_clock", "_count", "_from", "_most", "_seconds", "suppressed")
+
+    def __init__(self, clock: Clock, most: int = 10, seconds: float = 10.0) -> None:
+        self._clock = clock
+        self._most = most
+        self._seconds = seconds
+        self._from = clock.monotonic()
+        self._count = 0
+        #: Lines kept back since the last one that passed.
+        self.suppressed = 0
+
+    def passes(self) -> bool:
+        """Whether one more line may be written now."""
+        now = self._clock.monotonic()
+        if now - self._from >= self._seconds:
+            self._from = now
+            self._count = 0
+        if self._count >= self._most:
+            self.suppressed += 1
+            return False
+        self._count += 1
+        return True
+
+    def note(self) -> str:
+        """`` (n more like it)`` for the lines kept back, or nothing; starts counting anew."""
+        count, self.suppressed = self.suppressed, 0
+        return f" ({count} earlier ones not logged)" if count else ""

@@ -1,0 +1,193 @@
+"""Handlers as data: a method says which request code it answers, the router collects and calls it.
+
+::
+
+    class RouteQueries:
+        @handles(RequestCode.GET_ROUTEINFO_BY_TOPIC, header=GetRouteInfoRequest)
+        def route(self, conn: Conn, request: Command, header: GetRouteInfoRequest) -> Command:
+            return request.reply(ResponseCode.SUCCESS, body=...)
+
+A handler is a plain function or a coroutine function. It returns the response, or None: no answer now (a long poll
+that answers later with ``conn.send_command``) or ever. To refuse it raises ``ResponseError(code, remark)``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import FLAG_RESPONSE, Command
+from rmq.protocol.errors import ProtocolError, ResponseError
+from rmq.protocol.header import Header
+
+if TYPE_CHECKING:
+    from rmq.remoting.conn import Conn
+
+__all__ = ["Handler", "Router", "handles"]
+
+log = logging.getLogger(__name__)
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MARK = "_rmq_handles"
+#: What a request under way in a coroutine counts for in ``owed_bytes``, besides its body.
+_TASK_COST = 4_096
+#: The same error of the same handler is logged with its traceback once; later ones in one line.
+_SEEN_MOST = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A bound method and what it answers."""
+
+    code: int
+    header: type[Header] | None
+    call: Callable[..., Any]
+    owner: str
+
+
+def handles(*codes: int, header: type[Header] | None = None) -> Callable[[F], F]:
+    """Mark a method as the handler of request codes.
+
+    :param header: the typed header; given, the method takes ``(conn, request, header)``, else ``(conn, request)``.
+    """
+
+    def mark(function: F) -> F:
+        marks = [*getattr(function, _MARK, ()), *((int(code), header) for code in codes)]
+        setattr(function, _MARK, tuple(marks))
+        return function
+
+    return mark
+
+
+class Router:
+    """Request code -> handler (Java: the processor table of the remoting server).
+
+    ``before`` holds checks made ahead of every handler, in order (access control): ``check(conn, request)`` raises
+    ResponseError to refuse.
+    """
+
+    __slots__ = ("_handlers", "_seen", "before")
+
+    def __init__(self, services: Iterable[object] = ()) -> None:
+        self._handlers: dict[int, Handler] = {}
+        self._seen: set[tuple[int, str]] = set()
+        self.before: list[Callable[[Conn, Command], None]] = []
+        for service in services:
+            self.add(service)
+
+    def add(self, service: object) -> None:
+        """Collect the marked methods of a service.
+
+        :raises ValueError: it has none, or a code has a handler already.
+        """
+        found = 0
+        kind = type(service)
+        for name in dir(kind):
+            marks = getattr(inspect.getattr_static(kind, name, None), _MARK, ())
+            for code, header in marks:
+                found += 1
+                self._put(Handler(code, header, getattr(service, name), f"{kind.__name__}.{name}"))
+        if not found:
+            raise ValueError(f"{kind.__name__} marks no method with @handles")
+
+    def on(self, code: int, call: Callable[..., Any], header: type[Header] | None = None) -> None:
+        """Have a plain callable handle a code.
+
+        :raises ValueError: the code has a handler already.
+        """
+        self._put(Handler(int(code), header, call, getattr(call, "__qualname__", repr(call))))
+
+    def _put(self, handler: Handler) -> None:
+        before = self._handlers.get(handler.code)
+        if before is not None:
+            raise ValueError(f"request code {handler.code} is handled by {before.owner} and by {handler.owner}")
+        self._handlers[handler.code] = handler
+
+    def codes(self) -> list[int]:
+        """Every code that has a handler, sorted."""
+        return sorted(self._handlers)
+
+    def handler(self, code: int) -> Handler | None:
+        return self._handlers.get(code)
+
+    def route(self, conn: Conn, request: Command) -> None:
+        """Handle one request; answers on the connection unless the request is oneway."""
+        handler = self._handlers.get(request.code)
+        if handler is None:
+            if not request.flag & 2:
+                remark = f" request type {request.code} not supported"
+                conn.send_command(request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
+            return
+        try:
+            for check in self.before:
+                check(conn, request)
+            if handler.header is None:
+                answer = handler.call(conn, request)
+            else:
+                answer = handler.call(conn, request, handler.header.decode(request.ext or {}))
+        except Exception as error:
+            self._failed(conn, request, handler, error)
+            return
+        if answer is None:
+            return
+        if inspect.iscoroutine(answer):
+            cost = _TASK_COST + len(request.body)
+            conn.owed_bytes += cost
+            try:
+                conn.spawn(self._finish(conn, request, handler, answer, cost), f"request {request.code}")
+            except RuntimeError:  # stopping: the other side finds the connection closed
+                answer.close()
+                conn.settle(cost)
+            return
+        self._answer(conn, request, handler, answer)
+
+    async def _finish(
+        self, conn: Conn, request: Command, handler: Handler, work: Coroutine[Any, Any, Command | None], cost: int
+    ) -> None:
+        try:
+            answer = await work
+        except Exception as error:
+            self._failed(conn, request, handler, error)
+        else:
+            if answer is not None:
+                self._answer(conn, request, handler, answer)
+        finally:
+            conn.settle(cost)
+
+    def _answer(self, conn: Conn, request: Command, handler: Handler, answer: Command) -> None:
+        if not request.flag & 2:
+            try:
+                conn.send_command(answer)
+            except Exception as error:  # an answer that cannot be encoded is the handler's fault
+                self._failed(conn, request, handler, error)
+
+    def _failed(self, conn: Conn, request: Command, handler: Handler, error: Exception) -> None:
+        if isinstance(error, ResponseError):
+            answer = request.reply(error.code, error.remark)
+        elif isinstance(error, ProtocolError):
+            answer = _system_error(request, f"{error}")
+        else:
+            self._log(conn, request, handler, error)
+            answer = _system_error(request, f"internal error while handling request code {request.code}")
+        if not request.flag & 2:
+            conn.send_command(answer)
+
+    def _log(self, conn: Conn, request: Command, handler: Handler, error: Exception) -> None:
+        key = (request.code, type(error).__name__)
+        first = key not in self._seen and len(self._seen) < _SEEN_MOST
+        if first:
+            self._seen.add(key)
+        name = RequestCode(request.code).name if request.code in RequestCode.__members__.values() else request.code
+        if first:
+            log.error("%s failed for %s from %s", handler.owner, name, conn.peer, exc_info=error)
+        else:
+            log.error("%s failed for %s from %s again: %r", handler.owner, name, conn.peer, error)
+
+
+def _system_error(request: Command, remark: str) -> Command:
+    """The answer for a handler that threw: always JSON, without ext fields (protocol.md 1.1, 1.7)."""
+    return Command(ResponseCode.SYSTEM_ERROR, flag=FLAG_RESPONSE, opaque=request.opaque, remark=remark)

@@ -1,0 +1,107 @@
+"""The remoting server: listens, senses TLS, serves every connection in one tick per loop turn, stops gracefully."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import cast
+
+from rmq.remoting.conn import Conn
+from rmq.remoting.endpoint import Endpoint, Step
+from rmq.remoting.limits import Limits
+from rmq.remoting.router import Router
+from rmq.remoting.tls import HANDSHAKE, ServerTls, TlsMode, TlsPipe
+from rmq.runtime.world import Listener, World
+
+__all__ = ["Server"]
+
+log = logging.getLogger(__name__)
+
+
+class Server(Endpoint):
+    """Serves remoting commands (Java: NettyRemotingServer).
+
+    :param router: answers what ``step`` does not.
+    :param limits: sizes and times; the defaults are a broker's.
+    :param step: serves the ready connections of one tick (the broker's lane). It takes over each ``conn.frames``
+        (list of ``(buffer, lo, hi)``; what it leaves there comes again next tick), calls :meth:`route_frame` for what
+        it does not handle itself and ``conn.send`` for answers. It must not raise.
+    :param tls: which connections may or must speak TLS.
+    :param name: begins log lines and task names.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        router: Router,
+        limits: Limits | None = None,
+        *,
+        step: Step | None = None,
+        tls: ServerTls | None = None,
+        name: str = "server",
+    ) -> None:
+        super().__init__(world, router, limits or Limits(), step=step, name=name)
+        self.tls = tls or ServerTls()
+        self._listeners: list[Listener] = []
+        self._tls_missing_said = False
+
+    async def start(self, host: str, port: int, *, backlog: int = 1024) -> tuple[str, int]:
+        """Listen; the address with the port that was taken.
+
+        :param host: an address of this machine, or "" for every interface.
+        :param port: 0 = any free one.
+        :raises OSError: the address is taken or not ours.
+        """
+        return await self._listen(host, port, fast=False, backlog=backlog)
+
+    async def listen_also(self, host: str, port: int, *, backlog: int = 1024) -> tuple[str, int]:
+        """Listen on one more port, whose connections are ``fast`` (the VIP port, listenPort - 2)."""
+        return await self._listen(host, port, fast=True, backlog=backlog)
+
+    async def _listen(self, host: str, port: int, *, fast: bool, backlog: int) -> tuple[str, int]:
+        def factory() -> Conn:
+            return Conn(self, fast=fast)
+
+        listener = await self.world.network.listen(factory, host, port, backlog=backlog)
+        self._listeners.append(listener)
+        self.draining = False
+        return listener.address
+
+    async def stop(self, *, seconds: float = 5.0) -> None:
+        """Stop accepting, answer what is in flight, drain for at most ``seconds``, close every connection."""
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            await listener.close()
+        await self.close_connections(seconds)
+
+    def opened(self, conn: Conn) -> None:
+        if self.draining or len(self.connections) >= self.limits.connections:
+            if not self.draining:
+                self.complain("%s: closed: %d connections are open already", conn.peer, len(self.connections))
+            conn.abort("too many connections")
+            return
+        super().opened(conn)
+        log.debug("%s: %s connected", self.name, conn.peer)
+
+    def greet(self, conn: Conn, data: bytes) -> bool:
+        mode = self.tls.mode
+        if data[0] != HANDSHAKE:
+            if mode is TlsMode.ENFORCING:
+                self.complain("%s: closed: it does not speak TLS, which is enforced here", conn.peer)
+                conn.close("TLS is enforced")
+                return False
+            return True
+        context = self.tls.context
+        if mode is TlsMode.DISABLED or context is None:
+            if mode is TlsMode.DISABLED:
+                self.complain("%s: closed: it speaks TLS, which is disabled here", conn.peer)
+            else:
+                self.complain("%s: closed: it speaks TLS, but no certificate is configured here", conn.peer)
+            conn.close("no TLS here")
+            return False
+        transport = cast(asyncio.Transport, conn._transport)
+        pipe = TlsPipe(transport, conn, context, lambda why: self.complain("%s: closed: %s", conn.peer, why))
+        transport.set_protocol(pipe)
+        conn.secured(pipe)
+        pipe.data_received(data)
+        return False

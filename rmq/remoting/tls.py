@@ -1,0 +1,239 @@
+"""TLS over an open connection, by memory buffers: it works on every loop and after bytes were read.
+
+A server looks at the first byte of a connection: 0x16 begins a TLS handshake, a plain frame begins with 0x00
+(protocol.md 6.4). :class:`TlsPipe` then sits between the loop's transport and the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import cast
+
+from rmq.protocol.errors import ConfigError
+
+__all__ = ["HANDSHAKE", "ServerTls", "TlsMode", "TlsPipe", "client_context", "server_context"]
+
+#: First byte of a TLS record of type handshake.
+HANDSHAKE = 0x16
+_READ_SIZE = 1 << 18
+
+
+class TlsMode(Enum):
+    """What a server accepts (Java: TlsMode)."""
+
+    DISABLED = "disabled"
+    PERMISSIVE = "permissive"
+    ENFORCING = "enforcing"
+
+    @classmethod
+    def named(cls, text: str) -> TlsMode:
+        """:raises ConfigError: no such mode."""
+        try:
+            return cls(text.strip().lower())
+        except ValueError:
+            raise ConfigError(f"tls.server.mode={text!r}: disabled, permissive or enforcing is expected") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """How a server treats TLS; without a context a handshake is refused."""
+
+    mode: TlsMode = TlsMode.PERMISSIVE
+    context: ssl.SSLContext | None = None
+
+
+def server_context(
+    cert: str, key: str, *, password: str | None = None, trust: str | None = None, client_auth: str = "none"
+) -> ssl.SSLContext:
+    """A server's TLS settings.
+
+    :param cert: path of the certificate chain, PEM.
+    :param key: path of the private key, PEM.
+    :param trust: path of the certificates that clients are checked against, PEM.
+    :param client_auth: none, optional or require (``tls.server.need.client.auth``).
+    :raises ConfigError: a file cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _load_chain(context, cert, key, password)
+    if trust:
+        _load_trust(context, trust)
+    kinds = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
+    if client_auth not in kinds:
+        raise ConfigError(f"tls.server.need.client.auth={client_auth!r}: none, optional or require is expected")
+    context.verify_mode = kinds[client_auth]
+    return context
+
+
+def client_context(
+    *,
+    verify: bool = False,
+    trust: str | None = None,
+    cert: str | None = None,
+    key: str | None = None,
+    password: str | None = None,
+) -> ssl.SSLContext:
+    """A client's TLS settings.
+
+    :param verify: check the server's certificate (``tls.client.authServer``); the name is not checked, as in Java.
+    :param trust: path of the certificates to check against, PEM; the system's when not given.
+    :raises ConfigError: a file cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
+    if verify:
+        if trust:
+            _load_trust(context, trust)
+        else:
+            context.load_default_certs()
+    if cert and key:
+        _load_chain(context, cert, key, password)
+    return context
+
+
+def _load_chain(context: ssl.SSLContext, cert: str, key: str, password: str | None) -> None:
+    try:
+        context.load_cert_chain(cert, key, password or "")
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ConfigError(f"TLS: {cert} with {key} cannot be used: {getattr(error, 'reason', None) or error}") from None
+
+
+def _load_trust(context: ssl.SSLContext, trust: str) -> None:
+    try:
+        context.load_verify_locations(trust)
+    except OSError as error:
+        raise ConfigError(f"TLS: {trust} cannot be used: {getattr(error, 'reason', None) or error}") from None
+
+
+class TlsPipe(asyncio.Protocol):
+    """The loop's protocol and the connection's transport at once.
+
+    :param transport: the loop's transport; its protocol is to be set to this pipe.
+    :param inner: takes the clear bytes.
+    :param failed: told why, when a handshake or a record is wrong; the transport is closed then.
+    """
+
+    __slots__ = ("_failed", "_inner", "_object", "_out", "_ready", "_received", "_transport", "_waiting")
+
+    def __init__(
+        self,
+        transport: asyncio.BaseTransport,
+        inner: asyncio.Protocol,
+        context: ssl.SSLContext,
+        failed: Callable[[str], None],
+    ) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._inner = inner
+        self._failed = failed
+        self._received = ssl.MemoryBIO()
+        self._out = ssl.MemoryBIO()
+        self._object = context.wrap_bio(self._received, self._out, server_side=True)
+        self._ready = False
+        self._waiting: list[bytes] = []
+
+    @property
+    def ready(self) -> bool:
+        """The handshake is done."""
+        return self._ready
+
+    # -- protocol side
+
+    def data_received(self, data: bytes) -> None:
+        self._received.write(data)
+        try:
+            if not self._ready and not self._handshake():
+                return
+            parts = []
+            ended = False
+            while True:
+                try:
+                    part = self._object.read(_READ_SIZE)
+                except ssl.SSLWantReadError:
+                    break
+                if not part:
+                    ended = True
+                    break
+                parts.append(part)
+            self._push()
+        except ssl.SSLZeroReturnError:
+            self.close()
+            return
+        except ssl.SSLError as error:
+            self._push()  # the alert
+            self._failed(f"TLS: {error.reason or error}")
+            self._transport.close()
+            return
+        if parts:
+            self._inner.data_received(parts[0] if len(parts) == 1 else b"".join(parts))
+        if ended:
+            self.close()
+
+    def _handshake(self) -> bool:
+        try:
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            self._push()
+            return False
+        self._ready = True
+        self._push()
+        waiting, self._waiting = self._waiting, []
+        for data in waiting:
+            self.write(data)
+        return True
+
+    def _push(self) -> None:
+        data = self._out.read()
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def eof_received(self) -> bool | None:
+        return None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inner.connection_lost(exc)
+
+    # -- transport side
+
+    def write(self, data: bytes) -> None:
+        if not self._ready:
+            self._waiting.append(data)
+            return
+        self._object.write(data)
+        self._push()
+
+    def close(self) -> None:
+        if not self._transport.is_closing():
+            if self._ready:
+                try:
+                    self._object.unwrap()  # writes our close_notify; the other side's is not awaited
+                except ssl.SSLError:
+                    pass
+                self._push()
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
