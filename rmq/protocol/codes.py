@@ -37,7 +37,8 @@ _LANGUAGE_NAMES = tuple(member.name for member in Language)
 def language_of(value: object) -> int | None:
     """The number of a language given by name or ordinal, as Java's decoder reads it; None when unknown."""
     if isinstance(value, str):
-        return _LANGUAGE_BY_NAME.get(value.upper()) if not value.lstrip("-").isdigit() else language_of(int(value))
+        number = _LANGUAGE_BY_NAME.get(value)
+        return number if number is not None else _LANGUAGE_BY_NAME.get(value.upper())
     if isinstance(value, int) and 0 <= value < len(_LANGUAGE_NAMES):
         return value
     return None

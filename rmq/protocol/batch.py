@@ -1,0 +1,84 @@
+"""The body of a batch send (protocol.md 5.3): messages of one topic, one after the other.
+
+::
+
+    width   field
+    4       size of this item
+    4       magic: 0
+    4       body CRC: 0
+    4       user flag
+    4 + n   body
+    2 + n   property string
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from struct import Struct
+
+from rmq.protocol import properties as property_string
+from rmq.protocol.errors import ProtocolError
+
+__all__ = ["decode", "decode_raw", "encode", "item_size"]
+
+_HEAD = Struct(">iiiii")
+_SHORT = Struct(">h")
+_FIXED = 22
+
+
+def item_size(body: bytes, property_text: str) -> int:
+    """Bytes that one message takes in a batch."""
+    return _FIXED + len(body) + len(property_text.encode())
+
+
+def encode(messages: Iterable[tuple[int, bytes, Mapping[str, str]]]) -> bytes:
+    """The batch of (flag, body, properties).
+
+    :raises ProtocolError: properties that are too long.
+    """
+    parts: list[bytes] = []
+    for flag, body, properties in messages:
+        tail = property_string.encode(properties).encode()
+        if len(tail) > property_string.MAX_BYTES:
+            raise ProtocolError(f"properties of {len(tail)} bytes: at most {property_string.MAX_BYTES} are allowed")
+        parts += (
+            _HEAD.pack(_FIXED + len(body) + len(tail), 0, 0, flag, len(body)),
+            body,
+            _SHORT.pack(len(tail)),
+            tail,
+        )
+    return b"".join(parts)
+
+
+def decode_raw(data: bytes | memoryview) -> list[tuple[int, bytes, bytes]]:
+    """The (flag, body, property string as bytes) of a batch, for a broker that stores them as they are.
+
+    :raises ProtocolError: not a batch, or cut off: nothing of it is to be stored.
+    """
+    items: list[tuple[int, bytes, bytes]] = []
+    at, whole = 0, len(data)
+    while at < whole:
+        if at + _FIXED > whole:
+            raise ProtocolError(f"a batch that ends within a message at byte {at}")
+        size, _, _, flag, body_size = _HEAD.unpack_from(data, at)
+        end = at + size
+        body_at = at + 20
+        tail_at = body_at + body_size
+        if size < _FIXED or end > whole or body_size < 0 or tail_at + 2 > end:
+            raise ProtocolError(f"a batch whose message at byte {at} has size {size} and a body of {body_size}")
+        tail_size = _SHORT.unpack_from(data, tail_at)[0]
+        if tail_size < 0 or tail_at + 2 + tail_size != end:
+            raise ProtocolError(f"a batch whose message at byte {at} has properties of {tail_size} bytes")
+        items.append((flag, bytes(data[body_at:tail_at]), bytes(data[tail_at + 2 : end])))
+        at = end
+    return items
+
+
+def decode(data: bytes | memoryview) -> list[tuple[int, bytes, dict[str, str]]]:
+    """The (flag, body, properties) of a batch.
+
+    :raises ProtocolError: not a batch, or cut off.
+    """
+    return [
+        (flag, body, property_string.decode(str(tail, "utf-8", "replace"))) for flag, body, tail in decode_raw(data)
+    ]
