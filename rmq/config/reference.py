@@ -1,0 +1,52 @@
+"""The reference page of settings, made from the tables themselves."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from rmq.config import values
+from rmq.config.settings import Setting, Settings
+from rmq.config.sources import environment_name
+
+__all__ = ["reference"]
+
+
+def reference(kind: type[Settings], title: str) -> str:
+    """A Markdown page with a table of every key and a list of those that are known and without effect.
+
+    :param title: the page's heading.
+    """
+    rows = [
+        f"| `{line.key}` | {_type(line)} | {_default(line)} | {line.unit} | {'yes' if line.live else ''} "
+        f"| `{environment_name(kind.env_prefix, line.key)}` | {_cell(line.doc)} |"
+        for line in kind.lines()
+    ]
+    page = [
+        f"# {title}",
+        "",
+        "Keys are RocketMQ's. They are read from a `.properties` or YAML file (`-c`); a variable wins over the file,",
+        "the command line over both. *Live* keys can be changed while running",
+        "(updateBrokerConfig, updateNamesrvConfig).",
+        "",
+        "| Key | Type | Default | Unit | Live | Variable | Meaning |",
+        "|---|---|---|---|---|---|---|",
+        *rows,
+    ]
+    if kind.inert:
+        page += ["", "## Known keys without effect", "", "| Key | Why |", "|---|---|"]
+        page += [f"| `{key}` | {_cell(why)} |" for key, why in kind.inert.items()]
+    return "\n".join(page) + "\n"
+
+
+def _type(line: Setting) -> str:
+    if issubclass(line.kind, Enum):
+        return ", ".join(member.name for member in line.kind)
+    return {str: "text", int: "int", float: "number", bool: "bool"}[line.kind]
+
+
+def _default(line: Setting) -> str:
+    return "" if line.default is None or line.default == "" else f"`{_cell(values.text(line.default))}`"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())

@@ -1,0 +1,110 @@
+"""Where settings come from: .properties as Java reads them, YAML, environment variables. Each value knows its place."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import javaproperties
+import yaml
+
+from rmq.protocol.errors import ConfigError
+
+__all__ = ["Given", "environment_name", "parse_properties", "read_file"]
+
+#: Larger than any real configuration; a mistaken path (a log, a commit log) is refused at once.
+_LARGEST = 1 << 20
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_WORD = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
+
+
+class Given(NamedTuple):
+    """A value and where it was found, such as ``conf/broker.properties line 3``."""
+
+    key: str
+    value: str | None
+    origin: str
+
+
+def environment_name(prefix: str, key: str) -> str:
+    """The variable of a key: ``brokerIP1`` is ``RMQ_BROKER_IP1``."""
+    return prefix + "_".join(word.upper() for word in _WORD.findall(key))
+
+
+def read_file(path: str) -> list[Given]:
+    """The keys of a configuration file: YAML by its name (.yaml, .yml), .properties otherwise.
+
+    :raises ConfigError: it cannot be read or parsed; says which file, which line.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: {os.strerror(error.errno or 0)}: give a configuration file that can be read"
+        ) from None
+    if len(data) > _LARGEST:
+        raise ConfigError(f"{path}: longer than {_LARGEST} bytes: not a configuration file")
+    if path.lower().endswith((".yaml", ".yml")):
+        return _parse_yaml(path, data)
+    # Java reads .properties files as ISO-8859-1 (store-and-broker.md 10.1).
+    return parse_properties(data.decode("iso-8859-1"), path)
+
+
+def parse_properties(content: str, name: str) -> list[Given]:
+    """The keys of a .properties text, in order; continuation lines and escapes as Java has them.
+
+    :param name: the file, for the places.
+    :raises ConfigError: a malformed ``\\uXXXX``.
+    """
+    found = []
+    line = 1
+    try:
+        for part in javaproperties.parse(content):
+            if isinstance(part, javaproperties.KeyValue):
+                found.append(Given(part.key, part.value, f"{name} line {line}"))
+            line += len(_LINE_END.findall(part.source))
+    except javaproperties.InvalidUEscapeError as error:
+        raise ConfigError(f"{name} line {line}: {error}: \\u needs four hexadecimal digits") from None
+    return found
+
+
+def _parse_yaml(path: str, data: bytes) -> list[Given]:
+    """A flat mapping; scalars are taken as they are written (``04`` stays ``04``), lists are joined with ``;``."""
+    try:
+        root = yaml.compose(data.decode("utf-8"), Loader=yaml.SafeLoader)
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not UTF-8") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}" if mark is not None else ""
+        raise ConfigError(f"{path}{where}: not YAML: {getattr(error, 'problem', None) or error}") from None
+    if root is None:
+        return []
+    if not isinstance(root, yaml.MappingNode):
+        raise ConfigError(f"{path}: a mapping of keys to values is expected")
+    found = []
+    for key, value in root.value:
+        origin = f"{path} line {key.start_mark.line + 1}"
+        if not isinstance(key, yaml.ScalarNode):
+            raise ConfigError(f"{origin}: a key is expected")
+        if isinstance(value, yaml.SequenceNode) and all(isinstance(item, yaml.ScalarNode) for item in value.value):
+            found.append(Given(key.value, ";".join(item.value for item in value.value), origin))
+        elif isinstance(value, yaml.ScalarNode):
+            empty = value.tag == "tag:yaml.org,2002:null"
+            found.append(Given(key.value, None if empty else value.value, origin))
+        else:
+            raise ConfigError(f"{origin}: {key.value}: one value is expected, keys are not nested")
+    return found
+
+
+def from_environment(env: Mapping[str, str], names: Mapping[str, str]) -> list[Given]:
+    """The keys whose variable is set; an empty variable counts as not set.
+
+    :param names: variable -> key.
+    """
+    return [
+        Given(key, env[name], f"environment variable {name}") for name, key in names.items() if env.get(name, "") != ""
+    ]
