@@ -30,9 +30,7 @@ class Hold:
 
     __slots__ = ("codes", "conn", "done", "fields", "next_offset", "opaque", "queue", "refused")
 
-    def __init__(
-        self, conn: Conn, opaque: int, fields: PullFields, queue: Queue, codes: frozenset[int] | None
-    ) -> None:
+    def __init__(self, conn: Conn, opaque: int, fields: PullFields, queue: Queue, codes: frozenset[int] | None) -> None:
         self.conn = conn
         self.opaque = opaque
         self.fields = fields

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -118,9 +117,7 @@ class Delivery:
         """PULL_MESSAGE in any form of header."""
         if conn.fast:
             # The VIP port serves everything but this (protocol.md 0).
-            raise ResponseError(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
-            )
+            raise ResponseError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported")
         fields = {name: text for name, text in (request.ext or {}).items() if text is not None}
         try:
             pull = msgspec.convert(fields, PullFields, strict=False)
@@ -167,7 +164,7 @@ class Delivery:
     async def _read_cold(
         self,
         scan: Scan,
-        waits_for: asyncio.Future[bytes] | object,
+        waits_for: Awaitable[Any],
         conn: Conn,
         opaque: int,
         serialize: SerializeType,
@@ -176,7 +173,7 @@ class Delivery:
         """Go on with a scan that needs the disk."""
         try:
             while True:
-                data = await waits_for  # type: ignore[misc]
+                data = await waits_for
                 try:
                     waits_for = scan.send(data)
                 except StopIteration as end:
@@ -286,22 +283,16 @@ class Delivery:
         else:
             members = self._consumers.group(group)
             if members is None:
-                raise ResponseError(
-                    ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{_FAQ}"
-                )
+                raise ResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{_FAQ}")
             if members.message_model == "BROADCASTING" and not group_config.consume_broadcast_enable:
                 raise ResponseError(
                     ResponseCode.NO_PERMISSION, f"the consumer group[{group}] can not consume by broadcast way"
                 )
             found = members.subscription(topic)
             if found is None:
-                raise ResponseError(
-                    ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{_FAQ}"
-                )
+                raise ResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{_FAQ}")
             if found.data.sub_version < fields.sub_version:
-                raise ResponseError(
-                    ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
-                )
+                raise ResponseError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
             kind = found.data.expression_type or "TAG"
             codes = found.code_set or None
         if kind != "TAG":

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Generator
 from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 
@@ -65,7 +65,8 @@ class ReadLimits:
     memory_bound: int = 24 * 1024**3 * 40 // 100
 
 
-Scan = Generator[Awaitable[bytes], bytes, Batch]
+#: Yields what it waits for; is sent what came of it.
+Scan = Generator[Awaitable[Any], Any, Batch]
 
 
 class Reader:
@@ -138,10 +139,10 @@ class Reader:
             return Batch(status, position, least, most, [])
         records = log.read_many(spans)
         if records is None:
-            records = []
-            for start, size in spans:
-                data = log.read(start, size)
-                if data is None:
-                    data = yield log.read_cold(start, size)
-                records.append(data)
+            records = yield log.read_many_cold(spans)
+        if sum(map(len, records)) != total:
+            # Retention took the oldest files between the entry and its record.
+            records = [record for record, (_, size) in zip(records, spans, strict=True) if len(record) == size]
+            if not records:
+                return Batch(Status.MESSAGE_WAS_REMOVING, position, least, most, [])
         return Batch(Status.FOUND, position, least, most, records, end - spans[-1][0])

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from rmq.broker.store.state import Put, Queue
-from rmq.protocol import batch, names, properties
+from rmq.broker.topics.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, topic_name_fault
+from rmq.protocol import batch, properties
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ProtocolError, ResponseError
 from rmq.protocol.tags import string_hash
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["FAQ", "Admission", "DelayLevels", "Ticket", "index_keys"]
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
-RETRY_PREFIX = "%RETRY%"
-DLQ_PREFIX = "%DLQ%"
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 #: From this client version on a retry limit in the request overrides the group's (V3_4_9, protocol.md 1.5).
 RETRY_LIMIT_SINCE = 121
 
@@ -70,6 +67,10 @@ class Ticket:
     transaction_id: str | None = field(default=None)
 
 
+#: Widths of record fields.
+_INT32 = range(-(1 << 31), 1 << 31)
+
+
 def index_keys(table: dict[str, str]) -> tuple[bytes, ...]:
     """The index keys of a message: its unique key, then the blank-separated tokens of KEYS, in UTF-8."""
     unique = table.get("UNIQ_KEY")
@@ -101,15 +102,20 @@ class Admission:
         self._levels = levels
         self._store_host = store_host
 
-    def admit(
-        self, conn: Conn, header: SendMessageRequest | SendMessageV2Request, body: bytes, version: int
-    ) -> Ticket:
+    def admit(self, conn: Conn, header: SendMessageRequest | SendMessageV2Request, body: bytes, version: int) -> Ticket:
         """Check a send and make its records.
 
         :param version: what the client announced; decides whose retry limit counts.
         :raises ResponseError: with Java's code and remark.
         """
         self._check_open()
+        for name, value in (
+            ("sysFlag", header.sys_flag),
+            ("flag", header.flag),
+            ("reconsumeTimes", header.reconsume_times or 0),
+        ):
+            if value not in _INT32:
+                raise ResponseError(ResponseCode.SYSTEM_ERROR, f"{name}={value} does not fit into 32 bits")
         config = self._topic_for(conn, header)
         queue_id = self._queue_id(conn, header.queue_id, config)
         if header.batch:
@@ -230,11 +236,11 @@ class Admission:
     def _topic_for(self, conn: Conn, header: SendMessageRequest | SendMessageV2Request) -> TopicConfig:
         settings = self._settings
         topic = header.topic or ""
-        if not settings.broker_permission & 2 and self._topics.is_order_topic(topic):
+        if not settings.broker_permission & 2 and self._topics.is_order(topic):
             raise ResponseError(
                 ResponseCode.NO_PERMISSION, f"the broker[{settings.broker_ip1}] sending message is forbidden"
             )
-        refusal = names.topic_refusal(topic)
+        refusal = topic_name_fault(topic)
         if refusal is not None:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, refusal)
         if self._topics.refuses_send(topic):
@@ -249,9 +255,7 @@ class Admission:
             if config is None and topic.startswith(RETRY_PREFIX):
                 config = self._topics.create_for_send_back(topic, 1, 6, sys_flag)
         if config is None:
-            raise ResponseError(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{FAQ}"
-            )
+            raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{FAQ}")
         self._lanes.of(config)
         return config
 
@@ -305,9 +309,7 @@ class Admission:
         """One ticket with a record a message (store-and-broker.md 2.5)."""
         settings = self._settings
         if len(config.topic_name) > 127:
-            raise ResponseError(
-                ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(config.topic_name)}"
-            )
+            raise ResponseError(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(config.topic_name)}")
         shared = properties.decode(header.properties or "")
         sys_flag = header.sys_flag & ~_HOST_BITS
         if len(body) > settings.max_message_size or sys_flag & _TRANSACTION_BITS or self._delay_level(shared) > 0:
@@ -321,8 +323,7 @@ class Admission:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the batch is empty: send at least one message")
         queue = self._queue(config.topic_name, queue_id)
         puts = []
-        for item_flag, item_body, text in items:
-            table = properties.decode(text)
+        for item_flag, item_body, table in items:
             table.update(shared)
             tag = table.get("TAGS")
             puts.append(

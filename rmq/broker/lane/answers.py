@@ -35,8 +35,7 @@ class SendAnswers:
         self._template = (
             b'{"code":%%d,"extFields":{"queueId":"%%d","TRACE_ON":"%b","MSG_REGION":"%b","msgId":"%b%%016X",'
             b'"queueOffset":"%%d"},"flag":1,"language":"PYTHON","opaque":%%d,"serializeTypeCurrentRPC":"JSON",'
-            b'"version":%d}'
-            % (self.ext["TRACE_ON"].encode(), text_bytes(region), self._host_id.encode(), VERSION)  # type: ignore[union-attr]
+            b'"version":%d}' % (self.ext["TRACE_ON"].encode(), text_bytes(region), self._host_id.encode(), VERSION)  # type: ignore[union-attr]
         )
 
     def message_id(self, physical: int) -> str:
@@ -64,7 +63,7 @@ class SendAnswers:
         return self._answer(request, code, None, ext)
 
     def refused(self, request: Command, code: int, remark: str | None) -> bytes:
-        """A send that was not stored. What Java answers from a thrown exception has no ext fields; ours has none either."""
+        """A send that was not stored, and why."""
         if code == ResponseCode.SYSTEM_BUSY:
             return self._answer(request, code, remark, None, SerializeType.JSON)
         return self._answer(request, code, remark, dict(self.ext))

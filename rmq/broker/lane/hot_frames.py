@@ -10,7 +10,16 @@ from typing import Annotated
 
 import msgspec
 
-__all__ = ["PULL_START", "SEND_START", "PullFields", "PullFrame", "SendFields", "SendFrame", "decode_pull", "decode_send"]
+__all__ = [
+    "PULL_START",
+    "SEND_START",
+    "PullFields",
+    "PullFrame",
+    "SendFields",
+    "SendFrame",
+    "decode_pull",
+    "decode_send",
+]
 
 #: How a header begins that Java, our SDK and every client with sorted members writes.
 SEND_START = b'{"code":310,'

@@ -54,7 +54,7 @@ def _any_order(parts: list[bytes], cluster: bytes) -> tuple[bytes, bytes, tuple[
         if part:
             stored.append(part)
     stored.append(cluster)
-    found = (unique,) if unique else ()
+    found: tuple[bytes, ...] = (unique,) if unique else ()
     if keys:
         found += (keys,) if b" " not in keys else tuple(key for key in keys.split(b" ") if key)
     return b"\x02".join(stored), tag, found, waits

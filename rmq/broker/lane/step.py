@@ -1,8 +1,8 @@
 """The send lane: one step a loop tick, over every connection that has a whole frame.
 
 The step decodes plain sends, appends them all with one log write, and answers each connection with one socket write
-(design.md section 3). A send that is not plain is admitted by :mod:`rmq.broker.lane.admit` and joins the same append, in
-arrival order. Pulls are served after the append, other commands after the pulls, in arrival order.
+(design.md section 3). A send that is not plain is admitted by :mod:`rmq.broker.lane.admit` and joins the same append,
+in arrival order. Pulls are served after the append, other commands after the pulls, in arrival order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rmq.broker.store.append import RecordTooLarge
 from rmq.broker.store.state import Put, Span
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import FrameError, HeaderError, ResponseError, StoreError
+from rmq.protocol.errors import HeaderError, ProtocolError, ResponseError, StoreError
 from rmq.protocol.frame import decode
 from rmq.protocol.headers.send import SendMessageRequest, SendMessageV2Request
 from rmq.remoting.router import handles
@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 _head_of = Struct(">I").unpack_from
 _ONEWAY = 2
 _RESPONSE = 1
+#: Pulls of one connection served in one tick: an answer may be 256 KiB.
+_PULLS_PER_TICK = 16
 #: Sends: what the step takes itself, whatever the header's form.
 _SENDS = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 #: System flags of a plain send: everything but transaction and host bits.
@@ -66,7 +68,6 @@ class Lane:
         router: Router,
         store_host: bytes,
     ) -> None:
-        self._clock = world.clock
         self._settings = settings
         self._store = store
         self._lanes = lanes
@@ -80,7 +81,6 @@ class Lane:
 
     def step(self, ready: list[Conn]) -> None:
         """Serve every frame of the ready connections."""
-        now = self._clock.now_ms()
         settings = self._settings
         lanes = self._lanes.get
         limit = settings.max_message_size
@@ -97,6 +97,7 @@ class Lane:
             born_host = conn.born_host
             plain_hosts = not (store_v6 or conn.born_v6)
             frames, conn.frames = conn.frames, []
+            pulled = 0
             for buf, lo, hi in frames:
                 (head,) = _head_of(buf, lo)
                 start = lo + 4
@@ -143,12 +144,17 @@ class Lane:
                             pass
                         else:
                             if not pull.flag & _RESPONSE:
+                                if pulled == _PULLS_PER_TICK:
+                                    # Its answers have to be taken first: the rest comes again next tick.
+                                    conn.frames = frames[frames.index((buf, lo, hi)) :]
+                                    break
+                                pulled += 1
                                 pulls.append((conn, pull))
                                 continue
                 try:
                     command = decode(buf[lo:hi])
-                except FrameError as error:
-                    conn.close(str(error))
+                except ProtocolError as error:
+                    conn.malformed(str(error))
                     break
                 if command.code in _SENDS and not command.flag & _RESPONSE:
                     self._slow(conn, command, puts, acks)
@@ -163,7 +169,10 @@ class Lane:
         if later:
             route = self._router.route
             for conn, command in later:
-                route(conn, command)
+                if command.flag & _RESPONSE:
+                    conn.answered(command)
+                else:
+                    route(conn, command)
 
     @handles(RequestCode.SEND_MESSAGE)
     def send(self, conn: Conn, request: Command) -> Command | None:
@@ -245,31 +254,27 @@ class Lane:
 
     def _hold(self, span: Span, acks: list[Ack]) -> None:
         """Answer WAIT=false now, the rest when the log is as durable as configured up to the span's end."""
-        waiting: list[tuple[Ack, tuple[int, int]]] = []
+        waiting = []
         for ack, offset in zip(acks, span.offsets, strict=True):
             if ack[1] is None:
                 continue
             if ack[3]:
-                waiting.append((ack, offset))
+                waiting.append((ack, [offset]))
             else:
-                self._answer(0, ack, [offset])
-
-        def release(code: int) -> None:
-            for ack, offset in waiting:
-                self._answer(code, ack, [offset])
-
+                ack[0].send(self._answer(0, ack, [offset]))
         if waiting:
-            self._store.hold(span.end, release)
+            self._store.hold(
+                span.end,
+                [(ack[0], self._answer(0, ack, offsets)) for ack, offsets in waiting],
+                lambda code: [(ack[0], self._answer(code, ack, offsets)) for ack, offsets in waiting],
+            )
 
-    def _answer(self, code: int, ack: Ack, offsets: list[tuple[int, int]]) -> None:
-        conn, opaque, queue_id, _, request = ack
-        if opaque is None or conn.closed:
-            return
+    def _answer(self, code: int, ack: Ack, offsets: list[tuple[int, int]]) -> bytes:
+        _, opaque, queue_id, _, request = ack
         if request is None:
             index, physical = offsets[0]
-            conn.send(self._answers.stored(code, opaque, queue_id, index, physical))
-        else:
-            conn.send(self._answers.stored_command(code, request, queue_id, offsets, None))
+            return self._answers.stored(code, opaque or 0, queue_id, index, physical)
+        return self._answers.stored_command(code, request, queue_id, offsets, None)
 
     def _append_batch(self, conn: Conn, request: Command, ticket: Ticket) -> None:
         ack: Ack = (conn, None if request.is_oneway else request.opaque, ticket.queue_id, ticket.wait, request)
@@ -278,10 +283,13 @@ class Lane:
         except (OSError, StoreError) as error:
             self._append_failed(error, [ack])
             return
+        if ack[1] is None:
+            return
+        stored = self._answer(0, ack, span.offsets)
         if self._store.waits and ticket.wait:
-            self._store.hold(span.end, lambda code: self._answer(code, ack, span.offsets))
+            self._store.hold(span.end, [(conn, stored)], lambda code: [(conn, self._answer(code, ack, span.offsets))])
         else:
-            self._answer(0, ack, span.offsets)
+            conn.send(stored)
 
     def _append_failed(self, error: Exception, acks: list[Ack]) -> None:
         """Nothing of these sends was stored; say so to each."""
