@@ -155,8 +155,10 @@ class Appender:
                     if topic != hasher_topic:
                         hasher = self.hasher(topic)
                         hasher_topic = topic
-                    for key in keys:
-                        hashes.append((hasher(key), physical))  # type: ignore[misc]
+                    assert hasher is not None
+                    hashes.append((hasher.unique(keys[0]), physical))
+                    for key in keys[1:]:
+                        hashes.append((hasher(key), physical))
                 queue.bytes_put += size
                 queue.max_phys = physical + size
                 physical += size + prefix

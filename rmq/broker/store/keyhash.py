@@ -42,26 +42,28 @@ class KeyHasher:
             self._less_48.append((shifted + 48 * total) & _MASK)
             total = (total + _POWERS[length]) & _MASK
 
+    def unique(self, key: bytes) -> int:
+        """The hash of a key that is probably a unique key; right for any other, too.
+
+        :param key: not empty, UTF-8.
+        """
+        try:
+            value = (int(key.translate(_LESS_48), 31) + self._less_48[len(key)]) & _MASK
+        except (ValueError, IndexError):
+            return self(key)
+        return value if value < 0x80000000 else (0x100000000 - value) & 0x7FFFFFFF
+
     def __call__(self, key: bytes) -> int:
         """The non-negative hash that slots and index entries hold.
 
         :param key: not empty, UTF-8.
         """
-        length = len(key)
-        if length > _LONGEST:
+        try:
+            value = (
+                int(key.translate(_REMAINDER), 31) + 31 * int(key.translate(_QUOTIENT), 31) + self._shifted[len(key)]
+            ) & _MASK
+        except (ValueError, IndexError):
             value = string_hash(self._prefix + key.decode("utf-8", "replace")) & _MASK
-        else:
-            try:
-                value = (int(key.translate(_LESS_48), 31) + self._less_48[length]) & _MASK
-            except ValueError:
-                try:
-                    value = (
-                        int(key.translate(_REMAINDER), 31)
-                        + 31 * int(key.translate(_QUOTIENT), 31)
-                        + self._shifted[length]
-                    ) & _MASK
-                except ValueError:
-                    value = string_hash(self._prefix + key.decode("utf-8", "replace")) & _MASK
         if value >= 0x80000000:
             # Java: abs() of a negative int; Integer.MIN_VALUE has none and becomes 0.
             value = (0x100000000 - value) & 0x7FFFFFFF

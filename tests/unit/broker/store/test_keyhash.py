@@ -26,6 +26,7 @@ def test_a_value_worked_by_hand() -> None:
 )
 @example("T", "0" * 300)
 def test_unique_keys(topic: str, key: str) -> None:
+    assert KeyHasher(topic).unique(key.encode()) == java_hash(f"{topic}#{key}")
     assert KeyHasher(topic)(key.encode()) == java_hash(f"{topic}#{key}")
 
 
@@ -42,6 +43,7 @@ def test_unique_keys(topic: str, key: str) -> None:
 @example("\U0001f600k")
 def test_any_key(key: str) -> None:
     assert KeyHasher("Topic")(key.encode()) == java_hash(f"Topic#{key}")
+    assert KeyHasher("Topic").unique(key.encode()) == java_hash(f"Topic#{key}")
 
 
 def test_the_smallest_int_has_no_absolute_value() -> None:
