@@ -6,6 +6,7 @@
     ├── ProtocolError          bytes or fields that break the wire format
     │   ├── FrameError         the connection cannot go on: close it
     │   └── HeaderError        one request is wrong: answer it, keep the connection
+    │       └── BodyError      the same, about its body
     ├── TransportError         no answer was had from the other side
     │   ├── ConnectFailed
     │   ├── ConnectionLost
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 __all__ = [
     "AuthError",
+    "BodyError",
     "ClientError",
     "ConfigError",
     "ConnectFailed",
@@ -61,6 +63,10 @@ class FrameError(ProtocolError):
 
 class HeaderError(ProtocolError):
     """A request whose header fields are missing or wrong: it is answered, the connection stays."""
+
+
+class BodyError(HeaderError):
+    """A body that cannot be read: the request is answered, the connection stays."""
 
 
 class TransportError(RMQError):

@@ -1,0 +1,287 @@
+"""How bodies are declared: a class names its members once, reading and writing follow from the types.
+
+::
+
+    @body
+    class KVTable(Body):
+        table: dict[str, str] = member("table", factory=dict)
+
+Reading converts as fastjson does (protocol.md 4.1, A1 to A11): numbers and booleans as texts, enums by ordinal, unknown
+members ignored, a null collection as an empty one. Writing puts the members in Java's order and leaves None out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+
+from rmq.protocol import fastjson
+from rmq.protocol.errors import BodyError, ProtocolError
+from rmq.protocol.fastjson import ObjectKey
+from rmq.protocol.queue import MessageQueue
+
+__all__ = ["Body", "body", "member", "queue_from", "queue_object"]
+
+B = TypeVar("B", bound="type[Body]")
+Reader = Callable[[Any], Any]
+
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+#: Bytes of a body that is not strict JSON; the tolerant parser is slow, and servers read bodies between two ticks.
+LENIENT_BYTES = 16 * 1024 * 1024
+
+
+def member(
+    name: str,
+    *,
+    default: Any = dataclasses.MISSING,
+    factory: Callable[[], Any] | None = None,
+    also: tuple[str, ...] = (),
+    values: tuple[str, ...] = (),
+    written: bool = True,
+) -> Any:
+    """A body's member.
+
+    :param name: its name in JSON.
+    :param default: what an absent one reads as; ``factory`` makes one for collections.
+    :param also: other names accepted on reading.
+    :param values: the names of a Java enum in ordinal order; anything else reads as None.
+    :param written: False for what Java accepts but never writes.
+    """
+    metadata = {"json": name, "also": also, "values": values, "written": written}
+    if factory is not None:
+        return dataclasses.field(default_factory=factory, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def _read_text(value: Any) -> str | None:
+    if value is None or type(value) is str:
+        return value
+    if isinstance(value, (bool, int, float)):
+        return fastjson.dumps(value).decode()
+    raise ValueError("no text")
+
+
+def _read_int(value: Any) -> int:
+    if type(value) is not int:
+        if isinstance(value, bool):
+            return int(value)
+        if isinstance(value, float) and -9.3e18 < value < 9.3e18:
+            value = int(value)
+        elif isinstance(value, str):
+            text = value.strip().partition(".")[0]
+            if not text.lstrip("+-").isdecimal() or len(text) > 20:
+                raise ValueError("no number")
+            value = int(text)
+        else:
+            raise ValueError("no number")
+    if not _INT64_MIN <= value <= _INT64_MAX:
+        raise ValueError("no 64-bit number")
+    return int(value)
+
+
+def _read_float(value: Any) -> float:
+    if isinstance(value, (int, float)):
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError("no double") from None
+    if isinstance(value, str) and len(value) < 64:
+        return float(value)
+    raise ValueError("no number")
+
+
+def _read_bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value == 1
+    if isinstance(value, str):
+        return value.lower() in ("true", "1", "y", "t")
+    raise ValueError("no boolean")
+
+
+def queue_from(value: Any) -> MessageQueue:
+    """A MessageQueue from its JSON object, from an object key, or from a text that holds one (A3).
+
+    :raises ValueError: none of these.
+    """
+    if isinstance(value, str):
+        try:
+            value = fastjson.loads(value)
+        except ProtocolError:
+            raise ValueError("no message queue") from None
+    if isinstance(value, ObjectKey):
+        value = value.members
+    if not isinstance(value, dict):
+        raise ValueError("no message queue")
+    topic, broker = _read_text(value.get("topic")), _read_text(value.get("brokerName"))
+    number = value.get("queueId")
+    return MessageQueue(topic or "", broker or "", 0 if number is None else _read_int(number))
+
+
+def queue_object(queue: MessageQueue) -> dict[str, object]:
+    """A MessageQueue as Java writes it where it is a value."""
+    return {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic}
+
+
+def _enum_reader(values: tuple[str, ...]) -> Reader:
+    def read(value: Any) -> str | None:
+        if isinstance(value, str):
+            name = value.upper() if value not in values else value
+            return name if name in values else None
+        if isinstance(value, int) and 0 <= value < len(values):
+            return values[value]
+        return None
+
+    return read
+
+
+def _list_reader(item: Reader) -> Reader:
+    def read(value: Any) -> list[Any]:
+        if not isinstance(value, list):
+            raise ValueError("no array")
+        return [None if one is None else item(one) for one in value]
+
+    return read
+
+
+def _key_reader(kind: Any) -> Reader:
+    if kind is str:
+        return lambda key: "null" if key is None else str(key) if isinstance(key, int) else _read_text(key)
+    if kind is int:
+        return _read_int
+    return queue_from
+
+
+def _map_reader(key: Reader, item: Reader) -> Reader:
+    def read(value: Any) -> dict[Any, Any]:
+        if not isinstance(value, dict):
+            raise ValueError("no object")
+        return {key(name): item(one) for name, one in value.items() if one is not None}
+
+    return read
+
+
+def _reader(kind: Any) -> Reader:
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        return _reader(next(arg for arg in args if arg is not type(None)))
+    if origin is list:
+        return _list_reader(_reader(args[0]))
+    if origin is dict:
+        return _map_reader(_key_reader(args[0]), _reader(args[1]))
+    if kind is MessageQueue:
+        return queue_from
+    if isinstance(kind, type) and issubclass(kind, Body):
+        return kind.from_object
+    readers: dict[Any, Reader] = {
+        str: _read_text,
+        int: _read_int,
+        float: _read_float,
+        bool: _read_bool,
+        object: lambda value: value,
+    }
+    return readers[kind]
+
+
+def to_object(value: Any) -> Any:
+    """A member's value as the JSON writer takes it."""
+    if isinstance(value, Body):
+        return value.to_object()
+    if isinstance(value, MessageQueue):
+        return queue_object(value)
+    if isinstance(value, Mapping):
+        return {k.key if isinstance(k, MessageQueue) else k: to_object(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)) and not isinstance(value, ObjectKey):
+        return [to_object(item) for item in value]
+    return value
+
+
+class Body:
+    """Base of the typed bodies; see the module's docstring."""
+
+    __slots__ = ()
+
+    #: (attribute, JSON name, other names, reader, required), sorted by JSON name
+    _plan: ClassVar[tuple[tuple[str, str, tuple[str, ...], Reader, bool], ...]]
+    #: (attribute, JSON name) of what is written
+    _written: ClassVar[tuple[tuple[str, str], ...]]
+
+    def to_object(self) -> dict[str, Any]:
+        """The members that are not None, in Java's order."""
+        members: dict[str, Any] = {}
+        for attribute, name in self._written:
+            value = getattr(self, attribute)
+            if value is not None:
+                members[name] = value if type(value) in (str, int, bool) else to_object(value)
+        return members
+
+    def encode(self) -> bytes:
+        """The JSON that Java writes."""
+        return fastjson.dumps(self.to_object())
+
+    @classmethod
+    def from_object(cls, value: Any) -> Self:
+        """Read a parsed JSON value.
+
+        :raises BodyError: names the member that is missing or wrong.
+        """
+        if not isinstance(value, dict):
+            raise BodyError(f"{cls.__name__}: no object but {type(value).__name__}")
+        found: dict[str, Any] = {}
+        for attribute, name, also, reader, required in cls._plan:
+            item = value.get(name)
+            if item is None:
+                item = next((value[other] for other in also if value.get(other) is not None), None)
+                if item is None:
+                    if required:
+                        raise BodyError(f"{cls.__name__}: the member {name} is missing")
+                    continue
+            try:
+                found[attribute] = reader(item)
+            except ValueError as error:
+                raise BodyError(f"{cls.__name__}.{name}: {error}") from None
+        return cls(**found)
+
+    @classmethod
+    def decode(cls, data: bytes | bytearray | memoryview) -> Self:
+        """Read a body as it came.
+
+        :raises BodyError: empty, not JSON, or with a member that is wrong.
+        """
+        if not data:
+            raise BodyError(f"{cls.__name__}: the body is empty")
+        try:
+            value = fastjson.loads(data, limit=LENIENT_BYTES)
+        except BodyError:
+            raise
+        except ProtocolError as error:
+            raise BodyError(f"{cls.__name__}: {error}") from None
+        return cls.from_object(value)
+
+
+@dataclass_transform(field_specifiers=(member,))
+def body(cls: B) -> B:
+    """Make a body class; refuses one whose members have no JSON name or a type without JSON form."""
+    made = dataclasses.dataclass(slots=True)(cls)
+    hints = typing.get_type_hints(made)
+    plan = []
+    written = []
+    for field in dataclasses.fields(typing.cast(Any, made)):
+        if "json" not in field.metadata:
+            raise TypeError(f"{cls.__name__}.{field.name} has no JSON name: declare it with member(...)")
+        values = field.metadata["values"]
+        try:
+            reader = _enum_reader(values) if values else _reader(hints[field.name])
+        except KeyError:
+            raise TypeError(f"{cls.__name__}.{field.name}: {hints[field.name]!r} has no JSON form") from None
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        plan.append((field.name, field.metadata["json"], field.metadata["also"], reader, required))
+        if field.metadata["written"]:
+            written.append((field.name, field.metadata["json"]))
+    made._plan = tuple(plan)
+    made._written = tuple(sorted(written, key=lambda pair: pair[1]))
+    return typing.cast(B, made)

@@ -1,0 +1,27 @@
+"""One queue of one topic on one broker (Java: MessageQueue)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rmq.protocol.fastjson.keys import ObjectKey
+
+__all__ = ["MessageQueue"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MessageQueue:
+    """Hashable, and ordered as rebalancing orders queues: by topic, broker name, queue id."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        """Java's text form, which consistent hashing and ``$ref`` paths are made from."""
+        return f"MessageQueue [topic={self.topic}, brokerName={self.broker_name}, queueId={self.queue_id}]"
+
+    @property
+    def key(self) -> ObjectKey:
+        """The queue as a JSON map key."""
+        return ObjectKey.queue(self.topic, self.broker_name, self.queue_id)
