@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import random
+import secrets
 import time
 
 from rmq.runtime.files import RealFiles
 from rmq.runtime.identity import RealIdentity
 from rmq.runtime.network import RealNetwork
 from rmq.runtime.offload import ThreadOffload
-from rmq.runtime.world import World
+from rmq.runtime.world import Random, World
 
-__all__ = ["RealClock", "real_world"]
+__all__ = ["RealClock", "real_world", "seeded"]
 
 
 class RealClock:
@@ -26,12 +26,17 @@ class RealClock:
         return time.monotonic()
 
 
+def seeded(seed: int) -> Random:
+    """Random numbers that a seed decides: for simulations."""
+    return Random(seed)
+
+
 def real_world() -> World:
     """A world made of this machine; its random numbers are seeded by the operating system."""
     offload = ThreadOffload()
     return World(
         clock=RealClock(),
-        random=random.Random(random.SystemRandom().getrandbits(128)),
+        random=Random(secrets.randbits(128)),
         files=RealFiles(),
         network=RealNetwork(offload),
         offload=offload,

@@ -13,7 +13,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-__all__ = ["Clock", "File", "FileLock", "Files", "Identity", "Listener", "Network", "Offload", "Usage", "World"]
+__all__ = [
+    "Clock",
+    "File",
+    "FileLock",
+    "Files",
+    "Identity",
+    "Listener",
+    "Network",
+    "Offload",
+    "Random",
+    "Usage",
+    "World",
+]
+
+#: What ``World.random`` is; for annotations outside this package.
+Random = random.Random
 
 T = TypeVar("T")
 
@@ -183,7 +198,7 @@ class Identity(Protocol):
 @dataclass(frozen=True, slots=True)
 class World:
     clock: Clock
-    random: random.Random
+    random: Random
     files: Files
     network: Network
     offload: Offload

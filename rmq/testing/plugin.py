@@ -1,0 +1,31 @@
+"""pytest fixtures: ``pytest_plugins = ["rmq.testing.plugin"]`` in a conftest.py.
+
+``rmq_cluster`` is a running cluster for blocking tests; ``rmq_aio_cluster`` is one on the test's own loop (needs
+pytest-asyncio). Each test gets its own, with an empty store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from rmq.testing.cluster import BlockingCluster, Cluster
+
+__all__ = ["rmq_aio_cluster", "rmq_cluster"]
+
+
+@pytest.fixture
+def rmq_cluster(tmp_path: Path) -> Iterator[BlockingCluster]:
+    """A nameserver and a broker on a thread of their own."""
+    with BlockingCluster(tmp_path) as cluster:
+        yield cluster
+
+
+@pytest_asyncio.fixture
+async def rmq_aio_cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """A nameserver and a broker on the test's loop."""
+    async with Cluster(tmp_path) as cluster:
+        yield cluster

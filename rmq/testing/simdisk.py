@@ -1,0 +1,498 @@
+"""A disk in memory that can lose what was not forced, tear writes, fail and fill up.
+
+A file keeps, page by page, what its readers see and what would survive a power cut; a directory keeps its entries the
+same way. The model is the pessimistic reading of POSIX: ``datasync`` forces one file's bytes and size, ``sync_dir`` one
+directory's entries, nothing else forces anything.
+
+========== =============================================== =======================
+fault       what a real machine does                        how a test asks for it
+========== =============================================== =======================
+kill -9     the process ends, the page cache stays          ``files.freeze()``, new ``SimFiles(disk)``
+power cut   what was not forced may be lost, kept or torn   ``disk.power_cut(random)``
+torn write  the process dies within a write                 ``disk.tear(path, keep)``
+bad fsync   EIO; the dirty pages are gone from the cache    ``disk.fail("datasync", errno.EIO)``
+full disk   ENOSPC                                          ``disk.capacity``
+cold page   not in the page cache                           ``disk.evict(path)``
+========== =============================================== =======================
+"""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import os
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rmq.runtime.world import File, FileLock, Random, Usage
+
+__all__ = ["SimCrash", "SimDisk", "SimFiles"]
+
+PAGE = 4096
+#: What a disk writes whole or not at all.
+SECTOR = 512
+_ZEROS = bytes(PAGE)
+
+
+class SimCrash(BaseException):
+    """The process died here. Not an Exception: no handler of the code under test outlives its process."""
+
+
+class _Inode:
+    """A file's pages as readers see them, and as the platters have them. Missing pages are zeros."""
+
+    __slots__ = ("cold", "dirty", "forced", "forced_size", "mtime_ms", "pages", "size")
+
+    def __init__(self, now_ms: int) -> None:
+        self.pages: dict[int, bytearray] = {}
+        self.size = 0
+        self.forced: dict[int, bytes] = {}
+        self.forced_size = 0
+        self.dirty: set[int] = set()
+        self.cold: set[int] = set()
+        self.mtime_ms = now_ms
+
+    def read(self, size: int, offset: int) -> bytes:
+        size = max(0, min(size, self.size - offset))
+        parts = []
+        while size > 0:
+            number, start = divmod(offset, PAGE)
+            count = min(size, PAGE - start)
+            page = self.pages.get(number)
+            parts.append(bytes(page[start : start + count]) if page is not None else _ZEROS[:count])
+            offset += count
+            size -= count
+        return b"".join(parts)
+
+    def write(self, data: memoryview, offset: int) -> None:
+        end = offset + len(data)
+        done = 0
+        while done < len(data):
+            number, start = divmod(offset + done, PAGE)
+            count = min(len(data) - done, PAGE - start)
+            page = self.pages.get(number)
+            if page is None:
+                page = self.pages[number] = bytearray(PAGE)
+            page[start : start + count] = data[done : done + count]
+            self.dirty.add(number)
+            self.cold.discard(number)
+            done += count
+        self.size = max(self.size, end)
+
+    def resize(self, size: int) -> None:
+        if size < self.size:
+            last, start = divmod(size, PAGE)
+            for number in [n for n in self.pages if n > last or (n == last and start == 0)]:
+                del self.pages[number]
+                self.dirty.add(number)
+            if start and last in self.pages:
+                self.pages[last][start:] = bytes(PAGE - start)
+                self.dirty.add(last)
+        self.size = size
+
+    def force(self) -> None:
+        for number in sorted(self.dirty):
+            page = self.pages.get(number)
+            if page is None:
+                self.forced.pop(number, None)
+            else:
+                self.forced[number] = bytes(page)
+        self.dirty.clear()
+        self.forced_size = self.size
+
+    def lose_dirty(self) -> None:
+        """What Linux does after a failed fsync: the pages count as clean, the platters have the old ones."""
+        for number in sorted(self.dirty):
+            self._revert(number)
+        self.dirty.clear()
+
+    def power_cut(self, random: Random | None) -> None:
+        """Pages that were not forced are kept, lost, or torn at sectors, as ``random`` has it; without it, lost."""
+        keep_size = random is not None and random.random() < 0.5
+        for number in sorted(self.dirty):
+            fate = random.choice(("lost", "kept", "torn")) if random is not None else "lost"
+            if fate == "lost":
+                self._revert(number)
+            elif fate == "torn" and random is not None:
+                new = self.pages.get(number, bytearray(PAGE))
+                old = self.forced.get(number, _ZEROS)
+                page = bytearray(old)
+                for start in range(0, PAGE, SECTOR):
+                    if random.random() < 0.5:
+                        page[start : start + SECTOR] = new[start : start + SECTOR]
+                self.pages[number] = page
+        size = self.size if keep_size else self.forced_size
+        self.size = max(self.size, self.forced_size)
+        self.resize(size)
+        self.force()
+
+    def _revert(self, number: int) -> None:
+        old = self.forced.get(number)
+        if old is None:
+            self.pages.pop(number, None)
+        else:
+            self.pages[number] = bytearray(old)
+
+    @property
+    def blocks(self) -> int:
+        return len(self.pages)
+
+
+@dataclass(slots=True)
+class _Fault:
+    action: str
+    pattern: str
+    number: int
+    after: int
+    count: int
+
+
+class SimDisk:
+    """What outlives a process: files, directories, and the faults a test has ordered.
+
+    :param now_ms: wall clock for modification times.
+    :param capacity: bytes, holes cost nothing; None = a terabyte that is not counted.
+    """
+
+    def __init__(self, now_ms: Callable[[], int] = lambda: 0, capacity: int | None = None) -> None:
+        self.now_ms = now_ms
+        self.capacity = capacity
+        #: Every action that reached the disk: (action, path); for tests of order.
+        self.journal: list[tuple[str, str]] = []
+        #: Keep the journal (off by default: it grows).
+        self.recording = False
+        self._entries: dict[str, _Inode | None] = {"/": None}  # None = a directory
+        self._forced: dict[str, _Inode | None] = {"/": None}
+        self._faults: list[_Fault] = []
+        self._tears: list[tuple[str, int]] = []
+        self._locks: dict[str, SimFiles] = {}
+
+    # -- faults
+
+    def fail(self, action: str, number: int, path: str = "*", *, after: int = 0, count: int = 1) -> None:
+        """Have an action fail.
+
+        :param action: open, pread, pwrite, allocate, truncate, datasync, rename, unlink, sync_dir, mkdir, list.
+        :param number: the errno.
+        :param path: a pattern of the path.
+        :param after: so many matching actions pass first.
+        :param count: so many fail; -1 = all from then on.
+        """
+        self._faults.append(_Fault(action, path, number, after, count))
+
+    def tear(self, path: str, keep: int) -> None:
+        """The next write to a path that matches writes its first ``keep`` bytes; then :class:`SimCrash`."""
+        self._tears.append((path, keep))
+
+    def heal(self) -> None:
+        """Forget the faults that are left."""
+        self._faults.clear()
+        self._tears.clear()
+
+    def evict(self, path: str = "*") -> None:
+        """Drop the pages of matching files from the page cache: the next ``pread_hot`` refuses them."""
+        for name, inode in self._entries.items():
+            if inode is not None and fnmatch.fnmatchcase(name, path):
+                inode.cold = set(range(-(-inode.size // PAGE)))
+
+    def power_cut(self, random: Random | None = None) -> None:
+        """Everything not forced is lost; with ``random``, some of it is kept and some torn. Locks are gone."""
+        self._locks.clear()
+        survivors: dict[str, _Inode | None] = {}
+        for path in sorted(self._entries.keys() | self._forced.keys()):
+            now = self._entries.get(path, _GONE)
+            old = self._forced.get(path, _GONE)
+            kept = old if now is old or random is None else random.choice((now, old))
+            if not isinstance(kept, _Gone):
+                survivors[path] = kept
+        # An entry in a directory that did not survive is out of reach.
+        for path in sorted(survivors):
+            if path != "/" and posixpath.dirname(path) not in survivors:
+                del survivors[path]
+        self._entries = survivors
+        for inode in {id(i): i for i in survivors.values() if i is not None}.values():
+            inode.power_cut(random)
+            inode.cold = set(range(-(-inode.size // PAGE)))
+        self._forced = dict(survivors)
+
+    # -- what SimFiles asks
+
+    def _check(self, action: str, path: str) -> None:
+        if self.recording:
+            self.journal.append((action, path))
+        for fault in self._faults:
+            if fault.action != action or not fnmatch.fnmatchcase(path, fault.pattern):
+                continue
+            if fault.after > 0:
+                fault.after -= 1
+                continue
+            if fault.count == 0:
+                continue
+            fault.count -= 1
+            raise OSError(fault.number, os.strerror(fault.number), path)
+
+    def _torn(self, path: str) -> int | None:
+        for number, (pattern, keep) in enumerate(self._tears):
+            if fnmatch.fnmatchcase(path, pattern):
+                del self._tears[number]
+                return keep
+        return None
+
+    @property
+    def used(self) -> int:
+        """Bytes that take space: pages that were written."""
+        inodes = {id(i): i for i in self._entries.values() if i is not None}
+        return sum(inode.blocks for inode in inodes.values()) * PAGE
+
+    def room(self, inode: _Inode, offset: int, size: int) -> int:
+        """How many of ``size`` bytes at ``offset`` fit on the disk."""
+        if self.capacity is None:
+            return size
+        free = (self.capacity - self.used) // PAGE
+        for number in range(offset // PAGE, (offset + size + PAGE - 1) // PAGE):
+            if number not in inode.pages:
+                if free <= 0:
+                    return max(0, number * PAGE - offset)
+                free -= 1
+        return size
+
+    def _inode(self, path: str) -> _Inode:
+        inode = self._entries.get(path, _GONE)
+        if isinstance(inode, _Gone):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if inode is None:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return inode
+
+    def _need_folder(self, path: str) -> None:
+        parent = posixpath.dirname(path)
+        if self._entries.get(parent, _GONE) is not None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), parent)
+
+    def _children(self, path: str) -> list[str]:
+        return [name for name in self._entries if name != "/" and posixpath.dirname(name) == path]
+
+
+class _Gone:
+    pass
+
+
+_GONE = _Gone()
+
+
+class _SimFile:
+    """An open file; it goes on reading and writing after a rename or an unlink, as on a real system."""
+
+    __slots__ = ("_closed", "_files", "_inode", "_readonly", "path")
+
+    def __init__(self, files: SimFiles, path: str, inode: _Inode, readonly: bool) -> None:
+        self.path = path
+        self._files = files
+        self._inode = inode
+        self._readonly = readonly
+        self._closed = False
+
+    def _use(self, action: str, *, writes: bool = False) -> _Inode:
+        self._files._alive()
+        if self._closed or (writes and self._readonly):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
+        self._files.disk._check(action, self.path)
+        return self._inode
+
+    def pread(self, size: int, offset: int) -> bytes:
+        inode = self._use("pread")
+        inode.cold.difference_update(range(offset // PAGE, (offset + max(size, 1) - 1) // PAGE + 1))
+        return inode.read(size, offset)
+
+    def pread_hot(self, size: int, offset: int) -> bytes | None:
+        inode = self._use("pread")
+        if inode.cold and not inode.cold.isdisjoint(range(offset // PAGE, (offset + max(size, 1) - 1) // PAGE + 1)):
+            return None
+        return inode.read(size, offset)
+
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        inode = self._use("pwrite", writes=True)
+        disk = self._files.disk
+        view = memoryview(data).cast("B")
+        keep = disk._torn(self.path)
+        if keep is not None:
+            view = view[:keep]
+        room = disk.room(inode, offset, len(view))
+        if room < len(view):  # as a real system: what fits is written
+            inode.write(view[:room], offset)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+        inode.write(view, offset)
+        inode.mtime_ms = disk.now_ms()
+        if keep is not None:
+            self._files.freeze()
+            raise SimCrash(f"died within a write to {self.path}, after {keep} bytes")
+
+    def allocate(self, size: int) -> None:
+        inode = self._use("allocate", writes=True)
+        if size > inode.size:
+            inode.resize(size)
+
+    def truncate(self, size: int) -> None:
+        self._use("truncate", writes=True).resize(size)
+
+    def datasync(self) -> None:
+        try:
+            inode = self._use("datasync")
+        except OSError:
+            if not self._closed:
+                self._inode.lose_dirty()
+            raise
+        inode.force()
+
+    def size(self) -> int:
+        self._files._alive()
+        return self._inode.size
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class _SimLock:
+    __slots__ = ("_disk", "_owner", "_path")
+
+    def __init__(self, disk: SimDisk, path: str, owner: SimFiles) -> None:
+        self._disk = disk
+        self._path = path
+        self._owner = owner
+
+    def release(self) -> None:
+        if self._disk._locks.get(self._path) is self._owner:
+            del self._disk._locks[self._path]
+
+
+class SimFiles:
+    """One process's view of a :class:`SimDisk`. Relative paths are below ``/``."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self.disk = disk
+        self._frozen = False
+
+    def freeze(self) -> None:
+        """The process is dead: from now on every call raises :class:`SimCrash`; its locks are gone."""
+        self._frozen = True
+        for path in [path for path, owner in self.disk._locks.items() if owner is self]:
+            del self.disk._locks[path]
+
+    def _alive(self) -> None:
+        if self._frozen:
+            raise SimCrash("this process is dead")
+
+    def _path(self, path: str, action: str = "") -> str:
+        self._alive()
+        whole = posixpath.normpath(posixpath.join("/", path))
+        if action:
+            self.disk._check(action, whole)
+        return whole
+
+    def open(self, path: str, *, create: bool = False, readonly: bool = False) -> File:
+        whole = self._path(path, "open")
+        disk = self.disk
+        if create and whole not in disk._entries:
+            disk._need_folder(whole)
+            disk._entries[whole] = _Inode(disk.now_ms())
+        return _SimFile(self, whole, disk._inode(whole), readonly)
+
+    def exists(self, path: str) -> bool:
+        return self._path(path) in self.disk._entries
+
+    def list(self, path: str) -> list[str]:
+        return sorted(posixpath.basename(name) for name in self.disk._children(self._path(path, "list")))
+
+    def is_dir(self, path: str) -> bool:
+        return self.disk._entries.get(self._path(path), _GONE) is None
+
+    def size(self, path: str) -> int:
+        return self.disk._inode(self._path(path)).size
+
+    def mtime_ms(self, path: str) -> int:
+        whole = self._path(path)
+        return 0 if self.is_dir(whole) else self.disk._inode(whole).mtime_ms
+
+    def mkdir(self, path: str) -> None:
+        whole = self._path(path, "mkdir")
+        at = ""
+        for part in whole.strip("/").split("/"):
+            at = f"{at}/{part}"
+            if self.disk._entries.setdefault(at, None) is not None:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), at)
+
+    def rename(self, old: str, new: str) -> None:
+        disk = self.disk
+        source, target = self._path(old, "rename"), self._path(new)
+        disk._need_folder(target)
+        if self.is_dir(source):
+            if disk._children(target):
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), target)
+            for name in [n for n in disk._entries if n == source or n.startswith(source + "/")]:
+                disk._entries[target + name[len(source) :]] = disk._entries.pop(name)
+            return
+        inode = disk._inode(source)
+        if self.is_dir(target):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
+        del disk._entries[source]
+        disk._entries[target] = inode
+
+    def unlink(self, path: str) -> None:
+        whole = self._path(path, "unlink")
+        self.disk._inode(whole)
+        del self.disk._entries[whole]
+
+    def rmdir(self, path: str) -> None:
+        whole = self._path(path, "unlink")
+        if not self.is_dir(whole):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), whole)
+        if self.disk._children(whole):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), whole)
+        del self.disk._entries[whole]
+
+    def sync_dir(self, path: str) -> None:
+        whole = self._path(path, "sync_dir")
+        if not self.is_dir(whole):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), whole)
+        disk = self.disk
+        for name in [n for n in disk._forced if n != "/" and posixpath.dirname(n) == whole]:
+            del disk._forced[name]
+        for name in disk._children(whole):
+            disk._forced[name] = disk._entries[name]
+        # A directory that was forced is itself there after a power cut when its parents are; making them so is
+        # the caller's duty (mkdir, sync_dir of the parent), except for roots a test made.
+        disk._forced.setdefault(whole, None)
+
+    def lock(self, path: str) -> FileLock:
+        whole = self._path(path)
+        if whole in self.disk._locks:
+            raise BlockingIOError(errno.EAGAIN, "locked by another process", whole)
+        self.open(path, create=True)
+        self.disk._locks[whole] = self
+        return _SimLock(self.disk, whole, self)
+
+    def usage(self, path: str) -> Usage:
+        self._alive()
+        used = self.disk.used
+        total = self.disk.capacity if self.disk.capacity is not None else 1 << 40
+        return Usage(total=total, used=used, free=max(0, total - used))
+
+    def read(self, path: str) -> bytes:
+        file = self.open(path, readonly=True)
+        return file.pread(file.size(), 0)
+
+    def write_atomic(self, path: str, data: bytes, *, backup: bool = False) -> None:
+        def put(name: str, content: bytes) -> None:
+            file = self.open(name, create=True)
+            file.truncate(0)
+            file.pwrite(content, 0)
+            file.datasync()
+            file.close()
+
+        put(path + ".tmp", data)
+        if backup and self.exists(path):
+            put(path + ".bak.tmp", self.read(path))
+            self.rename(path + ".bak.tmp", path + ".bak")
+        self.rename(path + ".tmp", path)
+        self.sync_dir(posixpath.dirname(path))

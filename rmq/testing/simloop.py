@@ -1,0 +1,92 @@
+"""An asyncio event loop in virtual time: nothing waits, timers jump, the same seed gives the same run.
+
+The loop has no sockets and no threads: its selector only moves the clock to the next timer. uvloop cannot do this, so
+no semantics may depend on uvloop (design.md section 2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+__all__ = ["SimDeadlock", "SimLoop", "run"]
+
+T = TypeVar("T")
+
+
+class SimDeadlock(RuntimeError):
+    """Every task waits for something that no timer will bring."""
+
+
+class _Selector:
+    """What BaseEventLoop asks for events: there are none, so time passes instead."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise SimDeadlock(
+                "nothing is scheduled and every task waits: "
+                + ", ".join(sorted(task.get_name() for task in asyncio.all_tasks(self._loop)))
+            )
+        if timeout > 0:
+            self._loop.pass_time(timeout)
+        return []
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """An event loop whose time is virtual.
+
+    :param start: the first value of :meth:`time`, seconds.
+    :param most_turns: turns of the loop without time passing before it is called a livelock.
+    """
+
+    def __init__(self, start: float = 1_000.0, most_turns: int = 1_000_000) -> None:
+        super().__init__()
+        self._now = start
+        self._selector = _Selector(self)
+        self._clock_resolution = 1e-9
+        self._most_turns = most_turns
+        self._turns = 0
+        self.unhandled: list[dict[str, Any]] = []
+        self.set_exception_handler(lambda _, context: self.unhandled.append(context))
+
+    def time(self) -> float:
+        return self._now
+
+    def pass_time(self, seconds: float) -> None:
+        """Move the clock, as the selector does when nothing is due."""
+        self._now += seconds
+        self._turns = 0
+
+    def _run_once(self) -> None:
+        self._turns += 1
+        if self._turns > self._most_turns:
+            raise SimDeadlock(f"{self._turns} turns of the loop without time passing")
+        super()._run_once()  # type: ignore[misc]
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """No events: see the selector."""
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps in the selector: there is nothing to wake."""
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+        raise RuntimeError("there are no threads in a simulation: use world.offload")
+
+
+def run(main: Coroutine[Any, Any, T], *, loop: SimLoop | None = None) -> T:
+    """Run a coroutine in virtual time.
+
+    :raises SimDeadlock: nothing can go on.
+    :raises RuntimeError: a callback raised that nobody caught.
+    """
+    made = loop or SimLoop()
+    with asyncio.Runner(loop_factory=lambda: made) as runner:
+        result = runner.run(main)
+    if made.unhandled:
+        first = made.unhandled[0]
+        raise RuntimeError(f"unhandled in the loop: {first.get('message')}") from first.get("exception")
+    return result

@@ -1,0 +1,153 @@
+"""A world for tests: virtual time, seeded random numbers, a disk and a network in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from rmq.runtime.real import seeded
+from rmq.runtime.world import Random, World
+from rmq.testing.simdisk import SimDisk, SimFiles
+from rmq.testing.simnet import SimNet, SimNetwork
+
+__all__ = ["SimClock", "SimIdentity", "SimNode", "Simulation"]
+
+T = TypeVar("T")
+
+#: 2026-01-01T00:00:00Z.
+_EPOCH_MS = 1_767_225_600_000
+
+
+class SimClock:
+    """Both clocks of one node, over the time of the running loop; ``skew_ms`` moves the wall clock alone."""
+
+    def __init__(self, epoch_ms: int = _EPOCH_MS) -> None:
+        self._epoch_ms = epoch_ms
+        self._begin: float | None = None
+        self.skew_ms = 0
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def now_ms(self) -> int:
+        now = self.monotonic()
+        if self._begin is None:
+            self._begin = now
+        return self._epoch_ms + int((now - self._begin) * 1000) + self.skew_ms
+
+
+class SimOffload:
+    """Runs at once; the answer comes after a delay, as from a disk.
+
+    :param delay: seconds, or a function that says them.
+    """
+
+    def __init__(self, delay: float | Callable[[], float] = 0.0) -> None:
+        self.delay = delay
+        #: What was offloaded, by name: a test checks it against an allow-list.
+        self.seen: set[str] = set()
+
+    async def __call__(self, what: Callable[..., T], *args: object) -> T:
+        self.seen.add(getattr(what, "__qualname__", repr(what)))
+        try:
+            return what(*args)
+        finally:
+            await asyncio.sleep(self.delay() if callable(self.delay) else self.delay)
+
+
+@dataclass(frozen=True, slots=True)
+class SimIdentity:
+    hostname: str
+    address: str
+    pid: int = 4242
+    memory: int = 8 << 30
+
+    def addresses(self) -> Sequence[tuple[str, str]]:
+        return [("lo", "127.0.0.1"), ("eth0", self.address)]
+
+    def physical_memory(self) -> int:
+        return self.memory
+
+
+@dataclass(slots=True)
+class SimNode:
+    """One machine of a simulation: its disk outlives its processes, each of which has a world of its own."""
+
+    name: str
+    address: str
+    disk: SimDisk
+    clock: SimClock
+    world: World
+
+    @property
+    def files(self) -> SimFiles:
+        files = self.world.files
+        assert isinstance(files, SimFiles)
+        return files
+
+    @property
+    def network(self) -> SimNetwork:
+        network = self.world.network
+        assert isinstance(network, SimNetwork)
+        return network
+
+
+@dataclass(slots=True)
+class Simulation:
+    """Nodes on one loop, one switch, one seed.
+
+    :param seed: what every choice of the simulation comes from.
+    """
+
+    seed: int = 0
+    net: SimNet = field(default_factory=SimNet)
+    nodes: dict[str, SimNode] = field(default_factory=dict)
+    random: Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.random = seeded(self.seed)
+
+    def node(self, name: str, *, fsync_seconds: float = 0.0005) -> SimNode:
+        """A new machine; the first has the address 10.0.0.1.
+
+        :param fsync_seconds: how long offloaded calls take.
+        """
+        if name in self.nodes:
+            raise ValueError(f"the node {name} exists")
+        address = f"10.0.{len(self.nodes) // 250}.{len(self.nodes) % 250 + 1}"
+        clock = SimClock()
+        disk = SimDisk(clock.now_ms)
+        node = SimNode(name, address, disk, clock, self._world(name, address, disk, clock, fsync_seconds))
+        self.nodes[name] = node
+        return node
+
+    def _world(self, name: str, address: str, disk: SimDisk, clock: SimClock, fsync_seconds: float) -> World:
+        return World(
+            clock=clock,
+            random=seeded(self.random.getrandbits(64)),
+            files=SimFiles(disk),
+            network=self.net.node(address),
+            offload=SimOffload(fsync_seconds),
+            identity=SimIdentity(name, address),
+        )
+
+    def kill(self, node: SimNode) -> World:
+        """kill -9 and a new process: files and network freeze first; the page cache stays. The new process's world.
+
+        The caller drops the old process's tasks afterwards (design.md section 2).
+        """
+        node.files.freeze()
+        self.net.kill(node.address)
+        delay = node.world.offload.delay if isinstance(node.world.offload, SimOffload) else 0.0
+        node.world = self._world(node.name, node.address, node.disk, node.clock, 0.0)
+        if isinstance(node.world.offload, SimOffload):
+            node.world.offload.delay = delay
+        return node.world
+
+    def power_cut(self, node: SimNode, *, all_lost: bool = False) -> World:
+        """:meth:`kill`, and what was not forced to the disk is lost, kept or torn as the seed has it."""
+        node.files.freeze()
+        node.disk.power_cut(None if all_lost else self.random)
+        return self.kill(node)
