@@ -15,7 +15,7 @@ from rmq.broker.lane.hot_frames import PullFields, PullFrame
 from rmq.protocol import subscription
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import FLAG_RESPONSE, Command, SerializeType
-from rmq.protocol.errors import HeaderError, ProtocolError, ResponseError
+from rmq.protocol.errors import HeaderError, ResponseError, RMQError
 from rmq.protocol.frame import encode
 from rmq.remoting.router import handles
 from rmq.runtime.tasks import TaskOwner
@@ -275,7 +275,7 @@ class Delivery:
             kind = fields.expression_type or "TAG"
             try:
                 data = subscription.build(topic, fields.subscription, kind)
-            except ProtocolError:
+            except RMQError:
                 raise ResponseError(
                     ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
                 ) from None

@@ -7,14 +7,16 @@ topics, batches, odd queue ids, the binary header. Order and texts of the refusa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from rmq.broker.store.state import Put, Queue
-from rmq.broker.topics.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, topic_name_fault
+from rmq.broker.topics.names import topic_name_fault
 from rmq.protocol import batch, properties
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ProtocolError, ResponseError
+from rmq.protocol.names import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
+from rmq.protocol.sysflags import perm_text
 from rmq.protocol.tags import string_hash
 
 if TYPE_CHECKING:
@@ -64,7 +66,6 @@ class Ticket:
     wait: bool = True
     #: A batch: all records in one file.
     together: bool = False
-    transaction_id: str | None = field(default=None)
 
 
 #: Widths of record fields.
@@ -76,6 +77,16 @@ def index_keys(table: dict[str, str]) -> tuple[bytes, ...]:
     unique = table.get("UNIQ_KEY")
     found = (unique.encode(),) if unique else ()
     return (*found, *(key.encode() for key in table.get("KEYS", "").split(" ") if key))
+
+
+def _shown(config: TopicConfig) -> str:
+    """A topic as Java prints one inside a remark."""
+    return (
+        f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
+        f"writeQueueNums={config.write_queue_nums}, perm={perm_text(config.perm)}, "
+        f"topicFilterType={config.topic_filter_type}, topicSysFlag={config.topic_sys_flag}, "
+        f"order={'true' if config.order else 'false'}]"
+    )
 
 
 class Admission:
@@ -131,16 +142,19 @@ class Admission:
         sys_flag = header.sys_flag & ~_HOST_BITS
         if config.topic_filter_type == "MULTI_TAG":
             sys_flag |= _MULTI_TAG
-        level = self._delay_level(table)
+        level = self.delay_level(table)
         table["CLUSTER"] = self._settings.broker_cluster_name
         answer_queue = queue_id
-        if table.get("TRAN_MSG", "").lower() == "true":
-            raise ResponseError(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self._settings.broker_ip1}] sending transaction message is forbidden",
-            )
         queue = self._queue(config.topic_name, queue_id)
-        if level > 0 and sys_flag & _TRANSACTION_BITS not in (_PREPARED, _ROLLBACK):
+        if table.get("TRAN_MSG", "").lower() == "true":
+            if self._settings.reject_transaction_message:
+                raise ResponseError(
+                    ResponseCode.NO_PERMISSION,
+                    f"the broker[{self._settings.broker_ip1}] sending transaction message is forbidden",
+                )
+            queue, code = self._half(table, queue)
+            sys_flag &= ~_TRANSACTION_BITS
+        elif level > 0 and sys_flag & _TRANSACTION_BITS not in (_PREPARED, _ROLLBACK):
             queue, code = self.delay(table, level, queue)
         else:
             table.pop("WAIT", None)
@@ -205,6 +219,14 @@ class Admission:
         due = self._levels.deliver_at(level, self._store.stamp(self._clock.now_ms()))
         return self._queue(SCHEDULE_TOPIC, level - 1), due
 
+    def _half(self, table: dict[str, str], queue: Queue) -> tuple[Queue, int]:
+        """Divert to the half topic. A delay level waits for the commit (Java parks the half itself and loses it)."""
+        table["REAL_TOPIC"] = queue.topic
+        table["REAL_QID"] = str(queue.id)
+        self._topics.create_for_send_back(HALF_TOPIC, 1, 6, 0)
+        tag = table.get("TAGS")
+        return self._queue(HALF_TOPIC, 0), string_hash(tag) if tag else 0
+
     def _queue(self, topic: str, queue_id: int) -> Queue:
         return self._store.queues.get_or_create(topic, queue_id)
 
@@ -263,7 +285,7 @@ class Admission:
         if queue_id >= max(config.write_queue_nums, config.read_queue_nums):
             raise ResponseError(
                 ResponseCode.SYSTEM_ERROR,
-                f"request queueId[{queue_id}] is illegal, {config.describe()} Producer: {conn.peer}",
+                f"request queueId[{queue_id}] is illegal, {_shown(config)} Producer: {conn.peer}",
             )
         if queue_id < 0:
             return self._random.randrange(max(config.write_queue_nums, 1))
@@ -287,7 +309,7 @@ class Admission:
         return self._topics.create_for_send_back(DLQ_PREFIX + group, 1, 6, 0)
 
     @staticmethod
-    def _delay_level(table: dict[str, str]) -> int:
+    def delay_level(table: dict[str, str]) -> int:
         text = table.get("DELAY")
         if text is None:
             return 0
@@ -312,7 +334,7 @@ class Admission:
             raise ResponseError(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(config.topic_name)}")
         shared = properties.decode(header.properties or "")
         sys_flag = header.sys_flag & ~_HOST_BITS
-        if len(body) > settings.max_message_size or sys_flag & _TRANSACTION_BITS or self._delay_level(shared) > 0:
+        if len(body) > settings.max_message_size or sys_flag & _TRANSACTION_BITS or self.delay_level(shared) > 0:
             raise self._illegal()
         shared["CLUSTER"] = settings.broker_cluster_name
         try:

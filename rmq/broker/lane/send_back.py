@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rmq.broker.lane.admit import FAQ, RETRY_LIMIT_SINCE
-from rmq.broker.topics.names import DLQ_PREFIX, RETRY_PREFIX
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ProtocolError, ResponseError, StoreError
 from rmq.protocol.headers.send import ConsumerSendMsgBackRequest
 from rmq.protocol.ids import offset_msg_id, pack_host
 from rmq.protocol.message import decode_record
+from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from rmq.protocol.tags import string_hash
 from rmq.remoting.router import handles
 
