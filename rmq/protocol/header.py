@@ -9,6 +9,9 @@ A header is declared once, with the Java name of each field as metadata::
 
 Text forms are Java's (protocol.md 1.8): ints decimal, booleans ``true``/``false``, None left out. A field without a
 wire name, or of a type that has no text form, is an error when the class is defined.
+
+Reading and writing headers is on the warm path of everything, so each class gets functions made for it, as dataclasses
+themselves do: straight code without a loop over fields.
 """
 
 from __future__ import annotations
@@ -25,41 +28,19 @@ __all__ = ["Header", "wire", "wire_header"]
 
 H = TypeVar("H", bound="type[Header]")
 _NO_DEFAULT = dataclasses.MISSING
+_INT32 = range(-(1 << 31), 1 << 31)
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
-def wire(name: str, *, default: Any = _NO_DEFAULT, also: tuple[str, ...] = ()) -> Any:
+def wire(name: str, *, default: Any = _NO_DEFAULT, also: tuple[str, ...] = (), long: bool = False) -> Any:
     """A header field.
 
     :param name: the field's name on the wire.
     :param default: what an absent field reads as; without one the field is required.
     :param also: other wire names accepted on reading (releases that renamed a field).
+    :param long: an int field is a Java long; otherwise what does not fit 32 bits is refused.
     """
-    return dataclasses.field(default=default, metadata={"wire": name, "also": also}, kw_only=True)
-
-
-def _read_int(text: str) -> int:
-    if not text.lstrip("+-").isdecimal() or len(text) > 20:
-        raise ValueError(text)
-    value = int(text)
-    if value not in _INT64:
-        raise ValueError(text)
-    return value
-
-
-def _read_bool(text: str) -> bool:
-    return text.lower() == "true"
-
-
-_READERS: dict[type, Callable[[str], Any]] = {str: str, int: _read_int, bool: _read_bool, float: float}
-
-
-def _text(value: object) -> str:
-    if value is True:
-        return "true"
-    if value is False:
-        return "false"
-    return str(value)
+    return dataclasses.field(default=default, metadata={"wire": name, "also": also, "long": long}, kw_only=True)
 
 
 class Header:
@@ -67,17 +48,17 @@ class Header:
 
     __slots__ = ()
 
-    #: (attribute, wire name, other names, reader, required)
-    _plan: ClassVar[tuple[tuple[str, str, tuple[str, ...], Callable[[str], Any], bool], ...]]
+    #: Attribute to wire name, in order of declaration.
+    wire_names: ClassVar[Mapping[str, str]]
+    #: Wire names of what must be there.
+    required: ClassVar[frozenset[str]]
+
+    _encode: ClassVar[Callable[[Any], dict[str, str | None]]]
+    _decode: ClassVar[Callable[[Any, Mapping[str, str | None]], Any]]
 
     def encode(self) -> dict[str, str | None]:
         """The ext fields, None left out."""
-        ext: dict[str, str | None] = {}
-        for attribute, name, _, _, _ in self._plan:
-            value = getattr(self, attribute)
-            if value is not None:
-                ext[name] = value if type(value) is str else _text(value)
-        return ext
+        return self._encode()
 
     @classmethod
     def decode(cls, ext: Mapping[str, str | None]) -> Self:
@@ -85,23 +66,82 @@ class Header:
 
         :raises HeaderError: names the field that is missing or does not parse.
         """
-        values: dict[str, Any] = {}
-        for attribute, name, also, reader, required in cls._plan:
-            text = ext.get(name)
-            if text is None:
-                for other in also:
-                    text = ext.get(other)
-                    if text is not None:
-                        break
-                else:
-                    if required:
-                        raise HeaderError(f"{cls.__name__}: the field {name} is missing")
-                    continue
-            try:
-                values[attribute] = reader(text)
-            except ValueError:
-                raise HeaderError(f"{cls.__name__}: {name}={text[:64]!r} is not a number") from None
-        return cls(**values)
+        return typing.cast(Self, cls._decode(cls, ext))
+
+
+def _missing(header: str, name: str) -> HeaderError:
+    return HeaderError(f"{header}: the field {name} is missing")
+
+
+def _odd_int(header: str, name: str, text: str, numbers: range) -> int:
+    """A number that is signed, long or wrong."""
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if digits.isdecimal() and len(text) <= 20:
+        value = int(text)
+        if value in numbers:
+            return value
+    raise HeaderError(f"{header}: {name}={text[:64]!r} is no number of {32 if numbers is _INT32 else 64} bits")
+
+
+def _odd_float(header: str, name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise HeaderError(f"{header}: {name}={text[:64]!r} is no number") from None
+
+
+@dataclasses.dataclass(slots=True, frozen=True)
+class _Field:
+    attribute: str
+    name: str
+    also: tuple[str, ...]
+    kind: type
+    required: bool
+    long: bool
+
+    def reading(self, header: str) -> list[str]:
+        """Source that sets ``v`` to the field's value out of ``get``."""
+        name = repr(self.name)
+        lines = [f"v = get({name})"]
+        lines += [f"if v is None: v = get({other!r})" for other in self.also]
+        if self.kind is int:
+            digits, numbers = (19, "_INT64") if self.long else (10, "_INT32")
+            parse = f"int(v) if len(v) < {digits} and v.isdecimal() else _odd_int({header!r}, {name}, v, {numbers})"
+        elif self.kind is bool:
+            parse = 'v == "true" or v.lower() == "true"'
+        elif self.kind is float:
+            parse = f"_odd_float({header!r}, {name}, v)"
+        else:
+            parse = "v"
+        otherwise = f"raise _missing({header!r}, {name})" if self.required else f"{self.attribute} = d_{self.attribute}"
+        return [*lines, f"if v is None: {otherwise}", f"else: {self.attribute} = {parse}"]
+
+    def writing(self) -> list[str]:
+        """Source that puts the field into ``ext``."""
+        text = "v"
+        if self.kind is bool:
+            text = '"true" if v else "false"'
+        elif self.kind is not str:
+            text = "str(v)"
+        return [f"v = self.{self.attribute}", f"if v is not None: ext[{self.name!r}] = {text}"]
+
+
+def _functions(header: str, fields: list[_Field], defaults: dict[str, Any]) -> tuple[Any, Any]:
+    read = [line for field in fields for line in field.reading(header)]
+    write = [line for field in fields for line in field.writing()]
+    arguments = ", ".join(f"{field.attribute}={field.attribute}" for field in fields)
+    source = "\n    ".join(["def decode(cls, ext):", "get = ext.get", *read, f"return cls({arguments})"])
+    source += "\n" + "\n    ".join(["def encode(self):", "ext = {}", *write, "return ext"])
+    scope: dict[str, Any] = {
+        "_missing": _missing,
+        "_odd_int": _odd_int,
+        "_odd_float": _odd_float,
+        "_INT32": _INT32,
+        "_INT64": _INT64,
+        **{f"d_{name}": value for name, value in defaults.items()},
+    }
+    exec(compile(source, f"<header {header}>", "exec"), scope)
+    return scope["encode"], scope["decode"]
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
@@ -109,17 +149,22 @@ def wire_header(cls: H) -> H:
     """Make a header class; refuses one that is incomplete."""
     made = dataclasses.dataclass(slots=True, kw_only=True)(cls)
     hints = typing.get_type_hints(made)
-    plan = []
+    fields: list[_Field] = []
+    defaults: dict[str, Any] = {}
     for field in dataclasses.fields(typing.cast(Any, made)):
         if "wire" not in field.metadata:
             raise TypeError(f"{cls.__name__}.{field.name} has no wire name: declare it with wire(...)")
         kind = hints[field.name]
         if typing.get_origin(kind) in (types.UnionType, typing.Union):
             kind = next(arg for arg in typing.get_args(kind) if arg is not type(None))
-        reader = _READERS.get(kind)
-        if reader is None:
+        if kind not in (str, int, bool, float):
             raise TypeError(f"{cls.__name__}.{field.name}: {kind!r} has no text form on the wire")
         required = field.default is dataclasses.MISSING
-        plan.append((field.name, field.metadata["wire"], field.metadata["also"], reader, required))
-    made._plan = tuple(plan)
+        if not required:
+            defaults[field.name] = field.default
+        data = field.metadata
+        fields.append(_Field(field.name, data["wire"], data["also"], kind, required, data["long"]))
+    made.wire_names = types.MappingProxyType({field.attribute: field.name for field in fields})
+    made.required = frozenset(field.name for field in fields if field.required)
+    made._encode, made._decode = _functions(cls.__name__, fields, defaults)
     return typing.cast(H, made)

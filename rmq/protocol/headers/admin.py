@@ -90,7 +90,7 @@ class RegisterFilterServerRequest(Header):
 @wire_header
 class RegisterFilterServerResponse(Header):
     broker_name: str = wire("brokerName")
-    broker_id: int = wire("brokerId")
+    broker_id: int = wire("brokerId", long=True)
 
 
 @wire_header
@@ -108,7 +108,7 @@ class CheckRocksdbCqWriteProgressRequest(Header):
     """354 CHECK_ROCKSDB_CQ_WRITE_PROGRESS (5.x)."""
 
     topic: str | None = wire("topic", default=None)
-    check_store_time: int = wire("checkStoreTime", default=0)
+    check_store_time: int = wire("checkStoreTime", default=0, long=True)
 
 
 @wire_header
@@ -131,14 +131,14 @@ class RemoveBrokerRequest(Header):
 
     broker_name: str = wire("brokerName")
     broker_cluster_name: str = wire("brokerClusterName")
-    broker_id: int = wire("brokerId")
+    broker_id: int = wire("brokerId", long=True)
 
 
 @wire_header
 class NotifyMinBrokerIdChangeRequest(Header):
     """905 NOTIFY_MIN_BROKER_ID_CHANGE (5.x), from name server to broker."""
 
-    min_broker_id: int | None = wire("minBrokerId", default=None)
+    min_broker_id: int | None = wire("minBrokerId", default=None, long=True)
     broker_name: str | None = wire("brokerName", default=None)
     min_broker_addr: str | None = wire("minBrokerAddr", default=None)
     offline_broker_addr: str | None = wire("offlineBrokerAddr", default=None)
@@ -150,14 +150,14 @@ class ExchangeHAInfoRequest(Header):
     """906 EXCHANGE_BROKER_HA_INFO (5.x)."""
 
     master_ha_address: str | None = wire("masterHaAddress", default=None)
-    master_flush_offset: int | None = wire("masterFlushOffset", default=None)
+    master_flush_offset: int | None = wire("masterFlushOffset", default=None, long=True)
     master_address: str | None = wire("masterAddress", default=None)
 
 
 @wire_header
 class ExchangeHAInfoResponse(Header):
     master_ha_address: str | None = wire("masterHaAddress", default=None)
-    master_flush_offset: int | None = wire("masterFlushOffset", default=None)
+    master_flush_offset: int | None = wire("masterFlushOffset", default=None, long=True)
     master_address: str | None = wire("masterAddress", default=None)
 
 
@@ -165,4 +165,4 @@ class ExchangeHAInfoResponse(Header):
 class ResetMasterFlushOffsetRequest(Header):
     """908 RESET_MASTER_FLUSH_OFFSET (5.x)."""
 
-    master_flush_offset: int = wire("masterFlushOffset")
+    master_flush_offset: int = wire("masterFlushOffset", long=True)

@@ -21,22 +21,22 @@ class QueryMessageRequest(Header):
     topic: str = wire("topic")
     key: str = wire("key")
     max_num: int = wire("maxNum")
-    begin_timestamp: int = wire("beginTimestamp")
-    end_timestamp: int = wire("endTimestamp")
+    begin_timestamp: int = wire("beginTimestamp", long=True)
+    end_timestamp: int = wire("endTimestamp", long=True)
     unique_key_query: bool | None = wire("_UNIQUE_KEY_QUERY", default=None)
 
 
 @wire_header
 class QueryMessageResponse(Header):
-    index_last_update_timestamp: int = wire("indexLastUpdateTimestamp")
-    index_last_update_phyoffset: int = wire("indexLastUpdatePhyoffset")
+    index_last_update_timestamp: int = wire("indexLastUpdateTimestamp", long=True)
+    index_last_update_phyoffset: int = wire("indexLastUpdatePhyoffset", long=True)
 
 
 @wire_header
 class ViewMessageRequest(Header):
     """33 VIEW_MESSAGE_BY_ID: the physical offset out of an offset id; ``topic`` is 5.x's."""
 
-    offset: int = wire("offset")
+    offset: int = wire("offset", long=True)
     topic: str | None = wire("topic", default=None)
 
 
@@ -46,7 +46,7 @@ class QueryConsumeQueueRequest(Header):
 
     topic: str | None = wire("topic", default=None)
     queue_id: int = wire("queueId", default=0)
-    index: int = wire("index", default=0)
+    index: int = wire("index", default=0, long=True)
     count: int = wire("count", default=0)
     consumer_group: str | None = wire("consumerGroup", default=None)
 

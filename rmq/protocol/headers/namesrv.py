@@ -66,8 +66,8 @@ class RegisterBrokerRequest(Header):
     broker_addr: str = wire("brokerAddr")
     cluster_name: str = wire("clusterName")
     ha_server_addr: str | None = wire("haServerAddr", default=None)
-    broker_id: int = wire("brokerId")
-    heartbeat_timeout_millis: int | None = wire("heartbeatTimeoutMillis", default=None)
+    broker_id: int = wire("brokerId", long=True)
+    heartbeat_timeout_millis: int | None = wire("heartbeatTimeoutMillis", default=None, long=True)
     enable_acting_master: bool | None = wire("enableActingMaster", default=None)
     compressed: bool = wire("compressed", default=False)
     body_crc32: int = wire("bodyCrc32", default=0)
@@ -88,7 +88,7 @@ class UnRegisterBrokerRequest(Header):
     broker_name: str = wire("brokerName")
     broker_addr: str = wire("brokerAddr")
     cluster_name: str = wire("clusterName")
-    broker_id: int = wire("brokerId")
+    broker_id: int = wire("brokerId", long=True)
 
 
 @wire_header
@@ -152,7 +152,7 @@ class QueryDataVersionRequest(Header):
     broker_name: str = wire("brokerName")
     broker_addr: str = wire("brokerAddr")
     cluster_name: str = wire("clusterName")
-    broker_id: int = wire("brokerId")
+    broker_id: int = wire("brokerId", long=True)
 
 
 @wire_header
@@ -182,9 +182,9 @@ class BrokerHeartbeatRequest(Header):
     cluster_name: str = wire("clusterName")
     broker_addr: str = wire("brokerAddr")
     broker_name: str = wire("brokerName")
-    broker_id: int | None = wire("brokerId", default=None)
+    broker_id: int | None = wire("brokerId", default=None, long=True)
     epoch: int | None = wire("epoch", default=None)
-    max_offset: int | None = wire("maxOffset", default=None)
-    confirm_offset: int | None = wire("confirmOffset", default=None)
-    heartbeat_timeout_mills: int | None = wire("heartbeatTimeoutMills", default=None)
+    max_offset: int | None = wire("maxOffset", default=None, long=True)
+    confirm_offset: int | None = wire("confirmOffset", default=None, long=True)
+    heartbeat_timeout_mills: int | None = wire("heartbeatTimeoutMills", default=None, long=True)
     election_priority: int | None = wire("electionPriority", default=None)

@@ -37,7 +37,7 @@ class QueryConsumerOffsetRequest(Header):
 class QueryConsumerOffsetResponse(Header):
     """``offset`` is left out with code 22."""
 
-    offset: int | None = wire("offset", default=None)
+    offset: int | None = wire("offset", default=None, long=True)
 
 
 @wire_header
@@ -47,7 +47,7 @@ class UpdateConsumerOffsetRequest(Header):
     consumer_group: str = wire("consumerGroup")
     topic: str = wire("topic")
     queue_id: int = wire("queueId")
-    commit_offset: int = wire("commitOffset")
+    commit_offset: int = wire("commitOffset", long=True)
     bname: str | None = wire("bname", default=None)
 
 
@@ -57,14 +57,14 @@ class SearchOffsetRequest(Header):
 
     topic: str = wire("topic")
     queue_id: int = wire("queueId")
-    timestamp: int = wire("timestamp")
+    timestamp: int = wire("timestamp", long=True)
     boundary_type: str | None = wire("boundaryType", default=None)
     bname: str | None = wire("bname", default=None)
 
 
 @wire_header
 class SearchOffsetResponse(Header):
-    offset: int = wire("offset")
+    offset: int = wire("offset", long=True)
 
 
 @wire_header
@@ -79,7 +79,7 @@ class GetMaxOffsetRequest(Header):
 
 @wire_header
 class GetMaxOffsetResponse(Header):
-    offset: int = wire("offset")
+    offset: int = wire("offset", long=True)
 
 
 @wire_header
@@ -93,7 +93,7 @@ class GetMinOffsetRequest(Header):
 
 @wire_header
 class GetMinOffsetResponse(Header):
-    offset: int = wire("offset")
+    offset: int = wire("offset", long=True)
 
 
 @wire_header
@@ -109,7 +109,7 @@ class GetEarliestMsgStoretimeRequest(Header):
 class GetEarliestMsgStoretimeResponse(Header):
     """Milliseconds; -1 without a message."""
 
-    timestamp: int = wire("timestamp")
+    timestamp: int = wire("timestamp", long=True)
 
 
 @wire_header
@@ -118,10 +118,10 @@ class ResetOffsetRequest(Header):
 
     topic: str = wire("topic")
     group: str = wire("group")
-    timestamp: int = wire("timestamp", default=0)
+    timestamp: int = wire("timestamp", default=0, long=True)
     is_force: bool = wire("isForce", default=False)
     queue_id: int | None = wire("queueId", default=None)
-    offset: int | None = wire("offset", default=None)
+    offset: int | None = wire("offset", default=None, long=True)
     bname: str | None = wire("bname", default=None)
 
 

@@ -26,9 +26,9 @@ class PopMessageRequest(Header):
     topic: str = wire("topic")
     queue_id: int = wire("queueId")
     max_msg_nums: int = wire("maxMsgNums")
-    invisible_time: int = wire("invisibleTime")
-    poll_time: int = wire("pollTime")
-    born_time: int = wire("bornTime")
+    invisible_time: int = wire("invisibleTime", long=True)
+    poll_time: int = wire("pollTime", long=True)
+    born_time: int = wire("bornTime", long=True)
     init_mode: int = wire("initMode")
     exp_type: str | None = wire("expType", default=None)
     exp: str | None = wire("exp", default=None)
@@ -39,10 +39,10 @@ class PopMessageRequest(Header):
 
 @wire_header
 class PopMessageResponse(Header):
-    pop_time: int = wire("popTime", default=0)
-    invisible_time: int = wire("invisibleTime", default=0)
+    pop_time: int = wire("popTime", default=0, long=True)
+    invisible_time: int = wire("invisibleTime", default=0, long=True)
     revive_qid: int = wire("reviveQid", default=0)
-    rest_num: int = wire("restNum", default=0)
+    rest_num: int = wire("restNum", default=0, long=True)
     start_offset_info: str | None = wire("startOffsetInfo", default=None)
     msg_offset_info: str | None = wire("msgOffsetInfo", default=None)
     order_count_info: str | None = wire("orderCountInfo", default=None)
@@ -56,7 +56,7 @@ class AckMessageRequest(Header):
     topic: str = wire("topic")
     queue_id: int = wire("queueId")
     extra_info: str = wire("extraInfo")
-    offset: int = wire("offset")
+    offset: int = wire("offset", long=True)
     bname: str | None = wire("bname", default=None)
 
 
@@ -79,15 +79,15 @@ class ChangeInvisibleTimeRequest(Header):
     topic: str = wire("topic")
     queue_id: int = wire("queueId")
     extra_info: str = wire("extraInfo")
-    offset: int = wire("offset")
-    invisible_time: int = wire("invisibleTime")
+    offset: int = wire("offset", long=True)
+    invisible_time: int = wire("invisibleTime", long=True)
     bname: str | None = wire("bname", default=None)
 
 
 @wire_header
 class ChangeInvisibleTimeResponse(Header):
-    pop_time: int = wire("popTime", default=0)
-    invisible_time: int = wire("invisibleTime", default=0)
+    pop_time: int = wire("popTime", default=0, long=True)
+    invisible_time: int = wire("invisibleTime", default=0, long=True)
     revive_qid: int = wire("reviveQid", default=0)
 
 
@@ -98,8 +98,8 @@ class NotificationRequest(Header):
     consumer_group: str = wire("consumerGroup")
     topic: str = wire("topic")
     queue_id: int = wire("queueId")
-    poll_time: int = wire("pollTime")
-    born_time: int = wire("bornTime")
+    poll_time: int = wire("pollTime", long=True)
+    born_time: int = wire("bornTime", long=True)
     order: bool | None = wire("order", default=None)
     attempt_id: str | None = wire("attemptId", default=None)
     bname: str | None = wire("bname", default=None)

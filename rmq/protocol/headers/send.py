@@ -22,7 +22,7 @@ class SendMessageRequest(Header):
     default_topic_queue_nums: int = wire("defaultTopicQueueNums")
     queue_id: int = wire("queueId")
     sys_flag: int = wire("sysFlag")
-    born_timestamp: int = wire("bornTimestamp")
+    born_timestamp: int = wire("bornTimestamp", long=True)
     flag: int = wire("flag")
     properties: str | None = wire("properties", default=None)
     reconsume_times: int | None = wire("reconsumeTimes", default=None)
@@ -42,7 +42,7 @@ class SendMessageV2Request(Header):
     default_topic_queue_nums: int = wire("d")
     queue_id: int = wire("e")
     sys_flag: int = wire("f")
-    born_timestamp: int = wire("g")
+    born_timestamp: int = wire("g", long=True)
     flag: int = wire("h")
     properties: str | None = wire("i", default=None)
     reconsume_times: int | None = wire("j", default=None)
@@ -62,7 +62,7 @@ class SendMessageResponse(Header):
 
     msg_id: str = wire("msgId")
     queue_id: int = wire("queueId")
-    queue_offset: int = wire("queueOffset")
+    queue_offset: int = wire("queueOffset", long=True)
     transaction_id: str | None = wire("transactionId", default=None)
     batch_uniq_id: str | None = wire("batchUniqId", default=None)
     recall_handle: str | None = wire("recallHandle", default=None)
@@ -74,7 +74,7 @@ class SendMessageResponse(Header):
 class ConsumerSendMsgBackRequest(Header):
     """36 CONSUMER_SEND_MSG_BACK; ``offset`` is the failed message's physical offset."""
 
-    offset: int = wire("offset")
+    offset: int = wire("offset", long=True)
     group: str = wire("group")
     delay_level: int = wire("delayLevel")
     origin_msg_id: str | None = wire("originMsgId", default=None)

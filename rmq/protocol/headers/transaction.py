@@ -25,8 +25,8 @@ class EndTransactionRequest(Header):
     """37 END_TRANSACTION. ``tran_state_table_offset`` is the half message's queue offset, ``msg_id`` its UNIQ_KEY."""
 
     producer_group: str = wire("producerGroup")
-    tran_state_table_offset: int = wire("tranStateTableOffset")
-    commit_log_offset: int = wire("commitLogOffset")
+    tran_state_table_offset: int = wire("tranStateTableOffset", long=True)
+    commit_log_offset: int = wire("commitLogOffset", long=True)
     commit_or_rollback: int = wire("commitOrRollback")
     from_transaction_check: bool = wire("fromTransactionCheck", default=False)
     msg_id: str | None = wire("msgId", default=None)
@@ -43,8 +43,8 @@ class EndTransactionRequest(Header):
 class CheckTransactionStateRequest(Header):
     """39 CHECK_TRANSACTION_STATE, from broker to producer."""
 
-    tran_state_table_offset: int = wire("tranStateTableOffset")
-    commit_log_offset: int = wire("commitLogOffset")
+    tran_state_table_offset: int = wire("tranStateTableOffset", long=True)
+    commit_log_offset: int = wire("commitLogOffset", long=True)
     msg_id: str | None = wire("msgId", default=None)
     transaction_id: str | None = wire("transactionId", default=None)
     offset_msg_id: str | None = wire("offsetMsgId", default=None)
