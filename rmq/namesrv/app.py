@@ -1,0 +1,122 @@
+"""The nameserver, wired: state, handlers, transport and the scan for silent brokers (Java: NamesrvController)."""
+
+from __future__ import annotations
+
+import logging
+
+from rmq.namesrv.brokers import BrokerService
+from rmq.namesrv.configuration import ConfigService
+from rmq.namesrv.kv import KVService
+from rmq.namesrv.kvconfig import KVConfig
+from rmq.namesrv.lookup import LookupService
+from rmq.namesrv.routes import RouteTable
+from rmq.namesrv.settings import NamesrvSettings, expand
+from rmq.protocol.errors import ConfigError
+from rmq.remoting.limits import Limits
+from rmq.remoting.router import Router
+from rmq.remoting.server import Server
+from rmq.remoting.tls import ServerTls, TlsMode, server_context
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import World
+
+__all__ = ["NamesrvApp"]
+
+#: Seconds until the first scan for silent brokers, and between scans (store-and-broker.md 9.3).
+FIRST_SCAN = 5.0
+SCAN_PERIOD = 10.0
+
+log = logging.getLogger(__name__)
+
+
+class NamesrvApp:
+    """One nameserver: ``await start()``, serve, ``await stop()``; or ``async with``.
+
+    :param settings: as read; live keys may be changed by request 318.
+    :param config: the file that changed keys are written to; ``configStorePath`` when not given.
+    """
+
+    def __init__(self, world: World, settings: NamesrvSettings, *, config: str | None = None) -> None:
+        self.settings = settings
+        self.routes = RouteTable()
+        self.kv = KVConfig(world, expand(settings.kv_config_path))
+        self._brokers = BrokerService(self.routes, self.kv, world.clock)
+        self._router = Router(
+            [
+                self._brokers,
+                LookupService(self.routes, self.kv, settings),
+                KVService(self.kv),
+                ConfigService(world, settings, config or expand(settings.config_store_path)),
+            ]
+        )
+        self._server = Server(
+            world,
+            self._router,
+            Limits(idle_seconds=float(settings.server_channel_max_idle_time_seconds)),
+            tls=_tls(settings),
+            name="namesrv",
+        )
+        self._server.on_close.append(self._brokers.on_close)
+        self._tasks = TaskOwner("namesrv")
+        self._address: tuple[str, int] | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens, with the port that was taken."""
+        if self._address is None:
+            raise RuntimeError("the nameserver is not started")
+        return self._address
+
+    @property
+    def codes(self) -> list[int]:
+        """Every request code that is answered here."""
+        return self._router.codes()
+
+    async def start(self) -> None:
+        """Read the key-value settings and listen.
+
+        :raises StoreError: the key-value settings cannot be read.
+        :raises ConfigError: the port is taken, or the address is not one of this machine.
+        """
+        await self.kv.load()
+        host, port = self.settings.bind_address, self.settings.listen_port
+        try:
+            self._address = await self._server.start(host, port, backlog=self.settings.server_socket_backlog)
+        except OSError as error:
+            where = f"{host or '*'}:{port}"
+            raise ConfigError(
+                f"the nameserver cannot listen on {where}: {error.strerror or error}: "
+                "stop what listens there, or set another listenPort or bindAddress"
+            ) from error
+        self._tasks.every(SCAN_PERIOD, self._brokers.scan, "scan", first=FIRST_SCAN)
+        log.info("the nameserver listens on %s:%d", *self._address)
+
+    async def stop(self) -> None:
+        """Stop accepting, answer what is in flight, close every connection."""
+        await self._tasks.close()
+        await self._server.stop()
+        log.info("the nameserver stopped")
+
+    async def __aenter__(self) -> NamesrvApp:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+
+def _tls(settings: NamesrvSettings) -> ServerTls:
+    mode = TlsMode.named(settings.tls_server_mode)
+    if not settings.tls_server_cert_path:
+        if mode is TlsMode.ENFORCING:
+            raise ConfigError("tls.server.mode=enforcing needs tls.server.certPath and tls.server.keyPath")
+        return ServerTls(mode)
+    return ServerTls(
+        mode,
+        server_context(
+            settings.tls_server_cert_path,
+            settings.tls_server_key_path,
+            password=settings.tls_server_key_password or None,
+            trust=settings.tls_server_trust_cert_path or None,
+            client_auth=settings.tls_server_need_client_auth,
+        ),
+    )

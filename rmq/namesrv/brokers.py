@@ -1,0 +1,156 @@
+"""What brokers and operators ask about brokers: 103, 104, 322, 205, 327 (protocol.md 2.1)."""
+
+from __future__ import annotations
+
+import logging
+import zlib
+
+from rmq.namesrv.kvconfig import ORDER_TOPIC_CONFIG, KVConfig
+from rmq.namesrv.routes import Registration, RouteTable
+from rmq.protocol.bodies.kv import KVTable
+from rmq.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfigTable
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ProtocolError, ResponseError
+from rmq.protocol.headers.namesrv import (
+    AddWritePermOfBrokerRequest,
+    AddWritePermOfBrokerResponse,
+    QueryDataVersionRequest,
+    QueryDataVersionResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    UnRegisterBrokerRequest,
+    WipeWritePermOfBrokerRequest,
+    WipeWritePermOfBrokerResponse,
+)
+from rmq.remoting.conn import Conn
+from rmq.remoting.router import handles
+from rmq.runtime.world import Clock
+
+__all__ = ["BrokerService"]
+
+#: V3_0_11: brokers before it send their topics alone, without the list of filter servers (protocol.md 1.5).
+FILTER_SERVERS_SINCE = 37
+_INT31 = 0x7FFFFFFF
+
+log = logging.getLogger(__name__)
+
+
+class BrokerService:
+    """Handlers for brokers; the state is the route table's."""
+
+    def __init__(self, routes: RouteTable, kv: KVConfig, clock: Clock) -> None:
+        self._routes = routes
+        self._kv = kv
+        self._clock = clock
+
+    @handles(RequestCode.REGISTER_BROKER, header=RegisterBrokerRequest)
+    def register(self, conn: Conn, request: Command, header: RegisterBrokerRequest) -> Command:
+        _check_names(header)
+        _check_crc(request.body, header.body_crc32)
+        topics = filter_servers = None
+        version = DataVersion(counter=0, timestamp=0)
+        if request.body:
+            try:
+                if request.version >= FILTER_SERVERS_SINCE:
+                    body = RegisterBrokerBody.decode(request.body, compressed=header.compressed)
+                    table, filter_servers = body.topic_config_serialize_wrapper, body.filter_server_list
+                else:
+                    table = TopicConfigTable.decode(request.body)
+            except ProtocolError as error:
+                log.warning("%s: the registration of %s is not readable: %s", conn.peer, header.broker_addr, error)
+                raise ResponseError(
+                    ResponseCode.SYSTEM_ERROR, f"Failed to decode RegisterBrokerBody: {error}"
+                ) from None
+            version = table.data_version or version
+            topics = table.topic_config_table.values()
+        registered = self._routes.register(
+            Registration(
+                cluster=header.cluster_name,
+                broker_name=header.broker_name,
+                broker_id=header.broker_id,
+                addr=header.broker_addr,
+                ha_addr=header.ha_server_addr or "",
+                version=version,
+                topics=topics,
+                filter_servers=filter_servers,
+            ),
+            conn,
+            self._clock.monotonic(),
+        )
+        for notice in registered.notices:
+            log.info("%s", notice)
+        order = self._kv.table(ORDER_TOPIC_CONFIG)
+        return request.reply(
+            ResponseCode.SUCCESS,
+            header=RegisterBrokerResponse(ha_server_addr=registered.ha_addr, master_addr=registered.master_addr),
+            body=b"" if order is None else KVTable(table=order).encode(),
+        )
+
+    @handles(RequestCode.UNREGISTER_BROKER, header=UnRegisterBrokerRequest)
+    def unregister(self, conn: Conn, request: Command, header: UnRegisterBrokerRequest) -> Command:
+        if self._routes.unregister(header.broker_name, header.broker_id, header.broker_addr):
+            log.info("%s id %d at %s unregistered", header.broker_name, header.broker_id, header.broker_addr)
+        return request.reply(ResponseCode.SUCCESS)
+
+    @handles(RequestCode.QUERY_DATA_VERSION, header=QueryDataVersionRequest)
+    def query_data_version(self, conn: Conn, request: Command, header: QueryDataVersionRequest) -> Command:
+        if not request.body:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "QUERY_DATA_VERSION needs a DataVersion as its body")
+        try:
+            asked = DataVersion.decode(request.body)
+        except ProtocolError as error:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the body is no DataVersion: {error}") from None
+        held = self._routes.version_of(header.broker_addr)
+        changed = held is None or held != asked
+        if not changed:
+            self._routes.refresh(header.broker_addr, self._clock.monotonic())
+        return request.reply(
+            ResponseCode.SUCCESS,
+            header=QueryDataVersionResponse(changed=changed),
+            body=b"" if held is None else held.encode(),
+        )
+
+    @handles(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header=WipeWritePermOfBrokerRequest)
+    def wipe_write_perm(self, conn: Conn, request: Command, header: WipeWritePermOfBrokerRequest) -> Command:
+        count = self._routes.wipe_write_perm(header.broker_name)
+        log.info("%s took the write permission of %s: %d topics", conn.peer, header.broker_name, count)
+        return request.reply(ResponseCode.SUCCESS, header=WipeWritePermOfBrokerResponse(wipe_topic_count=count))
+
+    @handles(RequestCode.ADD_WRITE_PERM_OF_BROKER, header=AddWritePermOfBrokerRequest)
+    def add_write_perm(self, conn: Conn, request: Command, header: AddWritePermOfBrokerRequest) -> Command:
+        count = self._routes.add_write_perm(header.broker_name)
+        log.info("%s gave %s its write permission back: %d topics", conn.peer, header.broker_name, count)
+        return request.reply(ResponseCode.SUCCESS, header=AddWritePermOfBrokerResponse(add_topic_count=count))
+
+    # -- called by the app -----------------------------------------------------------------------------------
+
+    def on_close(self, conn: Conn) -> None:
+        """A connection closed: the brokers that registered over it are gone."""
+        for addr in self._routes.close(conn):
+            log.info("the broker at %s closed its connection: dropped", addr)
+
+    def scan(self) -> None:
+        """Drop brokers that have been silent for too long and close their connections."""
+        silent, idle = self._routes.expire(self._clock.monotonic())
+        for addr in silent:
+            log.warning("the broker at %s was silent for more than 120 s: dropped", addr)
+        for conn in idle:
+            if isinstance(conn, Conn):
+                conn.close("its broker was silent for more than 120 s")
+
+
+def _check_names(header: RegisterBrokerRequest) -> None:
+    for key, value in (
+        ("brokerName", header.broker_name),
+        ("brokerAddr", header.broker_addr),
+        ("clusterName", header.cluster_name),
+    ):
+        if not value.strip():
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the field {key} is empty")
+
+
+def _check_crc(body: bytes, crc: int) -> None:
+    """Compare with Java's CRC: 31 bits over the body as sent; 0 or nothing means unchecked."""
+    if crc and crc & _INT31 != zlib.crc32(body) & _INT31:
+        raise ResponseError(ResponseCode.SYSTEM_ERROR, "crc32 not match")

@@ -1,0 +1,72 @@
+"""Handlers of the key-value settings: 100, 101, 102, 219 (protocol.md 2.1)."""
+
+from __future__ import annotations
+
+import logging
+
+from rmq.namesrv.kvconfig import KVConfig
+from rmq.protocol.bodies.kv import KVTable
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ResponseError, StoreError
+from rmq.protocol.headers.namesrv import (
+    DeleteKVConfigRequest,
+    GetKVConfigRequest,
+    GetKVConfigResponse,
+    GetKVListByNamespaceRequest,
+    PutKVConfigRequest,
+)
+from rmq.remoting.conn import Conn
+from rmq.remoting.router import handles
+
+__all__ = ["KVService"]
+
+log = logging.getLogger(__name__)
+
+
+class KVService:
+    """Handlers; the entries and their file are :class:`KVConfig`'s."""
+
+    def __init__(self, kv: KVConfig) -> None:
+        self._kv = kv
+
+    @handles(RequestCode.PUT_KV_CONFIG, header=PutKVConfigRequest)
+    async def put(self, conn: Conn, request: Command, header: PutKVConfigRequest) -> Command:
+        try:
+            await self._kv.put(header.namespace, header.key, header.value)
+        except StoreError as error:
+            raise _not_written(error) from error
+        log.info("%s put %s in %s", conn.peer, header.key, header.namespace)
+        return request.reply(ResponseCode.SUCCESS)
+
+    @handles(RequestCode.GET_KV_CONFIG, header=GetKVConfigRequest)
+    def get(self, conn: Conn, request: Command, header: GetKVConfigRequest) -> Command:
+        value = self._kv.get(header.namespace, header.key)
+        if value is None:
+            return request.reply(
+                ResponseCode.QUERY_NOT_FOUND,
+                f"No config item, Namespace: {header.namespace} Key: {header.key}",
+                header=GetKVConfigResponse(value=None),
+            )
+        return request.reply(ResponseCode.SUCCESS, header=GetKVConfigResponse(value=value))
+
+    @handles(RequestCode.DELETE_KV_CONFIG, header=DeleteKVConfigRequest)
+    async def delete(self, conn: Conn, request: Command, header: DeleteKVConfigRequest) -> Command:
+        try:
+            await self._kv.delete(header.namespace, header.key)
+        except StoreError as error:
+            raise _not_written(error) from error
+        log.info("%s deleted %s of %s", conn.peer, header.key, header.namespace)
+        return request.reply(ResponseCode.SUCCESS)
+
+    @handles(RequestCode.GET_KVLIST_BY_NAMESPACE, header=GetKVListByNamespaceRequest)
+    def table(self, conn: Conn, request: Command, header: GetKVListByNamespaceRequest) -> Command:
+        table = self._kv.table(header.namespace)
+        if table is None:
+            return request.reply(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}")
+        return request.reply(ResponseCode.SUCCESS, body=KVTable(table=table).encode())
+
+
+def _not_written(error: StoreError) -> ResponseError:
+    log.error("%s", error)
+    return ResponseError(ResponseCode.SYSTEM_ERROR, "the key-value settings cannot be written: nothing changed")

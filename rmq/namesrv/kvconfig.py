@@ -1,0 +1,98 @@
+"""Key-value settings kept for clients and brokers, by namespace (Java: KVConfigManager).
+
+Kept in ``kvConfig.json`` as ``{"configTable":{namespace:{key:value}}}``. A change is on the disk before it is answered
+and before it is seen: a file that cannot be written changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import orjson
+
+from rmq.protocol.errors import StoreError
+from rmq.runtime.world import World
+
+__all__ = ["ORDER_TOPIC_CONFIG", "KVConfig"]
+
+#: Namespace of ordered topics' queue maps; brokers get it whole with every registration.
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+
+log = logging.getLogger(__name__)
+
+
+class KVConfig:
+    """The tables and their file.
+
+    :param path: where ``kvConfig.json`` is; its folder is made when the first entry is put.
+    """
+
+    def __init__(self, world: World, path: str) -> None:
+        self._world = world
+        self._path = path
+        self._tables: dict[str, dict[str, str]] = {}
+        self._writing = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Read the file, or the copy beside it when the file is damaged.
+
+        :raises StoreError: the file is there and neither it nor its copy can be read.
+        """
+        files = self._world.files
+        found = [path for path in (self._path, self._path + ".bak") if files.exists(path)]
+        for path in found:
+            try:
+                self._tables = _decode(await self._world.offload(files.read, path))
+            except (OSError, ValueError) as error:
+                log.warning("%s cannot be read: %s", path, error)
+            else:
+                return
+        if found:
+            raise StoreError(f"{found[0]} cannot be read: mend it, or move it away to start without key-value settings")
+
+    def get(self, namespace: str, key: str) -> str | None:
+        return self._tables.get(namespace, {}).get(key)
+
+    def table(self, namespace: str) -> dict[str, str] | None:
+        """A copy of one namespace, or None when there is none."""
+        table = self._tables.get(namespace)
+        return None if table is None else dict(table)
+
+    async def put(self, namespace: str, key: str, value: str) -> None:
+        """:raises StoreError: the file cannot be written; nothing changed."""
+        async with self._writing:
+            await self._replace(namespace, {**self._tables.get(namespace, {}), key: value})
+
+    async def delete(self, namespace: str, key: str) -> None:
+        """Absent entries are fine. :raises StoreError: as :meth:`put`."""
+        async with self._writing:
+            if self.get(namespace, key) is not None:
+                await self._replace(namespace, {k: v for k, v in self._tables[namespace].items() if k != key})
+
+    async def _replace(self, namespace: str, table: dict[str, str]) -> None:
+        tables = {**self._tables, namespace: table}
+        data = orjson.dumps({"configTable": tables}, option=orjson.OPT_INDENT_2)
+        try:
+            await self._world.offload(self._write, data)
+        except OSError as error:
+            raise StoreError(f"{self._path} cannot be written ({error.strerror or error}): nothing changed") from error
+        self._tables = tables
+
+    def _write(self, data: bytes) -> None:
+        folder, _, _ = self._path.rpartition("/")
+        if folder:
+            self._world.files.mkdir(folder)
+        self._world.files.write_atomic(self._path, data, backup=True)
+
+
+def _decode(data: bytes) -> dict[str, dict[str, str]]:
+    if not data.strip():
+        return {}
+    whole = orjson.loads(data)
+    tables = whole.get("configTable") if isinstance(whole, dict) else None
+    if tables is None:
+        return {}
+    if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
+        raise ValueError("configTable is not a table of tables")
+    return {ns: {k: v for k, v in table.items() if isinstance(v, str)} for ns, table in tables.items()}

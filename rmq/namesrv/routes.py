@@ -1,0 +1,351 @@
+"""Who is where: what brokers told this name server (Java: RouteInfoManager).
+
+A state machine without I/O: registrations, closed connections and the time go in, answers and connections to close come
+out. Rules: store-and-broker.md 9.2 and 9.3; where it is stricter than Java on purpose, docs/differences.md says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+
+from rmq.protocol.bodies.cluster import ClusterInfo
+from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
+from rmq.protocol.bodies.topic import DataVersion, TopicConfig
+from rmq.protocol.codes import ResponseCode
+from rmq.protocol.errors import ResponseError
+
+__all__ = ["BROKER_EXPIRY", "MASTER_ID", "PERM_WRITE", "Registered", "Registration", "RouteTable"]
+
+#: Seconds without a registration or a version query after which a broker is dropped.
+BROKER_EXPIRY = 120.0
+MASTER_ID = 0
+PERM_WRITE = 2
+
+#: Flag bits of a topic (protocol.md 5.7).
+FLAG_UNIT = 1
+FLAG_UNIT_SUB = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One REGISTER_BROKER request, decoded.
+
+    ``topics`` is None when the request had no body: the broker is alive and says nothing about topics.
+    ``filter_servers`` None leaves the list as it is; an empty one removes it.
+    """
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    addr: str
+    ha_addr: str
+    version: DataVersion
+    topics: Iterable[TopicConfig] | None = None
+    filter_servers: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What a broker is told: its master (slaves only), and what is worth a line in the log."""
+
+    master_addr: str | None
+    ha_addr: str | None
+    notices: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Broker:
+    name: str
+    cluster: str
+    addrs: dict[int, str] = field(default_factory=dict)
+
+    def data(self) -> BrokerData:
+        return BrokerData(cluster=self.cluster, broker_name=self.name, broker_addrs=dict(sorted(self.addrs.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class _Queues:
+    """A topic on one broker name, as that broker registered it."""
+
+    read: int
+    write: int
+    perm: int
+    sys_flag: int
+
+
+@dataclass(slots=True)
+class _Live:
+    broker_name: str
+    updated: float
+    version: DataVersion
+    channel: Hashable
+    ha_addr: str
+
+
+class RouteTable:
+    """Brokers, clusters and topics known here, and how long each broker has been silent.
+
+    A channel is whatever stands for a connection: any hashable object. Times are seconds of the monotonic clock.
+    Mappings keep the order of arrival, so that answers do not depend on hashes.
+    """
+
+    def __init__(self) -> None:
+        self._brokers: dict[str, _Broker] = {}
+        self._clusters: dict[str, dict[str, None]] = {}
+        self._topics: dict[str, dict[str, _Queues]] = {}
+        self._live: dict[str, _Live] = {}
+        self._channels: dict[Hashable, dict[str, None]] = {}
+        self._filters: dict[str, list[str]] = {}
+        self._wiped: set[str] = set()
+
+    # -- brokers ---------------------------------------------------------------------------------------------
+
+    def register(self, what: Registration, channel: Hashable, now: float) -> Registered:
+        """Take over one registration.
+
+        :param channel: the connection it came on; when it closes, the broker is gone.
+        :param now: monotonic seconds.
+        :raises ResponseError: another living broker of that name belongs to another cluster (field case B092).
+        """
+        notices: list[str] = []
+        broker = self._brokers.get(what.broker_name)
+        if broker is not None and broker.cluster != what.cluster:
+            self._leave_cluster_or_refuse(broker, what)
+        self._forget_older_names(what, notices)
+        broker = self._brokers.get(what.broker_name)
+        first = broker is None
+        if broker is None:
+            broker = self._brokers[what.broker_name] = _Broker(what.broker_name, what.cluster)
+        self._clusters.setdefault(what.cluster, {})[what.broker_name] = None
+
+        for other in [i for i, addr in broker.addrs.items() if addr == what.addr and i != what.broker_id]:
+            del broker.addrs[other]
+            notices.append(f"{what.broker_name} at {what.addr} changed from id {other} to {what.broker_id}")
+        before = broker.addrs.get(what.broker_id)
+        if before is None:
+            first = True
+        elif before != what.addr:
+            self._forget_live(before)
+            notices.append(f"{what.broker_name} id {what.broker_id} moved from {before} to {what.addr}")
+        broker.addrs[what.broker_id] = what.addr
+
+        known = self._live.get(what.addr)
+        if known is None:
+            notices.append(f"{what.broker_name} id {what.broker_id} at {what.addr} of {what.cluster} registered")
+        if (
+            what.topics is not None
+            and what.broker_id == MASTER_ID
+            and (first or known is None or known.version != what.version)
+        ):
+            for topic in what.topics:
+                self._topics.setdefault(topic.topic_name, {})[what.broker_name] = _Queues(
+                    topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag
+                )
+        self._forget_channel(what.addr)
+        self._live[what.addr] = _Live(what.broker_name, now, what.version, channel, what.ha_addr)
+        self._channels.setdefault(channel, {})[what.addr] = None
+        if what.filter_servers is not None:
+            if what.filter_servers:
+                self._filters[what.addr] = list(what.filter_servers)
+            else:
+                self._filters.pop(what.addr, None)
+
+        master = ha = None
+        if what.broker_id != MASTER_ID:
+            master = broker.addrs.get(MASTER_ID)
+            live = None if master is None else self._live.get(master)
+            master, ha = (None, None) if live is None else (master, live.ha_addr or None)
+        return Registered(master, ha, tuple(notices))
+
+    def unregister(self, broker_name: str, broker_id: int, addr: str) -> bool:
+        """Drop one broker; False when there is no such broker at that address."""
+        self._forget_live(addr)
+        broker = self._brokers.get(broker_name)
+        if broker is None or broker.addrs.get(broker_id) != addr:
+            return False
+        del broker.addrs[broker_id]
+        if not broker.addrs:
+            self._remove(broker)
+        return True
+
+    def version_of(self, addr: str) -> DataVersion | None:
+        """The data version held for a broker address, or None."""
+        live = self._live.get(addr)
+        return None if live is None else live.version
+
+    def refresh(self, addr: str, now: float) -> None:
+        """The broker at ``addr`` is alive."""
+        live = self._live.get(addr)
+        if live is not None:
+            live.updated = now
+
+    def expire(self, now: float) -> tuple[list[str], list[Hashable]]:
+        """Drop the brokers that were silent for more than 120 s.
+
+        :returns: their addresses, and the connections that no other living broker uses: they are to be closed.
+        """
+        silent = [addr for addr, live in self._live.items() if now - live.updated > BROKER_EXPIRY]
+        idle: list[Hashable] = []
+        for addr in silent:
+            channel = self._live[addr].channel
+            self._drop_addr(addr)
+            if channel not in self._channels:
+                idle.append(channel)
+        return silent, idle
+
+    def close(self, channel: Hashable) -> list[str]:
+        """A connection closed: drop the brokers that registered over it and not over a newer one.
+
+        :returns: their addresses.
+        """
+        gone = list(self._channels.get(channel, ()))
+        for addr in gone:
+            self._drop_addr(addr)
+        return gone
+
+    # -- permissions and topics ------------------------------------------------------------------------------
+
+    def wipe_write_perm(self, broker_name: str) -> int:
+        """Take the write permission of all topics of a broker, those it registers later included (field case B121).
+
+        :returns: the number of its topics.
+        """
+        if broker_name in self._brokers:
+            self._wiped.add(broker_name)
+        return self._count_topics(broker_name)
+
+    def add_write_perm(self, broker_name: str) -> int:
+        """Undo :meth:`wipe_write_perm`: topics have again the permission that the broker registered."""
+        self._wiped.discard(broker_name)
+        return self._count_topics(broker_name)
+
+    def delete_topic(self, topic: str, cluster: str | None) -> None:
+        """Forget a topic, of one cluster's brokers or altogether; unknown ones are fine."""
+        queues = self._topics.get(topic)
+        if queues is None:
+            return
+        if cluster is None:
+            del self._topics[topic]
+            return
+        for broker_name in self._clusters.get(cluster, ()):
+            queues.pop(broker_name, None)
+        if not queues:
+            del self._topics[topic]
+
+    # -- answers ---------------------------------------------------------------------------------------------
+
+    def route(self, topic: str) -> TopicRouteData | None:
+        """Brokers and queues of a topic, or None when it is unknown or none of its brokers is alive."""
+        queues = self._topics.get(topic, {})
+        brokers = [self._brokers[name] for name in queues if name in self._brokers]
+        if not brokers:
+            return None
+        addrs = [addr for broker in brokers for addr in broker.addrs.values()]
+        return TopicRouteData(
+            queue_datas=[
+                QueueData(
+                    broker_name=name,
+                    read_queue_nums=q.read,
+                    write_queue_nums=q.write,
+                    perm=q.perm & ~PERM_WRITE if name in self._wiped else q.perm,
+                    topic_sys_flag=q.sys_flag,
+                )
+                for name, q in queues.items()
+            ],
+            broker_datas=[broker.data() for broker in brokers],
+            filter_server_table={addr: self._filters[addr] for addr in addrs if addr in self._filters},
+        )
+
+    def cluster_info(self) -> ClusterInfo:
+        return ClusterInfo(
+            broker_addr_table={name: broker.data() for name, broker in self._brokers.items()},
+            cluster_addr_table={name: list(brokers) for name, brokers in self._clusters.items()},
+        )
+
+    def topics(self) -> list[str]:
+        return list(self._topics)
+
+    def topics_of_cluster(self, cluster: str) -> list[str]:
+        brokers = self._clusters.get(cluster, {})
+        return [topic for topic, queues in self._topics.items() if not brokers.keys().isdisjoint(queues)]
+
+    def topics_with_flags(self, *, unit: bool | None = None, unit_sub: bool | None = None) -> list[str]:
+        """Topics whose flag bits are as asked; None is "either". The first broker of a topic decides, as in Java."""
+        chosen = []
+        for topic, queues in self._topics.items():
+            flags = next(iter(queues.values())).sys_flag
+            if unit in (None, bool(flags & FLAG_UNIT)) and unit_sub in (None, bool(flags & FLAG_UNIT_SUB)):
+                chosen.append(topic)
+        return chosen
+
+    def system_topics(self) -> tuple[list[str], str | None]:
+        """The names of clusters and brokers, which are topics, and one broker address to ask for the rest."""
+        names: dict[str, None] = {}
+        for cluster, brokers in self._clusters.items():
+            names[cluster] = None
+            names.update(brokers)
+        addr = next((addr for broker in self._brokers.values() for addr in broker.addrs.values()), None)
+        return list(names), addr
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    def _leave_cluster_or_refuse(self, broker: _Broker, what: Registration) -> None:
+        others = [addr for addr in broker.addrs.values() if addr != what.addr and addr in self._live]
+        if others:
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the broker name {broker.name} belongs to cluster {broker.cluster} ({', '.join(others)}): "
+                f"give the broker of {what.cluster} at {what.addr} another brokerName",
+            )
+        self._remove(broker)
+
+    def _forget_older_names(self, what: Registration, notices: list[str]) -> None:
+        """An address that registers under another name was renamed (field case B092)."""
+        live = self._live.get(what.addr)
+        if live is None or live.broker_name == what.broker_name:
+            return
+        notices.append(f"the broker at {what.addr} changed its name from {live.broker_name} to {what.broker_name}")
+        self._drop_addr(what.addr)
+
+    def _drop_addr(self, addr: str) -> None:
+        live = self._live[addr]
+        self._forget_live(addr)
+        broker = self._brokers.get(live.broker_name)
+        if broker is None:
+            return
+        for broker_id in [i for i, a in broker.addrs.items() if a == addr]:
+            del broker.addrs[broker_id]
+        if not broker.addrs:
+            self._remove(broker)
+
+    def _forget_live(self, addr: str) -> None:
+        self._forget_channel(addr)
+        self._live.pop(addr, None)
+        self._filters.pop(addr, None)
+
+    def _forget_channel(self, addr: str) -> None:
+        live = self._live.get(addr)
+        if live is None:
+            return
+        addrs = self._channels[live.channel]
+        del addrs[addr]
+        if not addrs:
+            del self._channels[live.channel]
+
+    def _remove(self, broker: _Broker) -> None:
+        """The last address of a broker name went: its cluster entry and its topics go with it."""
+        del self._brokers[broker.name]
+        self._wiped.discard(broker.name)
+        members = self._clusters[broker.cluster]
+        del members[broker.name]
+        if not members:
+            del self._clusters[broker.cluster]
+        for topic in [t for t, queues in self._topics.items() if broker.name in queues]:
+            queues = self._topics[topic]
+            del queues[broker.name]
+            if not queues:
+                del self._topics[topic]
+
+    def _count_topics(self, broker_name: str) -> int:
+        return sum(broker_name in queues for queues in self._topics.values())

@@ -1,0 +1,112 @@
+"""Settings of the nameserver, a line a key (store-and-broker.md 10.4); docs/settings.md is made from this table."""
+
+from __future__ import annotations
+
+import os
+
+from rmq.config.settings import Settings, setting
+
+__all__ = ["JAVA_DEFAULTS", "NamesrvSettings", "expand"]
+
+_NETTY = "it tunes Java's network library"
+_TEST = "it serves a test environment inside Alibaba"
+#: Keys of Java's nameserver without effect here, and why.
+_INERT = {
+    "rocketmqHome": "nothing is read from an installation folder",
+    "productEnvName": _TEST,
+    "clusterTest": _TEST,
+    "serverWorkerThreads": _NETTY,
+    "serverCallbackExecutorThreads": _NETTY,
+    "serverSelectorThreads": _NETTY,
+    "serverOnewaySemaphoreValue": _NETTY,
+    "serverAsyncSemaphoreValue": _NETTY,
+    "serverSocketSndBufSize": _NETTY,
+    "serverSocketRcvBufSize": _NETTY,
+    "writeBufferHighWaterMark": _NETTY,
+    "writeBufferLowWaterMark": _NETTY,
+    "serverPooledByteBufAllocatorEnable": _NETTY,
+    "useEpollNativeSelector": _NETTY,
+}
+#: Java's values of those keys: tools that read a nameserver's settings expect every one of them.
+JAVA_DEFAULTS = {
+    "rocketmqHome": "",
+    "productEnvName": "center",
+    "clusterTest": "false",
+    "serverWorkerThreads": "8",
+    "serverCallbackExecutorThreads": "0",
+    "serverSelectorThreads": "3",
+    "serverOnewaySemaphoreValue": "256",
+    "serverAsyncSemaphoreValue": "64",
+    "serverSocketSndBufSize": "0",
+    "serverSocketRcvBufSize": "0",
+    "writeBufferHighWaterMark": "0",
+    "writeBufferLowWaterMark": "0",
+    "serverPooledByteBufAllocatorEnable": "true",
+    "useEpollNativeSelector": "false",
+}
+
+
+class NamesrvSettings(Settings):
+    """Java: NamesrvConfig and the server half of the Netty configuration."""
+
+    inert = _INERT
+    #: Refused with 16 by request 318, besides what ``configBlackList`` says.
+    black_list = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+
+    listen_port: int = setting(
+        9876, key="listenPort", minimum=0, maximum=65535, doc="where brokers and clients connect"
+    )
+    bind_address: str = setting(
+        "", key="bindAddress", doc="the address to listen on; empty is every interface, IPv4 and IPv6"
+    )
+    kv_config_path: str = setting(
+        "~/namesrv/kvConfig.json", key="kvConfigPath", unit="path", doc="where key-value settings are kept"
+    )
+    config_store_path: str = setting(
+        "~/namesrv/namesrv.properties",
+        key="configStorePath",
+        unit="path",
+        doc="where updateNamesrvConfig writes changed keys; the -c file when one is given",
+    )
+    order_message_enable: bool = setting(
+        False,
+        key="orderMessageEnable",
+        live=True,
+        doc="add a topic's queue map (namespace ORDER_TOPIC_CONFIG) to its route",
+    )
+    config_black_list: str = setting(
+        "configBlackList;configStorePath;kvConfigPath",
+        key="configBlackList",
+        doc="keys, by ';', that updateNamesrvConfig refuses with code 16, besides those always refused",
+    )
+    server_channel_max_idle_time_seconds: int = setting(
+        120,
+        key="serverChannelMaxIdleTimeSeconds",
+        minimum=1,
+        unit="s",
+        doc="a connection without traffic for this time is closed",
+    )
+    server_socket_backlog: int = setting(
+        1024, key="serverSocketBacklog", minimum=1, doc="connections that may wait to be accepted"
+    )
+    tls_server_mode: str = setting(
+        "permissive", key="tls.server.mode", doc="TLS on the port: disabled, permissive or enforcing"
+    )
+    tls_server_cert_path: str = setting(
+        "", key="tls.server.certPath", unit="path", doc="certificate chain, PEM; without one TLS is refused"
+    )
+    tls_server_key_path: str = setting("", key="tls.server.keyPath", unit="path", doc="private key, PEM")
+    tls_server_key_password: str = setting(
+        "", key="tls.server.keyPassword", secret=True, doc="password of the private key"
+    )
+    tls_server_trust_cert_path: str = setting(
+        "", key="tls.server.trustCertPath", unit="path", doc="certificates that clients are checked against, PEM"
+    )
+    tls_server_need_client_auth: str = setting(
+        "none", key="tls.server.need.client.auth", doc="client certificates: none, optional or require"
+    )
+
+
+def expand(path: str) -> str:
+    """``~/`` at the beginning of a path is the home folder, as Java's defaults are."""
+    return os.path.expanduser(path) if path.startswith("~/") else path

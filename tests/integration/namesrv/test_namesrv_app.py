@@ -1,0 +1,214 @@
+"""A nameserver over loopback: what the recorded answers do not cover."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import zlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rmq.namesrv.app import NamesrvApp
+from rmq.namesrv.settings import JAVA_DEFAULTS, NamesrvSettings
+from rmq.protocol.bodies.cluster import ClusterInfo
+from rmq.protocol.bodies.route import TopicRouteData
+from rmq.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigTable
+from rmq.protocol.codes import RequestCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ConfigError
+from rmq.protocol.headers.namesrv import (
+    GetRouteInfoRequest,
+    QueryDataVersionRequest,
+    QueryDataVersionResponse,
+    RegisterBrokerRequest,
+)
+from rmq.remoting.client import RemotingClient
+from rmq.runtime.world import World
+
+
+class Clock:
+    """A clock that a test moves; the wall clock stays where it is."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+@dataclasses.dataclass
+class Rig:
+    app: NamesrvApp
+    clock: Clock
+    client: RemotingClient
+    folder: Path
+
+    async def ask(self, command: Command) -> Command:
+        return await self.client.request("{}:{}".format(*self.app.address), command)
+
+    async def register(self, *topics: str, body: bytes | None = None, crc: int | None = None) -> Command:
+        if body is None:
+            table = TopicConfigTable(DataVersion(1, 2), {name: TopicConfig(name, 4, 4) for name in topics})
+            body = RegisterBrokerBody([], table).encode()
+        header = RegisterBrokerRequest(
+            broker_name="broker-a",
+            broker_addr="127.0.0.1:10911",
+            cluster_name="C",
+            broker_id=0,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF if crc is None else crc,
+        )
+        return await self.ask(Command.request(RequestCode.REGISTER_BROKER, header, body))
+
+    async def route(self, topic: str, **fields: object) -> Command:
+        header = GetRouteInfoRequest(topic=topic)
+        command = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        for name, value in fields.items():
+            setattr(command, name, value)
+        return await self.ask(command)
+
+    async def update(self, text: str) -> Command:
+        return await self.ask(Command.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=text.encode()))
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    clock = Clock()
+    world = World.real()
+    settings = NamesrvSettings(
+        listen_port=0,
+        bind_address="127.0.0.1",
+        kv_config_path=str(tmp_path / "kvConfig.json"),
+        config_store_path=str(tmp_path / "namesrv.properties"),
+    )
+    async with NamesrvApp(dataclasses.replace(world, clock=clock), settings) as app, RemotingClient(world) as client:
+        yield Rig(app, clock, client, tmp_path)
+
+
+async def test_a_silent_broker_is_dropped_and_its_connection_closed(rig: Rig) -> None:
+    assert (await rig.register("T")).code == 0
+    gone = asyncio.Event()
+    rig.client.on_close.append(lambda conn: gone.set())
+    rig.clock.seconds += 119
+    rig.app._brokers.scan()
+    assert (await rig.route("T")).code == 0
+    rig.clock.seconds += 2
+    rig.app._brokers.scan()
+    async with asyncio.timeout(10):
+        await gone.wait()
+    assert (await rig.route("T")).code == 17
+
+
+async def test_an_unchanged_version_query_keeps_the_broker(rig: Rig) -> None:
+    await rig.register("T")
+    header = QueryDataVersionRequest(
+        broker_name="broker-a", broker_addr="127.0.0.1:10911", cluster_name="C", broker_id=0
+    )
+    rig.clock.seconds += 100
+    answer = await rig.ask(Command.request(RequestCode.QUERY_DATA_VERSION, header, DataVersion(1, 2).encode()))
+    assert not answer.header(QueryDataVersionResponse).changed
+    rig.clock.seconds += 100
+    rig.app._brokers.scan()
+    assert (await rig.route("T")).code == 0
+    answer = await rig.ask(Command.request(RequestCode.QUERY_DATA_VERSION, header, DataVersion(1, 9).encode()))
+    assert answer.header(QueryDataVersionResponse).changed
+
+
+async def test_a_wrong_crc_registers_nothing(rig: Rig) -> None:
+    answer = await rig.register("T", crc=1)
+    assert (answer.code, answer.remark) == (1, "crc32 not match")
+    assert (await rig.route("T")).code == 17
+
+
+async def test_an_undecodable_body_registers_nothing(rig: Rig) -> None:
+    answer = await rig.register(body=b'{"topicConfigSerializeWrapper":{"topicConfigTable":[')
+    assert answer.code == 1
+    assert (answer.remark or "").startswith("Failed to decode RegisterBrokerBody")
+    info = ClusterInfo.decode((await rig.ask(Command(RequestCode.GET_BROKER_CLUSTER_INFO))).body)
+    assert info.broker_addr_table == {}
+
+
+async def test_a_blank_broker_name_is_refused(rig: Rig) -> None:
+    header = RegisterBrokerRequest(broker_name=" ", broker_addr="a:1", cluster_name="C", broker_id=0)
+    answer = await rig.ask(Command.request(RequestCode.REGISTER_BROKER, header))
+    assert (answer.code, answer.remark) == (1, "the field brokerName is empty")
+
+
+@pytest.mark.parametrize(("version", "standard"), [(317, False), (400, False), (401, True), (409, True), (479, True)])
+async def test_the_form_of_a_route_depends_on_who_asks(rig: Rig, version: int, standard: bool) -> None:
+    await rig.register("T")
+    body = (await rig.route("T", version=version)).body
+    assert (b'"brokerAddrs":{"0":' if standard else b'"brokerAddrs":{0:') in body
+    assert TopicRouteData.decode(body).broker_datas[0].broker_addrs == {0: "127.0.0.1:10911"}
+
+
+async def test_a_changed_setting_changes_one_line_of_its_file(rig: Rig) -> None:
+    path = rig.folder / "namesrv.properties"
+    path.write_text("# ours\nlistenPort=9876\n")
+    assert (await rig.update("orderMessageEnable=true")).code == 0
+    assert rig.app.settings.order_message_enable
+    assert path.read_text() == "# ours\nlistenPort=9876\norderMessageEnable=true\n"
+    assert (await rig.update("orderMessageEnable=false")).code == 0
+    assert path.read_text() == "# ours\nlistenPort=9876\norderMessageEnable=false\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "remark"),
+    [
+        ("orderMessageEnable=true\nkvConfigPath=/tmp/x", 16, "Can not update config in black list."),
+        ("orderMessageEnable=true\nnoSuchKey=1", 1, "noSuchKey: no such setting; nothing changed"),
+        ("orderMessageEnable=perhaps", 1, "true or false is expected"),
+        ("orderMessageEnable=true\nlistenPort=1", 1, "listenPort: cannot be changed while running"),
+        ("orderMessageEnable=true\na=\\u12", 1, "string2Properties error"),
+        ("orderMessageEnable=\udcff", 1, "string2Properties error"),
+    ],
+)
+async def test_a_refused_update_changes_nothing(rig: Rig, text: str, code: int, remark: str) -> None:
+    answer = await rig.ask(
+        Command.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=text.encode("utf-8", "surrogateescape"))
+    )
+    assert answer.code == code
+    assert remark in (answer.remark or "")
+    assert not rig.app.settings.order_message_enable
+    assert not (rig.folder / "namesrv.properties").exists()
+
+
+async def test_the_settings_answer_has_every_key_of_java(rig: Rig) -> None:
+    answer = await rig.ask(Command(RequestCode.GET_NAMESRV_CONFIG))
+    keys = [line.partition("=")[0] for line in answer.body.decode().splitlines()]
+    assert len(keys) == len(set(keys))
+    assert set(JAVA_DEFAULTS) < set(keys)
+    assert "tls.server.keyPassword" not in keys
+
+
+async def test_an_entry_that_cannot_be_written_is_refused(rig: Rig) -> None:
+    (rig.folder / "kvConfig.json").mkdir()
+    ext: dict[str, str | None] = {"namespace": "NS", "key": "k", "value": "v"}
+    answer = await rig.ask(Command(RequestCode.PUT_KV_CONFIG, ext=ext))
+    assert (answer.code, answer.remark) == (1, "the key-value settings cannot be written: nothing changed")
+    assert (await rig.ask(Command(RequestCode.GET_KV_CONFIG, ext=ext))).code == 22
+
+
+async def test_ten_thousand_topics_register_and_list(rig: Rig) -> None:
+    names = [f"Topic_{number}" for number in range(10_000)]
+    assert (await rig.register(*names)).code == 0
+    answer = await rig.ask(Command(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
+    assert json.loads(answer.body)["topicList"] == names
+
+
+async def test_a_taken_port_is_one_clear_error(rig: Rig, tmp_path: Path) -> None:
+    settings = NamesrvSettings(
+        listen_port=rig.app.address[1], bind_address="127.0.0.1", kv_config_path=str(tmp_path / "other.json")
+    )
+    with pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1:\d+: .*in use.*listenPort"):
+        await NamesrvApp(World.real(), settings).start()
+
+
+async def test_every_code_of_4_9_8_is_answered(rig: Rig) -> None:
+    codes = [100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327]
+    assert rig.app.codes == codes
