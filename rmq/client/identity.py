@@ -1,0 +1,53 @@
+"""Who a client is: its id (protocol.md 7.2) and the address part of the ids it gives its messages (5.6)."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+
+from rmq.client.settings import ClientSettings
+from rmq.protocol.ids import UniqueIds
+from rmq.runtime.world import World
+
+__all__ = ["client_id", "local_address", "message_ids"]
+
+
+def local_address(world: World) -> str:
+    """The address others know this machine by: neither loopback nor link-local, a public one before a private one."""
+    private = None
+    for _, text in world.identity.addresses():
+        address = ipaddress.ip_address(text.split("%", 1)[0])
+        if address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast:
+            continue
+        if not address.is_private:
+            return str(address)
+        if address.version == 4 and private is None:
+            private = str(address)
+    return private or "127.0.0.1"
+
+
+def client_id(world: World, settings: ClientSettings, *, stable: bool = False, stream: bool = False) -> str:
+    """``ip@instanceName[@unitName][@STREAM]``.
+
+    :param stable: keep the instance name DEFAULT (broadcasting consumers: the path of their offset file). Otherwise
+        DEFAULT becomes ``pid#number``, the number being the time with a random part, so that two containers with the
+        same address and pid differ (field case B031).
+    """
+    name = settings.instance_name
+    if name == "DEFAULT" and not stable:
+        name = f"{world.identity.pid}#{world.clock.now_ms() * 1_000_000 + world.random.randrange(1_000_000)}"
+    text = f"{settings.client_ip or local_address(world)}@{name}"
+    if settings.unit_name:
+        text += f"@{settings.unit_name}"
+    return text + "@STREAM" if stream else text
+
+
+def message_ids(world: World, settings: ClientSettings) -> Callable[[], str]:
+    """What gives each message its unique id; any thread may call it.
+
+    The seed is random, so that neither a fork nor a container with the same address and pid repeats ids (case B084).
+    """
+    ip = ipaddress.ip_address((settings.client_ip or local_address(world)).split("%", 1)[0]).packed
+    now_ms = world.clock.now_ms
+    next_id = UniqueIds(ip, world.identity.pid, world.random.getrandbits(32), now_ms()).next
+    return lambda: next_id(now_ms())

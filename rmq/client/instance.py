@@ -1,0 +1,432 @@
+"""What the clients of one id share: connections, routes, heartbeats (Java: MQClientInstance)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import weakref
+from collections.abc import Iterable
+from typing import Protocol
+
+from rmq.client.identity import client_id
+from rmq.client.message import MessageQueue
+from rmq.client.nameservers import NameServers, parse_addresses
+from rmq.client.route import PublishInfo, publish_queues, subscribe_queues
+from rmq.client.settings import ClientSettings
+from rmq.protocol import frame
+from rmq.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from rmq.protocol.bodies.route import TopicRouteData
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ClientError, ConnectFailed, ResponseError, RMQError, TransportError
+from rmq.protocol.header import Header
+from rmq.protocol.headers.client import UnregisterClientRequest
+from rmq.remoting.client import RemotingClient
+from rmq.remoting.conn import Done
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import World
+
+__all__ = ["ClientInstance", "ConsumerMember", "connect_instance"]
+
+log = logging.getLogger(__name__)
+
+#: A fresh producer is told to brokers this soon after its first route, so that they know it before its next beat.
+_BEAT_SOON = 1.0
+
+
+class ConsumerMember(Protocol):
+    """What a consumer of any kind shows to the instance it belongs to."""
+
+    group: str
+
+    def heartbeat_data(self) -> ConsumerData: ...
+
+    def topics(self) -> Iterable[str]:
+        """The topics whose routes it needs."""
+
+    async def rebalance(self) -> None: ...
+
+    async def persist_offsets(self) -> None: ...
+
+
+_instances: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str | None], ClientInstance]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def connect_instance(world: World, settings: ClientSettings, *, stable: bool = False) -> ClientInstance:
+    """The instance of this client's id on the running loop, made when there is none."""
+    table = _instances.setdefault(asyncio.get_running_loop(), {})
+    identity = client_id(world, settings, stable=stable)
+    key = (identity, settings.namesrv)
+    instance = table.get(key)
+    if instance is None:
+        instance = table[key] = ClientInstance(world, settings, identity)
+    return instance
+
+
+class ClientInstance:
+    """Connections, routes and heartbeats of the clients with one id; lives while one of them does.
+
+    Only its own loop touches it, but for ``publish`` and ``broker_addrs``, whose values are replaced and never changed:
+    threads that encode sends read them.
+    """
+
+    def __init__(self, world: World, settings: ClientSettings, identity: str) -> None:
+        self.world = world
+        self.settings = settings
+        self.client_id = identity
+        context = settings.tls
+        if context is True:
+            context = ssl.create_default_context()
+        self.remoting = RemotingClient(world, tls=context or None)
+        self.name_servers = NameServers(
+            world, self.remoting, parse_addresses(settings.namesrv or ""), settings.unit_name
+        )
+        self.routes: dict[str, TopicRouteData] = {}
+        self.publish: dict[str, PublishInfo] = {}
+        self.broker_addrs: dict[str, dict[int, str]] = {}
+        self.producers: set[str] = set()
+        self.consumers: dict[str, ConsumerMember] = {}
+        self.changed_at: dict[str, float] = {}
+        self._users = 0
+        self._tasks: TaskOwner | None = None
+        self._rebalance_now = asyncio.Event()
+        self._refreshing: dict[tuple[str, str | None], asyncio.Task[bool]] = {}
+        self._templates: dict[str, tuple[str, int]] = {}
+        self._beaten: set[str] = set()
+        self._beat_handle: asyncio.TimerHandle | None = None
+        self._beat_lock = asyncio.Lock()
+        self._failing: set[str] = set()
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def acquire(self) -> None:
+        """One more client uses this instance; the first one starts it.
+
+        :raises ClientError: no name server is known.
+        """
+        self._users += 1
+        if self._tasks is not None:
+            return
+        self._tasks = tasks = TaskOwner(f"client {self.client_id}")
+        try:
+            if not self.name_servers.addresses:
+                await self.name_servers.lookup()
+        except BaseException:
+            await self.release()
+            raise
+        settings = self.settings
+        if self.name_servers.needs_lookup:
+            tasks.every(120.0, self.name_servers.lookup, "address server", first=10.0)
+        tasks.every(settings.poll_name_server_interval, self.refresh_routes, "routes")
+        tasks.every(settings.heartbeat_broker_interval, self.heartbeat, "heartbeat")
+        tasks.every(settings.persist_consumer_offset_interval, self._persist, "offsets", first=10.0)
+        tasks.spawn(self._rebalance_loop(), "rebalance")
+
+    async def release(self) -> None:
+        """One client fewer; the last one ends the tasks and closes the connections."""
+        self._users -= 1
+        if self._users > 0:
+            return
+        table = _instances.get(asyncio.get_running_loop(), {})
+        for key in [key for key, instance in table.items() if instance is self]:
+            del table[key]
+        if self._beat_handle is not None:
+            self._beat_handle.cancel()
+        if self._tasks is not None:
+            await self._tasks.close()
+        await self.remoting.close()
+
+    def spawn_rebalance(self) -> None:
+        """Rebalance at once: a group changed."""
+        self._rebalance_now.set()
+
+    async def _rebalance_loop(self) -> None:
+        interval = float(getattr(self.settings, "rebalance_interval", 20.0))
+        while True:
+            try:
+                async with asyncio.timeout(interval):
+                    await self._rebalance_now.wait()
+            except TimeoutError:
+                pass
+            self._rebalance_now.clear()
+            for consumer in list(self.consumers.values()):
+                try:
+                    await consumer.rebalance()
+                except RMQError as error:
+                    log.warning("rebalance of group %s: %s", consumer.group, error)
+                except Exception:
+                    log.exception("rebalance of group %s failed; the next one comes in its turn", consumer.group)
+
+    async def _persist(self) -> None:
+        for consumer in list(self.consumers.values()):
+            await consumer.persist_offsets()
+
+    # -- members ------------------------------------------------------------------------------------------------------
+
+    def add_producer(self, group: str) -> None:
+        """:raises ClientError: the group already has a producer here."""
+        if group in self.producers:
+            raise ClientError(
+                f"the producer group {group} already has a producer with client id {self.client_id}: "
+                "use that one, or give this one another instance_name"
+            )
+        self.producers.add(group)
+
+    def add_consumer(self, consumer: ConsumerMember) -> None:
+        """:raises ClientError: the group already has a consumer here."""
+        if consumer.group in self.consumers:
+            raise ClientError(
+                f"the consumer group {consumer.group} already has a consumer with client id {self.client_id}: "
+                "use that one, or give this one another instance_name"
+            )
+        self.consumers[consumer.group] = consumer
+
+    async def remove_member(self, *, producer: str | None = None, consumer: str | None = None) -> None:
+        """Leave a group and tell every broker."""
+        if producer is not None:
+            self.producers.discard(producer)
+        if consumer is not None:
+            self.consumers.pop(consumer, None)
+        header = UnregisterClientRequest(client_id=self.client_id, producer_group=producer, consumer_group=consumer)
+        calls = [
+            self.remoting.request(address, Command.request(RequestCode.UNREGISTER_CLIENT, header), 3.0)
+            for address in sorted(self._beaten)
+        ]
+        for outcome in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                log.debug("unregistering %s: %s", producer or consumer, outcome)
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        timeout: float | None = None,
+        *,
+        accept: tuple[int, ...] = (ResponseCode.SUCCESS,),
+    ) -> Command:
+        """Ask one broker.
+
+        :param timeout: seconds; ``mq_client_api_timeout`` when not given.
+        :param accept: the response codes that are answers.
+        :raises ResponseError: any other code. :raises TransportError: no answer.
+        """
+        limit = self.settings.mq_client_api_timeout if timeout is None else timeout
+        reply = await self.remoting.request(address, Command.request(code, header, body), limit)
+        if reply.code not in accept:
+            raise ResponseError(reply.code, reply.remark, address)
+        return reply
+
+    def submit(self, address: str, data: bytes, opaque: int, timeout: float, done: Done) -> None:
+        """Send a frame that is encoded already; ``done`` is told once how it ended. Only on the loop; never raises."""
+        remoting = self.remoting
+        if remoting.hooks:
+            # Hooks see and may change (sign) a command, so the frame is taken apart again for them.
+            remoting.call(address, frame.decode(memoryview(data)[4:]), timeout, done)
+            return
+        conn = remoting.connected(address)
+        if conn is None:
+            if self._tasks is None or self._tasks.closed:
+                done(ConnectFailed(f"{address}: the client is shut down"))
+            else:
+                self._tasks.spawn(self._submit_later(address, data, opaque, timeout, done), f"connect {address}")
+            return
+        try:
+            conn.call_frame(data, opaque, timeout, done)
+        except TransportError as error:
+            done(error)
+
+    async def _submit_later(self, address: str, data: bytes, opaque: int, timeout: float, done: Done) -> None:
+        clock = self.world.clock
+        began = clock.monotonic()
+        try:
+            async with asyncio.timeout(timeout):
+                conn = await self.remoting.connection(address)
+            conn.call_frame(data, opaque, max(0.001, timeout - (clock.monotonic() - began)), done)
+        except TimeoutError:
+            done(ConnectFailed(f"connect to {address} failed: no answer in {timeout:g} s"))
+        except RMQError as error:
+            done(error)
+
+    async def exchange(self, address: str, data: bytes, opaque: int, timeout: float) -> Command:
+        """:meth:`submit`, waited for."""
+        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+
+        def done(result: Command | Exception) -> None:
+            if not future.done():
+                if isinstance(result, Command):
+                    future.set_result(result)
+                else:
+                    future.set_exception(result)
+
+        self.submit(address, data, opaque, timeout, done)
+        return await future
+
+    # -- routes -------------------------------------------------------------------------------------------------------
+
+    async def refresh_routes(self) -> None:
+        """Ask again for the route of every topic in use."""
+        topics = set(self.publish) | {topic for consumer in self.consumers.values() for topic in consumer.topics()}
+        for topic in sorted(topics):
+            try:
+                await self.refresh_route(topic)
+            except RMQError as error:
+                log.warning("route of %s: %s", topic, error)
+        self._forget_brokers()
+
+    async def refresh_route(self, topic: str, timeout: float = 3.0, template: tuple[str, int] | None = None) -> bool:
+        """Ask for a topic's route; calls for the same topic at the same time share one question.
+
+        :param template: (topic whose route serves when there is none, most queues) for a topic that a send creates.
+        :returns: whether there is a route.
+        """
+        if template is not None:
+            self._templates[topic] = template
+        key = (topic, template[0] if template else None)
+        task = self._refreshing.get(key)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(
+                self._refresh(topic, timeout, template or self._templates.get(topic)), name=f"route {topic}"
+            )
+            self._refreshing[key] = task
+            task.add_done_callback(lambda _: self._refreshing.pop(key, None))
+        async with asyncio.timeout(timeout + 0.1):
+            return await asyncio.shield(task)
+
+    async def _refresh(self, topic: str, timeout: float, template: tuple[str, int] | None) -> bool:
+        route = await self.name_servers.route(topic, timeout)
+        if route is None and template is not None and topic not in self.routes:
+            route = await self.name_servers.route(template[0], timeout)
+            if route is not None:
+                for data in route.queue_datas:
+                    data.read_queue_nums = data.write_queue_nums = min(template[1], data.read_queue_nums)
+                # Served by the template, not by a route of its own: asked again with every refresh until it has one.
+                self._take(topic, route, own=False)
+                return True
+        if route is None:
+            return topic in self.publish
+        self._take(topic, route, own=True)
+        return True
+
+    def _take(self, topic: str, route: TopicRouteData, *, own: bool) -> None:
+        addrs = dict(self.broker_addrs)
+        for broker in route.broker_datas:
+            addrs[broker.broker_name] = {int(i): address for i, address in broker.broker_addrs.items()}
+        new_brokers = addrs.keys() - self.broker_addrs.keys()
+        moved = addrs != self.broker_addrs
+        self.broker_addrs = addrs
+        old = self.publish.get(topic)
+        queues = publish_queues(topic, route)
+        if old is None:
+            info = PublishInfo(topic, queues)
+            for _ in range(self.world.random.randrange(64)):
+                next(info.turn)
+            self.publish = {**self.publish, topic: info}
+        elif old.queues != queues:
+            self.publish = {**self.publish, topic: PublishInfo(topic, queues, old.turn)}
+        if own:
+            self.routes[topic] = route
+        if (new_brokers or moved) and (self.producers or self.consumers):
+            self._beat_soon()
+
+    def _forget_brokers(self) -> None:
+        """Drop brokers that no route names any more."""
+        if not self.routes:
+            return
+        named = {broker.broker_name for route in self.routes.values() for broker in route.broker_datas}
+        if gone := self.broker_addrs.keys() - named:
+            if self._templates:
+                return
+            self.broker_addrs = {name: addrs for name, addrs in self.broker_addrs.items() if name not in gone}
+
+    def subscribe_queues(self, topic: str) -> list[MessageQueue] | None:
+        """The queues of a topic for consumers; None when it has no route yet."""
+        route = self.routes.get(topic)
+        return None if route is None else subscribe_queues(topic, route)
+
+    def master_addr(self, broker_name: str) -> str | None:
+        return self.broker_addrs.get(broker_name, {}).get(0)
+
+    async def find_master(self, queue: MessageQueue) -> str:
+        """The master's address of a queue's broker; asks for the route when it is not known.
+
+        :raises ConnectFailed: the broker has no master now.
+        """
+        address = self.master_addr(queue.broker_name)
+        if address is None:
+            await self.refresh_route(queue.topic)
+            address = self.master_addr(queue.broker_name)
+        if address is None:
+            raise ConnectFailed(f"the broker {queue.broker_name} of {queue.topic} has no master now")
+        return address
+
+    async def find_reader(self, queue: MessageQueue, broker_id: int = 0, *, only_this: bool = False) -> tuple[str, int]:
+        """(address, broker id) to read a queue from (protocol.md 7.3).
+
+        :param broker_id: the one the broker suggested; where it is not there, the next slave, then any.
+        :raises ConnectFailed: nobody serves the queue now.
+        """
+        for again in (False, True):
+            addrs = self.broker_addrs.get(queue.broker_name, {})
+            if broker_id in addrs:
+                return addrs[broker_id], broker_id
+            if broker_id > 0 and broker_id + 1 in addrs:
+                return addrs[broker_id + 1], broker_id + 1
+            if addrs and not only_this:
+                found = min(addrs)
+                return addrs[found], found
+            if not again:
+                await self.refresh_route(queue.topic)
+        raise ConnectFailed(f"no broker named {queue.broker_name} serves {queue.topic} now")
+
+    # -- heartbeats ---------------------------------------------------------------------------------------------------
+
+    def _beat_soon(self) -> None:
+        if self._beat_handle is None and self._tasks is not None:
+            self._beat_handle = asyncio.get_running_loop().call_later(_BEAT_SOON, self._beat_now)
+
+    def _beat_now(self) -> None:
+        self._beat_handle = None
+        if self._tasks is not None and not self._tasks.closed:
+            self._tasks.spawn(self.heartbeat(), "heartbeat now")
+
+    async def heartbeat(self) -> None:
+        """Tell the brokers of all routes which groups live here; without consumers only the masters are told."""
+        async with self._beat_lock:
+            if not self.producers and not self.consumers:
+                return
+            data = HeartbeatData(
+                client_id=self.client_id,
+                producer_data_set=[ProducerData(group_name=group) for group in sorted(self.producers)],
+                consumer_data_set=[consumer.heartbeat_data() for consumer in self.consumers.values()],
+            )
+            body = data.encode()
+            addresses = sorted(
+                {
+                    address
+                    for addrs in self.broker_addrs.values()
+                    for broker_id, address in addrs.items()
+                    if self.consumers or broker_id == 0
+                }
+            )
+            outcomes = await asyncio.gather(
+                *(
+                    self.remoting.request(address, Command.request(RequestCode.HEART_BEAT, None, body), 3.0)
+                    for address in addresses
+                ),
+                return_exceptions=True,
+            )
+            for address, outcome in zip(addresses, outcomes, strict=True):
+                if isinstance(outcome, Command) and outcome.code == ResponseCode.SUCCESS:
+                    self._beaten.add(address)
+                    self._failing.discard(address)
+                elif address not in self._failing:
+                    self._failing.add(address)
+                    what = outcome.remark if isinstance(outcome, Command) else outcome
+                    log.warning("the broker %s does not take heartbeats: %s", address, what)

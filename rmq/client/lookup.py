@@ -1,0 +1,200 @@
+"""Look-ups that every client offers: queues, offsets, stored messages (client.md 2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from rmq.client.decode import decode_messages
+from rmq.client.instance import ClientInstance
+from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.results import QueryResult
+from rmq.client.route import publish_queues
+from rmq.protocol import ids
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ClientError, ResponseError, RMQError
+from rmq.protocol.headers.message import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
+from rmq.protocol.headers.offset import (
+    GetEarliestMsgStoretimeRequest,
+    GetEarliestMsgStoretimeResponse,
+    GetMaxOffsetRequest,
+    GetMaxOffsetResponse,
+    GetMinOffsetRequest,
+    GetMinOffsetResponse,
+    SearchOffsetRequest,
+    SearchOffsetResponse,
+)
+
+__all__ = [
+    "FOREVER",
+    "earliest_msg_store_time",
+    "fetch_publish_message_queues",
+    "fetch_subscribe_message_queues",
+    "max_offset",
+    "min_offset",
+    "query_message",
+    "search_offset",
+    "view_message",
+    "view_message_by_either",
+]
+
+FOREVER = (1 << 63) - 1
+
+
+async def fetch_publish_message_queues(instance: ClientInstance, topic: str) -> list[MessageQueue]:
+    """The queues a producer sends to. :raises ClientError: the topic has no route."""
+    route = await instance.name_servers.route(topic, instance.settings.mq_client_api_timeout)
+    if route is None:
+        raise ClientError(f"the topic {topic} does not exist: no broker has registered it")
+    return publish_queues(topic, route)
+
+
+async def fetch_subscribe_message_queues(instance: ClientInstance, topic: str) -> list[MessageQueue]:
+    """The queues consumers read. :raises ClientError: the topic has no route."""
+    await instance.refresh_route(topic, instance.settings.mq_client_api_timeout)
+    queues = instance.subscribe_queues(topic)
+    if queues is None:
+        raise ClientError(f"the topic {topic} does not exist: no broker has registered it")
+    return queues
+
+
+async def max_offset(instance: ClientInstance, queue: MessageQueue, timeout: float | None = None) -> int:
+    """The offset the next message of a queue will get."""
+    header = GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
+    address, _ = await instance.find_reader(queue)
+    reply = await instance.call(address, RequestCode.GET_MAX_OFFSET, header, timeout=timeout)
+    return reply.header(GetMaxOffsetResponse).offset
+
+
+async def min_offset(instance: ClientInstance, queue: MessageQueue, timeout: float | None = None) -> int:
+    """The offset of the oldest message of a queue."""
+    header = GetMinOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
+    address, _ = await instance.find_reader(queue)
+    reply = await instance.call(address, RequestCode.GET_MIN_OFFSET, header, timeout=timeout)
+    return reply.header(GetMinOffsetResponse).offset
+
+
+async def search_offset(
+    instance: ClientInstance, queue: MessageQueue, timestamp: int, timeout: float | None = None
+) -> int:
+    """The offset of the message stored at or nearest to a time (milliseconds since the epoch)."""
+    header = SearchOffsetRequest(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp)
+    address, _ = await instance.find_reader(queue)
+    reply = await instance.call(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, timeout=timeout)
+    return reply.header(SearchOffsetResponse).offset
+
+
+async def earliest_msg_store_time(instance: ClientInstance, queue: MessageQueue, timeout: float | None = None) -> int:
+    """When the oldest message of a queue was stored (milliseconds since the epoch; -1 = the queue is empty)."""
+    header = GetEarliestMsgStoretimeRequest(topic=queue.topic, queue_id=queue.queue_id)
+    address, _ = await instance.find_reader(queue)
+    reply = await instance.call(address, RequestCode.GET_EARLIEST_MSG_STORETIME, header, timeout=timeout)
+    return reply.header(GetEarliestMsgStoretimeResponse).timestamp
+
+
+async def view_message(instance: ClientInstance, offset_msg_id: str, timeout: float | None = None) -> MessageExt:
+    """The message with an offset id (``SendResult.offset_msg_id``).
+
+    :raises ClientError: the text is no offset id. :raises ResponseError: there is no such message.
+    """
+    try:
+        host, port, offset = ids.decode_offset_msg_id(offset_msg_id)
+    except (RMQError, ValueError) as error:
+        raise ClientError(
+            f"{offset_msg_id!r} is no offset message id (32 or 56 hexadecimal digits with the broker's address)"
+        ) from error
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    reply = await instance.call(
+        address, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequest(offset=offset), timeout=timeout
+    )
+    broker = next((name for name, addrs in instance.broker_addrs.items() if address in addrs.values()), "")
+    return decode_messages(reply.body, broker)[0]
+
+
+async def view_message_by_either(instance: ClientInstance, msg_id: str, topic: str | None) -> MessageExt:
+    """By offset id; with a topic by unique id as well.
+
+    :raises ResponseError: there is no such message. :raises ClientError: the id is no offset id and no topic is given.
+    """
+    if topic is None:
+        return await view_message(instance, msg_id)
+    try:
+        return await view_message(instance, msg_id)
+    except RMQError:
+        found = await query_message(instance, topic, msg_id, unique=True)
+        return found.messages[-1]
+
+
+async def query_message(
+    instance: ClientInstance,
+    topic: str,
+    key: str,
+    max_num: int = 32,
+    begin: int = 0,
+    end: int = FOREVER,
+    *,
+    unique: bool = False,
+    timeout: float | None = None,
+) -> QueryResult:
+    """Messages of a topic with a key, from every broker of the topic.
+
+    :param max_num: most messages a broker is asked for.
+    :param begin: from this store time on (milliseconds since the epoch). :param end: up to this one.
+    :param unique: the key is a ``msg_id``.
+    :raises ResponseError: code 22: no broker has one.
+    """
+    if not key:
+        raise ClientError("the key to look for is empty")
+    limit = 10.0 if timeout is None else timeout
+    route = await instance.name_servers.route(topic, limit)
+    if route is None:
+        raise ClientError(f"the topic {topic} does not exist: no broker has registered it")
+    header = QueryMessageRequest(
+        topic=topic, key=key, max_num=max_num, begin_timestamp=begin, end_timestamp=end, unique_key_query=unique
+    )
+
+    async def ask(broker_name: str, address: str) -> tuple[int, list[MessageExt]]:
+        command = Command.request(RequestCode.QUERY_MESSAGE, header)
+        reply = await instance.remoting.request(address, command, limit)
+        if reply.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):
+            raise ResponseError(reply.code, reply.remark, address)
+        updated = reply.header(QueryMessageResponse).index_last_update_timestamp if reply.ext else 0
+        return updated, decode_messages(reply.body, broker_name)
+
+    brokers = [
+        (broker.broker_name, broker.broker_addrs[min(broker.broker_addrs)])
+        for broker in route.broker_datas
+        if broker.broker_addrs
+    ]
+    outcomes = await asyncio.gather(*(ask(*broker) for broker in brokers), return_exceptions=True)
+    found: list[MessageExt] = []
+    updated = 0
+    error: BaseException | None = None
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            error = outcome
+            continue
+        updated = max(updated, outcome[0])
+        # The broker compares hashes: the key and the topic are compared here.
+        found += [message for message in outcome[1] if message.topic == topic and _has(message, key, unique)]
+    if not found:
+        if error is not None:
+            raise error
+        raise ResponseError(ResponseCode.QUERY_NOT_FOUND, f"no message of {topic} with the key {key}")
+    found.sort(key=lambda message: message.store_timestamp)
+    return QueryResult(updated, found)
+
+
+def _has(message: MessageExt, key: str, unique: bool) -> bool:
+    if unique:
+        return message.msg_id == key
+    return key in (message.keys or "").split(" ") or message.properties.get("UNIQ_KEY") == key
+
+
+def queues_by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    """Queues grouped by broker name, in order."""
+    grouped: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        grouped.setdefault(queue.broker_name, []).append(queue)
+    return grouped

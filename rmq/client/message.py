@@ -1,0 +1,165 @@
+"""Messages as an application sees them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+
+from rmq.protocol import ids
+from rmq.protocol.errors import ClientError
+from rmq.protocol.queue import MessageQueue
+
+__all__ = ["Message", "MessageExt", "MessageQueue"]
+
+
+def join_keys(keys: str | Iterable[str] | None) -> str | None:
+    """Several keys as the one text of the KEYS property."""
+    if keys is None or isinstance(keys, str):
+        return keys or None
+    return " ".join(keys) or None
+
+
+class Message:
+    """A message to send (Java: Message).
+
+    :param topic: where it goes.
+    :param body: bytes; a text is sent as UTF-8.
+    :param tags: one tag, for consumers to filter by.
+    :param keys: one key or several: what ``query_message`` finds it by. Make them unique (an order id).
+    :param flag: a 32-bit number of the application's own; the broker stores it and looks at nothing in it.
+    :param delay_level: 1 to 18 = 1s 5s 10s 30s 1m ... 10m 20m 30m 1h 2h by default; 0 = at once.
+    :param wait_store_ok: False = the broker answers before the flush or the slave that its configuration asks for.
+    :param properties: texts of the application's own; RocketMQ's own names are refused when it is sent.
+    :raises ClientError: the body is neither bytes nor text, or a property's name or value cannot be sent.
+
+    The SDK never changes a message it is given: the same object may be sent again.
+    """
+
+    __slots__ = ("body", "delay_level", "flag", "keys", "properties", "tags", "topic", "wait_store_ok")
+
+    def __init__(
+        self,
+        topic: str,
+        body: bytes | bytearray | memoryview | str,
+        *,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        flag: int = 0,
+        delay_level: int = 0,
+        wait_store_ok: bool = True,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self.topic = topic
+        if type(body) is bytes:
+            self.body: bytes = body
+        elif isinstance(body, str):
+            self.body = body.encode()
+        elif isinstance(body, (bytes, bytearray, memoryview)):
+            self.body = bytes(body)
+        else:
+            raise ClientError(f"the body of a message is bytes or text, not {type(body).__name__}: encode it first")
+        self.tags = tags
+        self.keys = keys if keys is None or type(keys) is str else join_keys(keys)
+        self.flag = flag
+        self.delay_level = delay_level
+        self.wait_store_ok = wait_store_ok
+        self.properties: dict[str, str] = dict(properties) if properties else {}
+
+    def __repr__(self) -> str:
+        return f"Message({self.topic!r}, {len(self.body)} B, tags={self.tags!r}, keys={self.keys!r})"
+
+
+class MessageExt:
+    """A message as a consumer or a query gets it (Java: MessageExt).
+
+    ``body`` is decompressed; ``properties`` holds every property, the reserved ones too; ``msg_id`` is the id its
+    producer gave it (or the offset id where it has none). Times are milliseconds since the epoch.
+    """
+
+    __slots__ = (
+        "body",
+        "body_crc",
+        "born_host",
+        "born_timestamp",
+        "broker_name",
+        "commit_log_offset",
+        "flag",
+        "prepared_transaction_offset",
+        "properties",
+        "queue_id",
+        "queue_offset",
+        "reconsume_times",
+        "store_host",
+        "store_size",
+        "store_timestamp",
+        "sys_flag",
+        "topic",
+    )
+
+    topic: str
+    body: bytes
+    flag: int
+    properties: dict[str, str]
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    born_timestamp: int
+    born_host: tuple[str, int]
+    store_timestamp: int
+    store_host: tuple[str, int]
+    store_size: int
+    body_crc: int
+    sys_flag: int
+    reconsume_times: int
+    prepared_transaction_offset: int
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get("TAGS")
+
+    @property
+    def keys(self) -> str | None:
+        """Its keys, joined by spaces."""
+        return self.properties.get("KEYS")
+
+    @property
+    def msg_id(self) -> str:
+        return self.properties.get("UNIQ_KEY") or self.offset_msg_id
+
+    @property
+    def offset_msg_id(self) -> str:
+        """The id that says where it is stored: what ``view_message`` takes."""
+        return ids.offset_msg_id(self.store_host[0], self.store_host[1], self.commit_log_offset)
+
+    @property
+    def message_queue(self) -> MessageQueue:
+        return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+    @property
+    def delay_level(self) -> int:
+        return int(self.properties.get("DELAY") or 0)
+
+    @property
+    def wait_store_ok(self) -> bool:
+        return self.properties.get("WAIT") != "false"
+
+    @property
+    def transaction_id(self) -> str | None:
+        return self.properties.get("UNIQ_KEY") if self.properties.get("TRAN_MSG") == "true" else None
+
+    @property
+    def born_time(self) -> datetime.datetime:
+        """When its producer made it, in UTC."""
+        return datetime.datetime.fromtimestamp(self.born_timestamp / 1000, datetime.UTC)
+
+    @property
+    def store_time(self) -> datetime.datetime:
+        """When the broker stored it, in UTC."""
+        return datetime.datetime.fromtimestamp(self.store_timestamp / 1000, datetime.UTC)
+
+    def __repr__(self) -> str:
+        return (
+            f"MessageExt({self.topic!r}, {len(self.body)} B, tags={self.tags!r}, keys={self.keys!r}, "
+            f"queue={self.broker_name}:{self.queue_id}, offset={self.queue_offset}, reconsume={self.reconsume_times})"
+        )

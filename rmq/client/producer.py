@@ -1,0 +1,431 @@
+"""The producer (Java: DefaultMQProducer)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Self, Unpack
+
+from rmq.client import lookup
+from rmq.client.checks import check_group
+from rmq.client.fault import LatencyFault
+from rmq.client.identity import message_ids
+from rmq.client.instance import ClientInstance, connect_instance
+from rmq.client.message import Message, MessageExt, MessageQueue
+from rmq.client.results import QueryResult, SendResult, SendStatus
+from rmq.client.route import PublishInfo
+from rmq.client.selectors import MessageQueueSelector
+from rmq.client.sending import PreparedSend, SendEncoder, next_opaque, send_result
+from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, seconds
+from rmq.client.topics import create_topic
+from rmq.protocol.errors import ClientError, RequestTimeout, ResponseError, RMQError, TransportError
+from rmq.runtime.world import World
+
+__all__ = ["Producer"]
+
+log = logging.getLogger(__name__)
+
+#: What a send without a selector may be given: one message, or several of one topic for a batch.
+Sendable = Message | MessageExt | Sequence[Message | MessageExt]
+
+
+class Producer:
+    """Sends messages; coroutines of one loop may share it.
+
+    :param group: the producer group: one an application.
+    :param world: the ports it touches the world through; the real ones by default.
+    :param options: see :class:`~rmq.client.settings.ProducerOptions`.
+    :raises ClientError: a name or a setting cannot be used.
+
+    ::
+
+        async with Producer("order_group", namesrv="127.0.0.1:9876") as producer:
+            result = await producer.send(Message("TopicTest", b"hello", tags="TagA", keys="order-1"))
+    """
+
+    def __init__(self, group: str, *, world: World | None = None, **options: Unpack[ProducerOptions]) -> None:
+        check_group(group, "DEFAULT_PRODUCER")
+        self.group = group
+        self.settings = ProducerSettings.of(options)
+        self.world = world or World.real()
+        self.faults = LatencyFault(self.settings.send_latency_fault_enable)
+        ids = message_ids(self.world, self.settings)
+        self._encoder = SendEncoder(group, self.settings, ids, self.world.clock.now_ms)
+        self._instance: ClientInstance | None = None
+        self._stopped = False
+        self._under_way: set[asyncio.Task[SendResult]] = set()
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def instance(self) -> ClientInstance:
+        """:raises ClientError: the producer is not started."""
+        if self._instance is None:
+            raise ClientError(
+                f"the producer {self.group} is shut down"
+                if self._stopped
+                else f"the producer {self.group} is not started: use it with 'with', or call start()"
+            )
+        return self._instance
+
+    @property
+    def client_id(self) -> str:
+        return self.instance.client_id
+
+    async def start(self) -> None:
+        """Join the client instance; asks no broker yet. Starting a started producer does nothing.
+
+        :raises ClientError: no name server is known, or the group has a producer in this client already.
+        """
+        if self._instance is not None:
+            return
+        instance = connect_instance(self.world, self.settings)
+        instance.add_producer(self.group)
+        try:
+            await instance.acquire()
+        except BaseException:
+            instance.producers.discard(self.group)
+            raise
+        self._stopped = False
+        self._instance = instance
+
+    async def shutdown(self) -> None:
+        """Wait for the asynchronous sends under way (each has its own timeout), leave, close the connections."""
+        instance, self._instance = self._instance, None
+        if instance is None:
+            return
+        self._stopped = True
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+        await instance.remove_member(producer=self.group)
+        await instance.release()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown()
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        message: Sendable,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: object = None,
+        timeout: Duration | None = None,
+    ) -> SendResult:
+        """Send one message, or several of one topic as a batch, and wait until it is stored.
+
+        Without ``queue`` and ``selector`` the queues take turns, and a broker that fails is left for another one.
+
+        :param queue: send to this queue only. :param selector: picks the queue: ``selector(queues, message, arg)``.
+        :param timeout: for the whole call, retries included; ``send_msg_timeout`` by default.
+        :raises ClientError: the message cannot be sent as it is; nothing was sent.
+        :raises ResponseError: the broker refused it (the last one tried, when several were).
+        :raises TransportError: no broker answered; with RequestTimeout and ConnectionLost it may have been stored.
+        """
+        send = self.prepare(message)
+        return await self.send_prepared(send, queue, selector, arg, self.limit(timeout))
+
+    def send_async(
+        self,
+        message: Sendable,
+        callback: Callable[[asyncio.Future[SendResult]], object] | None = None,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: object = None,
+        timeout: Duration | None = None,
+    ) -> asyncio.Future[SendResult]:
+        """Send without waiting: a future of the result.
+
+        :param callback: called with the future when it is done.
+        :raises ClientError: the message cannot be sent as it is.
+        """
+        self.instance  # noqa: B018 - raises when not started
+        send = self.prepare(message)
+        task = asyncio.get_running_loop().create_task(
+            self.send_prepared(
+                send, queue, selector, arg, self.limit(timeout), self.settings.retry_times_when_send_async_failed
+            ),
+            name="send",
+        )
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        if callback is not None:
+            task.add_done_callback(callback)
+        return task
+
+    async def send_oneway(
+        self,
+        message: Message | MessageExt,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: object = None,
+    ) -> None:
+        """Send one message and wait for nothing: it may be lost without a word. For logs and the like."""
+        send = self._encoder.prepare(message)
+        deadline = self.world.clock.monotonic() + self.settings.send_msg_timeout
+        queue = queue or self._choose(await self._publish_info(send.topic, deadline), send, selector, arg)
+        instance = self.instance
+        address = self.address(await instance.find_master(queue))
+        conn = await instance.remoting.connection(address)
+        self._hand_over(instance, address, conn.send, send, queue)
+
+    def _hand_over(
+        self,
+        instance: ClientInstance,
+        address: str,
+        write: Callable[[bytes], None],
+        send: PreparedSend,
+        queue: MessageQueue,
+    ) -> None:
+        data = self._encoder.frame(send, queue, next_opaque(), oneway=True)
+        if instance.remoting.hooks:
+            from rmq.protocol import frame
+
+            command = frame.decode(memoryview(data)[4:])
+            for hook in instance.remoting.hooks:
+                hook.before(address, command)
+            data = frame.encode(command)
+        write(data)
+
+    def split(
+        self,
+        messages: Iterable[Message | MessageExt],
+        limit: int | None = None,
+        oversize: list[Message | MessageExt] | None = None,
+    ) -> Iterator[list[Message | MessageExt]]:
+        """Cut a large collection into batches that can be sent: ``for part in producer.split(all): send(part)``.
+
+        :param limit: bytes a batch may take; ``max_message_size`` by default.
+        :param oversize: takes the messages that are over the limit by themselves; without it such a message raises.
+        :raises ClientError: see ``oversize``.
+        """
+        return self._encoder.split(messages, limit, oversize)
+
+    # -- the engine; the blocking producer uses these, too -----------------------------------------------------------
+
+    def prepare(self, message: Sendable) -> PreparedSend:
+        """Check and encode; runs on any thread."""
+        if isinstance(message, (Message, MessageExt)):
+            return self._encoder.prepare(message)
+        batch = list(message) if isinstance(message, Iterable) else []
+        if not batch or not all(isinstance(one, (Message, MessageExt)) for one in batch):
+            raise ClientError(f"send takes a Message or a list of them that is not empty, not {type(message).__name__}")
+        return self._encoder.prepare_batch(batch)
+
+    def limit(self, timeout: Duration | None) -> float:
+        return self.settings.send_msg_timeout if timeout is None else seconds(timeout)
+
+    def address(self, address: str) -> str:
+        """Where sends to a broker go: its VIP port when asked for."""
+        if not self.settings.vip_channel:
+            return address
+        host, _, port = address.rpartition(":")
+        return f"{host}:{int(port) - 2}"
+
+    def first_try(self, send: PreparedSend, opaque: int) -> tuple[MessageQueue, str, bytes] | None:
+        """Queue, address and frame of a first attempt that needs no look-up; None when it needs one. Any thread."""
+        instance = self._instance
+        if instance is None:
+            return None
+        info = instance.publish.get(send.topic)
+        if info is None or not info.queues:
+            return None
+        queue = info.next_queue(None, self.faults.avoided)
+        address = instance.master_addr(queue.broker_name)
+        if address is None:
+            return None
+        return queue, self.address(address), self._encoder.frame(send, queue, opaque)
+
+    async def send_prepared(
+        self,
+        send: PreparedSend,
+        queue: MessageQueue | None,
+        selector: MessageQueueSelector | None,
+        arg: object,
+        timeout: float,
+        retries: int | None = None,
+        failed: tuple[str, RMQError] | None = None,
+    ) -> SendResult:
+        """All attempts of one send.
+
+        :param timeout: seconds from now for all of them.
+        :param retries: attempts after the first one; ``retry_times_when_send_failed`` by default.
+        :param failed: broker name and error of a first attempt that was made already.
+        """
+        clock = self.world.clock
+        deadline = clock.monotonic() + timeout
+        if queue is not None or selector is not None:
+            if queue is None:
+                queue = self._choose(await self._publish_info(send.topic, deadline), send, selector, arg)
+            return await self._attempt(send, queue, deadline - clock.monotonic())
+        tries = 1 + (self.settings.retry_times_when_send_failed if retries is None else retries)
+        tried: list[str] = []
+        error: RMQError | None = None
+        if failed is not None:
+            tried.append(failed[0])
+            error = failed[1]
+            if not await self._goes_on(send, error, deadline):
+                raise error
+        info = await self._publish_info(send.topic, deadline)
+        while len(tried) < tries:
+            rest = deadline - clock.monotonic()
+            if rest <= 0:
+                break
+            queue = info.next_queue(tried[-1] if tried else None, self.faults.avoided)
+            # Another broker can only be tried when the first one does not use up the whole time (field case B082);
+            # where there is no other one, it gets the time there is.
+            others = any(other.broker_name != queue.broker_name for other in info.queues)
+            share = rest / (tries - len(tried)) if others else rest
+            tried.append(queue.broker_name)
+            try:
+                result = await self._attempt(send, queue, share)
+            except RMQError as refused:
+                error = refused
+                if not await self._goes_on(send, refused, deadline):
+                    break
+                info = await self._publish_info(send.topic, deadline)
+                continue
+            if (
+                result.send_status is not SendStatus.SEND_OK
+                and self.settings.retry_another_broker_when_not_store_ok
+                and others
+                and len(tried) < tries
+            ):
+                continue
+            return result
+        raise _after(error, tried, timeout, send.topic)
+
+    async def _goes_on(self, send: PreparedSend, error: RMQError, deadline: float) -> bool:
+        """Whether another attempt makes sense; asks for the route again where the error says that it changed."""
+        if isinstance(error, ResponseError):
+            if error.code not in self.settings.retry_response_codes:
+                return False
+        elif not isinstance(error, TransportError) or not error.retriable:
+            return False
+        if error.refresh_route or isinstance(error, TransportError):
+            rest = deadline - self.world.clock.monotonic()
+            if rest > 0:
+                try:
+                    await self.instance.refresh_route(send.topic, min(rest / 2, 3.0))
+                except (RMQError, TimeoutError) as failed:
+                    log.debug("route of %s: %s", send.topic, failed)
+        return True
+
+    async def _attempt(self, send: PreparedSend, queue: MessageQueue, timeout: float) -> SendResult:
+        if timeout <= 0:
+            raise RequestTimeout(f"no time was left to send to {queue}")
+        instance = self.instance
+        address = self.address(await instance.find_master(queue))
+        opaque = next_opaque()
+        clock = self.world.clock
+        began = clock.monotonic()
+        try:
+            reply = await instance.exchange(address, self._encoder.frame(send, queue, opaque), opaque, timeout)
+        except TransportError:
+            self.faults.on_failure(queue.broker_name, clock.monotonic())
+            raise
+        now = clock.monotonic()
+        if self.faults.enabled or self.faults.avoided:
+            self.faults.on_answer(queue.broker_name, now - began, now)
+            self.faults.expire(now)
+        return send_result(reply, send, queue, address)
+
+    def _choose(
+        self, info: PublishInfo, send: PreparedSend, selector: MessageQueueSelector | None, arg: object
+    ) -> MessageQueue:
+        if selector is None:
+            return info.next_queue(None, self.faults.avoided)
+        message = send.message
+        queue = selector(tuple(info.queues), message, arg)  # type: ignore[arg-type]
+        if not isinstance(queue, MessageQueue):
+            raise ClientError(f"the selector returned {queue!r}: it must return one of the queues it was given")
+        return queue
+
+    async def _publish_info(self, topic: str, deadline: float) -> PublishInfo:
+        instance = self.instance
+        info = instance.publish.get(topic)
+        if info is not None and info.queues:
+            return info
+        rest = deadline - self.world.clock.monotonic()
+        if rest <= 0:
+            raise RequestTimeout(f"no time was left to look up the route of {topic}")
+        template = (self.settings.create_topic_key, self.settings.default_topic_queue_nums)
+        try:
+            await instance.refresh_route(topic, rest, template)
+        except TimeoutError:
+            raise RequestTimeout(f"no name server answered in time for the route of {topic}") from None
+        info = instance.publish.get(topic)
+        if info is None or not info.queues:
+            servers = ";".join(instance.name_servers.addresses)
+            raise ClientError(
+                f"the topic {topic} has no queue to send to: no broker known to {servers} has it for writing, "
+                "and none creates topics by itself (autoCreateTopicEnable): create it with mqadmin updateTopic"
+            )
+        return info
+
+    # -- look-ups -----------------------------------------------------------------------------------------------------
+
+    async def create_topic(self, key: str, new_topic: str, queue_num: int, topic_sys_flag: int = 0) -> None:
+        """Create a topic on every master that serves the topic ``key`` (TBW102, or the cluster's name).
+
+        :raises ClientError: nobody serves ``key``. :raises ResponseError: a broker refused.
+        """
+        await create_topic(self.instance, key, new_topic, queue_num, topic_sys_flag)
+
+    async def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues this producer sends to."""
+        return await lookup.fetch_publish_message_queues(self.instance, topic)
+
+    async def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
+        """The offset of the message stored at or nearest to a time (milliseconds since the epoch)."""
+        return await lookup.search_offset(self.instance, queue, timestamp)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset the next message of a queue will get."""
+        return await lookup.max_offset(self.instance, queue)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message of a queue."""
+        return await lookup.min_offset(self.instance, queue)
+
+    async def earliest_msg_store_time(self, queue: MessageQueue) -> int:
+        """When the oldest message of a queue was stored (milliseconds since the epoch; -1 = none)."""
+        return await lookup.earliest_msg_store_time(self.instance, queue)
+
+    async def view_message(self, msg_id: str, topic: str | None = None) -> MessageExt:
+        """A stored message by its offset id, or with ``topic`` by its unique id, too."""
+        return await lookup.view_message_by_either(self.instance, msg_id, topic)
+
+    async def query_message(
+        self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int = lookup.FOREVER
+    ) -> QueryResult:
+        """Messages of a topic with a key; times are store times in milliseconds since the epoch.
+
+        :raises ResponseError: code 22: there is none.
+        """
+        return await lookup.query_message(self.instance, topic, key, max_num, begin, end)
+
+
+def _after(error: RMQError | None, tried: list[str], timeout: float, topic: str) -> RMQError:
+    """The last error, saying how often and where it was tried."""
+    how = f"tried {len(tried)} time{'s' if len(tried) != 1 else ''}" + (f": {', '.join(tried)}" if tried else "")
+    if error is None:
+        return RequestTimeout(f"the message for {topic} was not sent in {timeout:g} s ({how})")
+    if isinstance(error, ResponseError):
+        made: RMQError = ResponseError(error.code, f"{error.remark or 'no remark'} ({how})", error.addr)
+    else:
+        made = type(error)(f"{error} ({how})")
+    made.__cause__ = error.__cause__
+    return made

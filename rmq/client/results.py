@@ -1,0 +1,82 @@
+"""What calls of the SDK return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from rmq.client.message import MessageExt, MessageQueue
+
+__all__ = ["ConsumeResult", "PullResult", "PullStatus", "QueryResult", "SendResult", "SendStatus"]
+
+
+class SendStatus(Enum):
+    """What is known about a stored message (Java: SendStatus): every one of them means *stored*."""
+
+    SEND_OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+
+
+@dataclass(slots=True)
+class SendResult:
+    """Where and how a message was stored (Java: SendResult).
+
+    ``msg_id`` is the unique id the producer gave it (of a batch: the ids joined by ","), ``offset_msg_id`` the
+    broker's, which ``view_message`` takes.
+    """
+
+    send_status: SendStatus
+    msg_id: str
+    offset_msg_id: str
+    message_queue: MessageQueue
+    queue_offset: int
+    transaction_id: str | None = None
+    region_id: str = "DefaultRegion"
+    trace_on: bool = True
+
+    @property
+    def ok(self) -> bool:
+        """Stored as the broker's configuration promises, not merely stored."""
+        return self.send_status is SendStatus.SEND_OK
+
+
+class PullStatus(Enum):
+    FOUND = "FOUND"
+    NO_NEW_MSG = "NO_NEW_MSG"
+    NO_MATCHED_MSG = "NO_MATCHED_MSG"
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
+
+
+@dataclass(slots=True)
+class PullResult:
+    """The answer of one pull (Java: PullResult); the next pull starts at ``next_begin_offset``."""
+
+    status: PullStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    messages: list[MessageExt] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class QueryResult:
+    """What a query by key found (Java: QueryResult); the time of the index it was looked up in, milliseconds."""
+
+    index_last_update_timestamp: int
+    messages: list[MessageExt]
+
+
+class ConsumeResult(Enum):
+    """What a listener may return; returning nothing is SUCCESS, raising is RECONSUME_LATER.
+
+    Orderly listeners: SUSPEND_CURRENT_QUEUE_A_MOMENT tries the same message again after a pause; COMMIT and ROLLBACK
+    are for ``context.auto_commit = False``.
+    """
+
+    SUCCESS = "SUCCESS"
+    RECONSUME_LATER = "RECONSUME_LATER"
+    SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
+    COMMIT = "COMMIT"
+    ROLLBACK = "ROLLBACK"

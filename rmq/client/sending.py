@@ -1,0 +1,374 @@
+"""From a message to the frame of a send, and from its answer to a SendResult. Pure; runs on the caller's thread.
+
+The header of a send (protocol.md 2.2) differs from one message to the next in seven of its fields. The rest is encoded
+once per producer, topic and queue::
+
+    {"code":310,"extFields":{"a":group,"b":topic,"c":"TBW102","d":"4","j":"0","k":"false","m":"false","n":broker,"e":queue,
+    "f":sysFlag,"g":born,"h":flag,"i":properties},"flag":0,"language":"PYTHON","opaque":...,
+    "serializeTypeCurrentRPC":"JSON","version":409}
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from struct import Struct
+
+import orjson
+
+from rmq.client.checks import check_topic
+from rmq.client.message import Message, MessageExt, MessageQueue
+from rmq.client.results import SendResult, SendStatus
+from rmq.client.settings import ProducerSettings
+from rmq.protocol.codes import ResponseCode
+from rmq.protocol.command import VERSION, Command
+from rmq.protocol.compression import compress, flags_of
+from rmq.protocol.errors import ClientError, ResponseError
+from rmq.protocol.names import SEND_REFUSED_TOPICS
+from rmq.protocol.properties import RESERVED
+
+__all__ = ["PreparedSend", "SendEncoder", "send_result"]
+
+_LENGTHS = Struct(">II")
+_ITEM = Struct(">IIIII")
+_SHORT = Struct(">H")
+_ONEWAY = 2
+#: Properties over this many bytes are refused by every broker (code 13).
+_MOST_PROPERTIES = 32_767
+#: Bytes of a batch item besides its body and properties (protocol.md 5.3).
+_ITEM_SIZE = 22
+
+#: Opaques of sends are negative, those that a connection hands out are not: both may be in flight on one connection,
+#: and a counter gives each thread its own number without a lock.
+_opaques = itertools.count()
+
+_STATUS = {
+    int(ResponseCode.SUCCESS): SendStatus.SEND_OK,
+    int(ResponseCode.FLUSH_DISK_TIMEOUT): SendStatus.FLUSH_DISK_TIMEOUT,
+    int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
+    int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
+}
+
+
+def next_opaque() -> int:
+    """A number for one send, unique among those in flight."""
+    return -1 - (next(_opaques) & 0x7FFFFFFF)
+
+
+class PreparedSend:
+    """A send that only lacks its queue: the same one for every attempt, with the same unique id."""
+
+    __slots__ = ("body", "born", "code", "flag", "message", "msg_id", "properties", "sys_flag", "topic")
+
+    def __init__(
+        self,
+        message: Message | MessageExt,
+        topic: str,
+        body: bytes,
+        properties: bytes,
+        msg_id: str,
+        *,
+        code: int,
+        sys_flag: int,
+        flag: int,
+        born: int,
+    ) -> None:
+        self.message = message
+        self.topic = topic
+        self.body = body
+        #: The property string as a JSON text.
+        self.properties = properties
+        self.msg_id = msg_id
+        self.code = code
+        self.sys_flag = sys_flag
+        self.flag = flag
+        self.born = born
+
+
+class SendEncoder:
+    """Encodes the sends of one producer; any thread may use it.
+
+    :param ids: makes unique ids. :param now_ms: the wall clock.
+    """
+
+    def __init__(
+        self, group: str, settings: ProducerSettings, ids: Callable[[], str], now_ms: Callable[[], int]
+    ) -> None:
+        self._group = group
+        self._settings = settings
+        self._next_id = ids
+        self._now_ms = now_ms
+        self._compress_over = settings.compress_msg_body_over
+        self._checked: set[str] = set()
+        self._heads: dict[tuple[MessageQueue, int], bytes] = {}
+
+    # -- one message --------------------------------------------------------------------------------------------------
+
+    def prepare(self, message: Message | MessageExt) -> PreparedSend:
+        """Check and encode a message.
+
+        :raises ClientError: says what is wrong with it and what to do.
+        """
+        topic = message.topic
+        if topic not in self._checked:
+            self._check_topic(topic)
+        body = message.body
+        if not body or len(body) > self._settings.max_message_size:
+            self._refuse_body(body, topic)
+        msg_id = self._next_id()
+        properties = self._property_text(message, msg_id)
+        sys_flag = 0
+        if len(body) >= self._compress_over:
+            body, sys_flag = self._compress(body)
+        return PreparedSend(
+            message,
+            topic,
+            body,
+            _json_text(properties, message),
+            msg_id,
+            code=310,
+            sys_flag=sys_flag,
+            flag=message.flag,
+            born=self._now_ms(),
+        )
+
+    def _check_topic(self, topic: str) -> None:
+        check_topic(topic)
+        if topic in SEND_REFUSED_TOPICS:
+            raise ClientError(f"the topic {topic} is the broker's own: applications cannot send to it")
+        self._checked.add(topic)
+
+    def _refuse_body(self, body: bytes, topic: str) -> None:
+        if not body:
+            raise ClientError(f"the message for {topic} has an empty body: the broker would refuse it")
+        raise ClientError(
+            f"the message for {topic} has {len(body)} bytes, over max_message_size {self._settings.max_message_size}: "
+            "store the content elsewhere and send where it is, or raise the limit here and at the broker"
+        )
+
+    def _compress(self, body: bytes) -> tuple[bytes, int]:
+        kind = self._settings.compress_type
+        return compress(body, kind, self._settings.compress_level), flags_of(kind)
+
+    @staticmethod
+    def _property_text(message: Message | MessageExt, msg_id: str) -> str:
+        """The property string (protocol.md 5.4): what the application set, and the unique id."""
+        text = "UNIQ_KEY\x01" + msg_id
+        count = 0
+        if tags := message.tags:
+            text = f"TAGS\x01{tags}\x02{text}"
+            count = 1
+        if keys := message.keys:
+            text = f"KEYS\x01{keys}\x02{text}"
+            count += 1
+        own = message.properties
+        if own:
+            if isinstance(message, MessageExt):
+                # A received message that is passed on keeps what its application set, not what brokers added.
+                own = {name: value for name, value in own.items() if name not in RESERVED}
+            elif not RESERVED.isdisjoint(own):
+                bad = min(RESERVED & own.keys())
+                raise ClientError(f"the property name {bad} is RocketMQ's own: use tags=, keys=, or another name")
+            for name, value in own.items():
+                if type(name) is not str or type(value) is not str or not name or not value:
+                    raise ClientError(
+                        f"the property {name!r}={value!r} cannot be sent: names and values are texts that are not empty"
+                    )
+                text = f"{name}\x01{value}\x02{text}"
+                count += 1
+        if isinstance(message, Message):
+            if message.delay_level:
+                if not 0 < message.delay_level < 1 << 31:
+                    raise ClientError(f"delay_level is {message.delay_level}: give 0 (none) or 1 to 18")
+                text += f"\x02DELAY\x01{message.delay_level}"
+                count += 1
+            if not message.wait_store_ok:
+                text += "\x02WAIT\x01false"
+                count += 1
+        if count and (text.count("\x01") != count + 1 or text.count("\x02") != count):
+            raise ClientError(
+                "a tag, key or property holds the control character 1 or 2, which separates properties: take it out"
+            )
+        if len(text) > 10_922 and len(text.encode("utf-8", "replace")) > _MOST_PROPERTIES:
+            raise ClientError(
+                f"tags, keys and properties take {len(text.encode('utf-8', 'replace'))} bytes; "
+                f"a message holds {_MOST_PROPERTIES}: move the content to the body"
+            )
+        if not -(1 << 31) <= message.flag < 1 << 31:
+            raise ClientError(f"flag is {message.flag}: it must fit 32 bits")
+        return text
+
+    # -- a batch ------------------------------------------------------------------------------------------------------
+
+    def prepare_batch(self, messages: Sequence[Message | MessageExt]) -> PreparedSend:
+        """Check and encode a batch (protocol.md 5.3): one topic, no delay, one answer for all.
+
+        :raises ClientError: says which rule it breaks.
+        """
+        if not messages:
+            raise ClientError("the batch is empty")
+        first = messages[0]
+        topic = first.topic
+        if topic not in self._checked:
+            self._check_topic(topic)
+        if topic.startswith("%RETRY%"):
+            raise ClientError("messages for a retry topic cannot be sent as a batch")
+        ids = []
+        items: list[bytes] = []
+        size = 0
+        for message in messages:
+            if message.topic != topic:
+                raise ClientError(f"a batch goes to one topic: this one holds {topic} and {message.topic}")
+            if isinstance(message, Message) and message.delay_level:
+                raise ClientError("a message with a delay_level cannot be part of a batch: send it alone")
+            if message.wait_store_ok != first.wait_store_ok:
+                raise ClientError("all messages of a batch have the same wait_store_ok")
+            body = message.body
+            if not body or len(body) > self._settings.max_message_size:
+                self._refuse_body(body, topic)
+            ids.append(self._next_id())
+            properties = self._property_text(message, ids[-1]).encode("utf-8", "replace")
+            length = _ITEM_SIZE + len(body) + len(properties)
+            size += length
+            items += (
+                _ITEM.pack(length, 0, 0, message.flag & 0xFFFFFFFF, len(body)),
+                body,
+                _SHORT.pack(len(properties)),
+                properties,
+            )
+        if size > self._settings.max_message_size:
+            raise ClientError(
+                f"the batch takes {size} bytes, over max_message_size {self._settings.max_message_size}: "
+                "send it in the parts that producer.split(messages) gives"
+            )
+        return PreparedSend(
+            first,
+            topic,
+            b"".join(items),
+            orjson.dumps(f"WAIT\x01{'true' if first.wait_store_ok else 'false'}"),
+            ",".join(ids),
+            code=320,
+            sys_flag=0,
+            flag=0,
+            born=self._now_ms(),
+        )
+
+    def split(
+        self,
+        messages: Iterable[Message | MessageExt],
+        limit: int | None = None,
+        oversize: list[Message | MessageExt] | None = None,
+    ) -> Iterator[list[Message | MessageExt]]:
+        """Cut a collection, in order, into batches whose encoded size is at most ``limit`` bytes.
+
+        A batch also ends where the topic or ``wait_store_ok`` changes, and a message with a delay level is one alone.
+
+        :param oversize: takes the messages that are over the limit by themselves; they are left out.
+        :raises ClientError: a message is over the limit and ``oversize`` is not given; what came before was given out.
+        """
+        most = self._settings.max_message_size if limit is None else limit
+        part: list[Message | MessageExt] = []
+        size = 0
+        for message in messages:
+            length = self.item_size(message)
+            if length > most:
+                if oversize is not None:
+                    oversize.append(message)
+                    continue
+                if part:
+                    yield part
+                raise ClientError(f"one message for {message.topic} alone takes {length} bytes; the limit is {most}")
+            lone = isinstance(message, Message) and message.delay_level > 0
+            if part and (
+                lone
+                or size + length > most
+                or message.topic != part[0].topic
+                or message.wait_store_ok != part[0].wait_store_ok
+            ):
+                yield part
+                part, size = [], 0
+            part.append(message)
+            size += length
+            if lone:
+                yield part
+                part, size = [], 0
+        if part:
+            yield part
+
+    def item_size(self, message: Message | MessageExt) -> int:
+        """Bytes a message takes in a batch."""
+        text = self._property_text(message, "0" * 32)
+        return _ITEM_SIZE + len(message.body) + len(text.encode("utf-8", "replace"))
+
+    # -- frames -------------------------------------------------------------------------------------------------------
+
+    def frame(self, send: PreparedSend, queue: MessageQueue, opaque: int, *, oneway: bool = False) -> bytes:
+        """The whole frame of one attempt."""
+        head = self._heads.get((queue, send.code))
+        if head is None:
+            head = self._heads[queue, send.code] = self._head(queue, send.code)
+        header = (
+            b'%b"f":"%d","g":"%d","h":"%d","i":%b},"flag":%d,"language":"PYTHON","opaque":%d,'
+            b'"serializeTypeCurrentRPC":"JSON","version":%d}'
+            % (
+                head,
+                send.sys_flag,
+                send.born,
+                send.flag,
+                send.properties,
+                _ONEWAY if oneway else 0,
+                opaque,
+                VERSION,
+            )
+        )
+        size = len(header)
+        body = send.body
+        return b"".join((_LENGTHS.pack(4 + size + len(body), size), header, body))
+
+    def _head(self, queue: MessageQueue, code: int) -> bytes:
+        if len(self._heads) > 65_536:
+            self._heads.clear()
+        fields = {
+            "a": self._group,
+            "b": queue.topic,
+            "c": self._settings.create_topic_key,
+            "d": str(self._settings.default_topic_queue_nums),
+            "e": str(queue.queue_id),
+            "j": "0",
+            "k": "true" if self._settings.unit_mode else "false",
+            "m": "true" if code == 320 else "false",
+            "n": queue.broker_name,
+        }
+        return b'{"code":%d,"extFields":%b,' % (code, orjson.dumps(fields)[:-1])
+
+
+def _json_text(text: str, message: Message | MessageExt) -> bytes:
+    try:
+        return orjson.dumps(text)
+    except (TypeError, ValueError):
+        raise ClientError(f"a tag, key or property of the message for {message.topic} is not valid Unicode") from None
+
+
+def send_result(reply: Command, send: PreparedSend, queue: MessageQueue, address: str | None = None) -> SendResult:
+    """What the broker said of a send.
+
+    :raises ResponseError: it was not stored.
+    """
+    status = _STATUS.get(reply.code)
+    ext = reply.ext
+    if status is None or ext is None:
+        raise ResponseError(reply.code, reply.remark, address)
+    get = ext.get
+    queue_id = int(get("queueId") or 0)
+    if queue_id != queue.queue_id:
+        queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
+    return SendResult(
+        status,
+        send.msg_id,
+        get("msgId") or "",
+        queue,
+        int(get("queueOffset") or 0),
+        get("transactionId"),
+        get("MSG_REGION") or "DefaultRegion",
+        get("TRACE_ON") != "false",
+    )

@@ -1,0 +1,329 @@
+"""The settings of producers and consumers, with Java's defaults (client.md 1 to 4).
+
+Each ``...Options`` class lists the keyword arguments of a constructor; the settings class of the same name holds their
+values. Durations are seconds (int or float) or a ``datetime.timedelta``.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, Self, TypedDict, TypeVar
+
+from rmq.client.allocate import AllocateMessageQueueStrategy
+from rmq.client.message import MessageQueue
+from rmq.protocol.errors import ClientError
+
+__all__ = [
+    "AdminOptions",
+    "AdminSettings",
+    "ClientOptions",
+    "ClientSettings",
+    "ConsumeFromWhere",
+    "Duration",
+    "MessageModel",
+    "ProducerOptions",
+    "ProducerSettings",
+    "PullConsumerOptions",
+    "PullConsumerSettings",
+    "PushConsumerOptions",
+    "PushConsumerSettings",
+    "seconds",
+]
+
+Duration = float | timedelta
+E = TypeVar("E", bound=Enum)
+
+
+class MessageModel(Enum):
+    CLUSTERING = "CLUSTERING"
+    BROADCASTING = "BROADCASTING"
+
+
+class ConsumeFromWhere(Enum):
+    """Where a group starts in a queue for which it has no offset yet; it never moves a group that has one."""
+
+    CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+def seconds(value: Duration, name: str = "timeout") -> float:
+    """A duration as seconds.
+
+    :raises ClientError: it is negative or no duration.
+    """
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise ClientError(f"{name} is {value!r}: give seconds (a number of at least 0) or a timedelta")
+    return float(value)
+
+
+class ClientOptions(TypedDict, total=False):
+    """Keyword arguments of every client.
+
+    ``namesrv``: ``host:port`` list separated by ``;`` (default: the environment's NAMESRV_ADDR, then the HTTP address
+    server). ``client_ip``: our address in the client id. ``instance_name``: clients of one process with the same one
+    share connections and heartbeats. ``tls``: True, or an ``ssl.SSLContext``. ``vip_channel``: send to port - 2.
+    """
+
+    namesrv: str | None
+    client_ip: str | None
+    instance_name: str
+    unit_name: str | None
+    unit_mode: bool
+    poll_name_server_interval: Duration
+    heartbeat_broker_interval: Duration
+    persist_consumer_offset_interval: Duration
+    pull_time_delay_when_exception: Duration
+    mq_client_api_timeout: Duration
+    vip_channel: bool
+    tls: bool | ssl.SSLContext
+
+
+class AdminOptions(ClientOptions, total=False):
+    """Keyword arguments of an AdminClient."""
+
+
+class ProducerOptions(ClientOptions, total=False):
+    """Keyword arguments of a Producer.
+
+    ``send_msg_timeout`` bounds a whole call, retries included. ``compress_type``: ZLIB (every client reads it), LZ4 or
+    ZSTD (4.9.4 and later, needs the extra of that name). ``compress_msg_body_over``: bytes from which bodies are
+    compressed. ``retry_response_codes``: answers that lead to another broker.
+    """
+
+    create_topic_key: str
+    default_topic_queue_nums: int
+    send_msg_timeout: Duration
+    compress_msg_body_over: int
+    compress_type: str
+    compress_level: int
+    retry_times_when_send_failed: int
+    retry_times_when_send_async_failed: int
+    retry_another_broker_when_not_store_ok: bool
+    retry_response_codes: frozenset[int]
+    max_message_size: int
+    send_latency_fault_enable: bool
+
+
+class ConsumerOptions(ClientOptions, total=False):
+    message_model: MessageModel | str
+    message_queue_listener: Callable[[str, list[MessageQueue], list[MessageQueue]], object] | None
+    allocate_message_queue_strategy: str | AllocateMessageQueueStrategy
+    offset_store_dir: str | None
+    ignore_damaged_offset_file: bool
+    max_reconsume_times: int
+
+
+class PushConsumerOptions(ConsumerOptions, total=False):
+    """Keyword arguments of a PushConsumer.
+
+    ``orderly``: messages of a queue one after the other. ``consume_timestamp``: a datetime, or ``yyyyMMddHHmmss`` in
+    local time. ``await_termination_when_shutdown``: how long a stop waits for running listeners.
+    ``ignore_damaged_offset_file``: a broadcasting group whose offset file and its backup are both damaged starts as
+    ``consume_from_where`` says instead of refusing to start.
+    """
+
+    orderly: bool
+    consume_from_where: ConsumeFromWhere | str
+    consume_timestamp: datetime | str | None
+    consume_thread_min: int
+    consume_thread_max: int
+    consume_concurrently_max_span: int
+    pull_threshold_for_queue: int
+    pull_threshold_size_for_queue: int
+    pull_threshold_for_topic: int
+    pull_threshold_size_for_topic: int
+    pull_interval: Duration
+    pull_batch_size: int
+    consume_message_batch_max_size: int
+    post_subscription_when_pull: bool
+    suspend_current_queue_time: Duration
+    consume_timeout: Duration
+    await_termination_when_shutdown: Duration
+    broker_suspend_max_time: Duration
+    consumer_timeout_when_suspend: Duration
+    rebalance_interval: Duration
+
+
+class PullConsumerOptions(ConsumerOptions, total=False):
+    """Keyword arguments of a PullConsumer."""
+
+    broker_suspend_max_time: Duration
+    consumer_timeout_when_suspend: Duration
+    consumer_pull_timeout: Duration
+    register_topics: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class ClientSettings:
+    namesrv: str | None = None
+    client_ip: str | None = None
+    instance_name: str = "DEFAULT"
+    unit_name: str | None = None
+    unit_mode: bool = False
+    poll_name_server_interval: float = 30.0
+    heartbeat_broker_interval: float = 30.0
+    persist_consumer_offset_interval: float = 5.0
+    pull_time_delay_when_exception: float = 1.0
+    mq_client_api_timeout: float = 3.0
+    vip_channel: bool = False
+    tls: bool | ssl.SSLContext = False
+
+    @classmethod
+    def of(cls, options: Any) -> Self:
+        """Settings from a constructor's keyword arguments.
+
+        :raises ClientError: names the keyword that does not exist or whose value cannot be used.
+        """
+        known = {field.name: field for field in fields(cls)}
+        for name in options:
+            if name not in known:
+                import difflib
+
+                near = difflib.get_close_matches(name, known, 1)
+                raise ClientError(f"no setting {name!r}" + (f": did you mean {near[0]}?" if near else ""))
+        made = cls(**options)
+        for name, field in known.items():
+            if field.type == "float":
+                setattr(made, name, seconds(getattr(made, name), name))
+            elif field.type == "int" and not (
+                isinstance(value := getattr(made, name), int) and not isinstance(value, bool)
+            ):
+                raise ClientError(f"{name} is {value!r}: give a whole number")
+        made.check()
+        return made
+
+    def check(self) -> None:
+        """Refuse values that cannot work; called once when the client is made."""
+        if self.namesrv is None:
+            self.namesrv = os.environ.get("NAMESRV_ADDR") or None
+
+
+@dataclass(slots=True, kw_only=True)
+class AdminSettings(ClientSettings):
+    pass
+
+
+@dataclass(slots=True, kw_only=True)
+class ProducerSettings(ClientSettings):
+    create_topic_key: str = "TBW102"
+    default_topic_queue_nums: int = 4
+    send_msg_timeout: float = 3.0
+    compress_msg_body_over: int = 4096
+    compress_type: str = "ZLIB"
+    compress_level: int = 5
+    retry_times_when_send_failed: int = 2
+    retry_times_when_send_async_failed: int = 2
+    retry_another_broker_when_not_store_ok: bool = False
+    retry_response_codes: frozenset[int] = frozenset({1, 2, 14, 16, 17, 204, 205})
+    max_message_size: int = 4_194_304
+    send_latency_fault_enable: bool = False
+
+    def check(self) -> None:
+        ClientSettings.check(self)
+        self.compress_type = self.compress_type.upper()
+        if self.compress_type not in ("ZLIB", "LZ4", "ZSTD"):
+            raise ClientError(f"compress_type is {self.compress_type!r}: use ZLIB, LZ4 or ZSTD")
+        if self.default_topic_queue_nums < 1:
+            raise ClientError("default_topic_queue_nums must be at least 1")
+        if self.retry_times_when_send_failed < 0 or self.retry_times_when_send_async_failed < 0:
+            raise ClientError("the retry times of a producer cannot be negative")
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerSettings(ClientSettings):
+    message_model: MessageModel = MessageModel.CLUSTERING
+    message_queue_listener: Callable[[str, list[MessageQueue], list[MessageQueue]], object] | None = None
+    allocate_message_queue_strategy: str | AllocateMessageQueueStrategy = "AVG"
+    offset_store_dir: str | None = None
+    ignore_damaged_offset_file: bool = False
+    max_reconsume_times: int = -1
+
+    @property
+    def broadcasting(self) -> bool:
+        return self.message_model is MessageModel.BROADCASTING
+
+    def check(self) -> None:
+        ClientSettings.check(self)
+        self.message_model = _member(MessageModel, self.message_model, "message_model")
+
+
+@dataclass(slots=True, kw_only=True)
+class PushConsumerSettings(ConsumerSettings):
+    orderly: bool = False
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    consume_timestamp: datetime | str | None = None
+    consume_thread_min: int = 20
+    consume_thread_max: int = 20
+    consume_concurrently_max_span: int = 2000
+    pull_threshold_for_queue: int = 1000
+    pull_threshold_size_for_queue: int = 100 << 20
+    pull_threshold_for_topic: int = -1
+    pull_threshold_size_for_topic: int = -1
+    pull_interval: float = 0.0
+    pull_batch_size: int = 32
+    consume_message_batch_max_size: int = 1
+    post_subscription_when_pull: bool = False
+    suspend_current_queue_time: float = 1.0
+    consume_timeout: float = 900.0
+    await_termination_when_shutdown: float = 20.0
+    broker_suspend_max_time: float = 15.0
+    consumer_timeout_when_suspend: float = 30.0
+    rebalance_interval: float = 20.0
+
+    def check(self) -> None:
+        ConsumerSettings.check(self)
+        self.consume_from_where = _member(ConsumeFromWhere, self.consume_from_where, "consume_from_where")
+        for name, low, high in (
+            ("consume_thread_min", 1, 1000),
+            ("consume_thread_max", 1, 1000),
+            ("consume_concurrently_max_span", 1, 65535),
+            ("pull_threshold_for_queue", 1, 65535),
+            ("pull_threshold_size_for_queue", 1 << 20, 1 << 30),
+            ("pull_batch_size", 1, 1024),
+            ("consume_message_batch_max_size", 1, 1024),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ClientError(f"{name} is {value}: it must be {low} to {high}")
+        if self.consume_thread_min > self.consume_thread_max:
+            raise ClientError(
+                f"consume_thread_min {self.consume_thread_min} is over consume_thread_max {self.consume_thread_max}"
+            )
+        _suspend_below_timeout(self.broker_suspend_max_time, self.consumer_timeout_when_suspend)
+
+
+@dataclass(slots=True, kw_only=True)
+class PullConsumerSettings(ConsumerSettings):
+    broker_suspend_max_time: float = 20.0
+    consumer_timeout_when_suspend: float = 30.0
+    consumer_pull_timeout: float = 10.0
+    register_topics: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        ConsumerSettings.check(self)
+        _suspend_below_timeout(self.broker_suspend_max_time, self.consumer_timeout_when_suspend)
+
+
+def _suspend_below_timeout(suspend: float, timeout: float) -> None:
+    # A client that waits less than the broker holds its pull drops the connection again and again (field case B046).
+    if suspend >= timeout:
+        raise ClientError(
+            f"broker_suspend_max_time ({suspend} s) must be less than consumer_timeout_when_suspend ({timeout} s): "
+            "the broker would hold a pull longer than the client waits for it"
+        )
+
+
+def _member(kind: type[E], value: object, name: str) -> E:
+    if isinstance(value, kind):
+        return value
+    if isinstance(value, str) and value.upper() in kind.__members__:
+        return kind[value.upper()]
+    raise ClientError(f"{name} is {value!r}: use one of {', '.join(kind.__members__)}")
