@@ -1,0 +1,131 @@
+"""SQL92 filters: the reference's rules, one by one (store-and-broker.md 7.9)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq.filter.sql import ExpressionError, compile_sql
+
+MATCHES = [
+    ("a = 'x'", {"a": "x"}),
+    ("a <> 'x'", {"a": "y"}),
+    ("a = 'it''s'", {"a": "it's"}),
+    ("a > 5", {"a": "6"}),
+    ("a >= 5 AND a <= 6", {"a": "5"}),
+    ("5 < a", {"a": "6"}),
+    ("a > 5.0", {"a": "5.5"}),
+    ("a > 5.", {"a": "5.5"}),
+    ("a > .5", {"a": "1"}),
+    ("a < 5E10", {"a": "4"}),
+    ("a = 3000000000", {"a": "3000000000"}),
+    ("a > -1", {"a": "0"}),
+    ("a > b", {"a": "10", "b": "9.5"}),
+    ("a BETWEEN 1 AND 3", {"a": "3"}),
+    ("a NOT BETWEEN 1 AND 3", {"a": "4"}),
+    ("a IN ('x', 'y')", {"a": "y"}),
+    ("a NOT IN ('x', 'y')", {"a": "z"}),
+    ("a IS NULL", {}),
+    ("a IS NOT NULL", {"a": "x"}),
+    ("a = TRUE", {"a": "TRUE"}),
+    ("a = FALSE", {"a": "no"}),
+    ("a = b", {}),
+    ("a = 'x' OR b = 'y'", {"b": "y"}),
+    ("(a = 'x' OR a = 'y') AND b = 1", {"a": "y", "b": "1"}),
+    ("NOT (a = 'x')", {"a": "y"}),
+    ("not (a is null) and b in ('1')", {"a": "y", "b": "1"}),
+    ("a -- a comment\n = 'x'", {"a": "x"}),
+    ("a /* of\nanother kind */ = 'x'", {"a": "x"}),
+    ("$a_1 = 'x'", {"$a_1": "x"}),
+    ("a CONTAINS 'bc'", {"a": "abcd"}),
+    ("a NOT CONTAINS 'x'", {"a": "abcd"}),
+    ("a STARTSWITH 'ab'", {"a": "abcd"}),
+    ("a ENDSWITH 'cd'", {"a": "abcd"}),
+    ("TRUE", {}),
+    ("a + 0 = 1 OR TRUE".replace(" + 0", ""), {}),
+    ("a <> 'x' IS NULL", {}),
+]
+
+REFUSES = [
+    ("a = 'x'", {}),
+    ("a <> 'x'", {}),
+    ("NOT (a = 'x')", {}),
+    ("a = b", {"a": "1"}),
+    ("a > 5", {"a": "5.5"}),
+    ("a > 5", {"a": "x"}),
+    ("a = 5", {"a": "5.0"}),
+    ("a > 5", {"a": "3000000000"}),
+    ("a > 5", {}),
+    ("a > b", {"a": "x", "b": "1"}),
+    ("TRUE = a", {"a": "true"}),
+    ("a", {"a": "true"}),
+    ("a AND TRUE", {"a": "true"}),
+    ("NOT a = 'x'", {"a": "x"}),
+    ("a IN ('x')", {}),
+    ("a NOT IN ('x')", {}),
+    ("a NOT CONTAINS 'x'", {}),
+    ("a CONTAINS ''", {"a": "abc"}),
+    ("a NOT CONTAINS ''", {"a": "abc"}),
+    ("FALSE", {}),
+    ("NULL", {}),
+    ("a BETWEEN 1 AND 3", {"a": "x"}),
+    ("-a = 1", {"a": "-1"}),
+    ("a = 1_0".replace("1_0", "10"), {"a": "1_0"}),
+]
+
+ERRORS = [
+    ("", "ends too soon", 1),
+    ("a =", "ends too soon", 4),
+    ("a = 'x", "closing quote", 5),
+    ("a != 'x'", "write <>", 3),
+    ("a > 'x'", "string cannot be ordered", 5),
+    ("a > TRUE", "cannot be ordered", 5),
+    ("a = NULL", "IS NULL", 5),
+    ("TRUE = 'x'", "boolean constant", 8),
+    ("a BETWEEN 3 AND 1", "lower bound", 11),
+    ("a BETWEEN 'a' AND 'b'", "cannot be ordered", 11),
+    ("a IN (1)", "expected a string", 7),
+    ("'a' IN ('x')", "needs a property", 1),
+    ("a IN ()", "expected a string", 7),
+    ("5", "condition is needed", 1),
+    ("'x' AND TRUE", "condition is needed", 1),
+    ("a = 0.0", "outside the range", 5),
+    ("a = 1e999", "outside the range", 5),
+    ("a = 99999999999999999999", "64 bits", 5),
+    ("a = 007", "after a complete expression", 6),
+    ("a = 1 b = 2", "after a complete expression", 7),
+    ("(a = 1", "expected ')'", 7),
+    ("a -- open", "no line end", 3),
+    ("a /* open", "without its */", 3),
+    ("a.b = 1", "unexpected '.'", 2),
+    ("a # 1", "unexpected '#'", 3),
+    ("(" * 300 + "a = 1" + ")" * 300, "nested parentheses", 0),
+    ("a = " + "-" * 3 + "1" + " OR " * 30000 + "x", "at most 65536", 1),
+]
+
+
+@pytest.mark.parametrize(("text", "properties"), MATCHES)
+def test_it_matches(text: str, properties: dict[str, str]) -> None:
+    assert compile_sql(text).matches(properties)
+
+
+@pytest.mark.parametrize(("text", "properties"), REFUSES)
+def test_it_does_not_match(text: str, properties: dict[str, str]) -> None:
+    assert not compile_sql(text).matches(properties)
+
+
+@pytest.mark.parametrize(("text", "what", "position"), ERRORS)
+def test_it_does_not_compile(text: str, what: str, position: int) -> None:
+    with pytest.raises(
+        ExpressionError, match=what.replace("*", r"\*").replace("(", r"\(").replace(")", r"\)")
+    ) as error:
+        compile_sql(text)
+    assert not position or error.value.position == position
+
+
+@given(st.text("ab=<>'()1.,-+ ANDORNOTINISNULLBETWEEN", max_size=40), st.dictionaries(st.sampled_from("ab"), st.text()))
+def test_no_text_breaks_it(text: str, properties: dict[str, str]) -> None:
+    try:
+        compiled = compile_sql(text)
+    except ExpressionError:
+        return
+    assert compiled.matches(properties) in (True, False)
