@@ -1,0 +1,306 @@
+"""Who is connected: producers and consumers by group, with what they said in their heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
+from rmq.remoting.conn import Conn
+from rmq.runtime.world import Clock
+
+__all__ = ["EXPIRY_SECONDS", "SCAN_SECONDS", "Channel", "ConsumerGroup", "Consumers", "Producers", "Subscription"]
+
+log = logging.getLogger(__name__)
+
+#: A channel without a heartbeat for this long is dropped and closed (store-and-broker.md 8.1).
+EXPIRY_SECONDS = 120.0
+SCAN_SECONDS = 10.0
+
+#: Notices handed out before the loop gets its turn.
+_NOTICES_PER_TURN = 2_000
+
+
+@dataclass(slots=True)
+class Channel:
+    """One client on one connection (Java: ClientChannelInfo)."""
+
+    conn: Conn
+    client_id: str
+    #: Number of its language (``codes.Language``), or None when it named none we know.
+    language: int | None
+    #: The version ordinal it announced.
+    version: int
+    #: Wall clock of the last heartbeat, ms: only shown, never compared.
+    last_update: int
+    #: The same on the monotonic clock, seconds.
+    last_seen: float
+
+
+@dataclass(slots=True, frozen=True)
+class Subscription:
+    """What a group wants of one topic, ready for filtering."""
+
+    data: SubscriptionData
+    #: Java hashes of the wanted tags; empty = every message.
+    code_set: frozenset[int]
+
+    @classmethod
+    def of(cls, data: SubscriptionData) -> Subscription:
+        return cls(data, frozenset(data.code_set))
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """A group with at least one consumer online (Java: ConsumerGroupInfo)."""
+
+    name: str
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    channels: dict[Conn, Channel] = field(default_factory=dict)
+
+    def subscription(self, topic: str) -> Subscription | None:
+        return self.subscriptions.get(topic)
+
+    def client_ids(self) -> list[str]:
+        """Client ids, each once: an id that came back on a second connection must not get queues twice."""
+        return list(dict.fromkeys(channel.client_id for channel in self.channels.values()))
+
+    def find(self, client_id: str) -> Channel | None:
+        """The newest connection of a client."""
+        found = None
+        for channel in self.channels.values():
+            if channel.client_id == client_id and not channel.conn.closed:
+                found = channel
+        return found
+
+    def _take_over(self, data: ConsumerData) -> bool:
+        """Overwrite what the last heartbeat decides; whether the set of topics changed (store-and-broker.md 8.1)."""
+        self.consume_type = data.consume_type
+        self.message_model = data.message_model
+        self.consume_from_where = data.consume_from_where
+        changed = False
+        wanted = set()
+        for sub in data.subscription_data_set:
+            wanted.add(sub.topic)
+            old = self.subscriptions.get(sub.topic)
+            if old is None:
+                self.subscriptions[sub.topic] = Subscription.of(sub)
+                changed = True
+                log.info("%s subscribes to %s: %s", self.name, sub.topic, sub.sub_string)
+            elif sub.sub_version > old.data.sub_version:
+                if sub.sub_string != old.data.sub_string:
+                    log.warning(
+                        "%s changes its subscription of %s from %s to %s",
+                        self.name,
+                        sub.topic,
+                        old.data.sub_string,
+                        sub.sub_string,
+                    )
+                self.subscriptions[sub.topic] = Subscription.of(sub)
+        for topic in [topic for topic in self.subscriptions if topic not in wanted]:
+            del self.subscriptions[topic]
+            changed = True
+            log.info("%s no longer subscribes to %s", self.name, topic)
+        return changed
+
+
+class Consumers:
+    """Consumer groups online (Java: ConsumerManager).
+
+    :param clock: the world's clock.
+    :param notify: called with a group whose members changed; each group at most once per turn of the loop.
+    """
+
+    def __init__(self, clock: Clock, notify: Callable[[ConsumerGroup], None]) -> None:
+        self._clock = clock
+        self._notify = notify
+        self._groups: dict[str, ConsumerGroup] = {}
+        self._of_conn: dict[Conn, dict[str, None]] = {}
+        self._changed: dict[str, None] = {}
+        self._scheduled = False
+
+    def group(self, name: str) -> ConsumerGroup | None:
+        return self._groups.get(name)
+
+    def groups(self) -> list[ConsumerGroup]:
+        return list(self._groups.values())
+
+    def groups_on(self, topic: str) -> list[str]:
+        """Online groups that subscribe to a topic."""
+        return [group.name for group in self._groups.values() if topic in group.subscriptions]
+
+    def register(
+        self, conn: Conn, client_id: str, language: int | None, version: int, data: ConsumerData, *, notify: bool
+    ) -> bool:
+        """Take in one group of a heartbeat.
+
+        :param notify: whether members are told of a change (the group's and the broker's settings).
+        :returns: whether the group changed: a new connection, or topics added or removed.
+        """
+        name = data.group_name
+        if conn.closed:
+            return False
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = ConsumerGroup(name)
+        changed = group._take_over(data)
+        channel = group.channels.get(conn)
+        if channel is None:
+            if group.find(client_id) is not None:
+                log.warning("client id %s of %s is on two connections; the new one is %s", client_id, name, conn.peer)
+            group.channels[conn] = self._channel(conn, client_id, language, version)
+            self._of_conn.setdefault(conn, {})[name] = None
+            changed = True
+            log.info("consumer %s joins %s from %s", client_id, name, conn.peer)
+        else:
+            self._refresh(channel, client_id, language, version)
+        if changed and notify:
+            self._tell(name)
+        return changed
+
+    def _channel(self, conn: Conn, client_id: str, language: int | None, version: int) -> Channel:
+        return Channel(conn, client_id, language, version, self._clock.now_ms(), self._clock.monotonic())
+
+    def _refresh(self, channel: Channel, client_id: str, language: int | None, version: int) -> None:
+        channel.client_id = client_id
+        channel.language = language
+        channel.version = version
+        channel.last_update = self._clock.now_ms()
+        channel.last_seen = self._clock.monotonic()
+
+    def unregister(self, conn: Conn, group_name: str, *, notify: bool) -> None:
+        """A consumer leaves one group; unknown ones are ignored."""
+        self._remove(conn, group_name, notify=notify)
+
+    def closed(self, conn: Conn) -> None:
+        """A connection is gone: it leaves every group, and the others are told."""
+        for name in self._of_conn.pop(conn, {}):
+            self._remove(conn, name, notify=True)
+
+    def _remove(self, conn: Conn, name: str, *, notify: bool) -> None:
+        group = self._groups.get(name)
+        channel = group.channels.pop(conn, None) if group is not None else None
+        if group is None or channel is None:
+            return
+        names = self._of_conn.get(conn)
+        if names is not None:
+            names.pop(name, None)
+            if not names:
+                del self._of_conn[conn]
+        log.info("consumer %s leaves %s", channel.client_id, name)
+        if not group.channels:
+            del self._groups[name]
+        elif notify:
+            self._tell(name)
+
+    def expire(self) -> list[Conn]:
+        """Drop silent channels; the connections returned are to be closed."""
+        oldest = self._clock.monotonic() - EXPIRY_SECONDS
+        silent = _silent((group.channels.values() for group in self._groups.values()), oldest)
+        for conn in silent:
+            log.warning("no heartbeat from consumer %s for %d s", conn.peer, EXPIRY_SECONDS)
+            self.closed(conn)
+        return silent
+
+    def _tell(self, name: str) -> None:
+        self._changed[name] = None
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Notify changed groups, a bounded number of members a turn: a thousand joins are not a million notices."""
+        self._scheduled = False
+        sent = 0
+        while self._changed and sent < _NOTICES_PER_TURN:
+            name = next(iter(self._changed))
+            del self._changed[name]
+            group = self._groups.get(name)
+            if group is not None:
+                self._notify(group)
+                sent += len(group.channels)
+        if self._changed:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+
+class Producers:
+    """Producer groups online, and the connection of each client id for replies (Java: ProducerManager)."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._groups: dict[str, dict[Conn, Channel]] = {}
+        self._of_conn: dict[Conn, dict[str, None]] = {}
+        self._clients: dict[str, Conn] = {}
+
+    def register(self, conn: Conn, client_id: str, language: int | None, version: int, group: str) -> None:
+        """Take in one producer group of a heartbeat."""
+        if conn.closed:
+            return
+        channels = self._groups.setdefault(group, {})
+        channel = channels.get(conn)
+        now, seen = self._clock.now_ms(), self._clock.monotonic()
+        if channel is None:
+            channels[conn] = Channel(conn, client_id, language, version, now, seen)
+            self._of_conn.setdefault(conn, {})[group] = None
+            log.info("producer %s joins %s from %s", client_id, group, conn.peer)
+        else:
+            channel.client_id, channel.language, channel.version = client_id, language, version
+            channel.last_update, channel.last_seen = now, seen
+        self._clients[client_id] = conn
+
+    def unregister(self, conn: Conn, group: str) -> None:
+        channels = self._groups.get(group)
+        channel = channels.pop(conn, None) if channels is not None else None
+        if channels is None or channel is None:
+            return
+        if not channels:
+            del self._groups[group]
+        names = self._of_conn.get(conn)
+        if names is not None:
+            names.pop(group, None)
+            if not names:
+                del self._of_conn[conn]
+                if self._clients.get(channel.client_id) is conn:
+                    del self._clients[channel.client_id]
+        log.info("producer %s leaves %s", channel.client_id, group)
+
+    def closed(self, conn: Conn) -> None:
+        for group in list(self._of_conn.get(conn, ())):
+            self.unregister(conn, group)
+
+    def expire(self) -> list[Conn]:
+        """Drop silent channels; the connections returned are to be closed."""
+        oldest = self._clock.monotonic() - EXPIRY_SECONDS
+        silent = _silent((channels.values() for channels in self._groups.values()), oldest)
+        for conn in silent:
+            log.warning("no heartbeat from producer %s for %d s", conn.peer, EXPIRY_SECONDS)
+            self.closed(conn)
+        return silent
+
+    def group(self, name: str) -> list[Channel] | None:
+        channels = self._groups.get(name)
+        return None if channels is None else list(channels.values())
+
+    def groups(self) -> dict[str, list[Channel]]:
+        return {name: list(channels.values()) for name, channels in self._groups.items()}
+
+    def client(self, client_id: str) -> Conn | None:
+        """The open connection of a client id: where a reply is pushed to."""
+        conn = self._clients.get(client_id)
+        return None if conn is None or conn.closed else conn
+
+
+def _silent(tables: Iterable[Iterable[Channel]], oldest: float) -> list[Conn]:
+    def each() -> Iterator[Conn]:
+        for channels in tables:
+            for channel in channels:
+                if channel.last_seen < oldest:
+                    yield channel.conn
+
+    return list(dict.fromkeys(each()))

@@ -1,0 +1,167 @@
+"""Subscription groups: what each consumer group may do, and subscriptionGroup.json."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+
+from rmq.broker.settings import BrokerSettings
+from rmq.broker.topics.metadata import MetadataFile
+from rmq.broker.topics.table import bumped
+from rmq.protocol import fastjson, names
+from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from rmq.protocol.bodies.topic import DataVersion
+from rmq.runtime.world import World
+
+__all__ = ["GroupTable"]
+
+log = logging.getLogger(__name__)
+
+_PRETTY = (
+    '\t\t%s:{\n\t\t\t"brokerId":%d,\n\t\t\t"consumeBroadcastEnable":%s,\n\t\t\t"consumeEnable":%s,\n'
+    '\t\t\t"consumeFromMinEnable":%s,\n\t\t\t"groupName":%s,\n\t\t\t"notifyConsumerIdsChangedEnable":%s,\n'
+    '\t\t\t"retryMaxTimes":%d,\n\t\t\t"retryQueueNums":%d,\n\t\t\t"whichBrokerWhenConsumeSlowly":%d\n\t\t}'
+)
+_COMPACT = (
+    '%s:{"brokerId":%d,"consumeBroadcastEnable":%s,"consumeEnable":%s,"consumeFromMinEnable":%s,"groupName":%s,'
+    '"notifyConsumerIdsChangedEnable":%s,"retryMaxTimes":%d,"retryQueueNums":%d,"whichBrokerWhenConsumeSlowly":%d}'
+)
+
+
+class GroupTable:
+    """Every subscription group of the broker (Java: SubscriptionGroupManager).
+
+    :param world: clock and files.
+    :param settings: the live broker settings.
+    :param path: subscriptionGroup.json.
+    """
+
+    def __init__(self, world: World, settings: BrokerSettings, path: str) -> None:
+        self._world = world
+        self._settings = settings
+        self._groups: dict[str, SubscriptionGroupConfig] = {}
+        self._pretty: dict[str, str] = {}
+        self._compact: dict[str, str] = {}
+        self.file = MetadataFile(world, path, self._render)
+        self.data_version = DataVersion(counter=0, timestamp=world.clock.now_ms())
+        #: Called with the group whose config changed.
+        self.on_change: list[Callable[[str], None]] = []
+        for name in names.BUILT_IN_GROUPS:
+            self._keep(SubscriptionGroupConfig(group_name=name))
+
+    def get(self, group: str) -> SubscriptionGroupConfig | None:
+        """The config, without making one."""
+        return self._groups.get(group)
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """The config of a group, made with the defaults when the settings allow it (store-and-broker.md 8.6).
+
+        None when the group is unknown and ``autoCreateSubscriptionGroup`` is off; groups of the system are made anyway.
+        """
+        config = self._groups.get(group)
+        if config is None and (self._settings.auto_create_subscription_group or names.is_system_group(group)):
+            config = SubscriptionGroupConfig(group_name=group)
+            self._keep(config)
+            log.info("subscription group %s is created", group)
+            self._changed(group)
+        return config
+
+    def all(self) -> list[SubscriptionGroupConfig]:
+        return list(self._groups.values())
+
+    def put(self, config: SubscriptionGroupConfig) -> None:
+        """Create or replace a group."""
+        name = config.group_name
+        log.info("subscription group %s is %s", name, "updated" if name in self._groups else "created")
+        self._keep(config)
+        self._changed(name)
+
+    def delete(self, group: str) -> bool:
+        """Forget a group; False when there was none."""
+        if self._groups.pop(group, None) is None:
+            return False
+        del self._pretty[group], self._compact[group]
+        log.info("subscription group %s is deleted", group)
+        self._changed(group)
+        return True
+
+    def disable(self, group: str) -> None:
+        """Stop a group from consuming (``disableConsumeIfConsumerReadSlowly``)."""
+        config = self._groups.get(group)
+        if config is not None and config.consume_enable:
+            log.warning("subscription group %s is disabled: it reads too slowly", group)
+            self._keep(dataclasses.replace(config, consume_enable=False))
+            self._changed(group)
+
+    def _keep(self, config: SubscriptionGroupConfig) -> None:
+        name = config.group_name
+        self._groups[name] = config
+        values = _rendered(config)
+        self._pretty[name] = _PRETTY % values
+        self._compact[name] = _COMPACT % values
+
+    def _changed(self, group: str) -> None:
+        self.data_version = bumped(self.data_version, self._world.clock.now_ms())
+        self.file.changed()
+        for listener in self.on_change:
+            listener(group)
+
+    def encode(self) -> bytes:
+        """All groups as JSON: the answer to 201."""
+        version = self.data_version
+        return (
+            f'{{"dataVersion":{{"counter":{version.counter},"timestamp":{version.timestamp}}},'
+            f'"subscriptionGroupTable":{{{",".join(self._compact.values())}}}}}'
+        ).encode()
+
+    def _render(self) -> bytes:
+        version = self.data_version
+        groups = ",\n".join(self._pretty.values())
+        return (
+            f'{{\n\t"dataVersion":{{\n\t\t"counter":{version.counter},\n\t\t"timestamp":{version.timestamp}\n\t}},\n'
+            f'\t"subscriptionGroupTable":{{\n{groups}\n\t}}\n}}'
+        ).encode()
+
+    def load(self) -> None:
+        """Read subscriptionGroup.json over the built-in groups.
+
+        :raises StoreError: neither the file nor its backup can be read.
+        """
+        self.file.load(self._parse)
+
+    def _parse(self, data: bytes) -> None:
+        table = SubscriptionGroupTable.decode(data)
+        for name, config in table.subscription_group_table.items():
+            self._keep(config if config.group_name == name else dataclasses.replace(config, group_name=name))
+        if table.data_version is not None:
+            self.data_version = table.data_version
+
+    def replace_all(self, configs: Mapping[str, SubscriptionGroupConfig], version: DataVersion) -> None:
+        """Take over a master's table."""
+        for name in [name for name in self._groups if name not in configs]:
+            del self._groups[name], self._pretty[name], self._compact[name]
+        for config in configs.values():
+            self._keep(config)
+        self.data_version = version
+        self.file.changed()
+
+
+def _rendered(config: SubscriptionGroupConfig) -> tuple[object, ...]:
+    name = fastjson.quote(config.group_name)
+    return (
+        name,
+        config.broker_id,
+        _word(config.consume_broadcast_enable),
+        _word(config.consume_enable),
+        _word(config.consume_from_min_enable),
+        name,
+        _word(config.notify_consumer_ids_changed_enable),
+        config.retry_max_times,
+        config.retry_queue_nums,
+        config.which_broker_when_consume_slowly,
+    )
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,160 @@
+"""Consumer offsets: where each group is in each queue (consumerOffset.json).
+
+The file is Java's: ``{"offsetTable":{"topic@group":{0:250,1:251}}}`` with unquoted queue ids (store-and-broker.md 1.5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Mapping
+
+__all__ = ["UNKNOWN", "OffsetTable"]
+
+log = logging.getLogger(__name__)
+
+#: What :meth:`OffsetTable.query` answers when nothing is stored.
+UNKNOWN = -1
+
+#: (topic, group) pairs rendered before the loop gets its turn.
+_SLICE = 500
+
+
+class OffsetTable:
+    """Offsets per (topic, group) and queue (Java: ConsumerOffsetManager; store-and-broker.md 8.5).
+
+    Nothing is checked on commit: topics, queues and ranges are the client's business, and an offset may move back.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, dict[int, int]]] = {}
+        #: Counts changes, so that a writer sees whether there is anything to write.
+        self.changes = 0
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Store an offset, the index of the next message the group wants."""
+        topics = self._groups.get(group)
+        if topics is None:
+            topics = self._groups[group] = {}
+        queues = topics.get(topic)
+        if queues is None:
+            queues = topics[topic] = {}
+        old = queues.get(queue_id)
+        if old == offset:
+            return
+        queues[queue_id] = offset
+        self.changes += 1
+        if old is not None and offset < old:
+            log.warning("%s moves back on %s-%d: %d to %d", group, topic, queue_id, old, offset)
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The stored offset, or UNKNOWN (-1). A stored negative one is returned as it is and means unknown, too."""
+        topics = self._groups.get(group)
+        queues = topics.get(topic) if topics is not None else None
+        return UNKNOWN if queues is None else queues.get(queue_id, UNKNOWN)
+
+    def of(self, group: str, topic: str) -> Mapping[int, int]:
+        """Every stored offset of a group on a topic, by queue id."""
+        return self._groups.get(group, {}).get(topic, {})
+
+    def topics_of(self, group: str) -> list[str]:
+        """Topics on which the group has stored offsets."""
+        return list(self._groups.get(group, ()))
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Groups with stored offsets on the topic."""
+        return [group for group, topics in self._groups.items() if topic in topics]
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Every (topic, group) with stored offsets."""
+        return [(topic, group) for group, topics in self._groups.items() for topic in topics]
+
+    def clone(self, source: str, target: str, topic: str) -> bool:
+        """Give ``target`` the offsets of ``source`` on a topic, in place of its own.
+
+        :returns: whether ``source`` had any.
+        """
+        queues = self._groups.get(source, {}).get(topic)
+        if queues is None:
+            return False
+        self._groups.setdefault(target, {})[topic] = dict(queues)
+        self.changes += 1
+        return True
+
+    def remove_group(self, group: str) -> None:
+        """Forget a group's offsets on every topic."""
+        if self._groups.pop(group, None) is not None:
+            self.changes += 1
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget every group's offsets on a topic."""
+        for group in self.groups_of(topic):
+            self.remove_pair(topic, group)
+
+    def remove_pair(self, topic: str, group: str) -> None:
+        topics = self._groups.get(group)
+        if topics is not None and topics.pop(topic, None) is not None:
+            self.changes += 1
+            if not topics:
+                del self._groups[group]
+
+    def minimums(self, topic: str, minimum: Mapping[int, int], without: Collection[str] = ()) -> dict[int, int]:
+        """The smallest offset of any group, per queue (what 308 starts from).
+
+        :param minimum: first readable index by queue id; offsets below it are stale and do not count.
+        :param without: groups left out of the comparison.
+        """
+        lowest: dict[int, int] = {}
+        for group, topics in self._groups.items():
+            if group in without:
+                continue
+            for queue_id, offset in topics.get(topic, {}).items():
+                if offset >= minimum.get(queue_id, 0) and offset < lowest.get(queue_id, offset + 1):
+                    lowest[queue_id] = offset
+        return lowest
+
+    def load(self, table: Mapping[str, Mapping[int, int]]) -> None:
+        """Take over what a file or a master holds: ``topic@group`` to queue id to offset."""
+        for name, queues in table.items():
+            topic, at, group = name.rpartition("@")
+            if at and topic and group:
+                self._groups.setdefault(group, {})[topic] = dict(queues)
+        self.changes += 1
+
+    async def render(self) -> bytes:
+        """The file's text, built in slices so that a large table never holds the loop."""
+        parts: list[str] = []
+        for slice_ in _slices(self.pairs()):
+            for topic, group in slice_:
+                queues = self.of(group, topic)
+                end = "\n\t\t}" if queues else "}"
+                parts.append(f'\t\t"{_escape(topic, group)}":{{{_pairs(queues)}{end}')
+            await asyncio.sleep(0)
+        if not parts:
+            return b'{\n\t"offsetTable":{}\n}'
+        return b'{\n\t"offsetTable":{\n%s\n\t}\n}' % ",\n".join(parts).encode()
+
+    async def encode(self) -> bytes:
+        """The body of an answer to 43, built in slices."""
+        parts: list[str] = []
+        for slice_ in _slices(self.pairs()):
+            parts.extend(f'"{_escape(topic, group)}":{{{_pairs(self.of(group, topic))}}}' for topic, group in slice_)
+            await asyncio.sleep(0)
+        return b'{"offsetTable":{%s}}' % ",".join(parts).encode()
+
+
+def _slices(keys: list[tuple[str, str]]) -> Iterable[list[tuple[str, str]]]:
+    return (keys[start : start + _SLICE] for start in range(0, len(keys), _SLICE))
+
+
+def _pairs(queues: Mapping[int, int]) -> str:
+    return ",".join(f"{queue_id}:{queues[queue_id]}" for queue_id in sorted(queues))
+
+
+def _escape(topic: str, group: str) -> str:
+    name = f"{topic}@{group}"
+    if name.isprintable() and '"' not in name and "\\" not in name:
+        return name
+    return "".join(
+        "\\" + char if char in '"\\' else char if char.isprintable() else f"\\u{ord(char):04x}" for char in name
+    )

@@ -1,0 +1,84 @@
+"""A delayed record made into the message that is delivered.
+
+Of a record (store-and-broker.md 2.1) only the fields that the delivered message keeps are cut out, as bytes: the
+property string in particular stays exactly as stored, so DELAY, REAL_TOPIC and REAL_QID remain visible, as in Java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+
+from rmq.broker.store.state import Put, Queue
+from rmq.protocol import properties
+from rmq.protocol.names import HALF_TOPIC
+from rmq.protocol.tags import string_hash
+
+__all__ = ["HalfMessageParked", "rebuild"]
+
+_MAGIC = -626843481
+_BORN_V6 = 0x10
+_STORE_V6 = 0x20
+#: Size, magic, crc, queue id, flag, queue index, position, sysFlag, born time.
+_head = Struct(">iiiiiqqiq").unpack_from
+_after_hosts = Struct(">iqi").unpack_from
+
+
+class HalfMessageParked(ValueError):
+    """A half message with a delay: its own topic is lost, it is not delivered (store-and-broker.md 7.1)."""
+
+
+def rebuild(record: bytes, queue_of: Callable[[str, int], Queue]) -> Put:
+    """The message to append for a due record.
+
+    Kept: body, flag, properties, sysFlag, born time and host, store host, reconsume times. The store stamp is new.
+
+    :param record: one whole record of the commit log.
+    :param queue_of: finds the queue of a topic and queue id.
+    :raises ValueError: it is no record, or it does not say where to go.
+    """
+    if len(record) < 91:
+        raise ValueError(f"{len(record)} bytes are no record")
+    size, magic, _, _, flag, _, _, sys_flag, born_timestamp = _head(record)
+    if magic != _MAGIC or size != len(record):
+        raise ValueError(f"no record of {len(record)} bytes: size {size}, magic {magic & 0xFFFFFFFF:08X}")
+    at = 48
+    born_end = at + (20 if sys_flag & _BORN_V6 else 8)
+    born_host = record[at:born_end]
+    at = born_end + 8
+    store_end = at + (20 if sys_flag & _STORE_V6 else 8)
+    store_host = record[at:store_end]
+    reconsume_times, _, body_size = _after_hosts(record, store_end)
+    body_at = store_end + 16
+    topic_at = body_at + body_size
+    if body_size < 0 or topic_at >= size:
+        raise ValueError(f"the body of {body_size} bytes does not fit the record of {size}")
+    properties_at = topic_at + 1 + record[topic_at]
+    raw = record[properties_at + 2 :]
+    if len(raw) != int.from_bytes(record[properties_at : properties_at + 2], "big"):
+        raise ValueError("the property string does not end where the record does")
+    held = properties.decode(raw.decode())
+    topic, queue_id = held.get("REAL_TOPIC"), held.get("REAL_QID")
+    if not topic or queue_id is None:
+        raise ValueError("it has no REAL_TOPIC or REAL_QID")
+    if topic == HALF_TOPIC:
+        raise HalfMessageParked(f"its unique key is {held.get('UNIQ_KEY')}")
+    tags = held.get("TAGS")
+    unique = held.get("UNIQ_KEY")
+    keys = [key.encode() for key in held.get("KEYS", "").split(" ") if key]
+    if unique:
+        keys.insert(0, unique.encode())
+    return Put(
+        queue=queue_of(topic, int(queue_id)),
+        body=record[body_at:topic_at],
+        properties=raw,
+        flag=flag,
+        sys_flag=sys_flag,
+        born_timestamp=born_timestamp,
+        born_host=born_host,
+        store_host=store_host,
+        reconsume_times=reconsume_times,
+        prepared_offset=0,
+        tags_code=string_hash(tags) if tags else 0,
+        keys=tuple(keys),
+    )

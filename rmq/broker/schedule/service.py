@@ -1,0 +1,246 @@
+"""Delivers delayed messages to their own topics when they are due (store-and-broker.md 7.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Protocol
+
+from rmq.broker.schedule.levels import DelayLevels, DelayOffsets
+from rmq.broker.schedule.rebuild import HalfMessageParked, rebuild
+from rmq.broker.store.state import ENTRY_SIZE, Put, Queue, Span
+from rmq.broker.topics.metadata import MetadataFile
+from rmq.broker.topics.names import SCHEDULE_TOPIC
+from rmq.protocol import fastjson
+from rmq.protocol.errors import ProtocolError, StoreError
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import World
+
+__all__ = ["ScheduleService", "ScheduleStore"]
+
+log = logging.getLogger(__name__)
+
+#: Messages and bytes one level delivers before the others, and the loop, get their turn.
+_BATCH = 64
+_BATCH_BYTES = 1 << 20
+#: Longest sleep while something waits, seconds: how late a step of the wall clock is noticed.
+_LONGEST_SLEEP = 1.0
+#: Pauses after a failed append, seconds.
+_FIRST_RETRY = 0.1
+_LAST_RETRY = 5.0
+
+
+class _Log(Protocol):
+    gate: int
+
+    def read(self, offset: int, size: int, /) -> bytes | None: ...
+
+    def read_cold(self, offset: int, size: int, /) -> Awaitable[bytes]: ...
+
+
+class _Queues(Protocol):
+    def get(self, topic: str, queue_id: int, /) -> Queue | None: ...
+
+    def get_or_create(self, topic: str, queue_id: int, /) -> Queue: ...
+
+    def entries(self, queue: Queue, index: int, count: int, /) -> bytes | None: ...
+
+    def entries_cold(self, queue: Queue, index: int, count: int, /) -> Awaitable[bytes]: ...
+
+
+class ScheduleStore(Protocol):
+    """What the service needs of the store."""
+
+    @property
+    def log(self) -> _Log: ...
+
+    @property
+    def queues(self) -> _Queues: ...
+
+    def append(self, puts: Sequence[Put], /) -> Span: ...
+
+    def durable_end(self) -> int:
+        """Commit-log end up to which appended messages are as durable as the broker promises."""
+
+
+class ScheduleService:
+    """One task for all levels: it sleeps until the next message is due or a new one arrives, and never polls.
+
+    A level's offset that is written to delayOffset.json never passes a delivery that is not durable yet, so a crash
+    delivers again rather than never.
+
+    :param world: clock, files, offload.
+    :param store: where delayed messages lie and delivered ones go.
+    :param levels: the delays.
+    :param path: delayOffset.json.
+    :param flush_interval: ``flushDelayOffsetInterval``, ms.
+    """
+
+    def __init__(
+        self, world: World, store: ScheduleStore, levels: DelayLevels, path: str, flush_interval: int = 10_000
+    ) -> None:
+        self._world = world
+        self._store = store
+        self.levels = levels
+        #: How far each level is delivered (what 28 and 45 tell).
+        self.offsets = DelayOffsets()
+        self._durable = DelayOffsets()
+        self._ahead: deque[tuple[int, int, int]] = deque()  # (commit-log end, level, offset), in log order
+        self._heads: dict[int, int] = {}  # level -> when its first message is due
+        self._file = MetadataFile(world, path, self._durable.render)
+        self._flush_interval = flush_interval
+        self._wake = asyncio.Event()
+        self._owner = TaskOwner("schedule")
+        self._retry = _FIRST_RETRY
+
+    def load(self) -> None:
+        """Read delayOffset.json and bring every level into what its queue holds.
+
+        :raises StoreError: neither the file nor its backup can be read.
+        """
+        self._file.load(self._parse)
+        for level in list(self.offsets.table):
+            queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
+            if queue is not None:
+                self.offsets.correct(level, queue.min, queue.next)
+            else:
+                self.offsets.correct(level, 0, 0)
+        self._durable.load(self.offsets.table)
+
+    def _parse(self, data: bytes) -> None:
+        content = fastjson.loads(data)
+        table = content.get("offsetTable") if isinstance(content, dict) else None
+        if not isinstance(table, dict):
+            raise ValueError("no offsetTable in it")
+        self.offsets.load({int(level): int(offset) for level, offset in table.items()})
+
+    def start(self) -> None:
+        self._owner.spawn(self._run(), "deliver")
+        self._owner.every(self._flush_interval / 1000, self.persist, "offsets", first=10.0)
+
+    async def stop(self) -> None:
+        """End delivery and write the offsets."""
+        await self._owner.close()
+        await self.persist()
+
+    def arrived(self, queues: Iterable[Queue]) -> None:
+        """Queues got messages that are visible now; those of the schedule topic wake the service."""
+        for queue in queues:
+            if queue.topic == SCHEDULE_TOPIC:
+                self._wake.set()
+                return
+
+    async def persist(self) -> None:
+        """Write how far deliveries are durable."""
+        end = self._store.durable_end()
+        while self._ahead and self._ahead[0][0] <= end:
+            _, level, offset = self._ahead.popleft()
+            self._durable.set(level, offset)
+        if self._durable.changed:
+            self._durable.changed = False
+            self._file.changed()
+        await self._file.flush()
+
+    # -- delivery
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                pause = await self._pass()
+            except (StoreError, OSError) as error:
+                log.error("delayed messages cannot be delivered, next try in %.1f s: %s", self._retry, error)
+                await asyncio.sleep(self._retry)
+                self._retry = min(self._retry * 2, _LAST_RETRY)
+                continue
+            if pause == 0.0:
+                await asyncio.sleep(0)
+            elif pause is None:
+                await self._wake.wait()
+            else:
+                try:
+                    async with asyncio.timeout(pause):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
+
+    async def _pass(self) -> float | None:
+        """Look at every level once; seconds until there is something to do, or None when nothing waits."""
+        pause: float | None = None
+        for level in range(1, self.levels.max_level + 1):
+            queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
+            if queue is None or queue.visible <= self.offsets.get(level):
+                continue
+            rest = await self._level(level, queue)
+            if rest is not None and (pause is None or rest < pause):
+                pause = rest
+        return pause
+
+    async def _level(self, level: int, queue: Queue) -> float | None:
+        """Deliver a batch of one level; seconds until its next message, 0 for at once, None for no more."""
+        head = self._heads.get(level)
+        now = self._world.clock.now_ms()
+        if head is not None and not self.levels.due(level, head, now):
+            return min((head - now) / 1000, _LONGEST_SLEEP)
+        offset = self.offsets.correct(level, queue.min, queue.next)
+        entries = await self._entries(queue, offset, min(_BATCH, queue.visible - offset))
+        if not entries:
+            return _FIRST_RETRY
+        puts: list[Put] = []
+        size = 0
+        taken = offset
+        waits: int | None = None
+        for start in range(0, len(entries) - ENTRY_SIZE + 1, ENTRY_SIZE):
+            deliver_at = int.from_bytes(entries[start + 12 : start + 20], "big", signed=True)
+            if not self.levels.due(level, deliver_at, now):
+                waits = deliver_at
+                break
+            if size >= _BATCH_BYTES:
+                break
+            position = int.from_bytes(entries[start : start + 8], "big", signed=True)
+            length = int.from_bytes(entries[start + 8 : start + 12], "big", signed=True)
+            put = await self._read(position, length)
+            if put is not None:
+                puts.append(put)
+                size += length
+            taken += 1
+        if waits is None:
+            self._heads.pop(level, None)
+        else:
+            self._heads[level] = waits
+        if taken != offset:
+            end = self._append(puts)
+            self.offsets.set(level, taken)
+            self._ahead.append((end, level, taken))
+        if taken >= queue.visible:
+            return None
+        if waits is None:
+            return 0.0
+        return min(max(waits - now, 0) / 1000, _LONGEST_SLEEP)
+
+    def _append(self, puts: list[Put]) -> int:
+        """Append the due messages; the commit-log end they make."""
+        if not puts:
+            return self._ahead[-1][0] if self._ahead else 0
+        end = self._store.append(puts).end
+        self._retry = _FIRST_RETRY
+        return end
+
+    async def _entries(self, queue: Queue, index: int, count: int) -> bytes:
+        hot = self._store.queues.entries(queue, index, count)
+        return hot if hot is not None else await self._store.queues.entries_cold(queue, index, count)
+
+    async def _read(self, position: int, length: int) -> Put | None:
+        """The message at a place of the log as it is to be delivered, or None when it must be skipped."""
+        data = self._store.log.read(position, length)
+        if data is None:
+            data = await self._store.log.read_cold(position, length)
+        try:
+            return rebuild(data, self._store.queues.get_or_create)
+        except HalfMessageParked as error:
+            log.error("a delayed transactional message is dropped: %s", error)
+        except (ProtocolError, ValueError) as error:
+            log.error("the delayed message at %d cannot be read and is skipped: %s", position, error)
+        return None

@@ -1,0 +1,503 @@
+"""Every setting of the broker: Java's key, type and default, and what it does here.
+
+Keys are spelt as in Java's BrokerConfig, MessageStoreConfig and NettyServerConfig (store-and-broker.md 10.2 to
+10.4), so Java's .properties files are read as they are. Keys that Java knows and that have no effect here are in
+``WITHOUT_EFFECT`` with the reason: they are accepted, shown by ``-p`` when given, and mentioned once in the log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import ClassVar
+
+from rmq.broker.delays import DelayLevels
+from rmq.broker.store.settings import StoreSettings
+from rmq.config.settings import Settings, setting
+from rmq.protocol.errors import ConfigError
+from rmq.runtime.identity import Advertised, choose_address
+from rmq.runtime.world import Identity
+
+__all__ = ["BLACK_LIST", "WITHOUT_EFFECT", "BrokerSettings"]
+
+#: Keys that request 25 never changes, whatever ``configBlackList`` says (store-and-broker.md 10.1).
+BLACK_LIST = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
+
+_NO_POOLS = "requests are served on one event loop, there are no thread pools"
+_NO_QUEUES = "requests do not wait in queues"
+_BY_COMMITS = "there is no off-heap buffer pool"
+_NO_NETTY = "the transport is not Netty"
+_NO_FILTER = "SQL92 filtering is not available yet"
+_NO_HA = "replication is not available yet"
+_NO_TRANSACTIONS = "transactional messages are not available yet"
+_UNUSED = "Java does not use it either"
+
+#: Java's keys that are accepted and do nothing here, with the reason.
+WITHOUT_EFFECT: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "sendMessageThreadPoolNums", "putMessageFutureThreadPoolNums", "pullMessageThreadPoolNums",
+            "processReplyMessageThreadPoolNums", "queryMessageThreadPoolNums", "adminBrokerThreadPoolNums",
+            "clientManageThreadPoolNums", "consumerManageThreadPoolNums", "heartbeatThreadPoolNums",
+            "endTransactionThreadPoolNums", "serverWorkerThreads", "serverCallbackExecutorThreads",
+            "serverSelectorThreads", "clientWorkerThreads", "clientCallbackExecutorThreads",
+            "useReentrantLockWhenPutMessage", "debugLockEnable", "osPageCacheBusyTimeOutMills",
+        ),
+        _NO_POOLS,
+    ),
+    **dict.fromkeys(
+        (
+            "putThreadPoolQueueCapacity", "replyThreadPoolQueueCapacity", "clientManagerThreadPoolQueueCapacity",
+            "consumerManagerThreadPoolQueueCapacity", "heartbeatThreadPoolQueueCapacity", "brokerFastFailureEnable",
+            "waitTimeMillsInSendQueue", "waitTimeMillsInPullQueue", "waitTimeMillsInHeartbeatQueue",
+            "waitTimeMillsInTransactionQueue", "serverOnewaySemaphoreValue", "serverAsyncSemaphoreValue",
+            "clientOnewaySemaphoreValue", "clientAsyncSemaphoreValue",
+        ),
+        _NO_QUEUES,
+    ),
+    **dict.fromkeys(
+        (
+            "transientStorePoolEnable", "transientStorePoolSize", "fastFailIfNoBufferInStorePool",
+            "commitIntervalCommitLog", "commitCommitLogLeastPages", "commitCommitLogThoroughInterval",
+        ),
+        _BY_COMMITS,
+    ),
+    **dict.fromkeys(
+        (
+            "serverSocketSndBufSize", "serverSocketRcvBufSize", "writeBufferHighWaterMark", "writeBufferLowWaterMark",
+            "serverPooledByteBufAllocatorEnable", "useEpollNativeSelector", "connectTimeoutMillis",
+            "channelNotActiveInterval", "clientChannelMaxIdleTimeSeconds", "clientSocketSndBufSize",
+            "clientSocketRcvBufSize", "clientPooledByteBufAllocatorEnable", "clientCloseSocketIfTimeout", "useTLS",
+        ),
+        _NO_NETTY,
+    ),
+    **dict.fromkeys(
+        (
+            "enablePropertyFilter", "filterSupportRetry", "enableCalcFilterBitMap", "expectConsumerNumUseFilter",
+            "maxErrorRateOfBloomFilter", "filterDataCleanTimeSpan", "enableConsumeQueueExt",
+            "mappedFileSizeConsumeQueueExt", "bitMapLengthConsumeQueueExt",
+        ),
+        _NO_FILTER,
+    ),
+    **dict.fromkeys(
+        (
+            "haSendHeartbeatInterval", "haHousekeepingInterval", "haTransferBatchSize", "haMasterAddress",
+            "offsetCheckInSlave", "duplicationEnable", "dLegerGroup", "dLegerPeers", "dLegerSelfId",
+            "preferredLeaderId", "enableBatchPush", "isEnableBatchPush", "storePathDLedgerCommitLog",
+        ),
+        _NO_HA,
+    ),
+    **dict.fromkeys(("transactionTimeOut", "transactionCheckMax", "transactionCheckInterval"), _NO_TRANSACTIONS),
+    **dict.fromkeys(
+        (
+            "flushConsumerOffsetHistoryInterval", "filterServerNums", "highSpeedMode", "maxDelayTime",
+            "putMsgIndexHightWater", "commercialEnable", "commercialTimerCount", "commercialTransCount",
+            "commercialBigCount", "commercialBaseCount",
+        ),
+        _UNUSED,
+    ),
+    "messageStorePlugIn": "Java classes cannot be loaded",
+    "isolateLogEnable": "logs go where conf/logging.yaml says",
+    "destroyMapedFileIntervalForcibly": "files in use do not keep their names from being removed",
+    "redeleteHangedFileInterval": "files in use do not keep their names from being removed",
+    "flushLeastPagesWhenWarmMapedFile": "files are not mapped",
+    "warmMapedFileEnable": "files are not mapped",
+    "flushConsumeQueueLeastPages": "queues are written at 4 KiB",
+    "flushCommitLogThoroughInterval": "every flush is thorough",
+    "messageIndexSafe": "recovery rebuilds the index from the commit log",
+    "diskFallRecorded": "how far a group is behind is computed when asked for",
+    "enableScheduleMessageStats": "deliveries of delayed messages are counted like every append",
+    "enableScheduleAsyncDeliver": "delayed messages are delivered in batches",
+    "scheduleAsyncDeliverMaxPendingLimit": "delayed messages are delivered in batches",
+    "scheduleAsyncDeliverMaxResendNum2Blocked": "delayed messages are delivered in batches",
+    "enableLmq": "light message queues are not available yet",
+    "enableMultiDispatch": "light message queues are not available yet",
+    "maxLmqConsumeQueueNum": "light message queues are not available yet",
+}  # fmt: skip
+
+_ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
+_FLUSH_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
+
+
+class BrokerSettings(Settings):
+    """Settings of one broker; attributes are the keys in snake_case."""
+
+    inert = WITHOUT_EFFECT
+    black_list = BLACK_LIST
+
+    # -- who and where
+    namesrv_addr: str = setting(
+        "",
+        key="namesrvAddr",
+        env=("NAMESRV_ADDR",),
+        live=True,
+        important=True,
+        doc="Name servers, host:port separated by ';'. Default: NAMESRV_ADDR.",
+    )
+    broker_ip1: str = setting(
+        "",
+        key="brokerIP1",
+        important=True,
+        doc="Address told to clients. Default: the first address of this machine that others reach.",
+    )
+    broker_ip2: str = setting("", key="brokerIP2", doc="Address told to slaves. Default: the same choice as brokerIP1.")
+    bind_address: str = setting(
+        "", key="bindAddress", important=True, doc="Address listened on. Default: every interface."
+    )
+    listen_port: int = setting(10911, key="listenPort", important=True, doc="Main port; port - 2 is the VIP port.")
+    broker_name: str = setting(
+        "", key="brokerName", important=True, doc="Name of the broker set. Default: the host's name."
+    )
+    broker_cluster_name: str = setting(
+        "DefaultCluster", key="brokerClusterName", important=True, doc="Cluster the broker belongs to."
+    )
+    broker_id: int = setting(0, key="brokerId", important=True, doc="0 is the master of its set.")
+    broker_role: str = setting(
+        "ASYNC_MASTER",
+        key="brokerRole",
+        important=True,
+        doc="ASYNC_MASTER, or SYNC_MASTER: a send waits for a replica.",
+    )
+    broker_permission: int = setting(
+        6, key="brokerPermission", live=True, doc="4 read, 2 write; registered topics are masked with it."
+    )
+    ha_listen_port: int = setting(0, key="haListenPort", doc="Always listenPort + 1.")
+    server_channel_max_idle_time_seconds: int = setting(
+        120, key="serverChannelMaxIdleTimeSeconds", unit="s", doc="Connections silent both ways for so long are closed."
+    )
+    server_socket_backlog: int = setting(1024, key="serverSocketBacklog", doc="Connections waiting to be accepted.")
+
+    # -- name servers
+    fetch_namesrv_addr_by_address_server: bool = setting(
+        False,
+        key="fetchNamesrvAddrByAddressServer",
+        important=True,
+        doc="Ask an address server for the name servers every 2 minutes.",
+    )
+    rmq_address_server_domain: str = setting(
+        "jmenv.tbsite.net",
+        key="rmqAddressServerDomain",
+        doc="Host, with port, of the address server (Java: the system property rocketmq.namesrv.domain).",
+    )
+    rmq_address_server_sub_group: str = setting(
+        "nsaddr",
+        key="rmqAddressServerSubGroup",
+        doc="Last part of the address server's path (Java: rocketmq.namesrv.domain.subgroup).",
+    )
+    register_name_server_period: int = setting(
+        30_000, key="registerNameServerPeriod", unit="ms", live=True, doc="Registration rhythm, 10 s to 60 s."
+    )
+    register_broker_timeout_mills: int = setting(
+        6_000, key="registerBrokerTimeoutMills", unit="ms", live=True, doc="Time for one registration."
+    )
+    force_register: bool = setting(
+        True, key="forceRegister", live=True, doc="Register every time; else only when a name server is behind."
+    )
+    compressed_register: bool = setting(
+        False,
+        key="compressedRegister",
+        live=True,
+        doc="Send the topics compressed. Order and sys flags get lost, as in Java.",
+    )
+
+    # -- topics and groups
+    default_topic_queue_nums: int = setting(
+        8, key="defaultTopicQueueNums", important=True, doc="Queues of TBW102: the most an auto-created topic gets."
+    )
+    auto_create_topic_enable: bool = setting(
+        True, key="autoCreateTopicEnable", important=True, live=True, doc="Make topics on the first send to them."
+    )
+    cluster_topic_enable: bool = setting(
+        True, key="clusterTopicEnable", doc="The topic named after the cluster is readable."
+    )
+    broker_topic_enable: bool = setting(
+        True, key="brokerTopicEnable", doc="The topic named after the broker is readable."
+    )
+    auto_create_subscription_group: bool = setting(
+        True, key="autoCreateSubscriptionGroup", important=True, live=True, doc="Make groups when they first show up."
+    )
+    trace_topic_enable: bool = setting(
+        False, key="traceTopicEnable", important=True, doc="Make the topic of message traces."
+    )
+    msg_trace_topic_name: str = setting(
+        "RMQ_SYS_TRACE_TOPIC", key="msgTraceTopicName", important=True, doc="Name of that topic."
+    )
+    flush_consumer_offset_interval: int = setting(
+        5_000, key="flushConsumerOffsetInterval", unit="ms", doc="How often consumerOffset.json is written."
+    )
+    notify_consumer_ids_changed_enable: bool = setting(
+        True,
+        key="notifyConsumerIdsChangedEnable",
+        live=True,
+        doc="Tell a group's members at once when one comes or goes.",
+    )
+    disable_consume_if_consumer_read_slowly: bool = setting(
+        False, key="disableConsumeIfConsumerReadSlowly", live=True, doc="Switch off groups that fall behind too far."
+    )
+    consumer_fallbehind_threshold: int = setting(
+        17_179_869_184, key="consumerFallbehindThreshold", unit="bytes", live=True, doc="How far is too far."
+    )
+
+    # -- sending and pulling
+    region_id: str = setting("DefaultRegion", key="regionId", live=True, doc="MSG_REGION of answers to sends.")
+    trace_on: bool = setting(True, key="traceOn", live=True, doc="TRACE_ON of answers to sends.")
+    start_accept_send_request_time_stamp: int = setting(
+        0, key="startAcceptSendRequestTimeStamp", unit="ms", live=True, doc="Sends are refused before this time."
+    )
+    max_message_size: int = setting(
+        4_194_304, key="maxMessageSize", important=True, unit="bytes", live=True, doc="Largest body."
+    )
+    reject_transaction_message: bool = setting(
+        False, key="rejectTransactionMessage", important=True, live=True, doc="Refuse transactional messages."
+    )
+    store_reply_message_enable: bool = setting(
+        True, key="storeReplyMessageEnable", live=True, doc="Keep replies in their topic."
+    )
+    long_polling_enable: bool = setting(True, key="longPollingEnable", live=True, doc="Hold pulls that find nothing.")
+    short_polling_time_mills: int = setting(
+        1_000, key="shortPollingTimeMills", unit="ms", live=True, doc="How long they are held when long polling is off."
+    )
+    transfer_msg_by_heap: bool = setting(
+        True,
+        key="transferMsgByHeap",
+        live=True,
+        doc="Off: found pulls are answered in JSON whatever was asked, as Java does.",
+    )
+    slave_read_enable: bool = setting(
+        False, key="slaveReadEnable", live=True, doc="Suggest the slave to consumers that lag beyond memory."
+    )
+    max_transfer_bytes_on_message_in_memory: int = setting(
+        262_144,
+        key="maxTransferBytesOnMessageInMemory",
+        unit="bytes",
+        live=True,
+        doc="Most bytes of a pull from memory.",
+    )
+    max_transfer_count_on_message_in_memory: int = setting(
+        32, key="maxTransferCountOnMessageInMemory", live=True, doc="Most messages of a pull from memory."
+    )
+    max_transfer_bytes_on_message_in_disk: int = setting(
+        65_536, key="maxTransferBytesOnMessageInDisk", unit="bytes", live=True, doc="Most bytes of a pull from disk."
+    )
+    max_transfer_count_on_message_in_disk: int = setting(
+        8, key="maxTransferCountOnMessageInDisk", live=True, doc="Most messages of a pull from disk."
+    )
+    access_message_in_memory_max_ratio: int = setting(
+        40, key="accessMessageInMemoryMaxRatio", unit="%", live=True, doc="Share of memory that counts as 'in memory'."
+    )
+    default_query_max_num: int = setting(
+        32, key="defaultQueryMaxNum", live=True, doc="Most messages of a unique-key query."
+    )
+    max_msgs_num_batch: int = setting(64, key="maxMsgsNumBatch", live=True, doc="Most messages of a key query.")
+    message_delay_level: str = setting(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        key="messageDelayLevel",
+        doc="Delays of level 1, 2, ...",
+    )
+    flush_delay_offset_interval: int = setting(
+        10_000, key="flushDelayOffsetInterval", unit="ms", doc="How often delayOffset.json is written."
+    )
+    send_thread_pool_queue_capacity: int = setting(
+        10_000, key="sendThreadPoolQueueCapacity", live=True, doc="Sends under way before others are refused as busy."
+    )
+    pull_thread_pool_queue_capacity: int = setting(
+        100_000, key="pullThreadPoolQueueCapacity", live=True, doc="Shown in the runtime information."
+    )
+    query_thread_pool_queue_capacity: int = setting(
+        20_000, key="queryThreadPoolQueueCapacity", live=True, doc="Shown in the runtime information."
+    )
+    end_transaction_pool_queue_capacity: int = setting(
+        100_000, key="endTransactionPoolQueueCapacity", live=True, doc="Shown in the runtime information."
+    )
+
+    # -- the store
+    store_path_root_dir: str = setting(
+        "", key="storePathRootDir", important=True, doc="Root of the store. Default: ~/store."
+    )
+    store_path_commit_log: str = setting(
+        "",
+        key="storePathCommitLog",
+        important=True,
+        doc="Commit-log directories, separated by ','. Default: commitlog under the root.",
+    )
+    read_only_commit_log_store_paths: str = setting(
+        "", key="readOnlyCommitLogStorePaths", doc="Commit-log directories that are read and never written."
+    )
+    mapped_file_size_commit_log: int = setting(
+        1_073_741_824, key="mappedFileSizeCommitLog", important=True, unit="bytes", doc="Size of a commit-log file."
+    )
+    mapped_file_size_consume_queue: int = setting(
+        6_000_000, key="mappedFileSizeConsumeQueue", unit="bytes", doc="Size of a consume-queue file."
+    )
+    flush_disk_type: str = setting(
+        "ASYNC_FLUSH", key="flushDiskType", important=True, doc="ASYNC_FLUSH, or SYNC_FLUSH: a send waits for the disk."
+    )
+    sync_flush_timeout: int = setting(5_000, key="syncFlushTimeout", unit="ms", live=True, doc="How long it waits.")
+    slave_timeout: int = setting(
+        3_000, key="slaveTimeout", unit="ms", live=True, doc="How long a send waits for a replica."
+    )
+    ha_slave_fallbehind_max: int = setting(
+        268_435_456, key="haSlaveFallbehindMax", unit="bytes", live=True, doc="A replica further behind does not count."
+    )
+    flush_interval_commit_log: int = setting(
+        500, key="flushIntervalCommitLog", unit="ms", live=True, doc="Pause between flushes of the commit log."
+    )
+    flush_commit_log_least_pages: int = setting(
+        4, key="flushCommitLogLeastPages", unit="4 KiB", live=True, doc="What makes a flush worth while."
+    )
+    flush_commit_log_timed: bool = setting(True, key="flushCommitLogTimed", live=True, doc="Flush by time alone.")
+    flush_interval_consume_queue: int = setting(
+        1_000, key="flushIntervalConsumeQueue", unit="ms", live=True, doc="Pause between writes of the queues."
+    )
+    flush_consume_queue_thorough_interval: int = setting(
+        60_000,
+        key="flushConsumeQueueThoroughInterval",
+        unit="ms",
+        live=True,
+        doc="How often queues are forced to disk.",
+    )
+    message_index_enable: bool = setting(True, key="messageIndexEnable", doc="Keep the key index.")
+    max_hash_slot_num: int = setting(5_000_000, key="maxHashSlotNum", doc="Slots of an index file.")
+    max_index_num: int = setting(20_000_000, key="maxIndexNum", doc="Entries of an index file.")
+    check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover", doc="Check bodies when recovering.")
+    file_reserved_time: int = setting(
+        72, key="fileReservedTime", important=True, unit="h", live=True, doc="How long files are kept."
+    )
+    delete_when: str = setting("04", key="deleteWhen", live=True, doc="Local hours of deletion, separated by ';'.")
+    disk_max_used_space_ratio: int = setting(
+        75, key="diskMaxUsedSpaceRatio", unit="%", live=True, doc="Expired files go at any hour beyond it; 10 to 95."
+    )
+    clean_file_forcibly_enable: bool = setting(
+        True, key="cleanFileForciblyEnable", live=True, doc="Delete files of any age when the disk is nearly full."
+    )
+    clean_resource_interval: int = setting(
+        10_000, key="cleanResourceInterval", unit="ms", doc="How often files are looked at."
+    )
+    delete_commit_log_files_interval: int = setting(
+        100, key="deleteCommitLogFilesInterval", unit="ms", live=True, doc="Pause between deleted commit-log files."
+    )
+    delete_consume_queue_files_interval: int = setting(
+        100, key="deleteConsumeQueueFilesInterval", unit="ms", live=True, doc="Pause between deleted queue files."
+    )
+
+    # -- statistics and administration
+    enable_detail_stat: bool = setting(
+        True, key="enableDetailStat", important=True, live=True, doc="Keep latencies per queue."
+    )
+    auto_delete_unused_stats: bool = setting(
+        False, key="autoDeleteUnusedStats", live=True, doc="Forget what was counted for deleted topics and groups."
+    )
+    config_black_list: str = setting(
+        "configBlackList;brokerConfigPath", key="configBlackList", doc="Keys that request 25 refuses, separated by ';'."
+    )
+    acl_enable: bool = setting(False, key="aclEnable", doc="Access control; not available yet, true is refused.")
+    enable_dleger_commit_log: bool = setting(
+        False, key="enableDLegerCommitLog", doc="Replicated commit log; not available yet, true is refused."
+    )
+    rocketmq_home: str = setting(
+        "", key="rocketmqHome", env=("ROCKETMQ_HOME",), doc="Where conf/ is looked for. Default: ROCKETMQ_HOME."
+    )
+    broker_config_path: str = setting("", key="brokerConfigPath", doc="The file given with -c; request 25 rewrites it.")
+
+    def validate(self) -> None:
+        """Refuse what this broker cannot be.
+
+        :raises ConfigError: names the key and what to do.
+        """
+        if self.broker_role == "SLAVE":
+            raise ConfigError(
+                "brokerRole=SLAVE: a broker that replicates another one is not available yet: run a master"
+            )
+        if self.acl_enable:
+            raise ConfigError("aclEnable=true: access control is not available yet, and starting without would be open")
+        if self.enable_dleger_commit_log:
+            raise ConfigError("enableDLegerCommitLog=true: the replicated commit log is not available yet")
+        _one_of("brokerRole", self.broker_role, _ROLES)
+        _one_of("flushDiskType", self.flush_disk_type, _FLUSH_TYPES)
+        if self.broker_id != 0:
+            raise ConfigError(f"brokerId={self.broker_id}: a {self.broker_role} has brokerId 0")
+        if not 0 <= self.listen_port <= 65534:
+            raise ConfigError(
+                f"listenPort={self.listen_port}: must be a port below 65535 (the next one is the HA port)"
+            )
+        if self.broker_permission & ~7 or self.broker_permission < 0:
+            raise ConfigError(f"brokerPermission={self.broker_permission}: 6 read and write, 4 read, 2 write")
+        for key, value in (("brokerName", self.broker_name), ("brokerClusterName", self.broker_cluster_name)):
+            if value != value.strip() or any(c in value for c in " \t\r\n,;"):
+                raise ConfigError(f"{key}={value!r}: must have no blanks, commas or semicolons")
+        DelayLevels(self.message_delay_level)
+
+    def settle(self, identity: Identity) -> Advertised | None:
+        """Fill in what depends on the machine, then check everything.
+
+        :returns: the address that was chosen, when brokerIP1 was not given.
+        :raises ConfigError: names the key and what to do.
+        """
+        chosen = None
+        if not self.broker_ip1:
+            chosen = choose_address(identity.addresses())
+            self.broker_ip1 = chosen.address
+        if not self.broker_ip2:
+            self.broker_ip2 = self.broker_ip1
+        if not self.broker_name:
+            self.broker_name = identity.hostname
+        if not self.store_path_root_dir:
+            self.store_path_root_dir = os.path.join(os.path.expanduser("~"), "store")
+        if not self.store_path_commit_log:
+            self.store_path_commit_log = os.path.join(self.store_path_root_dir, "commitlog")
+        self.ha_listen_port = self.listen_port + 1
+        self.validate()
+        return chosen
+
+    def config_path(self, name: str) -> str:
+        """Path of a metadata file under the store's root."""
+        return f"{self.store_path_root_dir}/config/{name}"
+
+    def store_settings(self) -> StoreSettings:
+        """The store's part."""
+        store = StoreSettings(
+            root=self.store_path_root_dir,
+            commit_log_paths=_paths(self.store_path_commit_log),
+            read_only_paths=_paths(self.read_only_commit_log_store_paths),
+            commit_log_file_size=self.mapped_file_size_commit_log,
+            queue_file_size=self.mapped_file_size_consume_queue,
+            sync_flush=self.flush_disk_type == "SYNC_FLUSH",
+            sync_master=self.broker_role == "SYNC_MASTER",
+            index_enable=self.message_index_enable,
+            index_slots=self.max_hash_slot_num,
+            index_entries=self.max_index_num,
+            check_crc_on_recover=self.check_crc_on_recover,
+            clean_interval_ms=self.clean_resource_interval,
+            delays_ms=DelayLevels(self.message_delay_level).delays,
+        )
+        self.apply_to(store)
+        return store
+
+    def apply_to(self, store: StoreSettings) -> None:
+        """Hand the keys that may change while running to the store."""
+        for target, source in self._LIVE_STORE.items():
+            setattr(store, target, getattr(self, source))
+
+    _LIVE_STORE: ClassVar[dict[str, str]] = {
+        "flush_interval_ms": "flush_interval_commit_log",
+        "flush_least_pages": "flush_commit_log_least_pages",
+        "flush_timed": "flush_commit_log_timed",
+        "sync_flush_timeout_ms": "sync_flush_timeout",
+        "queue_flush_interval_ms": "flush_interval_consume_queue",
+        "queue_thorough_interval_ms": "flush_consume_queue_thorough_interval",
+        "delete_log_pause_ms": "delete_commit_log_files_interval",
+        "delete_queue_pause_ms": "delete_consume_queue_files_interval",
+        "file_reserved_hours": "file_reserved_time",
+        "delete_when": "delete_when",
+        "disk_max_used_percent": "disk_max_used_space_ratio",
+        "clean_forcibly": "clean_file_forcibly_enable",
+    }
+
+
+def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{key}={value}: must be one of {', '.join(allowed)}")
+
+
+def _paths(text: str) -> tuple[str, ...]:
+    return tuple(path.strip() for path in text.split(",") if path.strip())

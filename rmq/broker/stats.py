@@ -1,0 +1,377 @@
+"""What the broker counts: per topic and group over a minute, an hour and a day, and totals for the runtime information.
+
+Puts are not counted message by message: queues know their next index and their bytes, and the sampling takes the
+differences. Pulls are told by delivery, once a pull. (store-and-broker.md 11)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from rmq.broker.store.state import Queue
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import Clock
+
+__all__ = ["STATS_NAMES", "BrokerStats", "Rates", "StatsItem", "StatsSet", "Summary", "put_buckets"]
+
+#: value, times
+Sample = tuple[int, int]
+_ZERO: Sample = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Sum, rate and average of one item over one window."""
+
+    sum: int = 0
+    tps: float = 0.0
+    avgpt: float = 0.0
+
+
+class StatsItem:
+    """One counter (Java: StatsItem): what it amounts to, and how often it was told so."""
+
+    __slots__ = ("times", "value")
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.times = 0
+
+    def add(self, value: int, times: int) -> None:
+        self.value += value
+        self.times += times
+
+
+class _Window:
+    """Samples of every item at one rhythm; items that do not change share their samples' objects."""
+
+    def __init__(self, period_ms: int, size: int) -> None:
+        self._period = period_ms
+        self._size = size
+        self._stamps: deque[int] = deque(maxlen=size)
+        self._samples: dict[str, deque[Sample]] = {}
+
+    def sample(self, items: Mapping[str, StatsItem], now_ms: int) -> None:
+        self._stamps.append(now_ms)
+        for key, item in items.items():
+            samples = self._samples.get(key)
+            if samples is None:
+                # The first sample has a zero one period before it, so that what came until now counts.
+                samples = self._samples[key] = deque((_ZERO,), maxlen=self._size)
+            last = samples[-1]
+            samples.append(last if last == (item.value, item.times) else (item.value, item.times))
+
+    def summary(self, key: str) -> Summary:
+        samples = self._samples.get(key)
+        if samples is None:
+            return Summary()
+        first, last = samples[0], samples[-1]
+        stamps = self._stamps
+        steps = len(samples) - 1
+        since = stamps[-1 - steps] if len(stamps) > steps else stamps[-steps] - self._period
+        span = stamps[-1] - since
+        total, times = last[0] - first[0], last[1] - first[1]
+        return Summary(total, total * 1000 / span if span > 0 else 0.0, total / times if times else 0.0)
+
+    def forget(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._samples.pop(key, None)
+
+
+class StatsSet:
+    """All items of one statistic, with its three windows (Java: StatsItemSet)."""
+
+    def __init__(self) -> None:
+        self.items: dict[str, StatsItem] = {}
+        self._minute = _Window(10_000, 7)
+        self._hour = _Window(600_000, 7)
+        self._day = _Window(3_600_000, 25)
+
+    def item(self, key: str) -> StatsItem:
+        found = self.items.get(key)
+        if found is None:
+            found = self.items[key] = StatsItem()
+        return found
+
+    def sample_minute(self, now_ms: int) -> None:
+        self._minute.sample(self.items, now_ms)
+
+    def sample_hour(self, now_ms: int) -> None:
+        self._hour.sample(self.items, now_ms)
+
+    def sample_day(self, now_ms: int) -> None:
+        self._day.sample(self.items, now_ms)
+
+    def summaries(self, key: str) -> tuple[Summary, Summary, Summary] | None:
+        """Day, hour and minute of an item, or None when there is no such item."""
+        if key not in self.items:
+            return None
+        return self._day.summary(key), self._hour.summary(key), self._minute.summary(key)
+
+    def minute_tps(self, key: str) -> float:
+        """The rate over the last minute; 0 for an unknown item."""
+        return self._minute.summary(key).tps
+
+    def forget(self, wanted: Callable[[str], bool]) -> None:
+        keys = [key for key in self.items if wanted(key)]
+        for key in keys:
+            del self.items[key]
+        for window in (self._minute, self._hour, self._day):
+            window.forget(keys)
+
+
+#: Statistics that 315 serves.
+STATS_NAMES = (
+    "TOPIC_PUT_NUMS",
+    "TOPIC_PUT_SIZE",
+    "GROUP_GET_NUMS",
+    "GROUP_GET_SIZE",
+    "GROUP_GET_LATENCY",
+    "SNDBCK_PUT_NUMS",
+    "BROKER_PUT_NUMS",
+    "BROKER_GET_NUMS",
+)
+
+#: Windows of the rates in the runtime information, seconds.
+RATE_WINDOWS = (10, 60, 600)
+
+
+class Rates:
+    """Totals sampled once a second, for rates over 10, 60 and 600 s (Java: StoreStatsService)."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[int, int]] = deque(maxlen=RATE_WINDOWS[-1] + 1)  # ms, total
+
+    def sample(self, now_ms: int, total: int) -> None:
+        self._samples.append((now_ms, total))
+
+    def rate(self, seconds: int) -> float | None:
+        """Per second over the last ``seconds``; None until there are enough samples."""
+        samples = self._samples
+        if len(samples) <= seconds:
+            return None
+        (since, first), (until, last) = samples[-1 - seconds], samples[-1]
+        return (last - first) * 1000 / (until - since) if until > since else 0.0
+
+
+#: Upper bounds of the put-time buckets, ms, and their names in Java's text.
+_BUCKETS = (
+    (0.0, "<=0ms"),
+    (10.0, "0~10ms"),
+    (50.0, "10~50ms"),
+    (100.0, "50~100ms"),
+    (200.0, "100~200ms"),
+    (500.0, "200~500ms"),
+    (1_000.0, "500ms~1s"),
+    (2_000.0, "1~2s"),
+    (3_000.0, "2~3s"),
+    (4_000.0, "3~4s"),
+    (5_000.0, "4~5s"),
+    (10_000.0, "5~10s"),
+    (float("inf"), "10s~"),
+)
+
+
+def put_buckets(counts: list[int]) -> str:
+    """The text of putMessageDistributeTime."""
+    return "".join(f"[{name}]:{count} " for (_, name), count in zip(_BUCKETS, counts, strict=True))
+
+
+class BrokerStats:
+    """Every counter of the broker.
+
+    :param clock: the world's clock.
+    :param cluster: the cluster's name, key of the broker-wide statistics.
+    :param queues: gives every queue of the store.
+    :param detail: whether latency is kept per queue (``enableDetailStat``).
+    """
+
+    def __init__(
+        self, clock: Clock, cluster: str, queues: Callable[[], Iterable[Queue]], detail: Callable[[], bool]
+    ) -> None:
+        self._clock = clock
+        self._cluster = cluster
+        self._queues = queues
+        self._detail = detail
+        self._owner = TaskOwner("stats")
+        self._sets: dict[str, StatsSet] = {name: StatsSet() for name in STATS_NAMES}
+        self.boot_ms = clock.now_ms()
+        # Where each queue stood when it was last looked at.
+        self._seen: dict[Queue, tuple[int, int]] = {}
+        self._counted = 0
+        self._sum_when_counted = 0
+        self._minute_of_buckets = self.boot_ms // 60_000
+        #: Messages and bytes appended since start, up to the last look.
+        self.puts = 0
+        self.put_bytes = 0
+        self.put_failures = 0
+        self.gets = 0
+        self.pulls_found = 0
+        #: Tells how many pulls found nothing (delivery counts them).
+        self.pulls_missed: Callable[[], int] = lambda: 0
+        self.put_rates = Rates()
+        self.found_rates = Rates()
+        self.missed_rates = Rates()
+        self.transferred_rates = Rates()
+        # Milliseconds the puts took, in buckets: the running minute and the one before it.
+        self._running = [0] * len(_BUCKETS)
+        self.put_time_max = 0.0
+        self.get_time_max = 0.0
+        self.distribution: list[int] | None = None
+        self._put_times: deque[float] = deque(maxlen=10_000)
+        self.puts_morning = self.puts_yesterday = 0
+        self.gets_morning = self.gets_yesterday = 0
+        self._day = self._today()
+
+    # -- told by others
+
+    def delivered(self, group: str, topic: str, queue_id: int, count: int, size: int, took_ms: float = 0.0) -> None:
+        """A pull found messages.
+
+        :param count: messages handed out.
+        :param size: their bytes.
+        :param took_ms: how long the lookup took, ms.
+        """
+        key = f"{topic}@{group}"
+        sets = self._sets
+        sets["GROUP_GET_NUMS"].item(key).add(count, 1)
+        sets["GROUP_GET_SIZE"].item(key).add(size, 1)
+        latency_key = f"{queue_id}@{key}" if self._detail() else key
+        sets["GROUP_GET_LATENCY"].item(latency_key).add(int(took_ms), 1)
+        sets["BROKER_GET_NUMS"].item(self._cluster).add(count, 0)
+        self.gets += count
+        self.pulls_found += 1
+        if took_ms > self.get_time_max:
+            self.get_time_max = took_ms
+
+    def sent_back(self, group: str, topic: str) -> None:
+        """A consumer sent a message back.
+
+        :param topic: the message's original topic.
+        """
+        self._sets["SNDBCK_PUT_NUMS"].item(f"{topic}@{group}").add(1, 1)
+
+    def put_took(self, took_ms: float, count: int) -> None:
+        """An append of ``count`` messages took so long; told once a tick."""
+        for index, (bound, _) in enumerate(_BUCKETS):
+            if took_ms <= bound:
+                self._running[index] += count
+                break
+        if took_ms > self.put_time_max:
+            self.put_time_max = took_ms
+        self._put_times.append(took_ms)
+
+    def put_failed(self, count: int = 1) -> None:
+        self.put_failures += count
+
+    # -- asked
+
+    def summaries(self, name: str, key: str) -> tuple[Summary, Summary, Summary] | None:
+        """Day, hour and minute of a statistic, or None when there is no such one."""
+        found = self._sets.get(name)
+        if found is None:
+            return None
+        if "_PUT_" in name:
+            self._count_puts()
+        return found.summaries(key)
+
+    def consume_tps(self, topic: str, group: str) -> float:
+        """Messages a second that a group pulled from a topic during the last minute."""
+        return self._sets["GROUP_GET_NUMS"].minute_tps(f"{topic}@{group}")
+
+    def put_latency(self, share: float) -> float:
+        """The time, ms, that a share (0.99, 0.999) of the last appends stayed below."""
+        times = sorted(self._put_times)
+        return times[min(len(times) - 1, int(len(times) * share))] if times else 0.0
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop what was counted for a deleted topic."""
+        self._sets["TOPIC_PUT_NUMS"].forget(lambda key: key == topic)
+        self._sets["TOPIC_PUT_SIZE"].forget(lambda key: key == topic)
+        self._sets["GROUP_GET_NUMS"].forget(lambda key: key.startswith(topic + "@"))
+        self._sets["GROUP_GET_SIZE"].forget(lambda key: key.startswith(topic + "@"))
+        self._sets["SNDBCK_PUT_NUMS"].forget(lambda key: key.startswith(topic + "@"))
+        self._sets["GROUP_GET_LATENCY"].forget(lambda key: f"@{topic}@" in f"@{key}")
+
+    def forget_group(self, group: str) -> None:
+        """Drop what was counted for a deleted group."""
+        for name in ("GROUP_GET_NUMS", "GROUP_GET_SIZE", "GROUP_GET_LATENCY", "SNDBCK_PUT_NUMS"):
+            self._sets[name].forget(lambda key: key.endswith("@" + group))
+
+    # -- sampling
+
+    def start(self) -> None:
+        """Take the queues as they are for the beginning, and sample from now on."""
+        self._seen = {queue: (queue.next, queue.bytes_put) for queue in self._queues()}
+        self._sum_when_counted = sum(queue.next for queue in self._seen)
+        self._day = self._today()
+        self.sample_second()
+        self._owner.every(1.0, self.sample_second, "second")
+        self._owner.every(10.0, self.sample_minute, "minute")
+        self._owner.every(600.0, lambda: self._sample("sample_hour"), "hour")
+        self._owner.every(3600.0, lambda: self._sample("sample_day"), "day")
+
+    async def stop(self) -> None:
+        await self._owner.close()
+
+    def sample_second(self) -> None:
+        """Totals, and the turn of the day."""
+        now = self._clock.now_ms()
+        self._count_total()
+        self.put_rates.sample(now, self.puts)
+        self.found_rates.sample(now, self.pulls_found)
+        self.missed_rates.sample(now, self.pulls_missed())
+        self.transferred_rates.sample(now, self.gets)
+        today = self._today()
+        if today != self._day:
+            self._day = today
+            self.puts_yesterday, self.puts_morning = self.puts_morning, self.puts
+            self.gets_yesterday, self.gets_morning = self.gets_morning, self.gets
+        if now // 60_000 != self._minute_of_buckets:
+            self.distribution = self._running
+            self._running = [0] * len(_BUCKETS)
+        self._minute_of_buckets = now // 60_000
+
+    def sample_minute(self) -> None:
+        """Differences of every queue, then the 10-second samples."""
+        self._count_puts()
+        self._sample("sample_minute")
+
+    def _count_puts(self) -> None:
+        numbers, sizes = self._sets["TOPIC_PUT_NUMS"], self._sets["TOPIC_PUT_SIZE"]
+        seen: dict[Queue, tuple[int, int]] = {}
+        before = self._seen
+        total = 0
+        for queue in self._queues():
+            old_next, old_bytes = before.get(queue, _ZERO)
+            mark = (queue.next, queue.bytes_put)
+            seen[queue] = mark
+            count = mark[0] - old_next
+            if count > 0:
+                numbers.item(queue.topic).add(count, count)
+                size = mark[1] - old_bytes
+                sizes.item(queue.topic).add(size, count)
+                self.put_bytes += size
+                total += count
+        self._seen = seen
+        if total:
+            self._sets["BROKER_PUT_NUMS"].item(self._cluster).add(total, 0)
+        self._counted += total
+        # Queues of deleted topics are gone from the sum: it is taken anew.
+        self._sum_when_counted = sum(mark[0] for mark in seen.values())
+        self._count_total()
+
+    def _count_total(self) -> None:
+        grown = sum(queue.next for queue in self._queues()) - self._sum_when_counted
+        self.puts = max(self.puts, self._counted + grown)
+
+    def _sample(self, what: str) -> None:
+        now = self._clock.now_ms()
+        for stats in self._sets.values():
+            getattr(stats, what)(now)
+
+    def _today(self) -> int:
+        return datetime.fromtimestamp(self._clock.now_ms() / 1000).toordinal()

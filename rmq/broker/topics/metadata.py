@@ -1,0 +1,111 @@
+"""One metadata file under ``config/``: read with its backup as a net, written off the loop whenever it changed."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+
+from rmq.protocol.errors import ProtocolError, StoreError
+from rmq.runtime.world import Files, World
+
+__all__ = ["MetadataFile"]
+
+log = logging.getLogger(__name__)
+
+
+class MetadataFile:
+    """A JSON file that is replaced as a whole (store-and-broker.md 1.4, design.md section 4).
+
+    Changes that come while a write is under way are written together by the next one, so a storm of changes costs a
+    few writes. ``render`` is called on the loop: it joins pieces that are kept ready, or it is a coroutine function.
+
+    :param world: its files and its offload.
+    :param path: the file; ``path + '.bak'`` keeps the content before the last write.
+    :param render: makes the file's text.
+    """
+
+    def __init__(self, world: World, path: str, render: Callable[[], bytes | Awaitable[bytes]]) -> None:
+        self._world = world
+        self.path = path
+        self._render = render
+        self._dirty = False
+        self._writing: asyncio.Task[None] | None = None
+
+    def load(self, parse: Callable[[bytes], None]) -> bool:
+        """Read the file, or its backup when it is missing, empty or damaged.
+
+        :param parse: takes the content over; raises ValueError or ProtocolError when it is no such file.
+        :returns: False when there is neither: a fresh start.
+        :raises StoreError: content is there, and neither file can be read.
+        """
+        damage: Exception | None = None
+        for path in (self.path, self.path + ".bak"):
+            try:
+                data = self._world.files.read(path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                damage = damage or error
+                continue
+            if not data.strip():
+                continue
+            try:
+                parse(data)
+            except (ProtocolError, ValueError) as error:
+                log.error("%s cannot be used: %s", path, error)
+                damage = damage or error
+                continue
+            if path != self.path:
+                log.warning("%s is missing or damaged: the backup %s is used", self.path, path)
+            return True
+        if damage is not None:
+            raise StoreError(
+                f"{self.path}: neither the file nor its .bak can be read ({damage}); "
+                f"restore one of them, or remove both to start without"
+            )
+        return False
+
+    def changed(self) -> None:
+        """Ask for a write; returns at once."""
+        self._dirty = True
+        if self._writing is None:
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                return  # before the broker runs: the next change, or stop, writes it
+            self._writing = loop.create_task(self._write_all(), name=f"write {self.path}")
+
+    async def _write_all(self) -> None:
+        try:
+            while self._dirty:
+                self._dirty = False
+                try:
+                    await self._write()
+                except OSError as error:
+                    # Kept in memory; the next change or the stop tries again.
+                    self._dirty = True
+                    log.error("%s cannot be written: %s", self.path, error)
+                    return
+        finally:
+            self._writing = None
+
+    async def _write(self) -> None:
+        rendered = self._render()
+        data = await rendered if inspect.isawaitable(rendered) else rendered
+        await self._world.offload(_replace, self._world.files, self.path, data)
+
+    async def flush(self) -> None:
+        """Wait until everything asked for so far is on the disk."""
+        while self._writing is not None:
+            await asyncio.shield(self._writing)
+        if self._dirty:
+            await self._write_all()
+
+
+def _replace(files: Files, path: str, data: bytes) -> None:
+    folder = path.rpartition("/")[0]
+    if folder:
+        files.mkdir(folder)
+    files.write_atomic(path, data, backup=True)

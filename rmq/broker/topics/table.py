@@ -1,0 +1,326 @@
+"""Topics of this broker: their queues and permissions, how they come to be, and topics.json."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from rmq.broker.settings import BrokerSettings
+from rmq.broker.topics.metadata import MetadataFile
+from rmq.broker.topics.names import topic_name_fault
+from rmq.protocol import fastjson, names
+from rmq.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigTable
+from rmq.runtime.world import World
+
+__all__ = ["PERM_INHERIT", "PERM_READ", "PERM_READ_WRITE", "PERM_WRITE", "TopicTable", "bumped"]
+
+log = logging.getLogger(__name__)
+
+PERM_INHERIT = 1
+PERM_WRITE = 2
+PERM_READ = 4
+PERM_READ_WRITE = PERM_READ | PERM_WRITE
+
+#: topicSysFlag bits.
+UNIT = 1
+UNIT_SUB = 2
+
+_PRETTY = (
+    '\t\t%s:{\n\t\t\t"order":%s,\n\t\t\t"perm":%d,\n\t\t\t"readQueueNums":%d,\n\t\t\t"topicFilterType":"%s",\n'
+    '\t\t\t"topicName":%s,\n\t\t\t"topicSysFlag":%d,\n\t\t\t"writeQueueNums":%d\n\t\t}'
+)
+_COMPACT = (
+    '%s:{"order":%s,"perm":%d,"readQueueNums":%d,"topicFilterType":"%s","topicName":%s,"topicSysFlag":%d,'
+    '"writeQueueNums":%d}'
+)
+
+
+def bumped(version: DataVersion, now_ms: int) -> DataVersion:
+    """The version after one more change."""
+    return DataVersion(counter=version.counter + 1, timestamp=now_ms)
+
+
+class TopicTable:
+    """Every topic of the broker (Java: TopicConfigManager).
+
+    Configs are never changed in place: a changed topic is another object, so whoever holds one may compare by identity.
+
+    :param world: clock and files.
+    :param settings: the live broker settings.
+    :param path: topics.json.
+    """
+
+    def __init__(self, world: World, settings: BrokerSettings, path: str) -> None:
+        self._world = world
+        self._settings = settings
+        self._topics: dict[str, TopicConfig] = {}
+        # Rendered forms, kept so that a change among 10,000 topics costs one join and not 10,000 renderings.
+        self._pretty: dict[str, str] = {}
+        self._compact: dict[str, str] = {}
+        self.file = MetadataFile(world, path, self._render)
+        self.data_version = DataVersion(counter=0, timestamp=world.clock.now_ms())
+        #: Called with the topic that changed, or None when any may have.
+        self.on_change: list[Callable[[str | None], None]] = []
+        self._add_system_topics()
+
+    def _add_system_topics(self) -> None:
+        settings = self._settings
+        make = self._keep
+        make(_config(names.SELF_TEST_TOPIC, 1))
+        if settings.auto_create_topic_enable:
+            queues = settings.default_topic_queue_nums
+            make(_config(names.AUTO_CREATE_TOPIC, queues, PERM_READ_WRITE | PERM_INHERIT))
+        make(_config(names.BENCHMARK_TOPIC, 1024))
+        make(_config(settings.broker_cluster_name, 16, _perm(settings.cluster_topic_enable)))
+        make(_config(settings.broker_name, 1, _perm(settings.broker_topic_enable)))
+        make(_config(names.OFFSET_MOVED_TOPIC, 1))
+        make(_config(names.SCHEDULE_TOPIC, 18))
+        if settings.trace_topic_enable:
+            make(_config(settings.msg_trace_topic_name, 1))
+        make(_config(names.reply_topic(settings.broker_cluster_name), 1))
+
+    # -- reading
+
+    def get(self, topic: str) -> TopicConfig | None:
+        return self._topics.get(topic)
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self._topics
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def all(self) -> list[TopicConfig]:
+        return list(self._topics.values())
+
+    def names(self) -> list[str]:
+        return list(self._topics)
+
+    def is_order(self, topic: str) -> bool:
+        """Whether the name server lists the topic as globally ordered."""
+        config = self._topics.get(topic)
+        return config is not None and config.order
+
+    def system_topics(self) -> list[str]:
+        """What 305 lists: reserved names, created or not."""
+        settings = self._settings
+        own = [settings.broker_cluster_name, settings.broker_name, names.reply_topic(settings.broker_cluster_name)]
+        if settings.trace_topic_enable:
+            own.append(settings.msg_trace_topic_name)
+        return list(dict.fromkeys((*sorted(names.SYSTEM_TOPICS), *own)))
+
+    def is_system(self, topic: str) -> bool:
+        """Whether the name is reserved: such a topic is neither made nor deleted by an operator."""
+        settings = self._settings
+        return (
+            names.is_system_topic(topic)
+            or topic in (settings.broker_cluster_name, settings.broker_name)
+            or topic == names.reply_topic(settings.broker_cluster_name)
+            or (settings.trace_topic_enable and topic == settings.msg_trace_topic_name)
+        )
+
+    @staticmethod
+    def refuses_send(topic: str) -> bool:
+        """Topics only the broker itself writes (store-and-broker.md 7.6)."""
+        return topic in names.SEND_REFUSED_TOPICS
+
+    # -- changing
+
+    def put(self, config: TopicConfig) -> None:
+        """Create or replace a topic."""
+        old = self._topics.get(config.topic_name)
+        if old is not None and old.order != config.order:
+            config = dataclasses.replace(config, order=old.order)
+        self._keep(config)
+        log.info("topic %s is %s", config.topic_name, "created" if old is None else "updated")
+        self._changed(config.topic_name)
+
+    def delete(self, topic: str) -> bool:
+        """Forget a topic; False when there was none."""
+        if self._topics.pop(topic, None) is None:
+            return False
+        del self._pretty[topic], self._compact[topic]
+        log.info("topic %s is deleted", topic)
+        self._changed(topic)
+        return True
+
+    def create_for_send(
+        self, topic: str, default_topic: str, queue_nums: int, sys_flag: int, remote: str
+    ) -> TopicConfig | None:
+        """Make a topic because somebody sends to it (store-and-broker.md 7.5).
+
+        :param default_topic: the template the sender names, normally TBW102.
+        :param queue_nums: how many queues the sender wishes; the template's write queues are the limit.
+        :param sys_flag: unit flags of the new topic.
+        :param remote: who asks, for the log.
+        :returns: the topic, the one that exists already, or None when the template does not allow it.
+        """
+        existing = self._topics.get(topic)
+        if existing is not None:
+            return existing
+        template = self._topics.get(default_topic)
+        if template is None:
+            log.warning("no topic %s for %s: the template %s does not exist", topic, remote, default_topic)
+            return None
+        if default_topic == names.AUTO_CREATE_TOPIC and not self._settings.auto_create_topic_enable:
+            # Stays so until a restart, as in Java: the option switched back on does not bring auto-creation back.
+            template = dataclasses.replace(template, perm=PERM_READ_WRITE)
+            self._keep(template)
+        if not template.perm & PERM_INHERIT:
+            log.warning("no topic %s for %s: the template %s is not inheritable", topic, remote, default_topic)
+            return None
+        queues = max(0, min(queue_nums, template.write_queue_nums))
+        config = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=template.perm & ~PERM_INHERIT,
+            topic_filter_type=template.topic_filter_type,
+            topic_sys_flag=sys_flag,
+        )
+        self._keep(config)
+        log.info("topic %s is created with %d queues for %s, from %s", topic, queues, remote, default_topic)
+        self._changed(topic)
+        return config
+
+    def create_for_send_back(self, topic: str, queues: int, perm: int, sys_flag: int) -> TopicConfig | None:
+        """Make a retry, dead-letter or internal topic when it is missing, and return it.
+
+        None when the name cannot be a topic (a group with a name too long or with odd characters).
+        """
+        existing = self._topics.get(topic)
+        if existing is not None:
+            return existing
+        if topic_name_fault(topic) is not None:
+            log.warning("%s cannot be a topic's name: it is not created", topic)
+            return None
+        config = _config(topic, queues, perm, sys_flag)
+        self._keep(config)
+        log.info("topic %s is created with %d queues", topic, queues)
+        self._changed(topic)
+        return config
+
+    def set_unit(self, topic: str, unit: bool) -> None:
+        """Set or clear the unit flag of a topic."""
+        self._set_flag(topic, UNIT, unit)
+
+    def set_unit_sub(self, topic: str, has_unit_sub: bool) -> None:
+        """Set or clear the flag that units subscribe to a topic."""
+        self._set_flag(topic, UNIT_SUB, has_unit_sub)
+
+    def _set_flag(self, topic: str, bit: int, on: bool) -> None:
+        config = self._topics.get(topic)
+        if config is None:
+            return
+        flag = config.topic_sys_flag | bit if on else config.topic_sys_flag & ~bit
+        if flag != config.topic_sys_flag:
+            self._keep(dataclasses.replace(config, topic_sys_flag=flag))
+            self._changed(topic)
+
+    def set_order_topics(self, topics: Iterable[str]) -> None:
+        """Mark the topics the name server calls ordered, and no others.
+
+        The data version moves, but nobody is told at once: the next registration carries it (as in Java).
+        """
+        wanted = frozenset(topics)
+        changed = False
+        for config in self.all():
+            order = config.topic_name in wanted
+            if order != config.order:
+                self._keep(dataclasses.replace(config, order=order))
+                changed = True
+                log.info("topic %s is %s ordered topic", config.topic_name, "an" if order else "no longer an")
+        if changed:
+            self._bump()
+            self.file.changed()
+
+    def touch(self) -> None:
+        """Every topic is to be registered anew (the broker's own permission changed)."""
+        self._bump()
+        self._tell(None)
+
+    def _keep(self, config: TopicConfig) -> None:
+        name = config.topic_name
+        self._topics[name] = config
+        values = _rendered(config)
+        self._pretty[name] = _PRETTY % values
+        self._compact[name] = _COMPACT % values
+
+    def _changed(self, topic: str) -> None:
+        self._bump()
+        self.file.changed()
+        self._tell(topic)
+
+    def _bump(self) -> None:
+        self.data_version = bumped(self.data_version, self._world.clock.now_ms())
+
+    def _tell(self, topic: str | None) -> None:
+        for listener in self.on_change:
+            listener(topic)
+
+    # -- forms
+
+    def encode(self) -> bytes:
+        """All topics as JSON: the answer to 21, and the heart of a registration."""
+        version = self.data_version
+        return (
+            f'{{"dataVersion":{{"counter":{version.counter},"timestamp":{version.timestamp}}},'
+            f'"topicConfigTable":{{{",".join(self._compact.values())}}}}}'
+        ).encode()
+
+    def _render(self) -> bytes:
+        version = self.data_version
+        topics = ",\n".join(self._pretty.values())
+        return (
+            f'{{\n\t"dataVersion":{{\n\t\t"counter":{version.counter},\n\t\t"timestamp":{version.timestamp}\n\t}},\n'
+            f'\t"topicConfigTable":{{\n{topics}\n\t}}\n}}'
+        ).encode()
+
+    def load(self) -> None:
+        """Read topics.json over the system topics.
+
+        :raises StoreError: neither the file nor its backup can be read.
+        """
+        self.file.load(self._parse)
+
+    def _parse(self, data: bytes) -> None:
+        table = TopicConfigTable.decode(data)
+        for name, config in table.topic_config_table.items():
+            self._keep(config if config.topic_name == name else dataclasses.replace(config, topic_name=name))
+        if table.data_version is not None:
+            self.data_version = table.data_version
+
+    def replace_all(self, configs: Mapping[str, TopicConfig], version: DataVersion) -> None:
+        """Take over a master's table."""
+        for name in [name for name in self._topics if name not in configs]:
+            del self._topics[name], self._pretty[name], self._compact[name]
+        for config in configs.values():
+            self._keep(config)
+        self.data_version = version
+        self.file.changed()
+        self._tell(None)
+
+
+def _config(topic: str, queues: int, perm: int = PERM_READ_WRITE, sys_flag: int = 0) -> TopicConfig:
+    return TopicConfig(
+        topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm, topic_sys_flag=sys_flag
+    )
+
+
+def _perm(enabled: bool) -> int:
+    return PERM_INHERIT | PERM_READ_WRITE if enabled else PERM_INHERIT
+
+
+def _rendered(config: TopicConfig) -> tuple[str, str, int, int, str, str, int, int]:
+    name = fastjson.quote(config.topic_name)
+    return (
+        name,
+        "true" if config.order else "false",
+        config.perm,
+        config.read_queue_nums,
+        config.topic_filter_type or "SINGLE_TAG",
+        name,
+        config.topic_sys_flag,
+        config.write_queue_nums,
+    )

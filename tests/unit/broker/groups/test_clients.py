@@ -1,0 +1,174 @@
+"""Who is online, and who is told (store-and-broker.md 8.1, 8.2)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from rmq.broker.groups.clients import EXPIRY_SECONDS, ConsumerGroup, Consumers, Producers
+from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
+from rmq.remoting.conn import Conn
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now_ms(self) -> int:
+        return 1_000_000 + int(self.seconds * 1000)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+class FakeConn:
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.closed = False
+
+
+def conn(peer: str = "10.0.0.9:1") -> Conn:
+    return cast(Conn, FakeConn(peer))
+
+
+def data(*topics: str, version: int = 1, group: str = "g", tags: str = "*") -> ConsumerData:
+    subs = [SubscriptionData(topic=topic, sub_string=tags, code_set=[65], sub_version=version) for topic in topics]
+    return ConsumerData(group_name=group, subscription_data_set=subs)
+
+
+class Told:
+    def __init__(self) -> None:
+        self.groups: list[tuple[str, int]] = []
+
+    def __call__(self, group: ConsumerGroup) -> None:
+        self.groups.append((group.name, len(group.channels)))
+
+    async def take(self) -> list[tuple[str, int]]:
+        await asyncio.sleep(0)
+        groups, self.groups = self.groups, []
+        return groups
+
+
+def join(consumers: Consumers, where: Conn, client: str, what: ConsumerData, notify: bool = True) -> bool:
+    return consumers.register(where, client, 0, 409, what, notify=notify)
+
+
+async def test_members_are_told_of_joins_topics_and_leaves_but_not_of_versions() -> None:
+    told = Told()
+    consumers = Consumers(HandClock(), told)
+    one, two = conn("a"), conn("b")
+    assert join(consumers, one, "c1", data("T"))
+    assert await told.take() == [("g", 1)]
+    assert not join(consumers, one, "c1", data("T"))
+    assert not join(consumers, one, "c1", data("T", version=2))
+    assert await told.take() == []
+    assert join(consumers, two, "c2", data("T", version=3))
+    assert await told.take() == [("g", 2)]
+    assert join(consumers, two, "c2", data("T", "U", version=3))
+    assert await told.take() == [("g", 2)]
+    assert join(consumers, two, "c2", data("U", version=3))
+    assert await told.take() == [("g", 2)]
+    consumers.closed(two)
+    assert await told.take() == [("g", 1)]
+    consumers.unregister(one, "g", notify=True)
+    assert await told.take() == []
+    assert consumers.group("g") is None
+
+
+async def test_many_changes_in_one_turn_are_one_notice() -> None:
+    told = Told()
+    consumers = Consumers(HandClock(), told)
+    for number in range(1000):
+        join(consumers, conn(str(number)), f"c{number}", data("T"))
+    assert await told.take() == [("g", 1000)]
+
+
+async def test_notices_are_held_back_where_the_settings_say_so() -> None:
+    told = Told()
+    consumers = Consumers(HandClock(), told)
+    one, two = conn("a"), conn("b")
+    join(consumers, one, "c1", data("T"), notify=False)
+    join(consumers, two, "c2", data("T"), notify=False)
+    consumers.unregister(two, "g", notify=False)
+    assert await told.take() == []
+
+
+async def test_a_subscription_is_replaced_by_a_newer_one_only() -> None:
+    consumers = Consumers(HandClock(), Told())
+    one = conn()
+    join(consumers, one, "c1", data("T", version=5, tags="A"))
+    join(consumers, one, "c1", data("T", version=5, tags="B"))
+    group = consumers.group("g")
+    assert group is not None
+    found = group.subscription("T")
+    assert found is not None
+    assert found.data.sub_string == "A"
+    assert found.code_set == {65}
+    join(consumers, one, "c1", data("T", version=6, tags="B"))
+    found = group.subscription("T")
+    assert found is not None
+    assert found.data.sub_string == "B"
+    assert group.subscription("U") is None
+
+
+async def test_a_client_that_came_back_counts_once() -> None:
+    consumers = Consumers(HandClock(), Told())
+    old, new = conn("old"), conn("new")
+    join(consumers, old, "c1", data("T"))
+    join(consumers, new, "c1", data("T"))
+    group = consumers.group("g")
+    assert group is not None
+    assert group.client_ids() == ["c1"]
+    found = group.find("c1")
+    assert found is not None
+    assert found.conn is new
+    consumers.closed(old)
+    assert group.client_ids() == ["c1"]
+
+
+async def test_silent_channels_expire_by_the_monotonic_clock() -> None:
+    clock = HandClock()
+    told = Told()
+    consumers, producers = Consumers(clock, told), Producers(clock)
+    silent, alive = conn("silent"), conn("alive")
+    for where, client in ((silent, "c1"), (alive, "c2")):
+        join(consumers, where, client, data("T"))
+        producers.register(where, client, 0, 409, "pg")
+    clock.seconds += EXPIRY_SECONDS
+    join(consumers, alive, "c2", data("T"))
+    producers.register(alive, "c2", 0, 409, "pg")
+    assert consumers.expire() == []
+    clock.seconds += 1
+    assert consumers.expire() == [silent]
+    assert producers.expire() == [silent]
+    assert [channel.client_id for channel in producers.group("pg") or ()] == ["c2"]
+    assert await told.take() == [("g", 1)]
+
+
+async def test_nothing_is_registered_for_a_closed_connection() -> None:
+    consumers, producers = Consumers(HandClock(), Told()), Producers(HandClock())
+    gone = conn()
+    cast(Any, gone).closed = True
+    assert not join(consumers, gone, "c1", data("T"))
+    producers.register(gone, "c1", 0, 409, "pg")
+    assert consumers.group("g") is None
+    assert producers.group("pg") is None
+
+
+async def test_producers_by_group_and_by_client() -> None:
+    producers = Producers(HandClock())
+    one, two = conn("a"), conn("b")
+    producers.register(one, "c1", 0, 409, "p1")
+    producers.register(one, "c1", 0, 409, "p2")
+    producers.register(two, "c2", 0, 409, "p1")
+    assert producers.client("c1") is one
+    producers.unregister(one, "p1")
+    assert producers.client("c1") is one
+    assert list(producers.groups()) == ["p1", "p2"]
+    producers.closed(one)
+    assert producers.client("c1") is None
+    assert list(producers.groups()) == ["p1"]
+    producers.register(two, "c3", 0, 409, "p1")
+    producers.closed(two)
+    assert producers.groups() == {}
+    assert producers.client("c3") is None

@@ -1,0 +1,96 @@
+"""Consumer offsets and their file (store-and-broker.md 1.5, 8.5)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rmq.broker.groups.offsets import UNKNOWN, OffsetTable
+from rmq.protocol import fastjson
+from rmq.protocol.bodies.offset import ConsumerOffsetTable
+
+
+def filled() -> OffsetTable:
+    table = OffsetTable()
+    table.commit("g", "T", 0, 7)
+    table.commit("g", "T", 1, 10)
+    table.commit("h", "T", 0, 3)
+    table.commit("g", "%RETRY%g", 0, 0)
+    return table
+
+
+def test_commit_and_query() -> None:
+    table = filled()
+    assert table.query("g", "T", 1) == 10
+    assert table.query("g", "T", 9) == UNKNOWN
+    assert table.query("x", "T", 0) == UNKNOWN
+    table.commit("g", "T", 1, 2)
+    assert table.query("g", "T", 1) == 2
+    assert table.topics_of("g") == ["T", "%RETRY%g"]
+    assert table.groups_of("T") == ["g", "h"]
+
+
+def test_the_text_of_the_file_is_javas() -> None:
+    table = OffsetTable()
+    table.commit("g", "T", 0, 7)
+    table.commit("g", "T", 1, 10)
+    text = asyncio.run(table.render())
+    assert text == b'{\n\t"offsetTable":{\n\t\t"T@g":{0:7,1:10\n\t\t}\n\t}\n}'
+    assert asyncio.run(OffsetTable().render()) == b'{\n\t"offsetTable":{}\n}'
+
+
+def test_what_is_written_reads_back() -> None:
+    table = filled()
+    table.commit('a"b', "T", 0, 1)
+    again = OffsetTable()
+    again.load(ConsumerOffsetTable.decode(asyncio.run(table.render())).offset_table)
+    assert sorted(again.pairs()) == sorted(table.pairs())
+    assert again.of("g", "T") == {0: 7, 1: 10}
+    assert again.query('a"b', "T", 0) == 1
+    assert fastjson.loads(asyncio.run(table.encode())) == fastjson.loads(asyncio.run(table.render()))
+
+
+def test_a_group_name_may_hold_the_separator_only_in_the_topic() -> None:
+    table = OffsetTable()
+    table.load({"T@x@g": {0: 4}, "nothing": {0: 1}, "@g": {0: 1}, "T@": {0: 1}})
+    assert table.pairs() == [("T@x", "g")]
+
+
+def test_clone_replaces_and_does_not_share() -> None:
+    table = filled()
+    table.commit("n", "T", 5, 50)
+    assert table.clone("g", "n", "T")
+    assert table.of("n", "T") == {0: 7, 1: 10}
+    table.commit("n", "T", 0, 8)
+    assert table.query("g", "T", 0) == 7
+    assert not table.clone("nobody", "n", "T")
+
+
+def test_removing() -> None:
+    table = filled()
+    table.remove_topic("T")
+    assert table.pairs() == [("%RETRY%g", "g")]
+    table.remove_group("g")
+    assert table.pairs() == []
+
+
+def test_minimums_leave_out_stale_offsets_and_named_groups() -> None:
+    table = filled()
+    assert table.minimums("T", {}) == {0: 3, 1: 10}
+    assert table.minimums("T", {0: 5}) == {0: 7, 1: 10}
+    assert table.minimums("T", {}, without={"h"}) == {0: 7, 1: 10}
+
+
+def test_rendering_gives_the_loop_its_turns() -> None:
+    table = OffsetTable()
+    for number in range(3000):
+        table.commit(f"g{number}", "T", 0, number)
+
+    async def main() -> int:
+        turns = 0
+        work = asyncio.ensure_future(table.render())
+        while not work.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
+
+    assert asyncio.run(main()) >= 6

@@ -1,0 +1,244 @@
+"""Topics: how they come to be, and topics.json (store-and-broker.md 7.5, 1.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rmq.broker.groups.configs import GroupTable
+from rmq.broker.settings import BrokerSettings
+from rmq.broker.topics.names import topic_name_fault
+from rmq.broker.topics.table import TopicTable
+from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
+from rmq.protocol.errors import StoreError
+from rmq.testing.simloop import run
+from rmq.testing.simworld import SimNode, Simulation
+
+PATH = "/store/config/topics.json"
+GROUPS = "/store/config/subscriptionGroup.json"
+
+
+def settings(**more: Any) -> BrokerSettings:
+    return BrokerSettings(broker_name="broker-a", **more)
+
+
+def with_table(test: Callable[[SimNode, TopicTable], Any], **more: Any) -> Any:
+    async def main() -> Any:
+        node = Simulation().node("a")
+        result = test(node, TopicTable(node.world, settings(**more), PATH))
+        return await result if hasattr(result, "__await__") else result
+
+    return run(main())
+
+
+def test_topics_of_a_fresh_broker() -> None:
+    def check(node: SimNode, table: TopicTable) -> None:
+        found = {config.topic_name: (config.write_queue_nums, config.perm) for config in table.all()}
+        assert found == {
+            "SELF_TEST_TOPIC": (1, 6),
+            "TBW102": (8, 7),
+            "BenchmarkTest": (1024, 6),
+            "DefaultCluster": (16, 7),
+            "broker-a": (1, 7),
+            "OFFSET_MOVED_EVENT": (1, 6),
+            "SCHEDULE_TOPIC_XXXX": (18, 6),
+            "DefaultCluster_REPLY_TOPIC": (1, 6),
+        }
+        assert not node.files.exists(PATH)
+
+    with_table(check)
+
+
+def test_the_settings_decide_about_some_of_them() -> None:
+    def check(node: SimNode, table: TopicTable) -> None:
+        assert table.get("TBW102") is None
+        cluster = table.get("DefaultCluster")
+        assert cluster is not None
+        assert cluster.perm == 1
+        assert "MyTrace" in table
+
+    with_table(
+        check,
+        auto_create_topic_enable=False,
+        cluster_topic_enable=False,
+        trace_topic_enable=True,
+        msg_trace_topic_name="MyTrace",
+    )
+
+
+def test_a_topic_is_made_from_the_template() -> None:
+    def check(node: SimNode, table: TopicTable) -> None:
+        told: list[str | None] = []
+        table.on_change.append(told.append)
+        made = table.create_for_send("T", "TBW102", 4, 1, "x")
+        assert made is not None
+        assert (made.read_queue_nums, made.write_queue_nums, made.perm, made.topic_sys_flag) == (4, 4, 6, 1)
+        assert told == ["T"]
+        assert table.create_for_send("T", "TBW102", 8, 0, "x") is made
+        many = table.create_for_send("U", "TBW102", 100, 0, "x")
+        assert many is not None
+        assert many.write_queue_nums == 8
+        none = table.create_for_send("V", "TBW102", -3, 0, "x")
+        assert none is not None
+        assert none.write_queue_nums == 0
+        assert table.create_for_send("W", "NOPE", 4, 0, "x") is None
+        assert table.create_for_send("W", "T", 4, 0, "x") is None
+        assert table.data_version.counter == 3
+
+    with_table(check)
+
+
+def test_switching_auto_creation_off_lasts_until_a_restart() -> None:
+    def check(node: SimNode, table: TopicTable) -> None:
+        table._settings.auto_create_topic_enable = False
+        assert table.create_for_send("T", "TBW102", 4, 0, "x") is None
+        table._settings.auto_create_topic_enable = True
+        assert table.create_for_send("T", "TBW102", 4, 0, "x") is None
+
+    with_table(check)
+
+
+def test_system_topics_and_those_nobody_may_send_to() -> None:
+    def check(node: SimNode, table: TopicTable) -> None:
+        for topic in ("TBW102", "DefaultCluster", "broker-a", "rmq_sys_zz", "DefaultCluster_REPLY_TOPIC"):
+            assert table.is_system(topic)
+        assert not table.is_system("T")
+        assert table.refuses_send("SCHEDULE_TOPIC_XXXX")
+        assert not table.refuses_send("TBW102")
+        assert set(table.system_topics()) >= {"TBW102", "broker-a", "RMQ_SYS_TRACE_TOPIC"}
+
+    with_table(check)
+
+
+def test_the_file_reads_back_over_the_system_topics() -> None:
+    async def check(node: SimNode, table: TopicTable) -> None:
+        table.put(TopicConfig(topic_name="T", read_queue_nums=3, write_queue_nums=2, perm=4, order=True))
+        table.put(TopicConfig(topic_name="BenchmarkTest", read_queue_nums=7, write_queue_nums=7))
+        await table.file.flush()
+        text = node.files.read(PATH)
+        assert text.startswith(b'{\n\t"dataVersion":{\n\t\t"counter":2,\n\t\t"timestamp":')
+        assert b'\n\t\t"T":{\n\t\t\t"order":true,\n\t\t\t"perm":4,\n\t\t\t"readQueueNums":3,\n' in text
+        again = TopicTable(node.world, settings(), PATH)
+        again.load()
+        assert {c.topic_name: c for c in again.all()} == {c.topic_name: c for c in table.all()}
+        assert again.data_version == table.data_version
+        assert TopicConfigTable.decode(again.encode()).topic_config_table["T"].read_queue_nums == 3
+        assert table.delete("T")
+        assert not table.delete("T")
+        await table.file.flush()
+        assert b'"T":{' not in node.files.read(PATH)
+        assert b'"T":{' in node.files.read(PATH + ".bak")
+
+    with_table(check)
+
+
+def test_a_damaged_file_is_replaced_by_its_backup_and_both_damaged_stop_the_broker() -> None:
+    async def check(node: SimNode, table: TopicTable) -> None:
+        table.put(TopicConfig(topic_name="T"))
+        await table.file.flush()
+        table.put(TopicConfig(topic_name="U"))
+        await table.file.flush()
+        for junk in (b"", b"\x00\x17junk", b"[]"):
+            node.files.write_atomic(PATH, junk)
+            again = TopicTable(node.world, settings(), PATH)
+            again.load()
+            assert "T" in again
+            assert "U" not in again
+        node.files.write_atomic(PATH + ".bak", b"\x00junk")
+        with pytest.raises(StoreError, match="restore one of them"):
+            TopicTable(node.world, settings(), PATH).load()
+
+    with_table(check)
+
+
+def test_a_storm_of_changes_is_few_writes() -> None:
+    async def check(node: SimNode, table: TopicTable) -> None:
+        writes = []
+        replace = node.files.write_atomic
+        node.files.write_atomic = lambda path, data, backup=False: (  # type: ignore[method-assign]
+            writes.append(path),
+            replace(path, data, backup=backup),
+        )[1]
+        for number in range(1000):
+            table.create_for_send(f"T{number}", "TBW102", 4, 0, "x")
+        await table.file.flush()
+        assert len(writes) <= 2
+        assert b'"T999":{' in node.files.read(PATH)
+
+    with_table(check)
+
+
+def test_order_topics_follow_the_name_server() -> None:
+    def check(node: SimNode, table: TopicTable) -> None:
+        table.put(TopicConfig(topic_name="T"))
+        version = table.data_version
+        table.set_order_topics(["T", "elsewhere"])
+        assert table.is_order("T")
+        assert table.data_version.counter == version.counter + 1
+        table.set_order_topics(["T"])
+        assert table.data_version.counter == version.counter + 1
+        table.put(TopicConfig(topic_name="T", perm=4))
+        assert table.is_order("T")
+        table.set_order_topics([])
+        assert not table.is_order("T")
+
+    with_table(check)
+
+
+@pytest.mark.parametrize(
+    ("topic", "fault"),
+    [
+        ("T", None),
+        ("%RETRY%g|x-y_Z9", None),
+        ("L" * 127, None),
+        ("", "The specified topic is blank."),
+        (None, "The specified topic is blank."),
+        ("  ", "The specified topic is blank."),
+        ("a.b", "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"),
+        ("a\n", "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"),
+        ("L" * 128, "The specified topic is longer than topic max length."),
+    ],
+)
+def test_names(topic: str | None, fault: str | None) -> None:
+    assert topic_name_fault(topic) == fault
+
+
+def test_a_retry_topic_with_an_impossible_name_is_not_made() -> None:
+    def check(node: SimNode, table: TopicTable) -> None:
+        assert table.create_for_send_back("%RETRY%a b", 1, 6, 0) is None
+        assert table.create_for_send_back("%RETRY%g", 1, 6, 2) is not None
+
+    with_table(check)
+
+
+def test_groups_are_made_on_demand_and_read_back() -> None:
+    async def main() -> None:
+        node = Simulation().node("a")
+        live = settings()
+        groups = GroupTable(node.world, live, GROUPS)
+        assert groups.get("g") is None
+        made = groups.find("g")
+        assert made is not None
+        assert (made.retry_max_times, made.retry_queue_nums) == (16, 1)
+        live.auto_create_subscription_group = False
+        assert groups.find("h") is None
+        assert groups.find("CID_RMQ_SYS_X") is not None
+        assert groups.find("TOOLS_CONSUMER") is not None
+        groups.put(SubscriptionGroupConfig(group_name="h", retry_queue_nums=3))
+        groups.disable("h")
+        await groups.file.flush()
+        again = GroupTable(node.world, live, GROUPS)
+        again.load()
+        found = again.get("h")
+        assert found is not None
+        assert not found.consume_enable
+        assert again.data_version == groups.data_version
+        assert groups.delete("h")
+        assert not groups.delete("h")
+        assert "h" not in SubscriptionGroupTable.decode(groups.encode()).subscription_group_table
+        await groups.file.flush()
+
+    run(main())
