@@ -26,6 +26,7 @@ from rmq.remoting.router import handles
 
 if TYPE_CHECKING:
     from rmq.broker.delivery.pull import Delivery
+    from rmq.broker.lane.acknowledge import Acknowledger
     from rmq.broker.lane.admit import Admission, Ticket
     from rmq.broker.lane.answers import SendAnswers
     from rmq.broker.lane.topic_lane import LaneTable
@@ -65,6 +66,7 @@ class Lane:
         admission: Admission,
         answers: SendAnswers,
         delivery: Delivery,
+        acknowledger: Acknowledger,
         router: Router,
         store_host: bytes,
     ) -> None:
@@ -74,6 +76,7 @@ class Lane:
         self._admission = admission
         self._answers = answers
         self._delivery = delivery
+        self._acknowledger = acknowledger
         self._router = router
         self._store_host = store_host
         self._cluster = f"CLUSTER\x01{settings.broker_cluster_name}".encode()
@@ -232,7 +235,7 @@ class Lane:
             self._append_failed(error, acks)
             return
         stored = self._answers.stored
-        if self._store.waits:
+        if self._acknowledger.waits:
             self._hold(span, acks)
             return
         current: Conn | None = None
@@ -263,7 +266,7 @@ class Lane:
             else:
                 ack[0].send(self._answer(0, ack, [offset]))
         if waiting:
-            self._store.hold(
+            self._acknowledger.hold(
                 span.end,
                 [(ack[0], self._answer(0, ack, offsets)) for ack, offsets in waiting],
                 lambda code: [(ack[0], self._answer(code, ack, offsets)) for ack, offsets in waiting],
@@ -286,8 +289,10 @@ class Lane:
         if ack[1] is None:
             return
         stored = self._answer(0, ack, span.offsets)
-        if self._store.waits and ticket.wait:
-            self._store.hold(span.end, [(conn, stored)], lambda code: [(conn, self._answer(code, ack, span.offsets))])
+        if self._acknowledger.waits and ticket.wait:
+            self._acknowledger.hold(
+                span.end, [(conn, stored)], lambda code: [(conn, self._answer(code, ack, span.offsets))]
+            )
         else:
             conn.send(stored)
 

@@ -62,10 +62,6 @@ class Appender:
         """Drop what is cached for a deleted topic."""
         self._hashers.pop(topic, None)
 
-    def stamp(self, now_ms: int) -> int:
-        """The store time that an append would give now: never before an earlier one."""
-        return max(now_ms, self._last_stamp)
-
     def append(self, puts: Sequence[Put], now_ms: int, *, together: bool = False) -> Span:
         """Append messages in order; all of one file in one write.
 

@@ -155,7 +155,6 @@ def test_store_stamps_never_go_back() -> None:
         appender.append([put(queue, b"x")], now)
     size = 93
     assert [decode_record(bytes(log.data), at).store_timestamp for at in (0, size, 2 * size)] == [5000, 5000, 6000]
-    assert appender.stamp(10) == 6000
 
 
 def test_a_closed_gate_refuses() -> None:
