@@ -216,7 +216,7 @@ class Admission:
         table["DELAY"] = str(level)
         table["REAL_TOPIC"] = queue.topic
         table["REAL_QID"] = str(queue.id)
-        due = self._levels.deliver_at(level, max(self._clock.now_ms(), self._store.log.stamp))
+        due = self._levels.deliver_at(level, self._store.stamp(self._clock.now_ms()))
         return self._queue(SCHEDULE_TOPIC, level - 1), due
 
     def _half(self, table: dict[str, str], queue: Queue) -> tuple[Queue, int]:

@@ -7,10 +7,16 @@ fields are those of Java's answer, with the region and the trace switch as plain
 from __future__ import annotations
 
 from struct import Struct
+from typing import TYPE_CHECKING
+
+import orjson
 
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.command import FLAG_RESPONSE, VERSION, Command, SerializeType
 from rmq.protocol.frame import encode
+
+if TYPE_CHECKING:
+    from rmq.broker.settings import BrokerSettings
 
 __all__ = ["SendAnswers", "text_bytes"]
 
@@ -19,23 +25,38 @@ _lengths = Struct(">ii").pack
 
 def text_bytes(text: str) -> bytes:
     """A text as the inside of a JSON string, safe to stand in a ``%`` template."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return escaped.encode().replace(b"%", b"%%")
+    inside: bytes = orjson.dumps(text)[1:-1]
+    return inside.replace(b"%", b"%%")
 
 
 class SendAnswers:
     """Builds the answers of one broker.
 
     :param store_host: the broker's address, 4 or 16 bytes and 4 of port: the start of every message id.
+    :param settings: region and trace switch, which may change while running.
     """
 
-    def __init__(self, *, store_host: bytes, region: str, trace_on: bool) -> None:
+    def __init__(self, store_host: bytes, settings: BrokerSettings) -> None:
         self._host_id = store_host.hex().upper()
-        self.ext: dict[str, str | None] = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
+        self._region = settings.region_id
+        self._trace_on = settings.trace_on
+        self._build()
+
+    def follow(self, settings: BrokerSettings) -> None:
+        """Take over changed settings; called once a tick."""
+        if settings.region_id != self._region or settings.trace_on != self._trace_on:
+            self._region = settings.region_id
+            self._trace_on = settings.trace_on
+            self._build()
+
+    def _build(self) -> None:
+        region, trace_on = self._region, self._trace_on
+        trace = "true" if trace_on else "false"
+        self.ext: dict[str, str | None] = {"MSG_REGION": region, "TRACE_ON": trace}
         self._template = (
             b'{"code":%%d,"extFields":{"queueId":"%%d","TRACE_ON":"%b","MSG_REGION":"%b","msgId":"%b%%016X",'
             b'"queueOffset":"%%d"},"flag":1,"language":"PYTHON","opaque":%%d,"serializeTypeCurrentRPC":"JSON",'
-            b'"version":%d}' % (self.ext["TRACE_ON"].encode(), text_bytes(region), self._host_id.encode(), VERSION)  # type: ignore[union-attr]
+            b'"version":%d}' % (trace.encode(), text_bytes(region), self._host_id.encode(), VERSION)
         )
 
     def message_id(self, physical: int) -> str:

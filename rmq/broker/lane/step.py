@@ -26,11 +26,11 @@ from rmq.remoting.router import handles
 
 if TYPE_CHECKING:
     from rmq.broker.delivery.pull import Delivery
-    from rmq.broker.lane.acknowledge import Acknowledger
     from rmq.broker.lane.admit import Admission, Ticket
     from rmq.broker.lane.answers import SendAnswers
     from rmq.broker.lane.topic_lane import LaneTable
     from rmq.broker.settings import BrokerSettings
+    from rmq.broker.stats import BrokerStats
     from rmq.broker.store.store import Store
     from rmq.remoting.conn import Conn
     from rmq.remoting.router import Router
@@ -66,7 +66,7 @@ class Lane:
         admission: Admission,
         answers: SendAnswers,
         delivery: Delivery,
-        acknowledger: Acknowledger,
+        stats: BrokerStats,
         router: Router,
         store_host: bytes,
     ) -> None:
@@ -76,14 +76,15 @@ class Lane:
         self._admission = admission
         self._answers = answers
         self._delivery = delivery
-        self._acknowledger = acknowledger
+        self._monotonic = world.clock.monotonic
+        self._stats = stats
         self._router = router
         self._store_host = store_host
         self._cluster = f"CLUSTER\x01{settings.broker_cluster_name}".encode()
-        self.failed_puts = 0
 
     def step(self, ready: list[Conn]) -> None:
         """Serve every frame of the ready connections."""
+        self._answers.follow(self._settings)
         settings = self._settings
         lanes = self._lanes.get
         limit = settings.max_message_size
@@ -208,7 +209,7 @@ class Lane:
                 header = request.header(SendMessageV2Request)
             ticket = self._admission.admit(conn, header, request.body, request.version)
         except (ResponseError, HeaderError) as error:
-            self.failed_puts += 1
+            self._stats.put_failed()
             if not oneway:
                 code, remark = (
                     (error.code, error.remark)
@@ -229,13 +230,15 @@ class Lane:
 
     def _append(self, puts: list[Put], acks: list[Ack]) -> None:
         """Append and answer; with sync flush or a sync master the answers wait in the durability queue."""
+        began = self._monotonic()
         try:
             span = self._store.append(puts)
         except (OSError, StoreError) as error:
             self._append_failed(error, acks)
             return
+        self._stats.put_took((self._monotonic() - began) * 1000, len(puts))
         stored = self._answers.stored
-        if self._acknowledger.waits:
+        if self._store.waits:
             self._hold(span, acks)
             return
         current: Conn | None = None
@@ -266,7 +269,7 @@ class Lane:
             else:
                 ack[0].send(self._answer(0, ack, [offset]))
         if waiting:
-            self._acknowledger.hold(
+            self._store.hold(
                 span.end,
                 [(ack[0], self._answer(0, ack, offsets)) for ack, offsets in waiting],
                 lambda code: [(ack[0], self._answer(code, ack, offsets)) for ack, offsets in waiting],
@@ -289,16 +292,14 @@ class Lane:
         if ack[1] is None:
             return
         stored = self._answer(0, ack, span.offsets)
-        if self._acknowledger.waits and ticket.wait:
-            self._acknowledger.hold(
-                span.end, [(conn, stored)], lambda code: [(conn, self._answer(code, ack, span.offsets))]
-            )
+        if self._store.waits and ticket.wait:
+            self._store.hold(span.end, [(conn, stored)], lambda code: [(conn, self._answer(code, ack, span.offsets))])
         else:
             conn.send(stored)
 
     def _append_failed(self, error: Exception, acks: list[Ack]) -> None:
         """Nothing of these sends was stored; say so to each."""
-        self.failed_puts += len(acks)
+        self._stats.put_failed(len(acks))
         if isinstance(error, RecordTooLarge):
             code, remark = int(ResponseCode.MESSAGE_ILLEGAL), str(error)
         elif isinstance(error, StoreError):
