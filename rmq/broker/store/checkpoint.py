@@ -1,0 +1,100 @@
+"""The ``checkpoint`` file: how far log, queues and index are on disk, in store times (store-and-broker.md 1.3).
+
+=======  ====  =======================================================
+offset   type  field
+=======  ====  =======================================================
+0        i8    store time of the newest record forced to disk
+8        i8    no queue entry of a record up to this time is missing
+16       i8    end time of the newest full index file
+2048     32 B  ours, for a clean stop; Java never looks there
+=======  ====  =======================================================
+
+Java's recovery of our directory believes the three times, so they never pass the oldest thing that is not on disk yet.
+Our own recovery uses them only to look at more than it would otherwise.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as struct_error
+from zlib import crc32
+
+from rmq.runtime.world import Files
+
+__all__ = ["Checkpoint"]
+
+_SIZE = 4096
+_times = Struct(">qqq")
+_NOTE_AT = 2048
+_NOTE_MAGIC = b"RMQN"
+_note = Struct(">4sqiqi")
+
+
+class Checkpoint:
+    """The values, and their file.
+
+    :param path: ``{root}/checkpoint``.
+    """
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+        self.physic = 0
+        self.logics = 0
+        self.index = 0
+        self._indexed: tuple[int, int, int] | None = None
+
+    def load(self) -> None:
+        """Read the file; one that is missing or too short reads as zeros, and so does a time before 1970. Blocks."""
+        try:
+            data = self._files.read(self._path)[:_SIZE].ljust(_SIZE, b"\0")
+        except FileNotFoundError:
+            data = bytes(_SIZE)
+        self.physic, self.logics, self.index = (max(0, value) for value in _times.unpack_from(data))
+        try:
+            magic, name, count, offset, check = _note.unpack_from(data, _NOTE_AT)
+        except struct_error:
+            return
+        if magic == _NOTE_MAGIC and check == _check(name, count, offset):
+            self._indexed = (name, count, offset)
+
+    @property
+    def oldest(self) -> int:
+        """What Java starts an abnormal recovery from: 3 s before the older of the first two times."""
+        return max(0, min(self.physic, self.logics) - 3000)
+
+    def indexed_to(self, name: int, count: int) -> int | None:
+        """Offset up to which the index was complete when it stood at entry ``count`` of file ``name`` (0 = no file)."""
+        if self._indexed is None or self._indexed[:2] != (name, count):
+            return None
+        return self._indexed[2]
+
+    def note_indexed(self, name: int, count: int, offset: int) -> None:
+        """A clean stop: the index is complete up to ``offset``."""
+        self._indexed = (name, count, offset)
+
+    def forget_indexed(self) -> None:
+        """The store runs; the note of the last stop holds no longer."""
+        self._indexed = None
+
+    def save(self) -> None:
+        """Write the file and force it to disk. Blocks."""
+        data = bytearray(_SIZE)
+        _times.pack_into(data, 0, self.physic, self.logics, self.index)
+        if self._indexed is not None:
+            name, count, offset = self._indexed
+            _note.pack_into(data, _NOTE_AT, _NOTE_MAGIC, name, count, offset, _check(name, count, offset))
+        new = not self._files.exists(self._path)
+        file = self._files.open(self._path, create=True)
+        try:
+            file.allocate(_SIZE)
+            file.pwrite(data, 0)
+            file.datasync()
+        finally:
+            file.close()
+        if new:
+            self._files.sync_dir(self._path.rpartition("/")[0])
+
+
+def _check(name: int, count: int, offset: int) -> int:
+    return crc32(b"%d %d %d" % (name, count, offset)) & 0x7FFFFFFF

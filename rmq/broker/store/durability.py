@@ -1,0 +1,202 @@
+"""What may be acknowledged and what may be seen: one pure structure, events and time in, released answers out.
+
+``visible = min(appended, flushed if sync_flush, max(replicated, waived) if sync_master)`` and it never goes back. A
+message is acknowledged when its ``need`` is met, or honestly with another code when its time is over or a flush
+failed (design.md section 4; field reports W4, W5 of reliability.md).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, NamedTuple
+
+from rmq.broker.store.state import Queue
+
+__all__ = ["FLUSH", "REPLICA", "Durability", "Held"]
+
+#: Bits of ``need``.
+FLUSH: Final = 1
+REPLICA: Final = 2
+
+_FLUSH_DISK_TIMEOUT: Final = 10
+_FLUSH_SLAVE_TIMEOUT: Final = 12
+
+#: (connection, bytes to send).
+Answers = list[tuple[Any, bytes]]
+
+
+class Held(NamedTuple):
+    """Answers that wait for the log to be as durable as ``need`` says, up to ``end``."""
+
+    end: int
+    need: int
+    #: Monotonic seconds.
+    deadline: float
+    answers: Answers
+    #: Builds the answers for another outcome: FLUSH_DISK_TIMEOUT (10) or FLUSH_SLAVE_TIMEOUT (12).
+    otherwise: Callable[[int], Answers]
+
+
+class Durability:
+    """The marks of the log and who waits for them.
+
+    :param sync_flush: only what is on disk is visible.
+    :param sync_master: only what a replica has, or was waived, is visible.
+    :param replicas: how many distinct replicas must have it.
+    """
+
+    def __init__(self, *, sync_flush: bool = False, sync_master: bool = False, replicas: int = 1) -> None:
+        self.sync_flush = sync_flush
+        self.sync_master = sync_master
+        self.appended = 0
+        self.flushed = 0
+        #: What ``replicas`` distinct replicas have.
+        self.replicated = 0
+        #: End of what was answered with 11 or 12: a dead slave does not stop consumers. A flush is never waived.
+        self.waived = 0
+        self.failed = False
+        self.visible = 0
+        #: Called with queues whose visible end has moved.
+        self.on_visible: Callable[[list[Queue]], None] | None = None
+        self._needed_replicas = replicas
+        self._reports: dict[Hashable, int] = {}
+        self._waiting: deque[Held] = deque()
+        self._ledger: deque[tuple[int, list[tuple[Queue, int]]]] = deque()
+
+    def begin(self, end: int) -> None:
+        """Start from a recovered log that is on disk up to ``end``; all of it is visible."""
+        self.appended = self.flushed = self.waived = self.visible = end
+
+    @property
+    def waiting(self) -> Sequence[Held]:
+        """Who waits, in log order."""
+        return self._waiting
+
+    @property
+    def deadline(self) -> float | None:
+        """When :meth:`on_tick` is due, monotonic seconds."""
+        return self._waiting[0].deadline if self._waiting else None
+
+    def on_appended(self, end: int, touched: list[Queue]) -> None:
+        """The log has grown to ``end``; ``touched`` queues have new entries."""
+        self.appended = end
+        if not self.sync_flush and not self.sync_master and not self.failed and not self._ledger:
+            self.visible = end
+            for queue in touched:
+                queue.visible = queue.next
+            if self.on_visible is not None:
+                self.on_visible(touched)
+            return
+        self._ledger.append((end, [(queue, queue.next) for queue in touched]))
+        self._advance()
+
+    def hold(
+        self, end: int, need: int, deadline: float, answers: Answers, otherwise: Callable[[int], Answers]
+    ) -> Answers:
+        """Keep answers until the log is durable up to ``end``; one entry a tick.
+
+        :param need: FLUSH, REPLICA or both.
+        :param deadline: monotonic seconds; never before that of an earlier entry.
+        :returns: what can be sent at once: empty, unless the need is met already or can never be.
+        """
+        if self._waiting:
+            deadline = max(deadline, self._waiting[-1].deadline)
+        held = Held(end, need, deadline, answers, otherwise)
+        if self.failed and need & FLUSH and end > self.flushed:
+            return otherwise(_FLUSH_DISK_TIMEOUT)
+        if self._met(held):
+            return answers
+        self._waiting.append(held)
+        return []
+
+    def on_flushed(self, to: int) -> Answers:
+        """Everything up to ``to`` is on disk."""
+        if self.failed or to <= self.flushed:
+            return []
+        self.flushed = to
+        return self._release()
+
+    def on_replica(self, replica: Hashable, to: int) -> Answers:
+        """The replica with this id has everything up to ``to``. Two connections of one replica count once."""
+        if to <= self._reports.get(replica, -1):
+            return []
+        self._reports[replica] = to
+        if len(self._reports) < self._needed_replicas:
+            return []
+        mark = sorted(self._reports.values(), reverse=True)[self._needed_replicas - 1]
+        if mark <= self.replicated:
+            return []
+        self.replicated = mark
+        return self._release()
+
+    def waive(self, end: int) -> None:
+        """What lies before ``end`` was answered with SLAVE_NOT_AVAILABLE (11): do not keep it from consumers."""
+        if end > self.waived:
+            self.waived = end
+            self._advance()
+
+    def on_tick(self, now: float) -> Answers:
+        """Answer those whose time is over.
+
+        :param now: monotonic seconds.
+        """
+        released: Answers = []
+        waiting = self._waiting
+        while waiting and waiting[0].deadline <= now:
+            held = waiting.popleft()
+            # Java combines the two outcomes so that the replica's one wins (store-and-broker.md 2.9).
+            if held.need & REPLICA and held.end > self.replicated:
+                released += held.otherwise(_FLUSH_SLAVE_TIMEOUT)
+                self.waive(held.end)
+            else:
+                released += held.otherwise(_FLUSH_DISK_TIMEOUT)
+        return released
+
+    def on_fsync_error(self) -> Answers:
+        """A flush failed: nothing becomes visible any more, and who waits for the disk is told the truth."""
+        self.failed = True
+        released: Answers = []
+        kept: deque[Held] = deque()
+        for held in self._waiting:
+            if held.need & FLUSH and held.end > self.flushed:
+                released += held.otherwise(_FLUSH_DISK_TIMEOUT)
+            else:
+                kept.append(held)
+        self._waiting = kept
+        return released
+
+    def _met(self, held: Held) -> bool:
+        if held.need & FLUSH and held.end > self.flushed:
+            return False
+        return not (held.need & REPLICA and held.end > self.replicated)
+
+    def _release(self) -> Answers:
+        self._advance()
+        released: Answers = []
+        waiting = self._waiting
+        while waiting and self._met(waiting[0]):
+            released += waiting.popleft().answers
+        return released
+
+    def _advance(self) -> None:
+        """Move ``visible`` and with it the queues' ends."""
+        if self.failed:
+            return
+        visible = self.appended
+        if self.sync_flush:
+            visible = min(visible, self.flushed)
+        if self.sync_master:
+            visible = min(visible, max(self.replicated, self.waived))
+        if visible <= self.visible:
+            return
+        self.visible = visible
+        ledger = self._ledger
+        moved: dict[Queue, None] = {}
+        while ledger and ledger[0][0] <= visible:
+            for queue, end in ledger.popleft()[1]:
+                if end > queue.visible:
+                    queue.visible = end
+                    moved[queue] = None
+        if moved and self.on_visible is not None:
+            self.on_visible(list(moved))

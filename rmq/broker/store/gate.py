@@ -1,0 +1,38 @@
+"""Why the store takes no messages: one bit a reason (store-and-broker.md 2.10; the higher bits are ours)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["Gate"]
+
+
+class Gate:
+    """The bits of ``CommitLog.gate``; 0 is open."""
+
+    NOT_READABLE: Final = 1
+    NOT_WRITABLE: Final = 2
+    QUEUE_ERROR: Final = 4
+    INDEX_ERROR: Final = 8
+    DISK_FULL: Final = 16
+    #: Set from construction until the store has started, and again from stop on.
+    SHUT_DOWN: Final = 32
+    SLAVE: Final = 64
+    #: A flush failed: what the kernel did with those pages is unknown, so it is never tried again in this process.
+    FSYNC_FAILED: Final = 128
+
+    _REASONS: Final = {
+        FSYNC_FAILED: "a flush to disk failed; check the disk and restart the broker",
+        NOT_WRITABLE: "writing to the commit log failed; check the disk and restart the broker",
+        DISK_FULL: "the disk is full; free space or lower fileReservedTime",
+        QUEUE_ERROR: "consume queues cannot be written",
+        INDEX_ERROR: "the index cannot be written",
+        SLAVE: "this broker is a slave",
+        SHUT_DOWN: "it is shut down",
+        NOT_READABLE: "it is not readable",
+    }
+
+    @classmethod
+    def reason(cls, gate: int) -> str:
+        """The reasons in words, the gravest first; "none" for an open gate."""
+        return "; ".join(text for bit, text in cls._REASONS.items() if gate & bit) or "none"

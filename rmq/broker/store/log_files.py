@@ -1,0 +1,141 @@
+"""The commit log as files: names, directories, creation and removal (store-and-broker.md 1.2 and 2.8)."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from rmq.broker.store.open_files import SharedFile
+from rmq.broker.store.settings import StoreSettings
+from rmq.protocol.errors import StoreError
+from rmq.runtime.world import File, Files
+
+__all__ = ["LogFile", "LogFiles", "file_name", "offset_of"]
+
+log = logging.getLogger(__name__)
+
+
+def file_name(offset: int) -> str:
+    """The name of the file that begins at ``offset``: 20 digits."""
+    return f"{offset:020d}"
+
+
+def offset_of(name: str) -> int:
+    """The offset a name stands for, or -1 when it is no such name."""
+    return int(name) if len(name) == 20 and name.isascii() and name.isdigit() else -1
+
+
+class LogFile:
+    """One file of the commit log.
+
+    ``entry_synced`` says that its directory entry survives a power cut; a flush of the file sees to it first.
+    """
+
+    __slots__ = ("entry_synced", "path", "shared", "start")
+
+    def __init__(self, start: int, file: File, *, entry_synced: bool) -> None:
+        self.start = start
+        self.path = file.path
+        self.shared = SharedFile(file)
+        self.entry_synced = entry_synced
+
+    @property
+    def file(self) -> File:
+        return self.shared.file
+
+
+class LogFiles:
+    """Opens, creates and removes files. Every method may block: all run off the loop, but :meth:`create` in a pinch."""
+
+    def __init__(self, files: Files, settings: StoreSettings) -> None:
+        self._files = files
+        self._paths = sorted(set(settings.commit_log_paths))
+        self._readable = sorted(set(settings.commit_log_paths) | set(settings.read_only_paths))
+        self._read_only = frozenset(settings.read_only_paths)
+        self.size = settings.commit_log_file_size
+
+    def open_all(self) -> list[LogFile]:
+        """Every file there is, in order.
+
+        :raises StoreError: a file that is missing in the middle or has a size no file of this store can have.
+        """
+        found: dict[int, str] = {}
+        for directory in self._readable:
+            for name in self._files.list(directory):
+                start = offset_of(name)
+                if start < 0:
+                    log.warning("%s/%s is no commit-log file; it is left alone", directory, name)
+                    continue
+                found[start] = os.path.join(directory, name)
+        starts = sorted(found)
+        opened: list[LogFile] = []
+        for at, start in enumerate(starts):
+            path = found[start]
+            if start % self.size or (at and start != starts[at - 1] + self.size):
+                raise StoreError(
+                    f"{path}: a commit-log file is missing before it, or mappedFileSizeCommitLog={self.size} is not "
+                    f"what this store was made with"
+                )
+            size = self._files.size(path)
+            if size != self.size:
+                # A power cut between making a file and extending it leaves a short newest one; nothing else may.
+                if size > self.size or at != len(starts) - 1:
+                    raise StoreError(
+                        f"{path} has {size} bytes, a commit-log file has {self.size}: set mappedFileSizeCommitLog to "
+                        f"what this store was made with"
+                    )
+                log.warning("%s has %d of %d bytes; it is extended", path, size, self.size)
+        for start in starts:
+            path = found[start]
+            read_only = os.path.dirname(path) in self._read_only
+            file = self._files.open(path, readonly=read_only)
+            if not read_only:
+                file.allocate(self.size)
+            # Whoever made it may have died before its name was on disk.
+            opened.append(LogFile(start, file, entry_synced=read_only))
+        return opened
+
+    def path_for(self, start: int) -> str:
+        """Where the file that begins at ``start`` goes: the directories take turns."""
+        writable = [path for path in self._paths if path not in self._read_only] or self._paths
+        return os.path.join(writable[start // self.size % len(writable)], file_name(start))
+
+    def create(self, start: int) -> LogFile:
+        """A new sparse file of full size; its directory entry is not forced yet."""
+        path = self.path_for(start)
+        self._files.mkdir(os.path.dirname(path))
+        file = self._files.open(path, create=True)
+        try:
+            file.allocate(self.size)
+        except OSError:
+            file.close()
+            raise
+        return LogFile(start, file, entry_synced=False)
+
+    def prepare(self, start: int) -> LogFile:
+        """The same, with file and directory forced to disk: what the step never waits for."""
+        made = self.create(start)
+        try:
+            self.sync(made)
+        except OSError:
+            made.shared.drop()
+            raise
+        return made
+
+    def sync(self, file: LogFile) -> None:
+        """Force a file's data to disk, and first its name when that has not been done."""
+        if not file.entry_synced:
+            directory = os.path.dirname(file.path)
+            self._files.sync_dir(directory)
+            self._files.sync_dir(os.path.dirname(directory))
+            file.entry_synced = True
+        file.file.datasync()
+
+    def remove(self, file: LogFile) -> None:
+        """Take a file's name away; its space is free when its last reader is done."""
+        self._files.unlink(file.path)
+
+    def zero_from(self, file: LogFile, position: int) -> None:
+        """Make everything from ``position`` on zeros, so that nothing stale is ever taken for a record."""
+        file.file.truncate(position)
+        file.file.allocate(self.size)

@@ -1,0 +1,173 @@
+"""Walks the commit log record by record, says where it is damaged, and where it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from rmq.broker.store.commit_log import CommitLog
+from rmq.broker.store.log_files import LogFile
+from rmq.broker.store.records import MAGIC, MAGIC_V2, SMALLEST, check, is_blank, store_time
+from rmq.runtime.world import World
+
+__all__ = ["Damage", "LogReader"]
+
+log = logging.getLogger(__name__)
+
+_CHUNK = 1 << 20
+_SLICE = 1000
+_MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC, MAGIC_V2))
+
+
+class Damage(NamedTuple):
+    """Bytes that are no record although good records follow."""
+
+    start: int
+    end: int
+
+
+class LogReader:
+    """Reads records in order over all files.
+
+    :param crc: whether bodies' checksums are compared.
+    """
+
+    def __init__(self, world: World, commit_log: CommitLog, *, crc: bool = True) -> None:
+        self._offload = world.offload
+        self._log = commit_log
+        self._crc = crc
+        #: Behind the last good record, or at the start of the file behind a blank one.
+        self.position = 0
+        #: What was skipped; what is in here already is not reported again.
+        self.damages: list[Damage] = []
+        #: Behind the last good record; where a blank one begins if it is the last thing in the log.
+        self.end = 0
+        #: Store time of the last good record, ms.
+        self.stamp = 0
+
+    async def records(self, start: int, stop: int) -> AsyncIterator[tuple[bytes, list[tuple[int, int, int]]]]:
+        """Good records from ``start`` on, which is a record's or a file's start, in slices.
+
+        :param stop: the last record begins before it.
+        :returns: bytes, and (position in them, commit-log offset, size) of each record.
+        """
+        self.position = self.end = start
+        size = self._log.file_size
+        while self.position < stop:
+            file = self._log.segment_of(self.position)
+            if file is None:
+                return
+            file_end = file.start + size
+            async for piece in self._in_file(file, file_end, stop):
+                yield piece
+            if self.position >= stop or self.position >= file_end:
+                continue
+            # No good record here.
+            if (following := await self._resume(self.position)) < 0:
+                return
+            damage = Damage(self.position, following)
+            if damage not in self.damages:
+                self.damages.append(damage)
+                log.error(
+                    "commit log is damaged from %d to %d (%s): records there are lost, those behind it are kept",
+                    damage.start, damage.end, file.path,
+                )  # fmt: skip
+            self.position = self.end = following
+
+    async def _in_file(
+        self, file: LogFile, file_end: int, stop: int
+    ) -> AsyncIterator[tuple[bytes, list[tuple[int, int, int]]]]:
+        """Records of one file, until there is none at ``self.position`` or the next file has been reached."""
+        want = _CHUNK
+        while self.position < min(stop, file_end):
+            base = self.position
+            data = await self._read(file, base, min(want, file_end - base))
+            want = _CHUNK
+            at = 0
+            verdict = 0
+            found: list[tuple[int, int, int]] = []
+            while base + at < stop:
+                verdict = check(data, at, base + at, file_end - base - at, crc=self._crc)
+                if verdict <= 0:
+                    break
+                found.append((at, base + at, verdict))
+                at += verdict
+                if not len(found) % _SLICE:
+                    self._passed(base + at, data, found)
+                    yield data, found
+                    found = []
+                    await asyncio.sleep(0)
+            if found:
+                self._passed(base + at, data, found)
+                yield data, found
+            if verdict < 0:
+                want = max(_CHUNK, -verdict)
+                if at == 0 and len(data) >= min(-verdict, file_end - base):
+                    return
+                continue
+            if base + at >= stop:
+                return
+            if verdict == 0 and is_blank(data, at, file_end - base - at):
+                self.position = file_end
+                return
+            if verdict == 0 and len(data) - at < 8 and base + len(data) < file_end:
+                # Too little of it to tell.
+                if at == 0:
+                    return
+                continue
+            if verdict == 0:
+                return
+
+    def _passed(self, position: int, data: bytes, found: list[tuple[int, int, int]]) -> None:
+        self.position = self.end = position
+        self.stamp = store_time(data, found[-1][0])
+
+    async def _read(self, file: LogFile, offset: int, size: int) -> bytes:
+        shared = file.shared
+        try:
+            return await self._offload(shared.pin().pread, size, offset - file.start)
+        finally:
+            shared.unpin()
+
+    async def _resume(self, offset: int) -> int:
+        """Offset of the next good record behind ``offset``, or -1 when there is none: then the log ends here."""
+        size = self._log.file_size
+        for file in self._log.segments:
+            file_end = file.start + size
+            if file_end <= offset:
+                continue
+            base = max(file.start, offset + 1)
+            while base < file_end:
+                data = await self._read(file, base, min(_CHUNK, file_end - base))
+                if not data:
+                    break
+                for at in self._candidates(data):
+                    found = base + at
+                    verdict = check(data, at, found, file_end - found, crc=True)
+                    if verdict < 0:
+                        whole = await self._read(file, found, min(-verdict, file_end - found))
+                        verdict = check(whole, 0, found, file_end - found, crc=True)
+                        if verdict < 0:
+                            whole = await self._read(file, found, min(-verdict, file_end - found))
+                            verdict = check(whole, 0, found, file_end - found, crc=True)
+                    if verdict > 0:
+                        return found
+                if len(data) < _CHUNK:
+                    break
+                base += len(data) - SMALLEST
+                await asyncio.sleep(0)
+        return -1
+
+    @staticmethod
+    def _candidates(data: bytes) -> list[int]:
+        """Where the magic says that a record may begin."""
+        found: list[int] = []
+        for magic in _MAGICS:
+            at = data.find(magic)
+            while at >= 0:
+                if at >= 4:
+                    found.append(at - 4)
+                at = data.find(magic, at + 1)
+        return sorted(found)

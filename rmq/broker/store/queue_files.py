@@ -1,0 +1,217 @@
+"""Consume queues on disk: 20-byte entries in files of one size (store-and-broker.md 3.1).
+
+Entry: commit-log offset i8, record size i4, tags code i8. Entry ``k`` of a queue lies at byte ``20 * k`` of its files
+put end to end; a file's name is its first byte. Entries with offset 0 and size 0x7FFFFFFF fill what has no message.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from rmq.broker.store.log_files import file_name, offset_of
+from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.protocol.errors import StoreError
+from rmq.runtime.world import File, Files
+
+__all__ = ["BLANK_ENTRY", "BLANK_ENTRY_SIZE", "FileKey", "QueueDisk", "QueueFiles", "Target", "is_blank"]
+
+log = logging.getLogger(__name__)
+
+BLANK_ENTRY_SIZE = 0x7FFFFFFF
+BLANK_ENTRY = Struct(">qiq").pack(0, BLANK_ENTRY_SIZE, 0)
+
+#: (directory, first byte): what an open file is known by.
+FileKey = tuple[str, int]
+
+
+def is_blank(offset: int, size: int) -> bool:
+    """Whether an entry stands for no message."""
+    return offset == 0 and size == BLANK_ENTRY_SIZE
+
+
+class QueueFiles:
+    """Which files a queue has; kept at ``Queue.files``."""
+
+    __slots__ = ("directory", "dropped", "starts")
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        #: First bytes of the files there are, ascending.
+        self.starts: list[int] = []
+        #: The queue was deleted; nothing is written for it any more.
+        self.dropped = False
+
+
+class Target(NamedTuple):
+    """The file a queue's next entries go to."""
+
+    key: FileKey
+    #: Bytes from its beginning to the first of the entries.
+    position: int
+    #: It does not exist yet.
+    new: bool
+
+    @classmethod
+    def of(cls, queue: Queue, file_size: int) -> Target:
+        at = queue.tail_from * ENTRY_SIZE
+        start = at - at % file_size
+        files: QueueFiles = queue.files
+        return cls((files.directory, start), at - start, not files.starts or files.starts[-1] < start)
+
+
+class QueueDisk:
+    """The blocking half: all of it runs off the loop."""
+
+    def __init__(self, files: Files, root: str, file_size: int) -> None:
+        self._files = files
+        self.root = os.path.join(root, "consumequeue")
+        self._trash = os.path.join(root, "trash")
+        self.file_size = file_size
+
+    def directory(self, topic: str, queue_id: int) -> str:
+        """Where a queue's files are.
+
+        :raises StoreError: a topic that names no directory below the store (CVE-2019-17572).
+        """
+        if not topic or topic in (".", "..") or "/" in topic or "\0" in topic:
+            raise StoreError(f"{topic!r} cannot be the name of a topic")
+        return f"{self.root}/{topic}/{queue_id}"
+
+    def open_targets(self, targets: Sequence[Target]) -> list[File | OSError]:
+        """Open or make the files; one that cannot be opened gives its error."""
+        opened: list[File | OSError] = []
+        for target in targets:
+            try:
+                opened.append(self._open_target(target))
+            except OSError as error:
+                opened.append(error)
+        return opened
+
+    def _open_target(self, target: Target) -> File:
+        directory, start = target.key
+        path = f"{directory}/{file_name(start)}"
+        if not target.new:
+            return self._files.open(path)
+        self._files.mkdir(directory)
+        file = self._files.open(path, create=True)
+        try:
+            file.allocate(self.file_size)
+            if target.position:
+                # Entries that an earlier life of this queue had: nobody reads them.
+                file.pwrite(BLANK_ENTRY * (target.position // ENTRY_SIZE), 0)
+        except OSError:
+            file.close()
+            raise
+        return file
+
+    def open_file(self, key: FileKey) -> File:
+        return self._files.open(f"{key[0]}/{file_name(key[1])}")
+
+    def sync(self, items: Sequence[tuple[FileKey, File | None]]) -> None:
+        """Force files to disk; those that are not open any more are opened for it. One that is gone is fine."""
+        for key, file in items:
+            if file is not None:
+                file.datasync()
+                continue
+            try:
+                file = self.open_file(key)
+            except FileNotFoundError:
+                continue
+            try:
+                file.datasync()
+            finally:
+                file.close()
+
+    def sync_directories(self, directories: Sequence[str]) -> None:
+        for directory in directories:
+            if self._files.is_dir(directory):
+                self._files.sync_dir(directory)
+
+    def remove_files(self, keys: Sequence[FileKey]) -> None:
+        for directory, start in keys:
+            try:
+                self._files.unlink(f"{directory}/{file_name(start)}")
+            except FileNotFoundError:
+                continue
+
+    def cut(self, key: FileKey, position: int) -> None:
+        """Make everything behind ``position`` of a file zeros."""
+        file = self.open_file(key)
+        try:
+            file.truncate(position)
+            file.allocate(self.file_size)
+        finally:
+            file.close()
+
+    def bury(self, directory: str, serial: int) -> str | None:
+        """Move a directory out of the way at once; :meth:`remove_tree` of what is returned does the slow part."""
+        if not self._files.is_dir(directory):
+            return None
+        self._files.mkdir(self._trash)
+        grave = os.path.join(self._trash, f"{serial}-{os.path.basename(directory)}")
+        self._files.rename(directory, grave)
+        return grave
+
+    def trash(self) -> list[str]:
+        """What an earlier process moved out of the way and did not finish removing."""
+        return [os.path.join(self._trash, name) for name in self._files.list(self._trash)]
+
+    def remove_tree(self, path: str) -> None:
+        for name in self._files.list(path):
+            inner = os.path.join(path, name)
+            if self._files.is_dir(inner):
+                self.remove_tree(inner)
+            else:
+                self._files.unlink(inner)
+        self._files.rmdir(path)
+
+    def topics(self) -> list[str]:
+        return [name for name in self._files.list(self.root) if self._files.is_dir(os.path.join(self.root, name))]
+
+    def list_queues(self, topics: Sequence[str]) -> list[tuple[str, int, list[int], list[str]]]:
+        """(topic, queue id, first bytes of its files, names that are none) of every queue of some topics."""
+        found: list[tuple[str, int, list[int], list[str]]] = []
+        for topic in topics:
+            for name in self._files.list(f"{self.root}/{topic}"):
+                if not (name.isascii() and name.isdigit()):
+                    log.warning("%s/%s/%s is no consume queue; it is left alone", self.root, topic, name)
+                    continue
+                starts: list[int] = []
+                foreign: list[str] = []
+                for file in self._files.list(f"{self.root}/{topic}/{name}"):
+                    start = offset_of(file)
+                    if start < 0:
+                        foreign.append(file)
+                    else:
+                        starts.append(start)
+                found.append((topic, int(name), sorted(starts), foreign))
+        return found
+
+    def read_files(self, keys: Sequence[FileKey]) -> list[bytes]:
+        """What each file holds, up to the first block that ends in zeros.
+
+        The first block is small: of 40,000 queues most have a few entries, and their files are mostly holes.
+        """
+        found: list[bytes] = []
+        for key in keys:
+            file = self._files.open(f"{key[0]}/{file_name(key[1])}", readonly=True)
+            try:
+                parts: list[bytes] = []
+                at = 0
+                block = 204 * ENTRY_SIZE
+                while at < self.file_size:
+                    want = min(block, self.file_size - at)
+                    data = file.pread(want, at)
+                    parts.append(data)
+                    at += len(data)
+                    if len(data) < want or not any(data[-ENTRY_SIZE:]):
+                        break
+                    block = min(block * 16, 1 << 20) // ENTRY_SIZE * ENTRY_SIZE
+                found.append(b"".join(parts))
+            finally:
+                file.close()
+        return found

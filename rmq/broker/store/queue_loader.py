@@ -1,0 +1,186 @@
+"""Reads every consume queue at start and says which part of the commit log they cover.
+
+Queues are derived data: they are used as far as they agree with the log and built anew from there. Two things are
+checked. Within a queue, entries must follow each other in the log without overlapping; the first that does not ends it.
+Over all queues, the sizes of the entries that point into a segment of the log must add up to what records there are in
+it; if they do not, some queue lacks entries (a lost file, a hole after a power cut), and dispatch begins again there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_left
+from operator import add, le
+from struct import Struct
+
+from rmq.broker.store.queue_files import BLANK_ENTRY_SIZE, FileKey, QueueFiles, is_blank
+from rmq.broker.store.queues import QueueTable
+from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.runtime.world import World
+
+__all__ = ["QueueLoader", "segment_size"]
+
+log = logging.getLogger(__name__)
+
+_BLOCK = 1024
+_OFFSETS = Struct(">" + "q12x" * _BLOCK).unpack_from
+_SIZES = Struct(">" + "8xi8x" * _BLOCK).unpack_from
+_entry = Struct(">qi8x").unpack_from
+_TOPICS_AT_ONCE = 64
+_FILES_AT_ONCE = 16
+_SEGMENT = 64 << 20
+
+
+def segment_size(file_size: int) -> int:
+    """Bytes of the log over which entries are added up: finer than a file where files are large."""
+    return _SEGMENT if file_size > _SEGMENT and file_size % _SEGMENT == 0 else file_size
+
+
+class QueueLoader:
+    """Fills a :class:`QueueTable` from disk.
+
+    :param log_start: first byte of the commit log; entries before it point to nothing.
+    :param log_file_size: bytes of a commit-log file.
+    """
+
+    def __init__(self, world: World, table: QueueTable, log_start: int, log_file_size: int) -> None:
+        self._offload = world.offload
+        self._table = table
+        self._log_start = log_start
+        self._segment = segment_size(log_file_size)
+        #: Segment start -> bytes of records that entries point to.
+        self.covered: dict[int, int] = {}
+        self._boundaries: dict[Queue, list[tuple[int, int]]] = {}
+
+    async def load(self) -> None:
+        """Read every queue there is.
+
+        :raises OSError: a file that cannot be read.
+        """
+        table = self._table
+        table.graves = await self._offload(table.disk.trash)
+        topics = await self._offload(table.disk.topics)
+        for at in range(0, len(topics), _TOPICS_AT_ONCE):
+            listed = await self._offload(table.disk.list_queues, topics[at : at + _TOPICS_AT_ONCE])
+            files: list[tuple[Queue, int]] = []
+            for topic, queue_id, starts, foreign in listed:
+                for name in foreign:
+                    log.warning(
+                        "%s/%s/%s/%s is no queue file; it is left alone", table.disk.root, topic, queue_id, name
+                    )
+                queue = table.get_or_create(topic, queue_id)
+                files += [(queue, start) for start in self._usable(queue, starts)]
+            for first in range(0, len(files), _FILES_AT_ONCE):
+                group = files[first : first + _FILES_AT_ONCE]
+                keys: list[FileKey] = [(queue.files.directory, start) for queue, start in group]
+                for (queue, start), data in zip(group, await self._offload(table.disk.read_files, keys), strict=True):
+                    if queue.next * ENTRY_SIZE == start:
+                        await self._take(queue, start, data)
+            for topic, queue_id, starts, _ in listed:
+                await self._finish(table.get_or_create(topic, queue_id), starts)
+
+    def _usable(self, queue: Queue, starts: list[int]) -> list[int]:
+        """Files that follow each other; what comes behind a missing one is built anew."""
+        size = self._table.file_size
+        usable: list[int] = []
+        for start in starts:
+            if start % size or (usable and start != usable[-1] + size):
+                log.warning("%s: file %020d does not follow the one before it", queue.files.directory, start)
+                break
+            usable.append(start)
+        files: QueueFiles = queue.files
+        files.starts = usable
+        if usable:
+            queue.min = queue.next = usable[0] // ENTRY_SIZE
+        return usable
+
+    async def _take(self, queue: Queue, start: int, data: bytes) -> None:
+        """Read one file's entries behind those known."""
+        count = len(data) // ENTRY_SIZE
+        at = 0
+        behind = queue.max_phys
+        index = start // ENTRY_SIZE
+        fast = True
+        while at < count:
+            if count - at >= _BLOCK and fast:
+                offsets = _OFFSETS(data, at * ENTRY_SIZE)
+                sizes = _SIZES(data, at * ENTRY_SIZE)
+                if (
+                    offsets[0] >= behind
+                    and min(sizes) > 0
+                    and max(sizes) < BLANK_ENTRY_SIZE
+                    and all(map(le, map(add, offsets, sizes), offsets[1:]))
+                ):
+                    self._tally(queue, index + at, offsets, sizes)
+                    behind = offsets[-1] + sizes[-1]
+                    at += _BLOCK
+                    if not at % (16 * _BLOCK):
+                        await asyncio.sleep(0)
+                    continue
+            # Entry by entry: a short rest, blank entries, or the end of what is good.
+            stop = min(count, at + _BLOCK)
+            while at < stop:
+                offset, size = _entry(data, at * ENTRY_SIZE)
+                if not is_blank(offset, size):
+                    if size <= 0 or size == BLANK_ENTRY_SIZE or offset < behind:
+                        break
+                    self._tally(queue, index + at, (offset,), (size,))
+                    behind = offset + size
+                at += 1
+            if at < stop:
+                break
+        queue.next = index + at
+        queue.max_phys = behind
+        if at < count and any(data[at * ENTRY_SIZE :]):
+            log.warning(
+                "%s: entry %d is damaged; entries from there on are built anew from the commit log",
+                queue.files.directory, queue.next,
+            )  # fmt: skip
+            await self._offload(self._table.disk.cut, (queue.files.directory, start), at * ENTRY_SIZE)
+
+    def _tally(self, queue: Queue, index: int, offsets: tuple[int, ...], sizes: tuple[int, ...]) -> None:
+        segment = self._segment
+        boundaries = self._boundaries.setdefault(queue, [])
+        if offsets[0] < self._log_start:
+            gone = bisect_left(offsets, self._log_start)
+            queue.min = index + gone
+            offsets = offsets[gone:]
+            sizes = sizes[gone:]
+            index += gone
+            if not offsets:
+                return
+        elif not boundaries:
+            queue.min = index
+        first = 0
+        while first < len(offsets):
+            at = offsets[first] - offsets[first] % segment
+            last = len(offsets) if offsets[-1] < at + segment else bisect_left(offsets, at + segment)
+            self.covered[at] = self.covered.get(at, 0) + sum(sizes[first:last])
+            if not boundaries or boundaries[-1][0] != at:
+                boundaries.append((at, index + first))
+            first = last
+
+    async def _finish(self, queue: Queue, starts: list[int]) -> None:
+        """Let go of files behind the last good entry; the table's state is that of a queue just written."""
+        files: QueueFiles = queue.files
+        if not self._boundaries.get(queue):
+            # Nothing points into the log: what there is, is past.
+            queue.min = queue.next
+        end = queue.next * ENTRY_SIZE
+        keep = [start for start in files.starts if start < end]
+        gone = [(files.directory, start) for start in starts if start not in keep]
+        files.starts = keep
+        if gone:
+            await self._offload(self._table.disk.remove_files, gone)
+        if not keep:
+            queue.next = queue.min = 0
+        queue.visible = queue.tail_from = queue.next
+
+    async def cut_from(self, segment: int) -> None:
+        """Take the entries that point to ``segment`` or behind it out of every queue."""
+        for queue, boundaries in self._boundaries.items():
+            at = bisect_left(boundaries, (segment, -1))
+            if at < len(boundaries):
+                await self._table.cut(queue, boundaries[at][1])
+                del boundaries[at:]

@@ -1,0 +1,210 @@
+"""Moves consume-queue entries from memory to disk, in slices, and forces them there for the checkpoint.
+
+A queue is written when it has 4 KiB, or in its turn at the next interval, or when all of them together hold 16 MiB. The
+writes themselves are short and into the page cache, so they are made on the loop, where they cannot meet an append;
+opening, making and forcing files is done off it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+
+from rmq.broker.store.commit_log import CommitLog
+from rmq.broker.store.gate import Gate
+from rmq.broker.store.queue_files import FileKey, QueueFiles, Target
+from rmq.broker.store.queues import QueueTable
+from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import File, World
+
+__all__ = ["QueueWriter"]
+
+log = logging.getLogger(__name__)
+
+_LARGE = 4096
+_PENDING_LIMIT = 16 << 20
+#: Queues with a few entries written in one interval: with 40,000 of them the others wait their turn in memory.
+_SMALL_AT_ONCE = 1024
+_GROUP = 64
+#: Failed intervals in a row until messages are refused (Java: 30 tries, a second apart).
+_FAILURES = 30
+
+
+class QueueWriter:
+    """Writes the tails of queues.
+
+    :param world: threads.
+    :param table: the queues.
+    :param commit_log: whose gate is closed when the disk takes no entries.
+    """
+
+    def __init__(self, world: World, table: QueueTable, commit_log: CommitLog, tasks: TaskOwner) -> None:
+        self._offload = world.offload
+        self._table = table
+        self._log = commit_log
+        self._tasks = tasks
+        self._lock = asyncio.Lock()
+        self._urgent = False
+        self._failures = 0
+        self._unsynced: dict[FileKey, None] = {}
+        self._unsynced_directories: dict[str, None] = {}
+
+    def check(self) -> None:
+        """Called after appends: starts a write at once when too much waits in memory."""
+        if self._table.pending > _PENDING_LIMIT and not self._urgent and not self._tasks.closed:
+            self._urgent = True
+            self._tasks.spawn(self._relieve(), "write-queues")
+
+    async def _relieve(self) -> None:
+        try:
+            await self.write(everything=True)
+        except OSError as error:
+            log.error("consume queues could not be written (%s)", error)
+            await asyncio.sleep(1)
+        finally:
+            self._urgent = False
+
+    async def interval(self) -> None:
+        """The periodic write; also removes what deleted topics left."""
+        try:
+            await self.write()
+        except OSError as error:
+            self._failures += 1
+            log.error("consume queues could not be written (%s); they stay in memory and are tried again", error)
+            if self._failures >= _FAILURES:
+                self._log.close_gate(Gate.QUEUE_ERROR)
+            return
+        if self._failures:
+            self._failures = 0
+            self._log.open_gate(Gate.QUEUE_ERROR)
+        await self.sweep()
+
+    async def sweep(self) -> None:
+        """Remove the directories of deleted topics."""
+        graves = self._table.graves
+        while graves:
+            try:
+                await self._offload(self._table.disk.remove_tree, graves[0])
+            except OSError as error:
+                log.error("%s could not be removed (%s)", graves[0], error)
+            graves.pop(0)
+
+    async def write(self, *, everything: bool = False) -> None:
+        """Write tails: the large ones and a share of the small ones, or all there are now.
+
+        :raises OSError: some could not be written; they are kept.
+        """
+        async with self._lock:
+            dirty = self._table.dirty
+            if not dirty:
+                return
+            if everything:
+                chosen = list(dirty)
+            else:
+                chosen = [queue for queue in dirty if len(queue.tail) >= _LARGE]
+                small = 0
+                for queue in dirty:
+                    if len(queue.tail) < _LARGE:
+                        chosen.append(queue)
+                        small += 1
+                        if small >= _SMALL_AT_ONCE:
+                            break
+            error: OSError | None = None
+            for at in range(0, len(chosen), _GROUP):
+                failed = await self._write_group(chosen[at : at + _GROUP])
+                error = failed or error
+                await asyncio.sleep(0)
+            if error is not None:
+                raise error
+
+    async def _write_group(self, group: list[Queue]) -> OSError | None:
+        """Write all entries that some queues have now."""
+        table = self._table
+        open_files = table.open_files
+        goals = {queue: queue.next for queue in group}
+        error: OSError | None = None
+        while goals:
+            missing: list[tuple[Queue, Target]] = []
+            for queue in goals:
+                target = Target.of(queue, table.file_size)
+                if target.new or open_files.get(target.key) is None:
+                    missing.append((queue, target))
+            if missing:
+                opened = await self._offload(table.disk.open_targets, [target for _, target in missing])
+                for (queue, target), file in zip(missing, opened, strict=True):
+                    if isinstance(file, OSError):
+                        error = file
+                        del goals[queue]
+                    else:
+                        self._opened(queue, target, file)
+            for queue in list(goals):
+                files: QueueFiles = queue.files
+                if files.dropped or not queue.tail:
+                    del goals[queue]
+                    continue
+                target = Target.of(queue, table.file_size)
+                shared = open_files.get(target.key)
+                if shared is None or target.new:
+                    continue
+                size = min(len(queue.tail), table.file_size - target.position)
+                try:
+                    shared.file.pwrite(queue.tail[:size], target.position)
+                except OSError as failed:
+                    error = failed
+                    del goals[queue]
+                    continue
+                del queue.tail[:size]
+                queue.tail_from += size // ENTRY_SIZE
+                table.pending -= size
+                self._unsynced[target.key] = None
+                if not queue.tail:
+                    table.dirty.pop(queue, None)
+                if queue.tail_from >= goals[queue]:
+                    del goals[queue]
+        return error
+
+    def _opened(self, queue: Queue, target: Target, file: File) -> None:
+        files: QueueFiles = queue.files
+        if files.dropped:
+            # Deleted meanwhile; if its file was made after that, the directory goes the same way as the first.
+            file.close()
+            if target.new and self._table.get(queue.topic, queue.id) is None:
+                self._table.bury_leftover(files.directory)
+            return
+        self._table.open_files.put(target.key, file)
+        if target.new:
+            files.starts.append(target.key[1])
+            directory = files.directory
+            topic = os.path.dirname(directory)
+            root = os.path.dirname(topic)
+            for path in (os.path.dirname(root), root, topic, directory):
+                self._unsynced_directories[path] = None
+
+    async def sync(self) -> None:
+        """Force to disk what was written.
+
+        :raises OSError: some of it may not be there; it is forced again next time, and written anew by a recovery.
+        """
+        async with self._lock:
+            items = list(self._unsynced)
+            directories = list(self._unsynced_directories)
+            for at in range(0, len(items), _GROUP):
+                group = items[at : at + _GROUP]
+                pinned = [(key, self._table.open_files.get(key)) for key in group]
+                try:
+                    await self._offload(
+                        self._table.disk.sync, [(key, shared.pin() if shared else None) for key, shared in pinned]
+                    )
+                finally:
+                    for _, shared in pinned:
+                        if shared is not None:
+                            shared.unpin()
+                for key in group:
+                    self._unsynced.pop(key, None)
+            for at in range(0, len(directories), _GROUP):
+                group_directories = directories[at : at + _GROUP]
+                await self._offload(self._table.disk.sync_directories, group_directories)
+                for path in group_directories:
+                    self._unsynced_directories.pop(path, None)

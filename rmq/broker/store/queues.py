@@ -1,0 +1,249 @@
+"""Every consume queue of the broker: its hot end in memory, the rest in files opened as needed.
+
+New entries wait in ``Queue.tail``, where they can be read; :mod:`rmq.broker.store.queue_writer` moves them to disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+from rmq.broker.store.open_files import OpenFiles, SharedFile
+from rmq.broker.store.queue_files import FileKey, QueueDisk, QueueFiles
+from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.protocol.errors import StoreError
+from rmq.runtime.world import World
+
+__all__ = ["QueueTable"]
+
+log = logging.getLogger(__name__)
+
+
+class QueueTable:
+    """Finds queues and reads their entries.
+
+    :param world: files and threads.
+    :param settings: paths and sizes.
+    """
+
+    def __init__(self, world: World, settings: StoreSettings) -> None:
+        self._offload = world.offload
+        self.file_size = settings.queue_file_size
+        self.disk = QueueDisk(world.files, settings.root, self.file_size)
+        self.open_files = OpenFiles()
+        #: Queues with entries that are not on disk, the longest waiting first.
+        self.dirty: dict[Queue, None] = {}
+        #: Bytes of such entries.
+        self.pending = 0
+        #: Directories of deleted topics, moved away and still to be removed.
+        self.graves: list[str] = []
+        self._topics: dict[str, dict[int, Queue]] = {}
+        self._serial = 0
+        self._cold = asyncio.Semaphore(4)
+
+    # -- the table -------------------------------------------------------------------------------------------------
+
+    def get(self, topic: str, queue_id: int) -> Queue | None:
+        queues = self._topics.get(topic)
+        return None if queues is None else queues.get(queue_id)
+
+    def get_or_create(self, topic: str, queue_id: int) -> Queue:
+        """The queue; a new one is in memory only until its first entry (store-and-broker.md 1.1).
+
+        :raises StoreError: a topic or queue id that no queue can have.
+        """
+        queues = self._topics.get(topic)
+        if queues is not None:
+            queue = queues.get(queue_id)
+            if queue is not None:
+                return queue
+        if queue_id < 0:
+            raise StoreError(f"queue id {queue_id} of topic {topic} is negative")
+        directory = self.disk.directory(topic, queue_id)
+        queue = Queue(topic, queue_id)
+        queue.files = QueueFiles(directory)
+        if queues is None:
+            queues = self._topics[topic] = {}
+        queues[queue_id] = queue
+        return queue
+
+    def all(self, topic: str) -> list[Queue]:
+        """The queues of a topic, by id."""
+        return [queue for _, queue in sorted(self._topics.get(topic, {}).items())]
+
+    def topics(self) -> list[str]:
+        """Topics that have a queue."""
+        return list(self._topics)
+
+    def __iter__(self) -> Iterator[Queue]:
+        for queues in self._topics.values():
+            yield from queues.values()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._topics.values()))
+
+    def drop(self, topic: str) -> None:
+        """Delete a topic's queues. They are gone at once; the files are removed off the loop."""
+        queues = self._topics.pop(topic, None)
+        if queues is None:
+            return
+        for queue in queues.values():
+            self._forget(queue)
+        self._bury(f"{self.disk.root}/{topic}")
+
+    def drop_queue(self, queue: Queue) -> None:
+        """Delete one queue."""
+        queues = self._topics.get(queue.topic)
+        if queues is None or queues.get(queue.id) is not queue:
+            return
+        del queues[queue.id]
+        if not queues:
+            del self._topics[queue.topic]
+        self._forget(queue)
+        self._bury(queue.files.directory)
+
+    def _forget(self, queue: Queue) -> None:
+        files: QueueFiles = queue.files
+        files.dropped = True
+        self.pending -= len(queue.tail)
+        queue.tail.clear()
+        self.dirty.pop(queue, None)
+        for start in files.starts:
+            self.open_files.close((files.directory, start))
+
+    def _bury(self, directory: str) -> None:
+        # A rename is quick, and a topic of the same name may be created in the next moment.
+        self._serial += 1
+        try:
+            grave = self.disk.bury(directory, self._serial)
+        except OSError as error:
+            log.error(
+                "%s could not be moved away (%s); remove it by hand while the broker is stopped", directory, error
+            )
+            return
+        if grave is not None:
+            self.graves.append(grave)
+
+    def bury_leftover(self, directory: str) -> None:
+        """A file of a deleted queue was made after the deletion: its directory goes, too."""
+        self._bury(directory)
+
+    def note(self, touched: list[Queue], entries: int) -> None:
+        """``entries`` entries were added to the tails of ``touched`` queues."""
+        self.pending += entries * ENTRY_SIZE
+        dirty = self.dirty
+        for queue in touched:
+            dirty[queue] = None
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def entries(self, queue: Queue, index: int, count: int) -> bytes | None:
+        """Up to ``count`` entries from ``index`` on, from memory and the page cache.
+
+        Like Java's, a read ends at the end of the queue file that holds ``index``. The caller asks for what is visible.
+
+        :returns: whole entries; empty when ``index`` is not in the queue; None when they are cold.
+        """
+        behind = queue.next
+        if index < queue.min or index >= behind:
+            return b""
+        tail_from = queue.tail_from
+        if index >= tail_from:
+            lo = (index - tail_from) * ENTRY_SIZE
+            return bytes(queue.tail[lo : lo + count * ENTRY_SIZE])
+        key, position, size = self._range(queue, index, count)
+        shared = self.open_files.get(key)
+        if shared is None:
+            return None
+        data = shared.file.pread_hot(size, position)
+        return None if data is None else self._with_tail(queue, data, index, count)
+
+    async def entries_cold(self, queue: Queue, index: int, count: int) -> bytes:
+        """The same from wherever they are."""
+        data = self.entries(queue, index, count)
+        if data is not None:
+            return data
+        async with self._cold:
+            key, position, size = self._range(queue, index, count)
+            shared = await self._open(key)
+            try:
+                data = await self._offload(shared.pin().pread, size, position)
+            finally:
+                shared.unpin()
+        return self._with_tail(queue, data, index, count)
+
+    async def _open(self, key: FileKey) -> SharedFile:
+        shared = self.open_files.get(key)
+        if shared is None:
+            shared = self.open_files.put(key, await self._offload(self.disk.open_file, key))
+        return shared
+
+    def _range(self, queue: Queue, index: int, count: int) -> tuple[FileKey, int, int]:
+        at = index * ENTRY_SIZE
+        start = at - at % self.file_size
+        stop = min(at + count * ENTRY_SIZE, start + self.file_size, queue.tail_from * ENTRY_SIZE)
+        return (queue.files.directory, start), at - start, stop - at
+
+    def _with_tail(self, queue: Queue, data: bytes, index: int, count: int) -> bytes:
+        """Go on in memory where the entries on disk end, unless the file ends there, too."""
+        have = len(data) // ENTRY_SIZE
+        behind = index + have
+        if have < count and behind == queue.tail_from and behind * ENTRY_SIZE % self.file_size:
+            room = self.file_size // ENTRY_SIZE - behind % (self.file_size // ENTRY_SIZE)
+            return data + bytes(queue.tail[: min(count - have, room) * ENTRY_SIZE])
+        return data
+
+    # -- changing what is on disk ----------------------------------------------------------------------------------
+
+    async def cut(self, queue: Queue, index: int) -> None:
+        """Take away the entries from ``index`` on; what lay behind them becomes zeros."""
+        files: QueueFiles = queue.files
+        if index >= queue.next:
+            return
+        before = len(queue.tail)
+        if index >= queue.tail_from:
+            del queue.tail[(index - queue.tail_from) * ENTRY_SIZE :]
+        else:
+            queue.tail.clear()
+            queue.tail_from = index
+        self.pending -= before - len(queue.tail)
+        if not queue.tail:
+            self.dirty.pop(queue, None)
+        queue.next = index
+        queue.visible = min(queue.visible, index)
+        queue.min = min(queue.min, index)
+        at = queue.tail_from * ENTRY_SIZE
+        gone = [(files.directory, start) for start in files.starts if start >= at]
+        files.starts = [start for start in files.starts if start < at]
+        for key in gone:
+            self.open_files.close(key)
+        if gone:
+            await self._offload(self.disk.remove_files, gone)
+        if files.starts and files.starts[-1] + self.file_size > at:
+            key = (files.directory, files.starts[-1])
+            await self._offload(self.disk.cut, key, at - key[1])
+        queue.max_phys = await self._end_of_last(queue)
+
+    async def _end_of_last(self, queue: Queue) -> int:
+        if queue.next <= queue.min:
+            return 0
+        entry = await self.entries_cold(queue, queue.next - 1, 1)
+        return int.from_bytes(entry[:8], "big") + int.from_bytes(entry[8:12], "big")
+
+    async def restart(self, queue: Queue, index: int) -> None:
+        """Begin the queue anew at ``index``: nothing of what it held is readable any more."""
+        await self.cut(queue, 0)
+        files: QueueFiles = queue.files
+        gone = [(files.directory, start) for start in files.starts]
+        files.starts = []
+        for key in gone:
+            self.open_files.close(key)
+        await self._offload(self.disk.remove_files, gone)
+        queue.min = queue.next = queue.visible = queue.tail_from = index
+        queue.max_phys = 0
+
+    def close(self) -> None:
+        """Close every file."""
+        self.open_files.close_all()

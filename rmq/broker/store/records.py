@@ -1,0 +1,173 @@
+"""Records as the store itself reads them: is it whole, and what goes into queues and index.
+
+Layout: store-and-broker.md 2.1 (V1; the V2 of 5.x, whose topic length has two bytes, is read, too). What makes a record
+good: its magic, lengths that add up, its own offset in it, and the checksum of its body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct, error
+from typing import NamedTuple
+from zlib import crc32
+
+from rmq.broker.store.commit_log import BLANK_MAGIC
+from rmq.protocol.tags import string_hash
+
+__all__ = ["MAGIC", "MAGIC_V2", "SMALLEST", "Derived", "TagsRule", "check", "derive", "is_blank", "store_time"]
+
+MAGIC = -626843481
+MAGIC_V2 = -626843477
+#: Bytes of a record without body, topic and properties.
+SMALLEST = 91
+#: No record is larger, whatever a damaged length says.
+_LARGEST = 32 << 20
+
+_head = Struct(">iii16xqi").unpack_from
+_pair = Struct(">ii").unpack_from
+_int = Struct(">i").unpack_from
+_short = Struct(">h").unpack_from
+_long = Struct(">q").unpack_from
+_fields = Struct(">12xi4xqqi").unpack_from
+
+
+def check(data: bytes | memoryview, at: int, offset: int, limit: int, *, crc: bool = True) -> int:
+    """Bytes of the good record at ``at``, 0 when there is none, or minus the bytes that are needed to tell.
+
+    :param data: bytes read from the log.
+    :param at: position in ``data``.
+    :param offset: commit-log offset of that position; a good record says the same.
+    :param limit: bytes from there to the end of its file.
+    :param crc: whether the body's checksum is compared.
+    """
+    have = len(data) - at
+    if have < SMALLEST:
+        if limit < SMALLEST:
+            return 0
+        return -SMALLEST
+    size, magic, body_crc, physical, sys_flag = _head(data, at)
+    if (
+        (magic != MAGIC and magic != MAGIC_V2)
+        or size < SMALLEST
+        or size > limit
+        or size > _LARGEST
+        or physical != offset
+    ):
+        return 0
+    if have < size:
+        return -int(size)
+    body_at = at + 88
+    if sys_flag & 0x30:
+        body_at += 12 * (sys_flag >> 4 & 1) + 12 * (sys_flag >> 5 & 1)
+    end = at + size
+    try:
+        body_size = _int(data, body_at - 4)[0]
+        if body_size < 0 or body_at + body_size >= end:
+            return 0
+        topic_at = body_at + body_size
+        if magic == MAGIC:
+            behind = topic_at + 1 + data[topic_at]
+        else:
+            behind = topic_at + 2 + _short(data, topic_at)[0]
+        if behind + 2 > end or behind + 2 + _short(data, behind)[0] != end:
+            return 0
+    except (error, IndexError):
+        return 0
+    if crc and body_size and crc32(memoryview(data)[body_at:topic_at]) & 0x7FFFFFFF != body_crc:
+        return 0
+    return int(size)
+
+
+def is_blank(data: bytes | memoryview, at: int, limit: int) -> bool:
+    """Whether the rest of a file, ``limit`` bytes, is marked as blank at ``at``."""
+    return len(data) - at >= 8 and _int(data, at + 4)[0] == BLANK_MAGIC and _int(data, at)[0] == limit
+
+
+def store_time(data: bytes | memoryview, at: int = 0) -> int:
+    """Store time of the record at ``at``, ms; its first 76 bytes suffice."""
+    return int(_long(data, at + (68 if data[at + 39] & 0x10 else 56))[0])
+
+
+class Derived(NamedTuple):
+    """What dispatch needs of a record."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+    store_timestamp: int
+    tags_code: int
+    #: Unique key first, then the tokens of KEYS.
+    keys: Sequence[bytes]
+
+
+class TagsRule:
+    """The tags code of a stored message: the hash of its tag, or when a delayed one is due (store-and-broker.md 2.13).
+
+    :param delays_ms: delay of level 1, 2, ...
+    """
+
+    __slots__ = ("_delays", "_known")
+
+    def __init__(self, delays_ms: Sequence[int]) -> None:
+        self._delays = tuple(delays_ms)
+        self._known: dict[bytes, int] = {}
+
+    def tag(self, tags: bytes) -> int:
+        """Java's hash of a tag text, 0 for none."""
+        if not tags:
+            return 0
+        code = self._known.get(tags)
+        if code is None:
+            if len(self._known) >= 4096:
+                self._known.clear()
+            code = self._known[tags] = string_hash(tags.decode(errors="replace"))
+        return code
+
+    def due(self, level: int, store_timestamp: int) -> int:
+        """When a message of a delay level is delivered, ms."""
+        delay = self._delays[min(level, len(self._delays)) - 1] if self._delays else 1000
+        return store_timestamp + delay
+
+
+def derive(data: bytes | memoryview, at: int, rule: TagsRule) -> Derived:
+    """What the good record at ``at`` (see :func:`check`) puts into queues and index."""
+    queue_id, queue_offset, _, sys_flag = _fields(data, at)
+    size, magic = _pair(data, at)
+    stored_at = at + 56
+    body_at = at + 88
+    if sys_flag & 0x10:
+        stored_at += 12
+        body_at += 12
+    if sys_flag & 0x20:
+        body_at += 12
+    store_timestamp = _long(data, stored_at)[0]
+    topic_at = body_at + _int(data, body_at - 4)[0]
+    if magic == MAGIC:
+        behind = topic_at + 1 + data[topic_at]
+        topic_at += 1
+    else:
+        behind = topic_at + 2 + _short(data, topic_at)[0]
+        topic_at += 2
+    topic = bytes(data[topic_at:behind]).decode(errors="replace")
+    tags = b""
+    delay = b""
+    unique = b""
+    texts = b""
+    for item in bytes(data[behind + 2 : at + size]).split(b"\2"):
+        name, _, value = item.partition(b"\1")
+        if name == b"TAGS":
+            tags = value
+        elif name == b"KEYS":
+            texts = value
+        elif name == b"UNIQ_KEY":
+            unique = value
+        elif name == b"DELAY":
+            delay = value
+    tags_code = rule.tag(tags)
+    if delay and topic == "SCHEDULE_TOPIC_XXXX" and delay.isdigit() and int(delay) > 0:
+        tags_code = rule.due(int(delay), store_timestamp)
+    keys = [unique] if unique else []
+    if texts:
+        keys += [token for token in texts.split(b" ") if token]
+    return Derived(topic, queue_id, queue_offset, sys_flag, store_timestamp, tags_code, keys)

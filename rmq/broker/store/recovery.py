@@ -1,0 +1,236 @@
+"""Brings log, queues and index to one state at start. The commit log alone decides which.
+
+1. Read the queues, adding up what they say is in each segment of the log.
+2. Find the first segment, from the oldest on, where that is not what is there.
+3. Check the records of the newest files, or from that segment on if it is older: the log ends behind the last good one.
+   Where good records follow bad bytes, the bad bytes are reported and skipped; nothing behind them is cut.
+4. Cut queues back to the first segment that differs and dispatch again from there; the index from where it ends.
+
+Whether the last stop was clean only says how many files are checked; a wrong checkpoint changes nothing but that, and
+never to fewer (reliability.md I10, I11, W17, W18).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from struct import Struct
+
+from rmq.broker.store.checkpoint import Checkpoint
+from rmq.broker.store.commit_log import BLANK_MAGIC, CommitLog
+from rmq.broker.store.dispatcher import Dispatcher
+from rmq.broker.store.index import Index
+from rmq.broker.store.log_files import LogFile
+from rmq.broker.store.log_reader import Damage, LogReader
+from rmq.broker.store.queue_loader import QueueLoader, segment_size
+from rmq.broker.store.queue_writer import QueueWriter
+from rmq.broker.store.queues import QueueTable
+from rmq.broker.store.records import check, store_time
+from rmq.runtime.world import World
+
+__all__ = ["Recovered", "Recovery"]
+
+log = logging.getLogger(__name__)
+
+_pair = Struct(">ii").unpack_from
+#: Files checked after an unclean stop: more than can be waiting for a flush.
+_FILES = 3
+_DISPATCH = 32 << 20
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What a start found, for logs, metrics and tests."""
+
+    clean: bool = True
+    start: int = 0
+    end: int = 0
+    #: Records were checked from here on.
+    checked_from: int = 0
+    #: Queues were built anew from here on.
+    dispatched_from: int = 0
+    damages: list[Damage] = field(default_factory=list)
+
+
+class Recovery:
+    """One start of the store.
+
+    :param clean: there was no ``abort`` file.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        commit_log: CommitLog,
+        queues: QueueTable,
+        writer: QueueWriter,
+        index: Index | None,
+        checkpoint: Checkpoint,
+        dispatcher: Dispatcher,
+        *,
+        clean: bool,
+        crc: bool,
+    ) -> None:
+        self._world = world
+        self._offload = world.offload
+        self._log = commit_log
+        self._queues = queues
+        self._writer = writer
+        self._index = index
+        self._checkpoint = checkpoint
+        self._dispatcher = dispatcher
+        self._clean = clean
+        self._crc = crc
+        self._segment = segment_size(commit_log.file_size)
+        #: Segment -> offset of the first good record that begins in it.
+        self._first_records: dict[int, int] = {}
+
+    async def run(self) -> Recovered:
+        """Leave everything as if the process had never stopped.
+
+        :raises StoreError: the log itself cannot be read.
+        :raises OSError: a disk error.
+        """
+        commit_log = self._log
+        commit_log.adopt_loaded(await self._offload(commit_log.files.open_all))
+        files = list(commit_log.segments)
+        found = Recovered(clean=self._clean, start=commit_log.start)
+        loader = QueueLoader(self._world, self._queues, commit_log.start, commit_log.file_size)
+        await loader.load()
+        index_from = await self._index.load(clean=self._clean) if self._index is not None else None
+        reader = LogReader(self._world, commit_log, crc=self._crc)
+        differs: int | None = None
+        if files:
+            first = await self._first_to_check(files)
+            wrong = await self._first_wrong(files[:first], loader.covered)
+            if wrong is not None:
+                first = wrong
+            while True:
+                found.checked_from = files[first].start
+                reader = LogReader(self._world, commit_log, crc=self._crc)
+                there = await self._scan(reader, files[first].start, files[-1].start + commit_log.file_size)
+                if there or not first:
+                    break
+                first -= 1
+            differs = self._first_difference(there, loader.covered, found.checked_from)
+        await commit_log.settle(reader.end if files else 0)
+        commit_log.stamp = reader.stamp
+        end = found.end = commit_log.end
+        found.damages = reader.damages
+
+        found.dispatched_from = end
+        if differs is not None:
+            await loader.cut_from(differs)
+            firsts = [offset for segment, offset in self._first_records.items() if segment >= differs]
+            found.dispatched_from = min(firsts, default=end)
+        await self._dispatch(min(found.dispatched_from, await self._index_start(index_from)), found.damages)
+        for queue in self._queues:
+            queue.visible = queue.next
+        for file in commit_log.segments:
+            if file.start + commit_log.file_size > found.checked_from:
+                await self._offload(commit_log.files.sync, file)
+        self._report(found)
+        return found
+
+    async def _first_to_check(self, files: list[LogFile]) -> int:
+        """Which file the check begins with; a checkpoint can only make it an earlier one."""
+        if self._clean:
+            return len(files) - 1
+        first = max(0, len(files) - _FILES)
+        oldest = self._checkpoint.oldest
+        while first > 0 and oldest > 0:
+            data = await self._offload(files[first].file.pread, 128, 0)
+            if len(data) == 128 and 0 < store_time(data) <= oldest:
+                break
+            first -= 1
+        return first
+
+    async def _first_wrong(self, files: list[LogFile], covered: dict[int, int]) -> int | None:
+        """The first complete file that queues do not cover: their entries must end where its blank record begins."""
+        size = self._log.file_size
+        for at, file in enumerate(files):
+            sizes = sum(covered.get(segment, 0) for segment in range(file.start, file.start + size, self._segment))
+            if sizes <= size - 8:
+                rest, magic = _pair(await self._offload(file.file.pread, 8, sizes))
+                if magic == BLANK_MAGIC and rest == size - sizes:
+                    continue
+            log.info("consume queues do not cover %s; they are checked from there", file.path)
+            return at
+        return None
+
+    async def _scan(self, reader: LogReader, start: int, stop: int) -> dict[int, int]:
+        """Check records; bytes of good ones that are in queues, by segment."""
+        segment = self._segment
+        there: dict[int, int] = {}
+        self._first_records = {}
+        async for data, records in reader.records(start, stop):
+            current = -1
+            for at, offset, size in records:
+                if offset - offset % segment != current:
+                    current = offset - offset % segment
+                    self._first_records.setdefault(current, offset)
+                    there.setdefault(current, 0)
+                if not data[at + 39] & 0x4:
+                    there[current] += size
+        return there
+
+    @staticmethod
+    def _first_difference(there: dict[int, int], covered: dict[int, int], checked_from: int) -> int | None:
+        wrong = [
+            segment
+            for segment in set(there) | {segment for segment in covered if segment >= checked_from}
+            if there.get(segment, 0) != covered.get(segment, 0)
+        ]
+        return min(wrong, default=None)
+
+    async def _index_start(self, index_from: int | None) -> int:
+        """Where the index lacks messages from; the end of the log when there is none to lack any."""
+        end = self._log.end
+        if self._index is None:
+            return end
+        if index_from is not None and (index_from > end or self._index.end[1] >= end > 0):
+            log.warning("the index points behind the end of the commit log; it is built anew")
+            index_from = None
+        if index_from is None or index_from < self._log.start:
+            if self._index.files and index_from is None:
+                await self._index.discard_all()
+            index_from = self._log.start
+        elif index_from < end and not await self._is_record(index_from):
+            index_from -= index_from % self._log.file_size
+        self._dispatcher.index_from = index_from
+        return index_from
+
+    async def _is_record(self, offset: int) -> bool:
+        file = self._log.segment_of(offset)
+        if file is None:
+            return False
+        limit = file.start + self._log.file_size - offset
+        data = await self._log.read_cold(offset, min(limit, self._log.end - offset, 8))
+        if len(data) < 8:
+            return False
+        data = await self._log.read_cold(offset, _pair(data)[0])
+        return check(data, 0, offset, limit, crc=False) > 0
+
+    async def _dispatch(self, start: int, known: list[Damage]) -> None:
+        """Fill queues and index from ``start`` on."""
+        dispatcher = self._dispatcher
+        dispatcher.position = start
+        reader = LogReader(self._world, self._log, crc=self._crc)
+        reader.damages = known
+        while dispatcher.position < self._log.end:
+            if not await dispatcher.advance(reader, _DISPATCH):
+                break
+            await self._writer.write(everything=True)
+            if self._index is not None:
+                await self._index.write()
+        dispatcher.position = self._log.end
+
+    def _report(self, found: Recovered) -> None:
+        log.info(
+            "commit log %d to %d after %s stop: records checked from %d, queues built from %d",
+            found.start, found.end, "a clean" if found.clean else "an unclean", found.checked_from,
+            found.dispatched_from,
+        )  # fmt: skip
+        if found.damages:
+            lost = sum(damage.end - damage.start for damage in found.damages)
+            log.critical("%d damaged places of the commit log, %d bytes, were skipped", len(found.damages), lost)

@@ -1,0 +1,157 @@
+"""Deletes what is too old or in the way of new messages, and refuses messages when the disk is full.
+
+Rules: store-and-broker.md 5.4. Files go oldest first, never the newest; unlinking runs off the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime
+
+from rmq.broker.store.commit_log import CommitLog
+from rmq.broker.store.gate import Gate
+from rmq.broker.store.index import Index
+from rmq.broker.store.queue_files import QueueFiles, is_blank
+from rmq.broker.store.queues import QueueTable
+from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.runtime.world import World
+
+__all__ = ["Retention"]
+
+log = logging.getLogger(__name__)
+
+_FILES_A_ROUND = 10
+_MANUAL_ROUNDS = 20
+_HOUR_MS = 3_600_000
+
+
+class Retention:
+    """The clean-up service of one store."""
+
+    def __init__(
+        self, world: World, settings: StoreSettings, commit_log: CommitLog, queues: QueueTable, index: Index | None
+    ) -> None:
+        self._world = world
+        self._offload = world.offload
+        self._settings = settings
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+        self._manual = 0
+        self._cleaned_to = 0
+        #: Used shares of the disks of commit log and consume queues, as last seen; -1 = unknown.
+        self.log_ratio = -1.0
+        self.queue_ratio = -1.0
+        #: Messages deleted with files so far, by queues' entries.
+        self.deleted_files = 0
+
+    def trigger(self) -> None:
+        """DELETE_EXPIRED_COMMITLOG: the next rounds delete without waiting for the hour."""
+        self._manual = _MANUAL_ROUNDS
+
+    async def check_disk(self) -> bool:
+        """Look at the disks; close or open the gate. Whether space must be made at once, whatever a file's age."""
+        settings = self._settings
+        usage = self._world.files.usage
+        ratios = [(await self._offload(usage, path)).ratio for path in settings.commit_log_paths]
+        self.log_ratio = min(ratios)
+        self.queue_ratio = (await self._offload(usage, settings.root)).ratio
+        highest = max(self.log_ratio, self.queue_ratio)
+        if highest > settings.disk_warning_ratio:
+            self._log.close_gate(Gate.DISK_FULL)
+        else:
+            self._log.open_gate(Gate.DISK_FULL)
+        return highest > min(settings.disk_warning_ratio, settings.disk_clean_forcibly_ratio)
+
+    async def run(self) -> None:
+        """One round."""
+        at_once = await self.check_disk() and self._settings.clean_forcibly
+        limit = min(95, max(10, self._settings.disk_max_used_percent)) / 100
+        full = any(ratio < 0 or ratio > limit for ratio in (self.log_ratio, self.queue_ratio))
+        if at_once or full or self._is_time() or self._manual:
+            self._manual = max(0, self._manual - 1)
+            await self._delete_log_files(at_once=at_once)
+        if self._log.start != self._cleaned_to:
+            self._cleaned_to = self._log.start
+            await self.delete_derived()
+
+    def _is_time(self) -> bool:
+        hour = datetime.fromtimestamp(self._world.clock.now_ms() // 1000).hour
+        return any(text.strip().isdigit() and int(text) == hour for text in self._settings.delete_when.split(";"))
+
+    async def _delete_log_files(self, *, at_once: bool) -> None:
+        settings = self._settings
+        for _ in range(_FILES_A_ROUND):
+            files = self._log.segments
+            if len(files) < 2:
+                return
+            first = files[0]
+            age = self._world.clock.now_ms() - await self._offload(self._world.files.mtime_ms, first.path)
+            if not at_once and age < settings.file_reserved_hours * _HOUR_MS:
+                return
+            if not await self._log.remove_first():
+                return
+            self.deleted_files += 1
+            log.info(
+                "deleted %s, %s", first.path,
+                "to make space" if at_once else f"older than {settings.file_reserved_hours} hours",
+            )  # fmt: skip
+            await asyncio.sleep(settings.delete_log_pause_ms / 1000)
+
+    async def delete_derived(self) -> None:
+        """Let queues and index follow the commit log's new start."""
+        start = self._log.start
+        for queue in list(self._queues):
+            if await self.correct_min(queue):
+                await asyncio.sleep(self._settings.delete_queue_pause_ms / 1000)
+        if self._index is not None:
+            await self._index.delete_expired(start)
+
+    async def correct_min(self, queue: Queue) -> bool:
+        """Move a queue's first readable index behind what the log has lost; whether files were deleted for it."""
+        start = self._log.start
+        first, end = queue.min, queue.next
+        if first >= end or await self._offset(queue, first) >= start:
+            return False
+        # Blank entries count as gone; offsets of the others ascend.
+        low, high = first + 1, end
+        while low < high:
+            middle = (low + high) // 2
+            if await self._offset(queue, middle) >= start:
+                high = middle
+            else:
+                low = middle + 1
+        if low > queue.min:
+            queue.min = low
+        return await self._delete_queue_files(queue)
+
+    async def _offset(self, queue: Queue, index: int) -> int:
+        entry = await self._queues.entries_cold(queue, index, 1)
+        if len(entry) < ENTRY_SIZE:
+            return 1 << 62
+        offset = int.from_bytes(entry[:8], "big")
+        return -1 if is_blank(offset, int.from_bytes(entry[8:12], "big")) else offset
+
+    async def _delete_queue_files(self, queue: Queue) -> bool:
+        """Delete the files that lie before the first readable entry, never the last one."""
+        files: QueueFiles = queue.files
+        size = self._queues.file_size
+        gone: list[tuple[str, int]] = []
+        while len(files.starts) > 1 and files.starts[0] + size <= queue.min * ENTRY_SIZE:
+            gone.append((files.directory, files.starts.pop(0)))
+        for key in gone:
+            self._queues.open_files.close(key)
+        if gone:
+            await self._offload(self._queues.disk.remove_files, gone)
+        return bool(gone)
+
+    def expired_queues(self) -> list[Queue]:
+        """Queues whose newest message the log has lost (request 306), but those of the delay schedule."""
+        start = self._log.start
+        return [
+            queue
+            for queue in self._queues
+            if queue.topic != "SCHEDULE_TOPIC_XXXX" and queue.next and 0 < queue.max_phys <= start
+        ]

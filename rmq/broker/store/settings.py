@@ -1,0 +1,87 @@
+"""What the store can be told: plain values, named after the Java keys they come from (store-and-broker.md 10.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rmq.broker.store.state import ENTRY_SIZE
+from rmq.protocol.errors import ConfigError
+
+__all__ = ["DEFAULT_DELAYS_MS", "StoreSettings"]
+
+_S, _M, _H = 1000, 60_000, 3_600_000
+#: ``messageDelayLevel`` of Java, milliseconds of level 1, 2, ...
+DEFAULT_DELAYS_MS: tuple[int, ...] = (
+    _S, 5 * _S, 10 * _S, 30 * _S, _M, 2 * _M, 3 * _M, 4 * _M, 5 * _M, 6 * _M, 7 * _M, 8 * _M, 9 * _M, 10 * _M,
+    20 * _M, 30 * _M, _H, 2 * _H,
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class StoreSettings:
+    """The store's keys. Fields that Java re-reads while running are read each time here too.
+
+    :raises ConfigError: a size that no store can have.
+    """
+
+    #: ``storePathRootDir``.
+    root: str
+    #: ``storePathCommitLog``: one or several directories; none means ``root/commitlog``.
+    commit_log_paths: tuple[str, ...] = ()
+    #: ``readOnlyCommitLogStorePaths``: files here are read and never added to.
+    read_only_paths: tuple[str, ...] = ()
+    #: ``mappedFileSizeCommitLog``, bytes.
+    commit_log_file_size: int = 1 << 30
+    #: ``mappedFileSizeConsumeQueue``, bytes; rounded up to whole entries.
+    queue_file_size: int = 6_000_000
+    #: ``flushDiskType`` is SYNC_FLUSH.
+    sync_flush: bool = False
+    #: ``brokerRole`` is SYNC_MASTER: a message is visible when a replica has it, too.
+    sync_master: bool = False
+    #: ``flushIntervalCommitLog``, ms.
+    flush_interval_ms: int = 500
+    #: ``flushCommitLogLeastPages``: 4 KiB pages that start a flush before its time when ``flush_timed`` is off.
+    flush_least_pages: int = 4
+    #: ``flushCommitLogTimed``.
+    flush_timed: bool = True
+    #: ``syncFlushTimeout``, ms.
+    sync_flush_timeout_ms: int = 5000
+    #: ``flushIntervalConsumeQueue``, ms.
+    queue_flush_interval_ms: int = 1000
+    #: ``flushConsumeQueueThoroughInterval``, ms: how often queues are forced to disk and the checkpoint moves.
+    queue_thorough_interval_ms: int = 60_000
+    #: ``messageIndexEnable``.
+    index_enable: bool = True
+    #: ``maxHashSlotNum`` and ``maxIndexNum``.
+    index_slots: int = 5_000_000
+    index_entries: int = 20_000_000
+    #: ``checkCRCOnRecover``.
+    check_crc_on_recover: bool = True
+    #: ``cleanResourceInterval``, ms, and the pauses between deleted files, ms.
+    clean_interval_ms: int = 10_000
+    delete_log_pause_ms: int = 100
+    delete_queue_pause_ms: int = 100
+    #: ``fileReservedTime``, hours.
+    file_reserved_hours: int = 72
+    #: ``deleteWhen``: local hours, separated by ``;``.
+    delete_when: str = "04"
+    #: ``diskMaxUsedSpaceRatio``, percent; clamped to 10..95.
+    disk_max_used_percent: int = 75
+    #: ``cleanFileForciblyEnable``.
+    clean_forcibly: bool = True
+    #: Share of the disk at which files of any age go, and at which messages are refused.
+    disk_clean_forcibly_ratio: float = 0.85
+    disk_warning_ratio: float = 0.90
+    #: ``messageDelayLevel``, ms of level 1, 2, ...: the tags code of a delayed message is its delivery time.
+    delays_ms: tuple[int, ...] = DEFAULT_DELAYS_MS
+
+    def __post_init__(self) -> None:
+        if self.commit_log_file_size < 4096:
+            raise ConfigError(f"mappedFileSizeCommitLog={self.commit_log_file_size}: must be at least 4096 bytes")
+        if self.queue_file_size < ENTRY_SIZE:
+            raise ConfigError(f"mappedFileSizeConsumeQueue={self.queue_file_size}: must be at least {ENTRY_SIZE} bytes")
+        self.queue_file_size = -(-self.queue_file_size // ENTRY_SIZE) * ENTRY_SIZE
+        if self.index_slots < 1 or self.index_entries < 2:
+            raise ConfigError("maxHashSlotNum must be at least 1 and maxIndexNum at least 2")
+        if not self.commit_log_paths:
+            self.commit_log_paths = (f"{self.root}/commitlog",)

@@ -1,0 +1,348 @@
+"""The store as the broker sees it: puts the parts together, starts and stops them.
+
+Everything appended flows one way: append -> log, queue tails, index -> durability -> the queues' visible ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rmq.broker.store.append import Appender
+from rmq.broker.store.checkpoint import Checkpoint
+from rmq.broker.store.commit_log import CommitLog
+from rmq.broker.store.dispatcher import Dispatcher
+from rmq.broker.store.durability import FLUSH, REPLICA, Answers, Durability
+from rmq.broker.store.flush import LogFlusher
+from rmq.broker.store.gate import Gate
+from rmq.broker.store.index import Index
+from rmq.broker.store.keyhash import KeyHasher
+from rmq.broker.store.markers import Markers
+from rmq.broker.store.queue_search import QueueSearch
+from rmq.broker.store.queue_writer import QueueWriter
+from rmq.broker.store.queues import QueueTable
+from rmq.broker.store.records import SMALLEST, TagsRule, check, store_time
+from rmq.broker.store.recovery import Recovered, Recovery
+from rmq.broker.store.retention import Retention
+from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.state import Put, Queue, Span
+from rmq.protocol.errors import StoreError
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import World
+
+__all__ = ["Store"]
+
+log = logging.getLogger(__name__)
+
+_INDEX_LIMIT = 64 << 20
+_SLAVE_NOT_AVAILABLE = 11
+
+
+class Store:
+    """Commit log, consume queues and index of one broker.
+
+    ``await load()`` recovers and needs no more than the directory; ``await start()`` opens the gate; ``await stop()``
+    leaves a directory that the next start, ours or Java's, finds clean.
+
+    :param send: sends answers that durability has released; by default ``conn.send(data)`` of each.
+    """
+
+    def __init__(self, world: World, settings: StoreSettings, send: Callable[[Answers], None] | None = None) -> None:
+        self._world = world
+        self._offload = world.offload
+        self.settings = settings
+        self._send = send if send is not None else _send
+        self._tasks = TaskOwner("store")
+        self._markers = Markers(world.files, settings.root)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._loaded = False
+        self.checkpoint = Checkpoint(world.files, os.path.join(settings.root, "checkpoint"))
+        self.log = CommitLog(world, settings)
+        self.queues = QueueTable(world, settings)
+        self.index = Index(world, settings, self.checkpoint) if settings.index_enable else None
+        self.durability = Durability(sync_flush=settings.sync_flush, sync_master=settings.sync_master)
+        self.tags = TagsRule(settings.delays_ms)
+        self.writer = QueueWriter(world, self.queues, self.log, self._tasks)
+        self.flusher = LogFlusher(
+            world,
+            self.log,
+            settings,
+            self._tasks,
+            self._on_flushed,
+            self._on_fsync_error,
+        )
+        self.dispatcher = Dispatcher(self.log, self.queues, self.index, self.tags)
+        self.search = QueueSearch(self.log, self.queues)
+        self.retention = Retention(world, settings, self.log, self.queues, self.index)
+        self.appender = Appender(self.log, self.index)
+        self.recovered = Recovered()
+        #: Whether a replica is connected that a sync master can wait for (set by replication).
+        self.has_replica: Callable[[], bool] = lambda: False
+        self.log.on_roll.append(lambda _: self._rolled())
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> Recovered:
+        """Lock the directory and recover what is in it.
+
+        :raises StoreError: another broker uses it, or its files cannot be read.
+        """
+        await self._offload(self._markers.take_lock)
+        try:
+            clean = await self._offload(self._markers.was_clean)
+            await self._offload(self.checkpoint.load)
+            recovery = Recovery(
+                self._world, self.log, self.queues, self.writer, self.index, self.checkpoint, self.dispatcher,
+                clean=clean, crc=self.settings.check_crc_on_recover,
+            )  # fmt: skip
+            self.recovered = await recovery.run()
+            self.durability.begin(self.log.end)
+            await self.writer.write(everything=True)
+        except BaseException as error:
+            await self._give_up()
+            if isinstance(error, OSError):
+                raise StoreError(f"the store in {self.settings.root} cannot be read: {error}") from error
+            raise
+        self._loaded = True
+        return self.recovered
+
+    async def _give_up(self) -> None:
+        await self.log.close(remove_unused=False)
+        self.queues.close()
+        if self.index is not None:
+            self.index.close()
+        await self._offload(self._markers.release_lock)
+
+    async def start(self) -> None:
+        """Take messages."""
+        settings = self.settings
+        await self._offload(self._markers.set_abort)
+        self.checkpoint.forget_indexed()
+        await self._offload(self.checkpoint.save)
+        await self.log.prepare()
+        self.flusher.begin(self.log.end, self.log.stamp)
+        tasks = self._tasks
+        tasks.every(lambda: settings.queue_flush_interval_ms / 1000, self._interval, "queues")
+        tasks.every(lambda: settings.queue_thorough_interval_ms / 1000, self.force, "checkpoint")
+        tasks.every(lambda: settings.clean_interval_ms / 1000, self.retention.run, "clean", first=60)
+        await self.retention.check_disk()
+        self.log.gate &= ~Gate.SHUT_DOWN
+
+    async def stop(self) -> None:
+        """Refuse messages, bring everything to disk, and leave the directory clean if that worked."""
+        self.log.gate |= Gate.SHUT_DOWN
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        await self._tasks.close()
+        if not self._loaded:
+            return
+        self._loaded = False
+        clean = await self.flusher.flush_all()
+        try:
+            await self.writer.write(everything=True)
+            await self.writer.sweep()
+            await self.writer.sync()
+            if self.index is not None:
+                await self.index.seal()
+                self.checkpoint.note_indexed(*self.index.position, self.log.end)
+            if clean:
+                self.checkpoint.physic = self.checkpoint.logics = self.log.stamp
+            await self._offload(self.checkpoint.save)
+        except OSError as error:
+            log.error("the store could not be stopped cleanly (%s); the next start recovers it", error)
+            clean = False
+        await self.log.close(remove_unused=clean)
+        self.queues.close()
+        if self.index is not None:
+            self.index.close()
+        if clean and self.dispatcher.behind == 0:
+            await self._offload(self._markers.clear_abort)
+        await self._offload(self._markers.release_lock)
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def append(self, puts: Sequence[Put], now_ms: int | None = None, *, together: bool = False) -> Span:
+        """Append messages; what may be acknowledged, and when, is what ``durability`` says.
+
+        :param now_ms: wall clock; asked for when not given.
+        :param together: a batch, which lies in one file.
+        :raises StoreError: the gate is closed, or a record is too large.
+        :raises OSError: the disk refused; the messages are not stored.
+        """
+        commit_log = self.log
+        # Store times never go back, not even over a restart with a clock that did.
+        stamp = max(self._world.clock.now_ms() if now_ms is None else now_ms, commit_log.stamp)
+        span = self.appender.append(puts, stamp, together=together)
+        commit_log.stamp = stamp
+        queues = self.queues
+        queues.note(span.touched, len(span.offsets))
+        self.dispatcher.position = span.end
+        if queues.pending > 1 << 20:
+            self.writer.check()
+        self.durability.on_appended(span.end, span.touched)
+        self.flusher.appended()
+        return span
+
+    @property
+    def waits(self) -> bool:
+        """Whether SEND_OK has to wait for a flush or a replica."""
+        return self.settings.sync_flush or self.settings.sync_master
+
+    def hold(self, end: int, answers: Answers, otherwise: Callable[[int], Answers]) -> None:
+        """Send ``answers`` when the log is as durable as configured up to ``end``, or what ``otherwise`` makes of it.
+
+        :param otherwise: builds the answers for FLUSH_DISK_TIMEOUT (10), SLAVE_NOT_AVAILABLE (11) or
+            FLUSH_SLAVE_TIMEOUT (12).
+        """
+        need = FLUSH if self.settings.sync_flush else 0
+        if self.settings.sync_master:
+            if self.has_replica():
+                need |= REPLICA
+            else:
+                answers = otherwise(_SLAVE_NOT_AVAILABLE)
+                self.durability.waive(end)
+        deadline = self._world.clock.monotonic() + self.settings.sync_flush_timeout_ms / 1000
+        ready = self.durability.hold(end, need, deadline, answers, otherwise)
+        if ready:
+            self._send(ready)
+        else:
+            self._arm()
+
+    def stamp(self, now_ms: int) -> int:
+        """The store time an append at ``now_ms`` would give."""
+        return max(now_ms, self.log.stamp)
+
+    def durable_end(self) -> int:
+        """Offset before which everything is on disk."""
+        return self.flusher.flushed
+
+    def disk_ratios(self) -> tuple[float, float, float]:
+        """Used shares of the disks of commit log, consume queues and index, as last seen."""
+        return self.retention.log_ratio, self.retention.queue_ratio, self.retention.queue_ratio
+
+    def _arm(self) -> None:
+        deadline = self.durability.deadline
+        if self._deadline is None and deadline is not None:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(max(0.0, deadline - self._world.clock.monotonic()), self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        self._deadline = None
+        self._send(self.durability.on_tick(self._world.clock.monotonic()))
+        self._arm()
+
+    def _on_flushed(self, to: int) -> None:
+        answers = self.durability.on_flushed(to)
+        if answers:
+            self._send(answers)
+
+    def _on_fsync_error(self) -> None:
+        self._send(self.durability.on_fsync_error())
+
+    def _rolled(self) -> None:
+        if not self._tasks.closed and not self.log.gate & Gate.SHUT_DOWN:
+            self.flusher.request()
+            self._tasks.spawn(self._prepare(), "prepare")
+
+    async def _prepare(self) -> None:
+        try:
+            await self.log.prepare()
+        except OSError as error:
+            log.warning("the next commit-log file could not be made yet (%s)", error)
+
+    async def _interval(self) -> None:
+        await self.writer.interval()
+        if self.index is not None:
+            try:
+                await self.index.write()
+            except OSError as error:
+                log.error("the index could not be written (%s); it stays in memory and is tried again", error)
+            if self.index.waiting > _INDEX_LIMIT:
+                self.log.close_gate(Gate.INDEX_ERROR)
+            else:
+                self.log.open_gate(Gate.INDEX_ERROR)
+        if not self.log.prepared:
+            await self._prepare()
+
+    async def force(self) -> None:
+        """Bring queues to disk and move the checkpoint: its times never pass what is not on disk."""
+        stamp = self.log.stamp
+        try:
+            await self.writer.write(everything=True)
+            await self.writer.sync()
+            self.checkpoint.physic = max(self.checkpoint.physic, self.flusher.flushed_stamp)
+            self.checkpoint.logics = max(self.checkpoint.logics, stamp)
+            await self._offload(self.checkpoint.save)
+        except OSError as error:
+            log.error("consume queues could not be forced to disk (%s); the checkpoint stays where it is", error)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    async def record_at(self, offset: int) -> bytes | None:
+        """The bytes of the good, visible record at ``offset``, or None."""
+        commit_log = self.log
+        if not commit_log.start <= offset < self.durability.visible:
+            return None
+        head = await commit_log.read_cold(offset, 4)
+        size = int.from_bytes(head, "big", signed=True)
+        limit = commit_log.file_size - offset % commit_log.file_size
+        if len(head) < 4 or not SMALLEST <= size <= limit:
+            return None
+        data = await commit_log.read_cold(offset, size)
+        return data if check(data, 0, offset, limit) == size else None
+
+    def hasher(self, topic: str) -> KeyHasher:
+        """Hashes keys of a topic as the index holds them."""
+        return self.appender.hasher(topic)
+
+    async def query_message(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[bytes]:
+        """Records with a key, oldest first (store-and-broker.md 4.3).
+
+        The index knows hashes only: records of other keys with the same hash are among them.
+
+        :param limit: at most so many.
+        :param begin: earliest and
+        :param end: latest store time, ms.
+        """
+        if self.index is None:
+            return []
+        value = self.hasher(topic)(key.encode())
+        found: list[bytes] = []
+        for _ in range(3):
+            offsets = await self.index.query(value, limit, begin, end)
+            if not offsets:
+                break
+            oldest = -1
+            for offset in sorted(set(offsets)):
+                record = await self.record_at(offset)
+                if record is None:
+                    continue
+                if oldest < 0:
+                    oldest = store_time(record)
+                found.append(record)
+            if found or oldest < begin:
+                break
+            end = oldest
+        return found
+
+    async def offset_by_time(self, queue: Queue, time: int) -> int:
+        """:meth:`QueueSearch.offset_by_time`."""
+        return await self.search.offset_by_time(queue, time)
+
+    async def earliest_time(self, queue: Queue) -> int:
+        """:meth:`QueueSearch.earliest_time`."""
+        return await self.search.earliest_time(queue)
+
+    async def oldest_time(self) -> int:
+        """Store time of the oldest record, ms; -1 when there is none."""
+        data = await self.log.read_cold(self.log.start, 80) if self.log.end - self.log.start >= SMALLEST else b""
+        return store_time(data) if len(data) == 80 else -1
+
+
+def _send(answers: list[tuple[Any, bytes]]) -> None:
+    for conn, data in answers:
+        conn.send(data)
