@@ -1,0 +1,269 @@
+"""The broker, wired: state, services, handlers, transport (Java: BrokerController). It does nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from rmq.broker.admin.client import ClientAdmin, notify_members
+from rmq.broker.admin.group import GroupAdmin
+from rmq.broker.admin.lookup import Lookup
+from rmq.broker.admin.offset import OffsetAdmin
+from rmq.broker.admin.relay import ClientRelay
+from rmq.broker.admin.reset import ResetAdmin
+from rmq.broker.admin.topic import TopicAdmin
+from rmq.broker.delays import DelayLevels
+from rmq.broker.delivery.moved import OffsetMovedEvents
+from rmq.broker.delivery.pull import Delivery
+from rmq.broker.groups.clients import SCAN_SECONDS, Consumers, Producers
+from rmq.broker.groups.configs import GroupTable
+from rmq.broker.groups.locks import RebalanceLocks
+from rmq.broker.groups.offsets import OffsetTable
+from rmq.broker.lane.admit import Admission
+from rmq.broker.lane.answers import SendAnswers
+from rmq.broker.lane.send_back import SendBack
+from rmq.broker.lane.step import Lane
+from rmq.broker.lane.topic_lane import LaneTable
+from rmq.broker.outward.registration import Registration
+from rmq.broker.schedule.service import ScheduleService
+from rmq.broker.settings import BrokerSettings
+from rmq.broker.stats import BrokerStats
+from rmq.broker.store.state import Queue
+from rmq.broker.store.store import Store
+from rmq.broker.topics.metadata import MetadataFile
+from rmq.broker.topics.table import TopicTable
+from rmq.protocol.bodies.offset import ConsumerOffsetTable
+from rmq.protocol.errors import ConfigError
+from rmq.protocol.ids import pack_host
+from rmq.remoting.client import RemotingClient
+from rmq.remoting.limits import Limits
+from rmq.remoting.router import Router
+from rmq.remoting.server import Server
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import World
+
+__all__ = ["BrokerApp"]
+
+log = logging.getLogger(__name__)
+
+
+class BrokerApp:
+    """One broker: ``await start()``, serve, ``await stop()``; or ``async with``.
+
+    :param settings: as read; ``settle`` is called here when nobody did.
+    """
+
+    def __init__(self, world: World, settings: BrokerSettings) -> None:
+        settings.settle(world.identity)
+        self.world = world
+        self.settings = settings
+        self._tasks = TaskOwner("broker")
+        self._address: tuple[str, int] | None = None
+        self._offsets_written = 0
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens, with the port that was taken."""
+        if self._address is None:
+            raise RuntimeError("the broker is not started")
+        return self._address
+
+    @property
+    def codes(self) -> list[int]:
+        """Every request code that is answered here."""
+        return self.router.codes()
+
+    async def start(self) -> None:
+        """Recover the store, listen, register.
+
+        :raises ConfigError: a port is taken, or an address is not one of this machine.
+        :raises StoreError: the store cannot be opened.
+        """
+        await self._choose_ports()
+        self._wire(await self._store_host())
+        await self._load()
+        try:
+            await self._listen()
+            await self._serve()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _choose_ports(self) -> None:
+        """With listenPort 0 (tests): a free port whose VIP port, two below, is free, too."""
+        settings = self.settings
+        while settings.listen_port == 0:
+            listener = await self.world.network.listen(asyncio.Protocol, settings.bind_address, 0)
+            port = listener.address[1]
+            try:
+                vip = await self.world.network.listen(asyncio.Protocol, settings.bind_address, port - 2)
+            except OSError:
+                port = 0
+            else:
+                await vip.close()
+            await listener.close()
+            settings.listen_port = port
+        settings.ha_listen_port = settings.listen_port + 1
+
+    async def _store_host(self) -> bytes:
+        """The address that records and message ids carry; a host name is looked up once."""
+        host, port = self.settings.broker_ip1, self.settings.listen_port
+        try:
+            return pack_host(host, port)
+        except ValueError:
+            try:
+                found = await asyncio.get_running_loop().getaddrinfo(host, port)
+            except OSError as error:
+                raise ConfigError(f"brokerIP1={host}: no address is known for this name ({error.strerror})") from None
+            return pack_host(str(found[0][4][0]), port)
+
+    def _wire(self, store_host: bytes) -> None:
+        world, settings = self.world, self.settings
+        clock = world.clock
+        self.store = store = Store(world, settings.store_settings())
+        self.topics = topics = TopicTable(world, settings, settings.config_path("topics.json"))
+        self.groups = groups = GroupTable(world, settings, settings.config_path("subscriptionGroup.json"))
+        self.offsets = offsets = OffsetTable()
+        self._offsets_file = MetadataFile(world, settings.config_path("consumerOffset.json"), offsets.render)
+        self.consumers = consumers = Consumers(clock, notify_members)
+        self.producers = producers = Producers(clock)
+        self.stats = stats = BrokerStats(
+            clock, settings.broker_cluster_name, lambda: store.queues, lambda: settings.enable_detail_stat
+        )
+        levels = DelayLevels(settings.message_delay_level)
+        self._schedule = ScheduleService(
+            world, store, levels, settings.config_path("delayOffset.json"), settings.flush_delay_offset_interval
+        )
+        lanes = LaneTable(topics, store.queues)
+        admission = Admission(world, settings, topics, groups, store, lanes, levels, store_host)
+        self._delivery = delivery = Delivery(
+            world,
+            settings,
+            topics,
+            groups,
+            consumers,
+            offsets,
+            store,
+            OffsetMovedEvents(clock, settings, store, store_host),
+            stats.delivered,
+        )
+        stats.pulls_missed = lambda: delivery.counters.missed
+        self.router = router = Router()
+        lane = Lane(
+            world, settings, store, lanes, admission, SendAnswers(store_host, settings), delivery, stats, router,
+            store_host,
+        )  # fmt: skip
+        memory = world.identity.physical_memory() * settings.access_message_in_memory_max_ratio // 100
+        lookup = Lookup(store, memory)
+        offset_admin = OffsetAdmin(offsets, topics, store, lookup, self._schedule.offsets)
+        for service in (
+            lane,
+            delivery,
+            SendBack(world, settings, topics, groups, store, admission, stats.sent_back),
+            ClientAdmin(settings, topics, groups, consumers, producers, RebalanceLocks(clock)),
+            TopicAdmin(settings, topics, offsets, consumers, lookup, self._drop_topic),
+            GroupAdmin(clock, settings, topics, groups, offsets, consumers, lookup, stats, self._advertised),
+            offset_admin,
+            ResetAdmin(settings, topics, offsets, consumers, lookup, offset_admin),
+            ClientRelay(settings, consumers, store.record_at),
+        ):
+            router.add(service)
+        self._server = Server(
+            world,
+            router,
+            Limits(idle_seconds=float(settings.server_channel_max_idle_time_seconds)),
+            step=lane.step,
+            name="broker",
+        )
+        self._client = RemotingClient(world)
+        self._registration = Registration(
+            world,
+            settings,
+            topics,
+            self._client,
+            broker_addr=self._advertised(),
+            ha_addr=f"{settings.broker_ip2}:{settings.ha_listen_port}",
+        )
+        self._server.on_close += [consumers.closed, producers.closed, delivery.holds.drop]
+        store.durability.on_visible = self._visible
+
+    def _visible(self, queues: list[Queue]) -> None:
+        """New messages may be told of: to parked pulls and to the schedule."""
+        self._delivery.holds.wake(queues)
+        self._schedule.arrived(queues)
+
+    def _drop_topic(self, topic: str) -> None:
+        """A topic was deleted: nothing of it may come back with a new topic of its name."""
+        self.store.queues.drop(topic)
+        self.store.appender.forget(topic)
+        if self.settings.auto_delete_unused_stats:
+            self.stats.forget_topic(topic)
+
+    def _advertised(self) -> str:
+        return f"{self.settings.broker_ip1}:{self.settings.listen_port}"
+
+    async def _load(self) -> None:
+        """Read what is on disk, in Java's order (store-and-broker.md 1.1)."""
+        self.topics.load()
+        self._offsets_file.load(lambda data: self.offsets.load(ConsumerOffsetTable.decode(data).offset_table))
+        self.groups.load()
+        await self.store.load()
+        self._schedule.load()
+
+    async def _listen(self) -> None:
+        settings = self.settings
+        host = settings.bind_address
+        port = settings.listen_port
+        try:
+            self._address = await self._server.start(host, port, backlog=settings.server_socket_backlog)
+            port -= 2
+            if port > 0:
+                await self._server.listen_also(host, port, backlog=settings.server_socket_backlog)
+        except OSError as error:
+            raise ConfigError(
+                f"the broker cannot listen on {host or '*'}:{port}: {error.strerror or error}: "
+                "stop what listens there, or set another listenPort or bindAddress"
+            ) from error
+
+    async def _serve(self) -> None:
+        await self.store.start()
+        self._schedule.start()
+        self.stats.start()
+        settings = self.settings
+        self._tasks.every(
+            lambda: settings.flush_consumer_offset_interval / 1000, self._persist_offsets, "offsets", first=10.0
+        )
+        self._tasks.every(SCAN_SECONDS, self._expire, "expiry")
+        await self._registration.start()
+
+    async def _persist_offsets(self) -> None:
+        if self.offsets.changes != self._offsets_written:
+            self._offsets_written = self.offsets.changes
+            self._offsets_file.changed()
+        await self._offsets_file.flush()
+
+    def _expire(self) -> None:
+        for conn in (*self.consumers.expire(), *self.producers.expire()):
+            conn.close("no heartbeat")
+
+    async def stop(self) -> None:
+        """Unregister, stop accepting, answer what is in flight, bring everything to disk."""
+        await self._tasks.close()
+        await self._registration.stop()
+        await self._client.close()
+        await self._delivery.close()
+        await self._server.stop()
+        await self._schedule.stop()
+        await self.stats.stop()
+        await self._persist_offsets()
+        await self.topics.file.flush()
+        await self.groups.file.flush()
+        await self.store.stop()
+        log.info("the broker stopped")
+
+    async def __aenter__(self) -> BrokerApp:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
