@@ -1,0 +1,56 @@
+"""How every command here starts and fails: one clear line on standard error, and an exit code that tells.
+
+====  ==========================================
+0     done
+1     it failed
+2     the command line was wrong
+130   interrupted with Ctrl-C
+====  ==========================================
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from rmq.protocol.errors import RMQError
+
+__all__ = ["CONTEXT", "FAILED", "USAGE", "invoke"]
+
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130
+
+#: Java's commands print their help for -h as well.
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+
+
+def invoke(command: click.Command, name: str, args: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code of the process.
+
+    A command returns its exit code or None. What it raises is one line on standard error, without a stack trace.
+    """
+    try:
+        code = command.main(args=args, prog_name=name, standalone_mode=False)
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except click.UsageError as error:
+        hint = f" ({error.ctx.command_path} -h shows the options)" if error.ctx else ""
+        return _fail(name, f"{error.format_message()}{hint}", USAGE)
+    except click.ClickException as error:
+        return _fail(name, error.format_message(), FAILED)
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except RMQError as error:
+        return _fail(name, str(error), FAILED)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(name, f"{where}{error.strerror or error}", FAILED)
+    return code if isinstance(code, int) else 0
+
+
+def _fail(name: str, message: str, code: int) -> int:
+    click.echo(f"{name}: {' '.join(message.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,142 @@
+"""What the two daemons have in common: logs, pid file, ready line, clean stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import click
+
+from rmq.runtime import logs, loop
+from rmq.runtime.world import World
+
+__all__ = ["Daemon", "exposure", "home", "log_folder", "logging_rules", "pid_of", "serve"]
+
+log = logging.getLogger(__name__)
+
+
+class Daemon(Protocol):
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+def home() -> str | None:
+    """The folder that holds conf/ (Java: ROCKETMQ_HOME), or None."""
+    return os.environ.get("ROCKETMQ_HOME") or None
+
+
+def log_folder() -> str:
+    """Where log files go: RMQ_LOG_DIR, else where Java's go."""
+    return os.environ.get("RMQ_LOG_DIR") or os.path.expanduser("~/logs/rocketmqlogs")
+
+
+def logging_rules() -> str | None:
+    """RMQ_LOGGING, else conf/logging.yaml of ROCKETMQ_HOME when it is there, else None: the built-in rule."""
+    given = os.environ.get("RMQ_LOGGING")
+    if given:
+        return given
+    folder = home()
+    path = os.path.join(folder, "conf", "logging.yaml") if folder else ""
+    return path if path and os.path.isfile(path) else None
+
+
+def exposure(what: str, bind_address: str) -> list[str]:
+    """The line for a daemon that strangers can reach; nothing when it listens on loopback only."""
+    if bind_address == "localhost":
+        return []
+    with contextlib.suppress(ValueError):
+        if ipaddress.ip_address(bind_address.strip("[]").partition("%")[0]).is_loopback:
+            return []
+    where = bind_address if bind_address not in ("", "0.0.0.0", "::") else "every interface"
+    return [
+        f"{what} listens on {where} without access control: whoever reaches the port can read, write and delete; "
+        "set bindAddress=127.0.0.1 to keep it to this machine"
+    ]
+
+
+def serve(
+    name: str,
+    make: Callable[[World], Daemon],
+    ready: Callable[[], str],
+    *,
+    pid_file: Callable[[], str],
+    warnings: Sequence[str],
+) -> int:
+    """Run a daemon until SIGTERM or SIGINT; the exit code.
+
+    :param name: ``namesrv`` or ``broker``: names the log file.
+    :param make: builds the daemon; called inside the loop.
+    :param ready: the line for standard output, asked for once it serves.
+    :param pid_file: where the process id is kept, asked for once it serves; removed at the end.
+    :param warnings: lines to say at start, on standard error and in the log.
+    :raises RMQError, OSError: it could not start.
+    """
+    logging_ = logs.configure(logging_rules(), folder=log_folder(), daemon=name, level=os.environ.get("RMQ_LOG_LEVEL"))
+    aloud = _Aloud()
+    logging.getLogger("rmq").addHandler(aloud)
+    try:
+        return loop.run(_serve(make, ready, pid_file, warnings, aloud))
+    finally:
+        logging.getLogger("rmq").removeHandler(aloud)
+        logging_.stop()
+
+
+async def _serve(
+    make: Callable[[World], Daemon],
+    ready: Callable[[], str],
+    pid_file: Callable[[], str],
+    warnings: Sequence[str],
+    aloud: _Aloud,
+) -> None:
+    world = World.real()
+    for warning in warnings:
+        log.warning("%s", warning)
+    daemon = make(world)
+    await daemon.start()
+    path = None
+    try:
+        path = pid_file()
+        world.files.mkdir(os.path.dirname(path))
+        world.files.write_atomic(path, b"%d\n" % world.identity.pid)
+        click.echo(ready())
+        sys.stdout.flush()
+        logging.getLogger("rmq").removeHandler(aloud)
+        await asyncio.Event().wait()
+    finally:
+        await daemon.stop()
+        if path is not None:
+            with contextlib.suppress(OSError):
+                world.files.unlink(path)
+
+
+class _Aloud(logging.Handler):
+    """Warnings on standard error, a line each, while the daemon starts; afterwards the log file is their place."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(f"{record.levelname.lower()}: {' '.join(record.getMessage().split())}", err=True)
+
+
+def pid_of(path: str, program: str) -> int | None:
+    """The process that a pid file names, when it is alive and runs ``program``; else None.
+
+    :param program: ``mqbroker`` or ``mqnamesrv``: a word of the process's command line must end with it.
+    """
+    try:
+        with open(path, encoding="ascii") as file:
+            pid = int(file.read(32))
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(65_536).decode(errors="replace").split("\0")
+    except (OSError, ValueError):
+        return None
+    ours = any(word.rpartition("/")[2] in (program, f"rmq.cli.{program}") for word in words[:8])
+    return pid if ours and pid > 1 else None
