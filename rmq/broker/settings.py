@@ -29,7 +29,6 @@ _BY_COMMITS = "there is no off-heap buffer pool"
 _NO_NETTY = "the transport is not Netty"
 _NO_FILTER = "SQL92 filtering is not available yet"
 _NO_HA = "replication is not available yet"
-_NO_TRANSACTIONS = "transactional messages are not available yet"
 _UNUSED = "Java does not use it either"
 
 #: Java's keys that are accepted and do nothing here, with the reason.
@@ -87,7 +86,6 @@ WITHOUT_EFFECT: Mapping[str, str] = {
         ),
         _NO_HA,
     ),
-    **dict.fromkeys(("transactionTimeOut", "transactionCheckMax", "transactionCheckInterval"), _NO_TRANSACTIONS),
     **dict.fromkeys(
         (
             "flushConsumerOffsetHistoryInterval", "filterServerNums", "highSpeedMode", "maxDelayTime",
@@ -249,6 +247,19 @@ class BrokerSettings(Settings):
     )
     reject_transaction_message: bool = setting(
         False, key="rejectTransactionMessage", important=True, live=True, doc="Refuse transactional messages."
+    )
+    transaction_time_out: int = setting(
+        6_000,
+        key="transactionTimeOut",
+        unit="ms",
+        live=True,
+        doc="Age of a half message when its producer is first asked.",
+    )
+    transaction_check_max: int = setting(
+        15, key="transactionCheckMax", live=True, doc="How often a producer is asked before the message is given up."
+    )
+    transaction_check_interval: int = setting(
+        60_000, key="transactionCheckInterval", unit="ms", live=True, doc="How often half messages are looked at."
     )
     store_reply_message_enable: bool = setting(
         True, key="storeReplyMessageEnable", live=True, doc="Keep replies in their topic."

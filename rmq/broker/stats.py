@@ -317,6 +317,10 @@ class BrokerStats:
     async def stop(self) -> None:
         await self._owner.close()
 
+    def sample_totals(self) -> None:
+        """Bring the totals up to date, without taking a sample."""
+        self._count_puts()
+
     def sample_second(self) -> None:
         """Totals, and the turn of the day."""
         now = self._clock.now_ms()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable
 
-from rmq.broker.schedule.levels import DelayLevels, DelayOffsets
+from rmq.broker.delays import DelayLevels
+from rmq.broker.schedule.levels import DelayOffsets
 from rmq.broker.schedule.rebuild import HalfMessageParked, rebuild
-from rmq.broker.store.state import ENTRY_SIZE, Put, Queue, Span
+from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
+from rmq.broker.store.store import Store
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.broker.topics.names import SCHEDULE_TOPIC
 from rmq.protocol import fastjson
@@ -18,7 +19,7 @@ from rmq.protocol.errors import ProtocolError, StoreError
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
-__all__ = ["ScheduleService", "ScheduleStore"]
+__all__ = ["ScheduleService"]
 
 log = logging.getLogger(__name__)
 
@@ -30,39 +31,6 @@ _LONGEST_SLEEP = 1.0
 #: Pauses after a failed append, seconds.
 _FIRST_RETRY = 0.1
 _LAST_RETRY = 5.0
-
-
-class _Log(Protocol):
-    gate: int
-
-    def read(self, offset: int, size: int, /) -> bytes | None: ...
-
-    def read_cold(self, offset: int, size: int, /) -> Awaitable[bytes]: ...
-
-
-class _Queues(Protocol):
-    def get(self, topic: str, queue_id: int, /) -> Queue | None: ...
-
-    def get_or_create(self, topic: str, queue_id: int, /) -> Queue: ...
-
-    def entries(self, queue: Queue, index: int, count: int, /) -> bytes | None: ...
-
-    def entries_cold(self, queue: Queue, index: int, count: int, /) -> Awaitable[bytes]: ...
-
-
-class ScheduleStore(Protocol):
-    """What the service needs of the store."""
-
-    @property
-    def log(self) -> _Log: ...
-
-    @property
-    def queues(self) -> _Queues: ...
-
-    def append(self, puts: Sequence[Put], /) -> Span: ...
-
-    def durable_end(self) -> int:
-        """Commit-log end up to which appended messages are as durable as the broker promises."""
 
 
 class ScheduleService:
@@ -79,7 +47,7 @@ class ScheduleService:
     """
 
     def __init__(
-        self, world: World, store: ScheduleStore, levels: DelayLevels, path: str, flush_interval: int = 10_000
+        self, world: World, store: Store, levels: DelayLevels, path: str, flush_interval: int = 10_000
     ) -> None:
         self._world = world
         self._store = store

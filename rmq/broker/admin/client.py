@@ -1,0 +1,237 @@
+"""Clients: heartbeats, leaving, who is connected, and their queue locks (34, 35, 38, 41, 42, 46, 203, 204, 328)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from rmq.broker.admin.slices import Turns
+from rmq.broker.groups.clients import Channel, ConsumerGroup, Consumers, Producers
+from rmq.broker.groups.configs import GroupTable
+from rmq.broker.groups.locks import RebalanceLocks
+from rmq.broker.settings import BrokerSettings
+from rmq.broker.topics.table import PERM_READ_WRITE, UNIT, TopicTable
+from rmq.protocol import frame
+from rmq.protocol.bodies.connection import (
+    Connection,
+    ConsumerConnection,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+)
+from rmq.protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
+from rmq.protocol.bodies.kv import GetConsumerListByGroupResponseBody
+from rmq.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
+from rmq.protocol.codes import RequestCode, ResponseCode, language_name
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ResponseError
+from rmq.protocol.headers.client import (
+    GetConsumerConnectionListRequest,
+    GetConsumerListByGroupRequest,
+    GetProducerConnectionListRequest,
+    NotifyConsumerIdsChangedRequest,
+    UnregisterClientRequest,
+)
+from rmq.protocol.names import retry_topic
+from rmq.remoting.conn import Conn
+from rmq.remoting.router import handles
+
+__all__ = ["ClientAdmin", "notify_members"]
+
+log = logging.getLogger(__name__)
+
+#: Groups of one heartbeat taken in before the loop gets its turn.
+_GROUPS_PER_TURN = 50
+
+
+def notify_members(group: ConsumerGroup) -> None:
+    """Tell every member that the group changed (40, oneway): each then divides the queues anew."""
+    notice = Command.request(
+        RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequest(consumer_group=group.name)
+    )
+    data = frame.encode(notice.mark_oneway())
+    for conn in list(group.channels):
+        conn.send(data)
+
+
+class ClientAdmin:
+    """Handlers of what clients say about themselves (protocol.md 2.6, 2.7)."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        topics: TopicTable,
+        groups: GroupTable,
+        consumers: Consumers,
+        producers: Producers,
+        locks: RebalanceLocks,
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._producers = producers
+        self._locks = locks
+
+    @handles(RequestCode.HEART_BEAT)
+    def heartbeat(self, conn: Conn, request: Command) -> Command | Coroutine[Any, Any, Command]:
+        """34: every group of the client, with its subscriptions. Makes the groups' retry topics."""
+        beat = HeartbeatData.decode(request.body)
+        client_id = beat.client_id
+        if not client_id and (beat.consumer_data_set or beat.producer_data_set):
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "the heartbeat has no clientID")
+        if len(beat.consumer_data_set) + len(beat.producer_data_set) > _GROUPS_PER_TURN:
+            return self._large_heartbeat(conn, request, beat)
+        for producer in beat.producer_data_set:
+            self._producer(conn, request, client_id, producer.group_name)
+        for consumer in beat.consumer_data_set:
+            self._consumer(conn, request, client_id, consumer)
+        return request.reply(ResponseCode.SUCCESS)
+
+    async def _large_heartbeat(self, conn: Conn, request: Command, beat: HeartbeatData) -> Command:
+        turns = Turns(_GROUPS_PER_TURN)
+        for producer in beat.producer_data_set:
+            self._producer(conn, request, beat.client_id, producer.group_name)
+            await turns.step()
+        for consumer in beat.consumer_data_set:
+            self._consumer(conn, request, beat.client_id, consumer)
+            await turns.step()
+        return request.reply(ResponseCode.SUCCESS)
+
+    def _producer(self, conn: Conn, request: Command, client_id: str, group: str) -> None:
+        if group:
+            self._producers.register(conn, client_id, request.language, request.version, group)
+
+    def _consumer(self, conn: Conn, request: Command, client_id: str, data: ConsumerData) -> None:
+        group = data.group_name
+        if not group:
+            return
+        config = self._groups.find(group)
+        notify = self._settings.notify_consumer_ids_changed_enable
+        if config is not None:
+            notify = notify and config.notify_consumer_ids_changed_enable
+            unit = UNIT if data.unit_mode else 0
+            self._topics.create_for_send_back(retry_topic(group), config.retry_queue_nums, PERM_READ_WRITE, unit)
+        self._consumers.register(conn, client_id, request.language, request.version, data, notify=notify)
+
+    @handles(RequestCode.UNREGISTER_CLIENT, header=UnregisterClientRequest)
+    def unregister(self, conn: Conn, request: Command, header: UnregisterClientRequest) -> Command:
+        """35: a client leaves; always answered with success."""
+        if header.producer_group:
+            self._producers.unregister(conn, header.producer_group)
+        if header.consumer_group:
+            config = self._groups.get(header.consumer_group)
+            notify = self._settings.notify_consumer_ids_changed_enable and (
+                config is None or config.notify_consumer_ids_changed_enable
+            )
+            self._consumers.unregister(conn, header.consumer_group, notify=notify)
+        answer = request.reply(ResponseCode.SUCCESS)
+        answer.ext = {}
+        return answer
+
+    @handles(RequestCode.CHECK_CLIENT_CONFIG)
+    def check_config(self, conn: Conn, request: Command) -> Command:
+        """46: whether a subscription that is not by tag can be served: not yet."""
+        if not request.body:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "the request has no body")
+        subscription = CheckClientRequestBody.decode(request.body).subscription_data
+        if subscription is not None and not subscription.is_tag_type:
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {subscription.expression_type}",
+            )
+        return request.reply(ResponseCode.SUCCESS)
+
+    @handles(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header=GetConsumerListByGroupRequest)
+    def consumer_ids(self, conn: Conn, request: Command, header: GetConsumerListByGroupRequest) -> Command:
+        """38: the client ids that divide a group's queues."""
+        group = self._consumers.group(header.consumer_group)
+        ids = [] if group is None else group.client_ids()
+        if ids:
+            answer = request.reply(
+                ResponseCode.SUCCESS, body=GetConsumerListByGroupResponseBody(consumer_id_list=ids).encode()
+            )
+        else:
+            answer = request.reply(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {header.consumer_group}")
+        answer.ext = {}
+        return answer
+
+    # -- who is connected
+
+    @handles(RequestCode.GET_CONSUMER_CONNECTION_LIST, header=GetConsumerConnectionListRequest)
+    def consumer_connections(self, conn: Conn, request: Command, header: GetConsumerConnectionListRequest) -> Command:
+        """203: the members of a group and what they subscribe to."""
+        group = self._consumers.group(header.consumer_group)
+        if group is None:
+            raise ResponseError(
+                ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{header.consumer_group}] not online"
+            )
+        body = ConsumerConnection(
+            connection_set=[_connection(channel) for channel in group.channels.values()],
+            consume_from_where=group.consume_from_where,
+            consume_type=group.consume_type,
+            message_model=group.message_model,
+            subscription_table={topic: sub.data for topic, sub in group.subscriptions.items()},
+        )
+        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+
+    @handles(RequestCode.GET_PRODUCER_CONNECTION_LIST, header=GetProducerConnectionListRequest)
+    def producer_connections(self, conn: Conn, request: Command, header: GetProducerConnectionListRequest) -> Command:
+        """204: the members of a producer group."""
+        channels = self._producers.group(header.producer_group)
+        if channels is None:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the producer group[{header.producer_group}] not exist")
+        body = ProducerConnection(connection_set=[_connection(channel) for channel in channels])
+        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+
+    @handles(RequestCode.GET_ALL_PRODUCER_INFO)
+    def all_producers(self, conn: Conn, request: Command) -> Command:
+        """328: every producer group with its members."""
+        body = ProducerTableInfo(
+            data={
+                group: [
+                    ProducerInfo(
+                        client_id=channel.client_id,
+                        remote_ip="/" + channel.conn.peer,
+                        language=language_name(channel.language),
+                        version=channel.version,
+                        last_update_timestamp=channel.last_update,
+                    )
+                    for channel in channels
+                ]
+                for group, channels in self._producers.groups().items()
+            }
+        )
+        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+
+    # -- locks
+
+    @handles(RequestCode.LOCK_BATCH_MQ)
+    def lock(self, conn: Conn, request: Command) -> Command:
+        """41: take or renew locks on queues; the answer lists those the client holds."""
+        wanted = self._lock_body(request)
+        held = self._locks.lock(wanted.consumer_group, wanted.client_id, wanted.mq_set)
+        return request.reply(ResponseCode.SUCCESS, body=LockBatchResponseBody(lock_ok_mq_set=held).encode())
+
+    @handles(RequestCode.UNLOCK_BATCH_MQ)
+    def unlock(self, conn: Conn, request: Command) -> Command:
+        """42: give locks back."""
+        wanted = self._lock_body(request)
+        self._locks.unlock(wanted.consumer_group, wanted.client_id, wanted.mq_set)
+        return request.reply(ResponseCode.SUCCESS)
+
+    @staticmethod
+    def _lock_body(request: Command) -> LockBatchRequestBody:
+        if not request.body:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "the request has no body")
+        return LockBatchRequestBody.decode(request.body)
+
+
+def _connection(channel: Channel) -> Connection:
+    return Connection(
+        client_addr=channel.conn.peer,
+        client_id=channel.client_id,
+        language=language_name(channel.language),
+        version=channel.version,
+    )

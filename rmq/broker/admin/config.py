@@ -1,0 +1,106 @@
+"""The broker's configuration over the wire (requests 25, 26; store-and-broker.md 10.1)."""
+
+from __future__ import annotations
+
+import logging
+
+import javaproperties
+
+from rmq.broker.settings import BrokerSettings
+from rmq.broker.store.settings import StoreSettings
+from rmq.broker.topics.table import TopicTable, bumped
+from rmq.config.edit import edit
+from rmq.protocol.bodies.topic import DataVersion
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ConfigError, ResponseError
+from rmq.protocol.headers.admin import GetBrokerConfigResponse
+from rmq.remoting.conn import Conn
+from rmq.remoting.router import handles
+from rmq.runtime.world import Files, World
+
+__all__ = ["ConfigAdmin"]
+
+log = logging.getLogger(__name__)
+
+
+class ConfigAdmin:
+    """Handlers of 25 and 26.
+
+    :param store: the store's copy of the settings it reads while running.
+    """
+
+    def __init__(self, world: World, settings: BrokerSettings, topics: TopicTable, store: StoreSettings) -> None:
+        self._world = world
+        self._settings = settings
+        self._topics = topics
+        self._store = store
+        self._version = DataVersion(counter=0, timestamp=world.clock.now_ms())
+        settings.on_update.append(self._applied)
+
+    def _applied(self, keys: list[str]) -> None:
+        self._settings.apply_to(self._store)
+        if "brokerPermission" in keys:
+            self._topics.touch()
+
+    @handles(RequestCode.UPDATE_BROKER_CONFIG)
+    async def update(self, conn: Conn, request: Command) -> Command:
+        """25: change keys that may change while running, here and in the file.
+
+        Unknown keys are dropped, as in Java. A value that is wrong, or a key that needs a restart, is refused with all
+        of the request; Java takes no notice of the one and pretends the other.
+        """
+        if not request.body:
+            return request.reply(ResponseCode.SUCCESS)
+        try:
+            content = request.body.decode()
+            refused = self._settings.forbidden(content)
+        except (UnicodeDecodeError, ConfigError, ValueError) as error:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"string2Properties error: {error}") from None
+        if refused:
+            log.warning("%s may not change %s", conn.peer, ", ".join(refused))
+            raise ResponseError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        try:
+            applied = self._settings.update(content)
+        except ConfigError as error:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        log.info("%s changes the configuration: %s", conn.peer, ", ".join(applied) or "nothing")
+        self._version = bumped(self._version, self._world.clock.now_ms())
+        await self._save(content)
+        return request.reply(ResponseCode.SUCCESS)
+
+    async def _save(self, content: str) -> None:
+        """Put the changes into the file the broker was started with, leaving the rest of it as it is."""
+        settings = self._settings
+        path = settings.broker_config_path or settings.config_path("broker.properties")
+        if path.endswith((".yaml", ".yml")):
+            log.warning("%s is not changed: only .properties files are", path)
+            return
+        known = {
+            key: value
+            for key, value in javaproperties.loads(content).items()
+            if settings.line(key) is not None or key in settings.inert
+        }
+        if not known:
+            return
+        try:
+            await self._world.offload(_edit_file, self._world.files, path, known)
+        except (OSError, ValueError) as error:
+            log.error("the change is not in %s, it is lost at the next start: %s", path, error)
+
+    @handles(RequestCode.GET_BROKER_CONFIG)
+    def get(self, conn: Conn, request: Command) -> Command:
+        """26: every key with its value."""
+        return request.reply(
+            ResponseCode.SUCCESS,
+            header=GetBrokerConfigResponse(version=self._version.encode().decode()),
+            body=self._settings.dump().encode(),
+        )
+
+
+def _edit_file(files: Files, path: str, changes: dict[str, str]) -> None:
+    exists = files.exists(path)
+    if not exists:
+        files.mkdir(path.rpartition("/")[0] or ".")
+    before = files.read(path).decode("iso-8859-1") if exists else ""
+    files.write_atomic(path, edit(before, changes).encode("iso-8859-1"), backup=exists)

@@ -1,0 +1,271 @@
+"""Subscription groups and their consumption (requests 200, 201, 207, 208, 225, 303, 317, 343, 345, 352)."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from rmq.broker.admin.lookup import Lookup
+from rmq.broker.admin.slices import Turns
+from rmq.broker.admin.topic import queue_key
+from rmq.broker.groups.clients import Consumers
+from rmq.broker.groups.configs import GroupTable
+from rmq.broker.groups.offsets import OffsetTable
+from rmq.broker.settings import BrokerSettings
+from rmq.broker.stats import BrokerStats
+from rmq.broker.topics.table import TopicTable
+from rmq.protocol import fastjson
+from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList
+from rmq.protocol.bodies.kv import TopicList
+from rmq.protocol.bodies.topic import TopicConfig
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ResponseError
+from rmq.protocol.headers.group import (
+    DeleteSubscriptionGroupRequest,
+    GetConsumeStatsInBrokerRequest,
+    GetConsumeStatsRequest,
+    GetSubscriptionGroupConfigRequest,
+    QueryConsumeTimeSpanRequest,
+    QuerySubscriptionByConsumerRequest,
+    QueryTopicsByConsumerRequest,
+)
+from rmq.protocol.names import retry_topic
+from rmq.remoting.conn import Conn
+from rmq.remoting.router import handles
+from rmq.runtime.world import Clock
+
+__all__ = ["GroupAdmin"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What 208 and 317 tell of one topic: the queues as JSON members, and how much is left."""
+
+    queues: list[str]
+    left: int = 0
+
+
+class GroupAdmin:
+    """Handlers of the group requests.
+
+    :param broker_addr: the address the broker registers, for 317.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        settings: BrokerSettings,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: OffsetTable,
+        consumers: Consumers,
+        lookup: Lookup,
+        stats: BrokerStats,
+        broker_addr: Callable[[], str],
+    ) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._consumers = consumers
+        self._lookup = lookup
+        self._stats = stats
+        self._broker_addr = broker_addr
+
+    # -- configs
+
+    @handles(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
+    def update_and_create(self, conn: Conn, request: Command) -> Command:
+        """200: make or change a group. Its retry topic gets the queues that the group now asks for."""
+        config = SubscriptionGroupConfig.decode(request.body)
+        self._check(config)
+        log.info("%s updates subscription group %s", conn.peer, config.group_name)
+        self._put(config)
+        return request.reply(ResponseCode.SUCCESS)
+
+    @handles(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST)
+    async def update_and_create_list(self, conn: Conn, request: Command) -> Command:
+        """225 (5.x): the same for many groups; all names are checked before any is made."""
+        configs = SubscriptionGroupList.decode(request.body).group_config_list
+        if not configs:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "the body has no groupConfigList")
+        for config in configs:
+            self._check(config)
+        log.info("%s updates %d subscription groups", conn.peer, len(configs))
+        turns = Turns()
+        for config in configs:
+            self._put(config)
+            await turns.step()
+        return request.reply(ResponseCode.SUCCESS)
+
+    @staticmethod
+    def _check(config: SubscriptionGroupConfig) -> None:
+        if not config.group_name.strip():
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "the group has no groupName")
+
+    def _put(self, config: SubscriptionGroupConfig) -> None:
+        self._groups.put(config)
+        # More retry queues than the retry topic has would never be consumed (field case B055).
+        retry = self._topics.get(retry_topic(config.group_name))
+        if retry is not None and retry.write_queue_nums < config.retry_queue_nums:
+            queues = config.retry_queue_nums
+            self._topics.put(dataclasses.replace(retry, read_queue_nums=queues, write_queue_nums=queues))
+
+    @handles(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    def all_configs(self, conn: Conn, request: Command) -> Command:
+        """201: every group with the data version."""
+        return request.reply(ResponseCode.SUCCESS, body=self._groups.encode())
+
+    @handles(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header=GetSubscriptionGroupConfigRequest)
+    def config(self, conn: Conn, request: Command, header: GetSubscriptionGroupConfigRequest) -> Command:
+        """352 (5.x): one group's config."""
+        config = self._groups.get(header.group)
+        if config is None:
+            raise ResponseError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"No group in this broker. group: {header.group}"
+            )
+        return request.reply(ResponseCode.SUCCESS, body=config.encode())
+
+    @handles(RequestCode.DELETE_SUBSCRIPTIONGROUP, header=DeleteSubscriptionGroupRequest)
+    def delete(self, conn: Conn, request: Command, header: DeleteSubscriptionGroupRequest) -> Command:
+        """207: forget a group, and its offsets when asked to; an unknown one is no error."""
+        group = header.group_name
+        log.info("%s deletes subscription group %s", conn.peer, group)
+        self._groups.delete(group)
+        if header.remove_offset:
+            self._offsets.remove_group(group)
+        if self._settings.auto_delete_unused_stats:
+            self._stats.forget_group(group)
+        return request.reply(ResponseCode.SUCCESS)
+
+    # -- consumption
+
+    @handles(RequestCode.GET_CONSUME_STATS, header=GetConsumeStatsRequest)
+    async def consume_stats(self, conn: Conn, request: Command, header: GetConsumeStatsRequest) -> Command:
+        """208: how far a group is on one topic, or on all it has offsets on."""
+        group = header.consumer_group
+        if header.topic_list:
+            topics = [topic for topic in header.topic_list.split(";") if topic]
+        else:
+            topics = [header.topic] if header.topic else self._offsets.topics_of(group)
+        queues: list[str] = []
+        tps = 0.0
+        for topic in topics:
+            config = self._topics.get(topic)
+            if config is None or not self._counts(group, topic):
+                continue
+            progress = await self._progress(group, config, config.read_queue_nums)
+            queues += progress.queues
+            tps += self._stats.consume_tps(topic, group)
+        return request.reply(ResponseCode.SUCCESS, body=_consume_stats(tps, queues).encode())
+
+    @handles(RequestCode.GET_BROKER_CONSUME_STATS, header=GetConsumeStatsInBrokerRequest)
+    async def broker_consume_stats(
+        self, conn: Conn, request: Command, header: GetConsumeStatsInBrokerRequest
+    ) -> Command:
+        """317: the same for every group of the broker; with ``isOrder`` on ordered topics alone."""
+        groups: list[str] = []
+        left = 0
+        for config in self._groups.all():
+            group = config.group_name
+            found: list[str] = []
+            for topic in self._offsets.topics_of(group):
+                topic_config = self._topics.get(topic)
+                if topic_config is None or (header.is_order and not topic_config.order):
+                    continue
+                if not self._counts(group, topic):
+                    continue
+                progress = await self._progress(group, topic_config, topic_config.write_queue_nums)
+                left += progress.left
+                found.append(_consume_stats(self._stats.consume_tps(topic, group), progress.queues))
+            groups.append(f"{{{fastjson.quote(group)}:[{','.join(found)}]}}")
+        body = (
+            f'{{"brokerAddr":{fastjson.quote(self._broker_addr())},"consumeStatsList":[{",".join(groups)}],'
+            f'"totalDiff":{left}}}'
+        )
+        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+
+    def _counts(self, group: str, topic: str) -> bool:
+        """A group that is online and does not subscribe to the topic any more does not lag on it."""
+        online = self._consumers.group(group)
+        return online is None or not online.subscriptions or topic in online.subscriptions
+
+    async def _progress(self, group: str, config: TopicConfig, queue_nums: int) -> _Progress:
+        topic = config.topic_name
+        key = queue_key(topic, self._settings.broker_name)
+        progress = _Progress([])
+        turns = Turns()
+        for queue_id in range(queue_nums):
+            queue = self._lookup.queue(topic, queue_id)
+            high = 0 if queue is None else queue.visible
+            at = max(0, self._offsets.query(group, topic, queue_id))
+            stamp = await self._lookup.store_time(queue, at - 1) if at > 0 else 0
+            progress.queues.append(
+                f'{key % queue_id}:{{"brokerOffset":{high},"consumerOffset":{at},"lastTimestamp":{max(0, stamp)}}}'
+            )
+            progress.left += high - at
+            await turns.step()
+        return progress
+
+    @handles(RequestCode.QUERY_CONSUME_TIME_SPAN, header=QueryConsumeTimeSpanRequest)
+    async def time_span(self, conn: Conn, request: Command, header: QueryConsumeTimeSpanRequest) -> Command:
+        """303: store times of the oldest, the newest and the last consumed message of every write queue."""
+        topic, group = header.topic, header.group
+        config = self._topics.get(topic)
+        if config is None:
+            raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        key = queue_key(topic, self._settings.broker_name)
+        spans = []
+        turns = Turns(64)
+        lookup = self._lookup
+        for queue_id in range(config.write_queue_nums):
+            queue = lookup.queue(topic, queue_id)
+            high = 0 if queue is None else queue.visible
+            oldest = await lookup.earliest_time(queue)
+            newest = await lookup.store_time(queue, high - 1)
+            at = self._offsets.query(group, topic, queue_id)
+            consumed = await lookup.store_time(queue, at - 1) if at > 0 else oldest
+            delay = 0
+            if at < high:
+                delay = self._clock.now_ms() - await lookup.store_time(queue, max(at, 0))
+            spans.append(
+                f'{{"consumeTimeStamp":{consumed},"consumeTimeStampStr":"{_local(consumed)}","delayTime":{delay},'
+                f'"maxTimeStamp":{newest},"maxTimeStampStr":"{_local(newest)}","messageQueue":{key % queue_id},'
+                f'"minTimeStamp":{oldest},"minTimeStampStr":"{_local(oldest)}"}}'
+            )
+            await turns.step()
+        return request.reply(ResponseCode.SUCCESS, body=f'{{"consumeTimeSpanSet":[{",".join(spans)}]}}'.encode())
+
+    @handles(RequestCode.QUERY_TOPICS_BY_CONSUMER, header=QueryTopicsByConsumerRequest)
+    def topics_of(self, conn: Conn, request: Command, header: QueryTopicsByConsumerRequest) -> Command:
+        """343 (5.x): topics on which a group has offsets."""
+        topics = self._offsets.topics_of(header.group)
+        return request.reply(ResponseCode.SUCCESS, body=TopicList(topic_list=topics).encode())
+
+    @handles(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, header=QuerySubscriptionByConsumerRequest)
+    def subscription_of(self, conn: Conn, request: Command, header: QuerySubscriptionByConsumerRequest) -> Command:
+        """345 (5.x): what a group that is online wants of a topic."""
+        online = self._consumers.group(header.group)
+        topic = header.topic or ""
+        subscription = None if online is None else online.subscription(topic)
+        members = [f'"group":{fastjson.quote(header.group)}']
+        if subscription is not None:
+            members.append(f'"subscriptionData":{subscription.data.encode().decode()}')
+        members.append(f'"topic":{fastjson.quote(topic)}')
+        return request.reply(ResponseCode.SUCCESS, body=f"{{{','.join(members)}}}".encode())
+
+
+def _consume_stats(tps: float, queues: list[str]) -> str:
+    return f'{{"consumeTps":{tps!r},"offsetTable":{{{",".join(queues)}}}}}'
+
+
+def _local(stamp: int) -> str:
+    """``yyyy-MM-dd#HH:mm:ss:SSS`` in local time, as Java prints these."""
+    return datetime.fromtimestamp(stamp / 1000).strftime("%Y-%m-%d#%H:%M:%S:") + f"{stamp % 1000:03d}"

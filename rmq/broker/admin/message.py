@@ -1,0 +1,111 @@
+"""Looking messages up: by key, by offset id, and queue entries as they are (requests 12, 33, 321)."""
+
+from __future__ import annotations
+
+import logging
+
+from rmq.broker.admin.lookup import Lookup
+from rmq.broker.groups.clients import Consumers
+from rmq.broker.settings import BrokerSettings
+from rmq.broker.store.store import Store
+from rmq.protocol.bodies.stats import ConsumeQueueData, QueryConsumeQueueResponseBody
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command, SerializeType
+from rmq.protocol.errors import ResponseError
+from rmq.protocol.headers.message import (
+    QueryConsumeQueueRequest,
+    QueryMessageRequest,
+    QueryMessageResponse,
+    ViewMessageRequest,
+)
+from rmq.remoting.conn import Conn
+from rmq.remoting.router import handles
+
+__all__ = ["MessageAdmin"]
+
+log = logging.getLogger(__name__)
+
+#: Most entries one 321 shows.
+_MOST_ENTRIES = 4_096
+
+
+class MessageAdmin:
+    """Handlers of the message lookups (protocol.md 2.5, 2.10)."""
+
+    def __init__(self, settings: BrokerSettings, store: Store, consumers: Consumers, lookup: Lookup) -> None:
+        self._settings = settings
+        self._store = store
+        self._consumers = consumers
+        self._lookup = lookup
+
+    @handles(RequestCode.QUERY_MESSAGE, header=QueryMessageRequest)
+    async def query(self, conn: Conn, request: Command, header: QueryMessageRequest) -> Command:
+        """12: messages with a key, or with a unique key, as whole records."""
+        settings = self._settings
+        limit = settings.default_query_max_num if header.unique_key_query else header.max_num
+        if limit < 0:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"maxNum={limit}: a number of messages is expected")
+        records: list[bytes] = []
+        stamp = position = 0
+        if limit:
+            records = await self._store.query_message(
+                header.topic,
+                header.key,
+                min(limit, settings.max_msgs_num_batch),
+                header.begin_timestamp,
+                header.end_timestamp,
+            )
+        if records and self._store.index is not None:
+            stamp, position = self._store.index.end
+        found = QueryMessageResponse(index_last_update_timestamp=stamp, index_last_update_phyoffset=position)
+        if not records:
+            return request.reply(
+                ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct", found
+            )
+        return _plain(request.reply(ResponseCode.SUCCESS, header=found, body=b"".join(records)))
+
+    @handles(RequestCode.VIEW_MESSAGE_BY_ID, header=ViewMessageRequest)
+    async def view(self, conn: Conn, request: Command, header: ViewMessageRequest) -> Command:
+        """33: the record at a commit-log offset."""
+        record = await self._store.record_at(header.offset)
+        if record is None:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
+        return _plain(request.reply(ResponseCode.SUCCESS, body=record))
+
+    @handles(RequestCode.QUERY_CONSUME_QUEUE, header=QueryConsumeQueueRequest)
+    async def consume_queue(self, conn: Conn, request: Command, header: QueryConsumeQueueRequest) -> Command:
+        """321: entries of a queue, and whether a group's subscription lets each through."""
+        topic, queue_id = header.topic or "", header.queue_id
+        queue = self._lookup.queue(topic, queue_id)
+        if queue is None:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
+        if not queue.min <= header.index < queue.visible:
+            return request.reply(ResponseCode.SUCCESS, f"Index {header.index} of {queue_id}@{topic} is not exist!")
+        body = QueryConsumeQueueResponseBody(max_queue_index=queue.visible, min_queue_index=queue.min)
+        wanted: frozenset[int] | None = None
+        if header.consumer_group is not None:
+            group = self._consumers.group(header.consumer_group)
+            subscription = None if group is None else group.subscription(topic)
+            if subscription is None:
+                body.filter_data = f"{header.consumer_group}@{topic} is not online!"
+            else:
+                body.subscription_data = subscription.data
+                body.filter_data = "null"
+                wanted = subscription.code_set
+        entries = await self._lookup.entries(queue, header.index, min(max(header.count, 0), _MOST_ENTRIES))
+        body.queue_data = [
+            ConsumeQueueData(
+                physic_offset=position,
+                physic_size=size,
+                tags_code=code,
+                eval=wanted is not None and (not wanted or code in wanted),
+            )
+            for position, size, code in entries
+        ]
+        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+
+
+def _plain(answer: Command) -> Command:
+    """Answers that carry records have a JSON header whatever the request's was (protocol.md 1.1)."""
+    answer.serialize = SerializeType.JSON
+    return answer

@@ -1,0 +1,147 @@
+"""Offsets: committed, asked for, searched (requests 14, 15, 29 to 32, 43, 45, 308, 314)."""
+
+from __future__ import annotations
+
+from rmq.broker.admin.lookup import Lookup
+from rmq.broker.admin.slices import Turns
+from rmq.broker.groups.offsets import OffsetTable
+from rmq.broker.schedule.levels import DelayOffsets
+from rmq.broker.store.store import Store
+from rmq.broker.topics.table import TopicTable
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ResponseError
+from rmq.protocol.headers.offset import (
+    CloneGroupOffsetRequest,
+    GetEarliestMsgStoretimeRequest,
+    GetEarliestMsgStoretimeResponse,
+    GetMaxOffsetRequest,
+    GetMaxOffsetResponse,
+    GetMinOffsetRequest,
+    GetMinOffsetResponse,
+    QueryConsumerOffsetRequest,
+    QueryConsumerOffsetResponse,
+    QueryCorrectionOffsetRequest,
+    SearchOffsetRequest,
+    SearchOffsetResponse,
+    UpdateConsumerOffsetRequest,
+)
+from rmq.remoting.conn import Conn
+from rmq.remoting.router import handles
+
+__all__ = ["OffsetAdmin"]
+
+#: The value of 308 that says: the compared group has not come so far.
+_BEHIND = (1 << 63) - 1
+
+
+class OffsetAdmin:
+    """Handlers of the offset requests (protocol.md 2.4, store-and-broker.md 8.5)."""
+
+    def __init__(
+        self, offsets: OffsetTable, topics: TopicTable, store: Store, lookup: Lookup, delays: DelayOffsets
+    ) -> None:
+        self._offsets = offsets
+        self._topics = topics
+        self._store = store
+        self._lookup = lookup
+        self._delays = delays
+
+    @handles(RequestCode.QUERY_CONSUMER_OFFSET, header=QueryConsumerOffsetRequest)
+    async def query(self, conn: Conn, request: Command, header: QueryConsumerOffsetRequest) -> Command:
+        """14: the stored offset; without one 0 when the queue's very first message is still at hand, else code 22."""
+        offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
+        if offset < 0:
+            queue = self._lookup.queue(header.topic, header.queue_id)
+            if (
+                header.set_zero_if_not_found is False
+                or (queue is not None and queue.min > 0)
+                or not await self._lookup.head_is_in_memory(queue)
+            ):
+                answer = request.reply(
+                    ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+                )
+                answer.ext = {}
+                return answer
+            offset = 0
+        return request.reply(ResponseCode.SUCCESS, header=QueryConsumerOffsetResponse(offset=offset))
+
+    @handles(RequestCode.UPDATE_CONSUMER_OFFSET, header=UpdateConsumerOffsetRequest)
+    def update(self, conn: Conn, request: Command, header: UpdateConsumerOffsetRequest) -> Command:
+        """15: taken as it is, whatever the topic, the queue and the old offset."""
+        self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        answer = request.reply(ResponseCode.SUCCESS)
+        answer.ext = {}
+        return answer
+
+    @handles(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header=SearchOffsetRequest)
+    async def search(self, conn: Conn, request: Command, header: SearchOffsetRequest) -> Command:
+        """29: the offset nearest to a time (store-and-broker.md 3.5)."""
+        offset = await self.offset_by_time(header.topic, header.queue_id, header.timestamp)
+        return request.reply(ResponseCode.SUCCESS, header=SearchOffsetResponse(offset=offset))
+
+    async def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
+        """The offset nearest to a store time, ms; 0 without a queue."""
+        queue = self._lookup.queue(topic, queue_id)
+        return 0 if queue is None else max(0, await self._store.offset_by_time(queue, timestamp))
+
+    @handles(RequestCode.GET_MAX_OFFSET, header=GetMaxOffsetRequest)
+    def maximum(self, conn: Conn, request: Command, header: GetMaxOffsetRequest) -> Command:
+        """30: one beyond the last message."""
+        offset = self._lookup.max_offset(header.topic, header.queue_id)
+        return request.reply(ResponseCode.SUCCESS, header=GetMaxOffsetResponse(offset=offset))
+
+    @handles(RequestCode.GET_MIN_OFFSET, header=GetMinOffsetRequest)
+    def minimum(self, conn: Conn, request: Command, header: GetMinOffsetRequest) -> Command:
+        """31: the first message still there."""
+        offset = self._lookup.min_offset(header.topic, header.queue_id)
+        return request.reply(ResponseCode.SUCCESS, header=GetMinOffsetResponse(offset=offset))
+
+    @handles(RequestCode.GET_EARLIEST_MSG_STORETIME, header=GetEarliestMsgStoretimeRequest)
+    async def earliest(self, conn: Conn, request: Command, header: GetEarliestMsgStoretimeRequest) -> Command:
+        """32: when that message was stored, -1 without one."""
+        stamp = await self._lookup.earliest_time(self._lookup.queue(header.topic, header.queue_id))
+        return request.reply(ResponseCode.SUCCESS, header=GetEarliestMsgStoretimeResponse(timestamp=stamp))
+
+    @handles(RequestCode.GET_ALL_CONSUMER_OFFSET)
+    async def all_offsets(self, conn: Conn, request: Command) -> Command:
+        """43: every group's offsets, for a slave."""
+        body = await self._offsets.encode()
+        return request.reply(ResponseCode.SUCCESS, body=body)
+
+    @handles(RequestCode.GET_ALL_DELAY_OFFSET)
+    def delay_offsets(self, conn: Conn, request: Command) -> Command:
+        """45: how far delayed messages are delivered, for a slave."""
+        return request.reply(ResponseCode.SUCCESS, body=self._delays.encode())
+
+    @handles(RequestCode.QUERY_CORRECTION_OFFSET, header=QueryCorrectionOffsetRequest)
+    async def correction(self, conn: Conn, request: Command, header: QueryCorrectionOffsetRequest) -> Command:
+        """308: the smallest offset of the topic's groups, per queue; a maximum where ``compareGroup`` is behind it.
+
+        ``filterGroups`` are left out of the comparison; Java deletes their offsets, which is a defect.
+        """
+        topic = header.topic
+        without = {group for group in (header.filter_groups or "").split(",") if group}
+        minimum = {queue.id: queue.min for queue in self._store.queues.all(topic)}
+        lowest = self._offsets.minimums(topic, minimum, without)
+        compared = self._offsets.of(header.compare_group, topic)
+        parts = []
+        for queue_id in sorted(lowest):
+            offset = lowest[queue_id]
+            own = compared.get(queue_id)
+            parts.append(f"{queue_id}:{_BEHIND if own is not None and own < offset else offset}")
+        return request.reply(ResponseCode.SUCCESS, body=f'{{"correctionOffsets":{{{",".join(parts)}}}}}'.encode())
+
+    @handles(RequestCode.CLONE_GROUP_OFFSET, header=CloneGroupOffsetRequest)
+    async def clone(self, conn: Conn, request: Command, header: CloneGroupOffsetRequest) -> Command:
+        """314: give a group the offsets of another one, on one topic or on all of the other's."""
+        source, target = header.src_group, header.dest_group
+        if not source.strip() or not target.strip():
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "srcGroup and destGroup must be given")
+        topics = [header.topic] if header.topic else self._offsets.topics_of(source)
+        turns = Turns()
+        for topic in topics:
+            if topic in self._topics:
+                self._offsets.clone(source, target, topic)
+            await turns.step()
+        return request.reply(ResponseCode.SUCCESS)
