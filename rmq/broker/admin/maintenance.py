@@ -9,7 +9,6 @@ from rmq.broker.store.store import Store
 from rmq.broker.topics.table import TopicTable
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.names import SCHEDULE_TOPIC
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import handles
 
@@ -30,7 +29,7 @@ class MaintenanceAdmin:
         """306: drop queues all of whose messages have left the commit log."""
         log.info("%s cleans expired consume queues", conn.peer)
         for queue in self._store.retention.expired_queues():
-            if queue.topic != SCHEDULE_TOPIC and not self._is_used(queue.topic, queue.id):
+            if not self._is_used(queue.topic, queue.id):
                 self._store.queues.drop_queue(queue)
             await asyncio.sleep(0)
         return request.reply(ResponseCode.SUCCESS)
