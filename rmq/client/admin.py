@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import TracebackType
 from typing import Self, Unpack
 
-from rmq.client import lookup
 from rmq.client.instance import ClientInstance, connect_instance
-from rmq.client.message import MessageExt, MessageQueue
-from rmq.client.results import QueryResult
+from rmq.client.lookup import Lookups
 from rmq.client.settings import AdminOptions, AdminSettings
 from rmq.client.topics import create_topic_on
 from rmq.protocol.bodies.cluster import ClusterInfo
@@ -33,7 +30,7 @@ from rmq.runtime.world import World
 __all__ = ["AdminClient"]
 
 
-class AdminClient:
+class AdminClient(Lookups):
     """Asks and changes a cluster; coroutines of one loop may share it.
 
     :param options: see :class:`~rmq.client.settings.AdminOptions`.
@@ -138,9 +135,7 @@ class AdminClient:
         """Which brokers and queues serve a topic. :raises ResponseError: code 17: none does."""
         route = await self.instance.name_servers.route(topic, self.settings.mq_client_api_timeout)
         if route is None:
-            raise ResponseError(
-                ResponseCode.TOPIC_NOT_EXIST, f"no broker serves the topic {topic}"
-            )
+            raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"no broker serves the topic {topic}")
         return route
 
     async def topic_stats(self, topic: str) -> TopicStatsTable:
@@ -257,37 +252,3 @@ class AdminClient:
         header = GetConsumerConnectionListRequest(consumer_group=group)
         reply = await self.instance.call(broker_addr, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         return ConsumerConnection.decode(reply.body)
-
-    # -- messages -----------------------------------------------------------------------------------------------------
-
-    async def view_message(self, msg_id: str, topic: str | None = None) -> MessageExt:
-        """A stored message by its offset id (queryMsgById), or with ``topic`` by its unique id, too."""
-        return await lookup.view_message_by_either(self.instance, msg_id, topic)
-
-    async def query_message(
-        self, topic: str, key: str, max_num: int = 64, begin: int = 0, end: int = lookup.FOREVER
-    ) -> QueryResult:
-        """Messages of a topic with a key (queryMsgByKey); times are store times in milliseconds since the epoch.
-
-        :raises ResponseError: code 22: there is none.
-        """
-        return await lookup.query_message(self.instance, topic, key, max_num, begin, end)
-
-    async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset the next message of a queue will get."""
-        await self._know(queue.topic)
-        return await lookup.max_offset(self.instance, queue)
-
-    async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message of a queue."""
-        await self._know(queue.topic)
-        return await lookup.min_offset(self.instance, queue)
-
-    async def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
-        """The offset of the message stored at or nearest to a time (milliseconds since the epoch)."""
-        await self._know(queue.topic)
-        return await lookup.search_offset(self.instance, queue, timestamp)
-
-    async def _know(self, topic: str) -> None:
-        if topic not in self.instance.routes:
-            await asyncio.wait_for(self.instance.refresh_route(topic), self.settings.mq_client_api_timeout)

@@ -6,17 +6,19 @@ import asyncio
 import logging
 import ssl
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from rmq.client.answers import Answers
 from rmq.client.identity import client_id
-from rmq.client.message import MessageQueue
+from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import NameServers, parse_addresses
 from rmq.client.route import PublishInfo, publish_queues, subscribe_queues
 from rmq.client.settings import ClientSettings
 from rmq.protocol import frame
 from rmq.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from rmq.protocol.bodies.route import TopicRouteData
+from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, ConnectFailed, ResponseError, RMQError, TransportError
@@ -48,6 +50,16 @@ class ConsumerMember(Protocol):
     async def rebalance(self) -> None: ...
 
     async def persist_offsets(self) -> None: ...
+
+    # What brokers ask of it (answers.py).
+
+    def offsets(self, topic: str) -> Mapping[MessageQueue, int]: ...
+
+    def running_info(self, *, stacks: bool = False) -> ConsumerRunningInfo: ...
+
+    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None: ...
+
+    async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult: ...
 
 
 _instances: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str | None], ClientInstance]] = (
@@ -81,6 +93,7 @@ class ClientInstance:
         if context is True:
             context = ssl.create_default_context()
         self.remoting = RemotingClient(world, tls=context or None)
+        self.remoting.router.add(Answers(self))
         self.name_servers = NameServers(
             world, self.remoting, parse_addresses(settings.namesrv or ""), settings.unit_name
         )
@@ -90,7 +103,7 @@ class ClientInstance:
         self.producers: set[str] = set()
         self.consumers: dict[str, ConsumerMember] = {}
         self.changed_at: dict[str, float] = {}
-        self._users = 0
+        self.users = 0
         self._tasks: TaskOwner | None = None
         self._rebalance_now = asyncio.Event()
         self._refreshing: dict[tuple[str, str | None], asyncio.Task[bool]] = {}
@@ -107,7 +120,7 @@ class ClientInstance:
 
         :raises ClientError: no name server is known.
         """
-        self._users += 1
+        self.users += 1
         if self._tasks is not None:
             return
         self._tasks = tasks = TaskOwner(f"client {self.client_id}")
@@ -127,8 +140,8 @@ class ClientInstance:
 
     async def release(self) -> None:
         """One client fewer; the last one ends the tasks and closes the connections."""
-        self._users -= 1
-        if self._users > 0:
+        self.users -= 1
+        if self.users > 0:
             return
         table = _instances.get(asyncio.get_running_loop(), {})
         for key in [key for key, instance in table.items() if instance is self]:

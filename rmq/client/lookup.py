@@ -28,6 +28,7 @@ from rmq.protocol.headers.offset import (
 
 __all__ = [
     "FOREVER",
+    "Lookups",
     "earliest_msg_store_time",
     "fetch_publish_message_queues",
     "fetch_subscribe_message_queues",
@@ -190,6 +191,54 @@ def _has(message: MessageExt, key: str, unique: bool) -> bool:
     if unique:
         return message.msg_id == key
     return key in (message.keys or "").split(" ") or message.properties.get("UNIQ_KEY") == key
+
+
+class Lookups:
+    """Look-ups of a started client; ``instance`` is its own."""
+
+    @property
+    def instance(self) -> ClientInstance:
+        raise ClientError("the client is not started")
+
+    async def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues a producer sends to. :raises ClientError: the topic does not exist."""
+        return await fetch_publish_message_queues(self.instance, topic)
+
+    async def fetch_subscribe_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues consumers read. :raises ClientError: the topic does not exist."""
+        return await fetch_subscribe_message_queues(self.instance, topic)
+
+    async def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
+        """The offset of the message stored at or nearest to a time (milliseconds since the epoch)."""
+        return await search_offset(self.instance, queue, timestamp)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset the next message of a queue will get."""
+        return await max_offset(self.instance, queue)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message of a queue."""
+        return await min_offset(self.instance, queue)
+
+    async def earliest_msg_store_time(self, queue: MessageQueue) -> int:
+        """When the oldest message of a queue was stored (milliseconds since the epoch; -1 = none)."""
+        return await earliest_msg_store_time(self.instance, queue)
+
+    async def view_message(self, msg_id: str, topic: str | None = None) -> MessageExt:
+        """A stored message by its offset id, or with ``topic`` by its unique id, too.
+
+        :raises ResponseError: there is none.
+        """
+        return await view_message_by_either(self.instance, msg_id, topic)
+
+    async def query_message(
+        self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int = FOREVER
+    ) -> QueryResult:
+        """Messages of a topic with a key; times are store times in milliseconds since the epoch.
+
+        :raises ResponseError: code 22: there is none.
+        """
+        return await query_message(self.instance, topic, key, max_num, begin, end)
 
 
 def queues_by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
-from rmq.client import lookup
 from rmq.client.checks import check_group
 from rmq.client.fault import LatencyFault
 from rmq.client.identity import message_ids
 from rmq.client.instance import ClientInstance, connect_instance
+from rmq.client.lookup import Lookups
 from rmq.client.message import Message, MessageExt, MessageQueue
-from rmq.client.results import QueryResult, SendResult, SendStatus
+from rmq.client.results import SendResult, SendStatus
 from rmq.client.route import PublishInfo
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import PreparedSend, SendEncoder, next_opaque, send_result
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 Sendable = Message | MessageExt | Sequence[Message | MessageExt]
 
 
-class Producer:
+class Producer(Lookups):
     """Sends messages; coroutines of one loop may share it.
 
     :param group: the producer group: one an application.
@@ -375,7 +375,7 @@ class Producer:
             )
         return info
 
-    # -- look-ups -----------------------------------------------------------------------------------------------------
+    # -- topics -----------------------------------------------------------------------------------------------------
 
     async def create_topic(self, key: str, new_topic: str, queue_num: int, topic_sys_flag: int = 0) -> None:
         """Create a topic on every master that serves the topic ``key`` (TBW102, or the cluster's name).
@@ -383,39 +383,6 @@ class Producer:
         :raises ClientError: nobody serves ``key``. :raises ResponseError: a broker refused.
         """
         await create_topic(self.instance, key, new_topic, queue_num, topic_sys_flag)
-
-    async def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues this producer sends to."""
-        return await lookup.fetch_publish_message_queues(self.instance, topic)
-
-    async def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
-        """The offset of the message stored at or nearest to a time (milliseconds since the epoch)."""
-        return await lookup.search_offset(self.instance, queue, timestamp)
-
-    async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset the next message of a queue will get."""
-        return await lookup.max_offset(self.instance, queue)
-
-    async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message of a queue."""
-        return await lookup.min_offset(self.instance, queue)
-
-    async def earliest_msg_store_time(self, queue: MessageQueue) -> int:
-        """When the oldest message of a queue was stored (milliseconds since the epoch; -1 = none)."""
-        return await lookup.earliest_msg_store_time(self.instance, queue)
-
-    async def view_message(self, msg_id: str, topic: str | None = None) -> MessageExt:
-        """A stored message by its offset id, or with ``topic`` by its unique id, too."""
-        return await lookup.view_message_by_either(self.instance, msg_id, topic)
-
-    async def query_message(
-        self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int = lookup.FOREVER
-    ) -> QueryResult:
-        """Messages of a topic with a key; times are store times in milliseconds since the epoch.
-
-        :raises ResponseError: code 22: there is none.
-        """
-        return await lookup.query_message(self.instance, topic, key, max_num, begin, end)
 
 
 def _after(error: RMQError | None, tried: list[str], timeout: float, topic: str) -> RMQError:

@@ -1,0 +1,1 @@
+"""Consumers: push and pull, and what they are made of."""

@@ -1,0 +1,265 @@
+"""Concurrent consumption: messages of a queue side by side (Java: ConsumeMessageConcurrentlyService)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from rmq.client.consumer.listeners import ConsumeContext, Listener, Outcome
+from rmq.client.consumer.process_queue import ProcessQueue
+from rmq.client.message import MessageExt
+from rmq.client.results import ConsumeResult
+from rmq.runtime.bridge import ListenerPool
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import Clock
+
+__all__ = ["ConcurrentService"]
+
+log = logging.getLogger(__name__)
+
+_LOCAL_RETRY = 5.0
+_TIMEOUT_LEVEL = 3
+
+
+class _Job:
+    """One call of a listener."""
+
+    __slots__ = ("context", "expired", "messages", "pq", "started")
+
+    def __init__(self, pq: ProcessQueue, messages: list[MessageExt]) -> None:
+        self.pq = pq
+        self.messages = messages
+        self.context = ConsumeContext(pq.queue)
+        #: When the listener was called; None while it waits for its turn.
+        self.started: float | None = None
+        #: Its messages were sent back because it takes too long: what it says in the end does not count.
+        self.expired = False
+
+
+class ConcurrentService:
+    """Calls listeners, settles what succeeded, sends back what failed.
+
+    :param pick: the listener for a topic.
+    :param give_back: sends a failed message back (message, delay level); says whether that worked.
+    :param settled: told a queue and the offset that may be committed.
+    :param on_consume: told (topic, ok, failed, seconds) for statistics.
+    :param limit: listener calls at the same time, for coroutine listeners; plain ones are bounded by the pool.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        tasks: TaskOwner,
+        pool: ListenerPool,
+        pick: Callable[[str], Listener | None],
+        give_back: Callable[[MessageExt, int], Awaitable[bool]],
+        settled: Callable[[ProcessQueue, int], None],
+        on_consume: Callable[[str, int, int, float], None],
+        broadcasting: bool,
+        batch_max: int,
+        limit: int,
+        timeout: float,
+    ) -> None:
+        self._clock = clock
+        self._tasks = tasks
+        self._pool = pool
+        self._pick = pick
+        self._give_back = give_back
+        self._settled = settled
+        self._on_consume = on_consume
+        self._broadcasting = broadcasting
+        self._batch_max = batch_max
+        self.limit = limit
+        self._timeout = timeout
+        self._waiting: list[_Job] = []
+        self._coroutines = 0
+        self._under_way: set[_Job] = set()
+        #: Coroutine listeners under way.
+        self.listener_tasks: set[asyncio.Task[object]] = set()
+        self._stopping = False
+        self._idle = asyncio.Event()
+
+    def start(self) -> None:
+        if self._timeout > 0:
+            # Looked at often, so that the limit is the limit and not twice that (field case B044).
+            self._tasks.every(min(60.0, max(0.05, self._timeout / 10)), self.expire, "consume timeout")
+
+    @property
+    def busy(self) -> int:
+        """Listener calls under way."""
+        return sum(job.started is not None for job in self._under_way)
+
+    def stop(self) -> None:
+        """Call no listener for what still waits: it is left for the next owner of the queue."""
+        self._stopping = True
+        self._waiting.clear()
+
+    async def drain(self, limit: float) -> int:
+        """Wait for the calls under way. :returns: how many still run after ``limit`` seconds."""
+        try:
+            async with asyncio.timeout(limit):
+                while self._under_way:
+                    self._idle.clear()
+                    await self._idle.wait()
+        except TimeoutError:
+            pass
+        return self.busy
+
+    def _over(self, job: _Job) -> None:
+        self._under_way.discard(job)
+        if not self._under_way:
+            self._idle.set()
+
+    def submit(self, pq: ProcessQueue, messages: list[MessageExt]) -> None:
+        """Have messages consumed."""
+        size = self._batch_max
+        if size == 1:
+            jobs = [_Job(pq, [message]) for message in messages]
+        else:
+            jobs = [_Job(pq, messages[at : at + size]) for at in range(0, len(messages), size)]
+        listener: Listener | None = None
+        topic = None
+        for job in jobs:
+            first = job.messages[0]
+            if first.topic != topic:
+                topic = first.topic
+                listener = self._pick(topic)
+            if listener is None:
+                log.error("no listener for topic %s: its message is tried again later", topic)
+                self._under_way.add(job)
+                self._finish(job, Outcome(ConsumeResult.RECONSUME_LATER, job.messages, job.context), 0.0)
+            elif listener.is_coroutine:
+                self._waiting.append(job)
+            else:
+                self._under_way.add(job)
+                self._pool.submit(self._work(job, listener), self._done(job))
+        if self._waiting:
+            self._pump()
+
+    # -- plain listeners: on a thread --------------------------------------------------------------------------------
+
+    def _work(self, job: _Job, listener: Listener) -> Callable[[], Outcome | None]:
+        def work() -> Outcome | None:
+            if self._stopping or job.pq.dropped or job.expired:
+                return None
+            self._begin(job)
+            return listener.call(job.messages, job.context)
+
+        return work
+
+    def _done(self, job: _Job) -> Callable[[Outcome | None, BaseException | None], None]:
+        def done(outcome: Outcome | None, error: BaseException | None) -> None:
+            if error is not None:
+                log.error("a listener ended its thread for %r", job.messages[0], exc_info=error)
+                outcome = Outcome(ConsumeResult.RECONSUME_LATER, job.messages, job.context, error)
+            self._end(job, outcome)
+
+        return done
+
+    # -- coroutine listeners: on the loop ----------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        while self._waiting and self._coroutines < self.limit and not self._tasks.closed:
+            job = self._waiting.pop(0)
+            self._coroutines += 1
+            self._under_way.add(job)
+            task = self._tasks.spawn(self._run(job), "listener")
+            self.listener_tasks.add(task)
+            task.add_done_callback(self.listener_tasks.discard)
+
+    async def _run(self, job: _Job) -> None:
+        outcome: Outcome | None = None
+        try:
+            listener = self._pick(job.messages[0].topic)
+            if listener is not None and not (self._stopping or job.pq.dropped):
+                self._begin(job)
+                outcome = await listener.call_async(job.messages, job.context)
+        finally:
+            self._coroutines -= 1
+            self._end(job, outcome)
+            if not self._stopping:
+                self._pump()
+
+    # -- both ---------------------------------------------------------------------------------------------------------
+
+    def _begin(self, job: _Job) -> None:
+        job.started = self._clock.monotonic()
+        now_ms = self._clock.now_ms()
+        job.pq.last_consume_ms = now_ms
+        stamp = str(now_ms)
+        for message in job.messages:
+            message.properties["CONSUME_START_TIME"] = stamp
+
+    def _end(self, job: _Job, outcome: Outcome | None) -> None:
+        """Back on the loop. ``outcome`` is None for a job that was not begun: its messages stay as they are."""
+        if outcome is None or job.started is None:
+            self._over(job)
+            return
+        self._finish(job, outcome, self._clock.monotonic() - job.started)
+
+    def _finish(self, job: _Job, outcome: Outcome, duration: float) -> None:
+        failed = list(outcome.failed)
+        self._on_consume(job.messages[0].topic, len(job.messages) - len(failed), len(failed), duration)
+        if job.expired:
+            log.warning(
+                "a listener ended after %.1f s, over the consume timeout: its message was sent back meanwhile, "
+                "its result does not count: %r",
+                duration,
+                job.messages[0],
+            )
+            self._over(job)
+            return
+        if not failed:
+            self._over(job)
+            self._settle(job.pq, job.messages)
+            return
+        if self._broadcasting:
+            for message in failed:
+                log.warning("broadcasting: %r failed and is not tried again", message)
+            self._over(job)
+            self._settle(job.pq, job.messages)
+            return
+        self._tasks.spawn(self._send_back(job, failed), "send back")
+
+    async def _send_back(self, job: _Job, failed: list[MessageExt]) -> None:
+        kept: list[MessageExt] = []
+        try:
+            for message in failed:
+                if job.pq.dropped:
+                    return  # its next owner gets it again: nothing was committed
+                if not await self._give_back(message, job.context.delay_level_when_next_consume):
+                    message.reconsume_times += 1
+                    kept.append(message)
+            stay = {message.queue_offset for message in kept}
+            self._settle(job.pq, [message for message in job.messages if message.queue_offset not in stay])
+        finally:
+            self._over(job)
+        if kept:
+            self._tasks.spawn(self._again(job.pq, kept), "local retry")
+
+    async def _again(self, pq: ProcessQueue, messages: list[MessageExt]) -> None:
+        await asyncio.sleep(_LOCAL_RETRY)
+        if not pq.dropped and not self._stopping:
+            self.submit(pq, messages)
+
+    def _settle(self, pq: ProcessQueue, messages: list[MessageExt]) -> None:
+        offset = pq.remove(messages)
+        if offset >= 0 and not pq.dropped:
+            self._settled(pq, offset)
+
+    async def expire(self) -> None:
+        """Send back what listeners have held for too long (protocol.md 7.5)."""
+        now = self._clock.monotonic()
+        for job in list(self._under_way):
+            if job.started is None or job.expired or job.pq.dropped or now - job.started < self._timeout:
+                continue
+            job.expired = True
+            sent = []
+            for message in job.messages:
+                if await self._give_back(message, _TIMEOUT_LEVEL):
+                    sent.append(message)
+            if len(sent) < len(job.messages):
+                job.expired = False  # tried again with the next look
+            self._settle(job.pq, sent)

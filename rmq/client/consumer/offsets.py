@@ -1,0 +1,202 @@
+"""Where a group stands in its queues: kept by the broker, or in a local file for broadcasting (protocol.md 7.6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterable
+from typing import Protocol
+
+from rmq.client.instance import ClientInstance
+from rmq.client.message import MessageQueue
+from rmq.protocol import fastjson
+from rmq.protocol.bodies.offset import LocalOffsetTable
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ClientError, ProtocolError, ResponseError, RMQError
+from rmq.protocol.headers.offset import (
+    QueryConsumerOffsetRequest,
+    QueryConsumerOffsetResponse,
+    UpdateConsumerOffsetRequest,
+)
+from rmq.runtime.world import World
+
+__all__ = ["LocalFileOffsetStore", "OffsetStore", "RemoteBrokerOffsetStore"]
+
+log = logging.getLogger(__name__)
+
+
+class OffsetStore(Protocol):
+    """Offsets of one group (Java: OffsetStore)."""
+
+    async def load(self) -> None:
+        """Read what was kept, once at start."""
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
+        """Note the offset of the next message to consume."""
+
+    def known(self, queue: MessageQueue) -> int:
+        """The offset in memory; -1 = none."""
+
+    async def read(self, queue: MessageQueue) -> int:
+        """The offset as it is kept; -1 = the group has none for this queue.
+
+        :raises RMQError: it cannot be known now.
+        """
+
+    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
+        """Keep the offsets of these queues. :param wait: until they are kept, as at a shutdown."""
+
+    def remove(self, queue: MessageQueue) -> None:
+        """The queue is no longer ours."""
+
+    def table(self) -> dict[MessageQueue, int]: ...
+
+
+class _Table:
+    """The offsets in memory."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[MessageQueue, int] = {}
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
+        old = self._offsets.get(queue)
+        if old is None or not increase_only or offset > old:
+            self._offsets[queue] = offset
+
+    def known(self, queue: MessageQueue) -> int:
+        return self._offsets.get(queue, -1)
+
+    def remove(self, queue: MessageQueue) -> None:
+        self._offsets.pop(queue, None)
+
+    def table(self) -> dict[MessageQueue, int]:
+        return dict(self._offsets)
+
+
+class RemoteBrokerOffsetStore(_Table):
+    """Kept by the broker that has the queue (Java: RemoteBrokerOffsetStore)."""
+
+    def __init__(self, instance: ClientInstance, group: str) -> None:
+        super().__init__()
+        self._instance = instance
+        self._group = group
+
+    async def load(self) -> None:
+        return None
+
+    async def read(self, queue: MessageQueue) -> int:
+        address, _ = await self._instance.find_reader(queue)
+        header = QueryConsumerOffsetRequest(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            # A broker of 5.x then says "none" instead of 0 for a young queue, and LAST means last (field case B013).
+            set_zero_if_not_found=False,
+            bname=queue.broker_name,
+        )
+        reply = await self._instance.call(
+            address,
+            RequestCode.QUERY_CONSUMER_OFFSET,
+            header,
+            timeout=5.0,
+            accept=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
+        )
+        offset = reply.header(QueryConsumerOffsetResponse).offset if reply.code == ResponseCode.SUCCESS else None
+        if offset is None:
+            return -1
+        self._offsets.setdefault(queue, offset)
+        return offset
+
+    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
+        calls = [
+            self._commit(queue, self._offsets[queue], wait) for queue in queues if self._offsets.get(queue, -1) >= 0
+        ]
+        for outcome in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(outcome, RMQError):
+                log.warning("group %s: an offset was not kept, it is tried again: %s", self._group, outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _commit(self, queue: MessageQueue, offset: int, wait: bool) -> None:
+        address, _ = await self._instance.find_reader(queue)
+        header = UpdateConsumerOffsetRequest(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=offset,
+            bname=queue.broker_name,
+        )
+        command = Command.request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        if not wait:
+            await self._instance.remoting.oneway(address, command.mark_oneway())
+            return
+        reply = await self._instance.remoting.request(address, command, 5.0)
+        if reply.code != ResponseCode.SUCCESS:
+            raise ResponseError(reply.code, reply.remark, address)
+
+
+class LocalFileOffsetStore(_Table):
+    """Kept in ``<directory>/<client id>/<group>/offsets.json`` (Java: LocalFileOffsetStore).
+
+    :param ignore_damage: start without offsets when neither the file nor its backup can be read.
+    """
+
+    def __init__(
+        self, world: World, directory: str | None, client_id: str, group: str, *, ignore_damage: bool = False
+    ) -> None:
+        super().__init__()
+        self._world = world
+        base = directory or os.path.join(os.path.expanduser("~"), ".rocketmq_offsets")
+        self.path = os.path.join(base, client_id, group, "offsets.json")
+        self._ignore_damage = ignore_damage
+        self._written: dict[MessageQueue, int] | None = None
+        #: Saves that failed so far.
+        self.failed_saves = 0
+
+    async def load(self) -> None:
+        damage = []
+        for path in (self.path, self.path + ".bak"):
+            try:
+                data = await self._world.offload(self._read, path)
+                if data is None:
+                    continue
+                if data.strip():
+                    self._offsets.update(LocalOffsetTable.decode(data).offset_table)
+                    return
+                damage.append(f"{path} is empty")
+            except (OSError, ProtocolError, ValueError) as error:
+                damage.append(f"{path}: {error}")
+        if damage:
+            text = "; ".join(damage)
+            if not self._ignore_damage:
+                raise ClientError(
+                    f"the offsets of this broadcasting group cannot be read ({text}): restore or delete the files, or "
+                    "set ignore_damaged_offset_file to start as consume_from_where says"
+                )
+            log.warning("damaged offsets are ignored: %s", text)
+
+    def _read(self, path: str) -> bytes | None:
+        return self._world.files.read(path) if self._world.files.exists(path) else None
+
+    async def read(self, queue: MessageQueue) -> int:
+        return self.known(queue)
+
+    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
+        wanted = set(queues)
+        table = {queue: offset for queue, offset in self._offsets.items() if queue in wanted and offset >= 0}
+        if not table or table == self._written:
+            return
+        try:
+            await self._world.offload(
+                self._write, fastjson.pretty(LocalOffsetTable(dict(sorted(table.items()))).to_object())
+            )
+            self._written = table
+        except OSError as error:
+            self.failed_saves += 1
+            log.error("%s cannot be written (failure %d): %s", self.path, self.failed_saves, error)
+
+    def _write(self, data: bytes) -> None:
+        self._world.files.mkdir(os.path.dirname(self.path))
+        self._world.files.write_atomic(self.path, data, backup=True)

@@ -1,0 +1,214 @@
+"""Orderly consumption: messages of a queue one after the other (Java: ConsumeMessageOrderlyService)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from rmq.client.consumer.listeners import ConsumeContext, Listener, Outcome
+from rmq.client.consumer.process_queue import ProcessQueue
+from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.results import ConsumeResult
+from rmq.runtime.bridge import ListenerPool
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import Clock
+
+__all__ = ["OrderlyService"]
+
+log = logging.getLogger(__name__)
+
+_LEAST_PAUSE, _MOST_PAUSE = 0.01, 30.0
+_LOCK_AGAIN = 0.1
+
+
+class OrderlyService:
+    """One worker a queue; it calls the listener only while the queue is locked for this client.
+
+    :param locks: whether the queue must be locked at its broker (clustering).
+    :param relock: asks the broker for the lock of one queue again; says whether it is ours.
+    :param bury: sends a message that was tried too often to the retry topic, whose broker rule makes it a dead letter.
+    :param max_reconsume_times: -1 = tried for ever.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        tasks: TaskOwner,
+        pool: ListenerPool,
+        pick: Callable[[str], Listener | None],
+        bury: Callable[[MessageExt], Awaitable[bool]],
+        relock: Callable[[MessageQueue], Awaitable[bool]],
+        settled: Callable[[ProcessQueue, int], None],
+        on_consume: Callable[[str, int, int, float], None],
+        locks: bool,
+        batch_max: int,
+        suspend: float,
+        max_reconsume_times: int,
+    ) -> None:
+        self._clock = clock
+        self._tasks = tasks
+        self._pool = pool
+        self._pick = pick
+        self._bury = bury
+        self._relock = relock
+        self._settled = settled
+        self._on_consume = on_consume
+        self._locks = locks
+        self._batch_max = batch_max
+        self._suspend = suspend
+        self._max_reconsume_times = max_reconsume_times
+        self._workers: dict[MessageQueue, tuple[asyncio.Event, asyncio.Task[None]]] = {}
+        self._busy = 0
+        #: Workers: they call coroutine listeners.
+        self.listener_tasks: set[asyncio.Task[object]] = set()
+        self._stopping = False
+
+    @property
+    def busy(self) -> int:
+        """Listener calls under way."""
+        return self._busy
+
+    def start(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        """Call no listener any more."""
+        self._stopping = True
+        for wake, _ in self._workers.values():
+            wake.set()
+
+    async def drain(self, limit: float) -> int:
+        """Wait for the calls under way. :returns: how many still run after ``limit`` seconds."""
+        if self.listener_tasks:
+            await asyncio.wait(self.listener_tasks, timeout=limit)
+        return self._busy
+
+    def submit(self, pq: ProcessQueue, messages: list[MessageExt]) -> None:
+        """The queue has messages."""
+        found = self._workers.get(pq.queue)
+        if found is not None:
+            found[0].set()
+
+    def open(self, pq: ProcessQueue) -> None:
+        """A queue became ours: start its worker."""
+        wake = asyncio.Event()
+        task = self._tasks.spawn(self._worker(pq, wake), f"orderly {pq.queue}")
+        self._workers[pq.queue] = (wake, task)
+        self.listener_tasks.add(task)
+        task.add_done_callback(self.listener_tasks.discard)
+
+    def close(self, pq: ProcessQueue) -> asyncio.Task[None] | None:
+        """A queue is no longer ours (``dropped`` is set): its worker, which ends after the call under way."""
+        found = self._workers.pop(pq.queue, None)
+        if found is None:
+            return None
+        found[0].set()
+        return found[1]
+
+    async def _worker(self, pq: ProcessQueue, wake: asyncio.Event) -> None:
+        while not pq.dropped and not self._stopping:
+            if not pq.messages:
+                wake.clear()
+                await wake.wait()
+                continue
+            if self._locks and not pq.lock_valid(self._clock.monotonic()):
+                if not await self._relock(pq.queue):
+                    await asyncio.sleep(_LOCK_AGAIN)
+                continue
+            messages = pq.take(self._batch_max)
+            outcome = await self._call(pq, messages)
+            pause = await self._settle(pq, messages, outcome)
+            if pause > 0 and not pq.dropped and not self._stopping:
+                await self._rest(pq, wake, pause)
+
+    async def _rest(self, pq: ProcessQueue, wake: asyncio.Event, pause: float) -> None:
+        """Pause, but not beyond the end of the queue's or the consumer's time here."""
+        deadline = self._clock.monotonic() + pause
+        while not pq.dropped and not self._stopping and (rest := deadline - self._clock.monotonic()) > 0:
+            wake.clear()
+            try:
+                async with asyncio.timeout(rest):
+                    await wake.wait()
+            except TimeoutError:
+                return
+
+    async def _call(self, pq: ProcessQueue, messages: list[MessageExt]) -> Outcome:
+        context = ConsumeContext(pq.queue)
+        listener = self._pick(messages[0].topic)
+        if listener is None:
+            log.error("no listener for topic %s: its queue waits", messages[0].topic)
+            return Outcome(ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT, messages, context)
+        began = self._clock.monotonic()
+        pq.last_consume_ms = now_ms = self._clock.now_ms()
+        for message in messages:
+            message.properties["CONSUME_START_TIME"] = str(now_ms)
+        pq.running += 1
+        self._busy += 1
+        try:
+            if listener.is_coroutine:
+                outcome = await listener.call_async(messages, context, in_order=True)
+            else:
+                outcome = await self._on_thread(listener, messages, context)
+        finally:
+            pq.running -= 1
+            self._busy -= 1
+        if outcome.result is ConsumeResult.RECONSUME_LATER:
+            outcome.result = ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT
+        failed = len(outcome.failed)
+        self._on_consume(messages[0].topic, len(messages) - failed, failed, self._clock.monotonic() - began)
+        return outcome
+
+    async def _on_thread(self, listener: Listener, messages: list[MessageExt], context: ConsumeContext) -> Outcome:
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: Outcome | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if outcome is None:
+                outcome = Outcome(ConsumeResult.RECONSUME_LATER, messages, context, error)
+            future.set_result(outcome)
+
+        self._pool.submit(lambda: listener.call(messages, context, in_order=True), done)
+        return await future
+
+    async def _settle(self, pq: ProcessQueue, messages: list[MessageExt], outcome: Outcome) -> float:
+        """Commit or put back. :returns: seconds to pause before the next call."""
+        context = outcome.context or ConsumeContext(pq.queue)
+        pause = self._suspend if context.suspend_current_queue_time is None else context.suspend_current_queue_time
+        pause = min(max(pause, _LEAST_PAUSE), _MOST_PAUSE)
+        offset = -1
+        rest = 0.0
+        match outcome.result:
+            case ConsumeResult.SUCCESS:
+                if context.auto_commit:
+                    offset = pq.commit()
+            case ConsumeResult.COMMIT:
+                offset = pq.commit()
+            case ConsumeResult.ROLLBACK:
+                pq.put_back()
+                rest = pause
+            case _:
+                again = await self._count_up(outcome.failed or messages)
+                done = [message for message in messages if message not in again]
+                if again:
+                    pq.put_back(again)
+                    rest = pause
+                if done and context.auto_commit:
+                    offset = pq.commit()
+        # A queue that is taken from us stays locked for us until the call under way has ended: its result counts.
+        if offset >= 0 and not pq.void:
+            self._settled(pq, offset)
+        return rest
+
+    async def _count_up(self, failed: list[MessageExt] | tuple[MessageExt, ...] | object) -> list[MessageExt]:
+        """Count one more try of each; those over the limit become dead letters. :returns: those to try again."""
+        again: list[MessageExt] = []
+        assert isinstance(failed, (list, tuple))
+        for message in failed:
+            if 0 <= self._max_reconsume_times <= message.reconsume_times and await self._bury(message):
+                continue
+            message.reconsume_times += 1
+            again.append(message)
+        return again

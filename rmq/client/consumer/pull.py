@@ -1,0 +1,319 @@
+"""The pull consumer, old style (Java: DefaultMQPullConsumer): the application asks for each pull and keeps its offsets."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self, Unpack
+
+from rmq.client.allocate import allocation_strategy
+from rmq.client.checks import check_group, check_topic
+from rmq.client.consumer import rebalance, sendback
+from rmq.client.consumer.describe import stack_text
+from rmq.client.consumer.offsets import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
+from rmq.client.consumer.pulling import Puller
+from rmq.client.instance import ClientInstance, connect_instance
+from rmq.client.lookup import Lookups
+from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.results import PullResult
+from rmq.client.settings import Duration, PullConsumerOptions, PullConsumerSettings, seconds
+from rmq.protocol import subscription
+from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
+from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from rmq.protocol.codes import version_name
+from rmq.protocol.command import VERSION
+from rmq.protocol.errors import ClientError
+from rmq.runtime.world import World
+
+__all__ = ["PullConsumer"]
+
+log = logging.getLogger(__name__)
+
+
+class PullConsumer(Lookups):
+    """Pulls when asked to; coroutines of one loop may share it.
+
+    :param options: see :class:`~rmq.client.settings.PullConsumerOptions`.
+
+    ::
+
+        async with PullConsumer("reporting", namesrv="127.0.0.1:9876") as consumer:
+            for queue in await consumer.fetch_subscribe_message_queues("TopicTest"):
+                offset = max(0, await consumer.fetch_consume_offset(queue))
+                result = await consumer.pull(queue, "*", offset, 32)
+                ...
+                consumer.update_consume_offset(queue, result.next_begin_offset)
+    """
+
+    def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PullConsumerOptions]) -> None:
+        check_group(group, "DEFAULT_CONSUMER")
+        self.group = group
+        self.settings = PullConsumerSettings.of(options)
+        self.world = world or World.real()
+        for topic in self.settings.register_topics:
+            check_topic(topic)
+        self._strategy = allocation_strategy(self.settings.allocate_message_queue_strategy)
+        self._topics = set(self.settings.register_topics)
+        self._balanced: dict[str, list[MessageQueue]] = {}
+        self._instance: ClientInstance | None = None
+        self._store: OffsetStore | None = None
+        self._puller: Puller | None = None
+        self._started_ms = 0
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def instance(self) -> ClientInstance:
+        """:raises ClientError: the consumer is not started."""
+        if self._instance is None:
+            raise ClientError(f"the consumer {self.group} is not started: use it with 'with', or call start()")
+        return self._instance
+
+    @property
+    def client_id(self) -> str:
+        return self.instance.client_id
+
+    async def start(self) -> None:
+        """Join the group. Starting a started consumer does nothing.
+
+        :raises ClientError: no name server is known, or the group has a consumer in this client already.
+        """
+        if self._instance is not None:
+            return
+        settings = self.settings
+        instance = connect_instance(self.world, settings, stable=settings.broadcasting)
+        instance.add_consumer(self)
+        try:
+            await instance.acquire()
+            store: OffsetStore
+            if settings.broadcasting:
+                store = LocalFileOffsetStore(
+                    self.world,
+                    settings.offset_store_dir,
+                    instance.client_id,
+                    self.group,
+                    ignore_damage=settings.ignore_damaged_offset_file,
+                )
+            else:
+                store = RemoteBrokerOffsetStore(instance, self.group)
+            await store.load()
+        except BaseException:
+            del instance.consumers[self.group]
+            if instance.users:
+                await instance.release()
+            raise
+        self._instance, self._store, self._puller = instance, store, Puller(instance, self.group)
+        self._started_ms = self.world.clock.now_ms()
+        for topic in self._topics:
+            await instance.refresh_route(topic)
+        await instance.heartbeat()
+        if self._topics:
+            instance.spawn_rebalance()
+
+    async def shutdown(self) -> None:
+        """Keep the offsets, leave the group, close the connections."""
+        instance, store = self._instance, self._store
+        if instance is None or store is None:
+            return
+        self._instance = None
+        try:
+            await store.persist(list(store.table()), wait=True)
+            await instance.remove_member(consumer=self.group)
+        finally:
+            self._store = self._puller = None
+            await instance.release()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown()
+
+    # -- pulling ------------------------------------------------------------------------------------------------------
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        expression: str,
+        offset: int,
+        max_nums: int = 32,
+        *,
+        sql: bool = False,
+        timeout: Duration | None = None,
+    ) -> PullResult:
+        """Ask a queue for messages from ``offset`` on; answered at once.
+
+        :param expression: tags, ``TagA || TagB``, or ``*``; with ``sql=True`` a SQL92 condition.
+        :param max_nums: messages at most; brokers give 32 at most by default.
+        :param timeout: ``consumer_pull_timeout`` by default.
+        :raises ClientError: an argument that cannot be used. :raises ResponseError: the broker refused.
+        """
+        limit = self.settings.consumer_pull_timeout if timeout is None else seconds(timeout)
+        return await self._pull(queue, expression, offset, max_nums, sql, limit, 0.0)
+
+    async def pull_block_if_not_found(
+        self, queue: MessageQueue, expression: str, offset: int, max_nums: int = 32, *, sql: bool = False
+    ) -> PullResult:
+        """The same, but waits up to ``broker_suspend_max_time`` for a message to come."""
+        settings = self.settings
+        return await self._pull(
+            queue,
+            expression,
+            offset,
+            max_nums,
+            sql,
+            settings.consumer_timeout_when_suspend,
+            settings.broker_suspend_max_time,
+        )
+
+    async def _pull(
+        self,
+        queue: MessageQueue,
+        expression: str,
+        offset: int,
+        max_nums: int,
+        sql: bool,
+        timeout: float,
+        suspend: float,
+    ) -> PullResult:
+        self.instance  # noqa: B018 - raises when not started
+        assert self._puller is not None
+        if offset < 0:
+            raise ClientError(f"the offset to pull from is {offset}: it cannot be negative")
+        if max_nums <= 0:
+            raise ClientError(f"max_nums is {max_nums}: ask for one message at least")
+        kind = subscription.SQL92 if sql else subscription.TAG
+        data = subscription.build(queue.topic, expression, kind)
+        if queue.topic not in self._topics:
+            await self._join(queue.topic)
+        result = await self._puller.pull(
+            queue, data, offset, max_nums=max_nums, timeout=timeout, suspend=suspend, post_subscription=True
+        )
+        return result
+
+    async def _join(self, topic: str) -> None:
+        """A topic pulled for the first time becomes part of the group's subscription."""
+        check_topic(topic)
+        instance = self.instance
+        if topic not in instance.routes:
+            await instance.refresh_route(topic)
+        self._topics.add(topic)
+        await instance.heartbeat()
+
+    # -- offsets ------------------------------------------------------------------------------------------------------
+
+    def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
+        """Note where to go on; kept every ``persist_consumer_offset_interval`` and at :meth:`shutdown`."""
+        self.instance  # noqa: B018 - raises when not started
+        assert self._store is not None
+        self._store.update(queue, offset, increase_only=False)
+
+    async def fetch_consume_offset(self, queue: MessageQueue, *, from_store: bool = False) -> int:
+        """Where the group goes on in a queue; -1 = it has no offset yet.
+
+        :param from_store: ask the broker (or the file) even when an offset is noted here.
+        """
+        self.instance  # noqa: B018 - raises when not started
+        assert self._store is not None
+        if not from_store and (known := self._store.known(queue)) >= 0:
+            return known
+        if queue.topic not in self.instance.routes:
+            await self.instance.refresh_route(queue.topic)
+        return await self._store.read(queue)
+
+    async def persist_offsets(self) -> None:
+        """Keep the noted offsets now."""
+        if self._store is not None:
+            await self._store.persist(list(self._store.table()))
+
+    async def fetch_message_queues_in_balance(self, topic: str) -> list[MessageQueue]:
+        """This member's share of a topic's queues (broadcasting: all of them)."""
+        if topic not in self._topics:
+            await self._join(topic)
+        await self._balance(topic)
+        return list(self._balanced.get(topic, ()))
+
+    async def send_message_back(
+        self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None
+    ) -> None:
+        """Have a message delivered to this group again, later; see ``PushConsumer.send_message_back``."""
+        most = 16 if self.settings.max_reconsume_times < 0 else self.settings.max_reconsume_times
+        await sendback.send_message_back(self.instance, self.group, message, delay_level, most, broker_name)
+
+    # -- what the instance asks ---------------------------------------------------------------------------------------
+
+    def heartbeat_data(self) -> ConsumerData:
+        return ConsumerData(
+            group_name=self.group,
+            consume_type="CONSUME_ACTIVELY",
+            message_model=self.settings.message_model.value,
+            consume_from_where="CONSUME_FROM_LAST_OFFSET",
+            subscription_data_set=self._subscriptions(),
+            unit_mode=self.settings.unit_mode,
+        )
+
+    def _subscriptions(self) -> list[SubscriptionData]:
+        return [subscription.build(topic, "*", sub_version=self._started_ms) for topic in sorted(self._topics)]
+
+    def topics(self) -> list[str]:
+        return sorted(self._topics)
+
+    async def rebalance(self) -> None:
+        for topic in sorted(self._topics):
+            before = self._balanced.get(topic)
+            await self._balance(topic)
+            now = self._balanced.get(topic, [])
+            told = self.settings.message_queue_listener
+            if told is not None and now != before and self._instance is not None:
+                try:
+                    told(topic, self._instance.subscribe_queues(topic) or [], now)
+                except Exception:
+                    log.exception("the message_queue_listener of group %s raised", self.group)
+
+    async def _balance(self, topic: str) -> None:
+        instance = self.instance
+        queues = instance.subscribe_queues(topic)
+        if queues is None:
+            await instance.refresh_route(topic)
+            queues = instance.subscribe_queues(topic) or []
+        if self.settings.broadcasting:
+            self._balanced[topic] = queues
+            return
+        ids = await rebalance.consumer_ids(instance, self.group, topic)
+        share = rebalance.our_share(self._strategy, self.group, instance.client_id, queues, ids)
+        self._balanced[topic] = sorted(share)
+
+    def offsets(self, topic: str) -> dict[MessageQueue, int]:
+        """The noted offsets of a topic's queues."""
+        table = self._store.table() if self._store is not None else {}
+        return {queue: offset for queue, offset in table.items() if queue.topic == topic}
+
+    def running_info(self, *, stacks: bool = False) -> ConsumerRunningInfo:
+        """What mqadmin consumerStatus shows of this member."""
+        return ConsumerRunningInfo(
+            jstack=stack_text() if stacks else None,
+            properties={
+                "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in self.instance.name_servers.addresses),
+                "PROP_CONSUMEORDERLY": "false",
+                "PROP_CONSUME_TYPE": "CONSUME_ACTIVELY",
+                "PROP_CLIENT_VERSION": version_name(VERSION),
+                "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+            },
+            subscription_set=self._subscriptions(),
+        )
+
+    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Note other offsets, as an operator asked; the application sees them with fetch_consume_offset."""
+        if self._store is not None:
+            for queue, offset in offsets.items():
+                self._store.update(queue, offset, increase_only=False)
+
+    async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
+        """A pull consumer has no listener to try a message on: says so."""
+        return ConsumeMessageDirectlyResult(
+            consume_result="CR_THROW_EXCEPTION", remark=f"group {self.group} pulls: it has no listener"
+        )

@@ -1,0 +1,98 @@
+"""One pull: request, answer, tag filter (protocol.md 2.4, 7.4). Push and pull consumers share it."""
+
+from __future__ import annotations
+
+from rmq.client.decode import decode_messages
+from rmq.client.instance import ClientInstance
+from rmq.client.message import MessageQueue
+from rmq.client.results import PullResult, PullStatus
+from rmq.protocol.bodies.heartbeat import SubscriptionData
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.errors import ResponseError
+from rmq.protocol.headers.pull import PullMessageRequest, PullMessageResponse
+from rmq.protocol.sysflags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+
+__all__ = ["Puller"]
+
+_STATUS = {
+    int(ResponseCode.SUCCESS): PullStatus.FOUND,
+    int(ResponseCode.PULL_NOT_FOUND): PullStatus.NO_NEW_MSG,
+    int(ResponseCode.PULL_RETRY_IMMEDIATELY): PullStatus.NO_MATCHED_MSG,
+    int(ResponseCode.PULL_OFFSET_MOVED): PullStatus.OFFSET_ILLEGAL,
+}
+
+
+class Puller:
+    """Pulls for one group; remembers which broker each queue is best read from."""
+
+    def __init__(self, instance: ClientInstance, group: str) -> None:
+        self._instance = instance
+        self._group = group
+        self._suggested: dict[MessageQueue, int] = {}
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        subscription: SubscriptionData,
+        offset: int,
+        *,
+        max_nums: int,
+        timeout: float,
+        suspend: float = 0.0,
+        commit_offset: int = 0,
+        post_subscription: bool = False,
+    ) -> PullResult:
+        """Ask for messages from ``offset`` on.
+
+        :param suspend: seconds the broker may hold the request when there is nothing; 0 = not at all.
+        :param commit_offset: stored for the group by the way when over 0 (masters only).
+        :param post_subscription: send the expression along instead of relying on the heartbeat.
+        :raises ResponseError: an answer that is none of the four outcomes. :raises TransportError: no answer.
+        """
+        address, broker_id = await self._instance.find_reader(queue, self._suggested.get(queue, 0))
+        flag = 0
+        if commit_offset > 0 and broker_id == 0:
+            flag |= PULL_COMMIT_OFFSET
+        if suspend > 0:
+            flag |= PULL_SUSPEND
+        if post_subscription:
+            flag |= PULL_SUBSCRIPTION
+        header = PullMessageRequest(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=max_nums,
+            sys_flag=flag,
+            commit_offset=commit_offset if flag & PULL_COMMIT_OFFSET else 0,
+            suspend_timeout_millis=int(suspend * 1000),
+            subscription=subscription.sub_string if post_subscription else None,
+            sub_version=subscription.sub_version,
+            expression_type=subscription.expression_type,
+            bname=queue.broker_name,
+        )
+        reply = await self._instance.call(
+            address, RequestCode.PULL_MESSAGE, header, timeout=timeout, accept=tuple(_STATUS)
+        )
+        if reply.ext is None:
+            raise ResponseError(reply.code, reply.remark, address)
+        answer = reply.header(PullMessageResponse)
+        self._suggested[queue] = answer.suggest_which_broker_id
+        result = PullResult(_STATUS[reply.code], answer.next_begin_offset, answer.min_offset, answer.max_offset)
+        if reply.code == ResponseCode.SUCCESS:
+            messages = decode_messages(reply.body, queue.broker_name)
+            if not messages:
+                raise ResponseError(reply.code, "the answer holds no message that can be read", address)
+            tags = subscription.tags_set
+            if tags and not subscription.class_filter_mode:
+                # The broker compares hashes; the exact tag is compared here (protocol.md 5.7).
+                messages = [message for message in messages if message.tags in tags]
+            ends = {"MIN_OFFSET": str(answer.min_offset), "MAX_OFFSET": str(answer.max_offset)}
+            for message in messages:
+                message.properties.update(ends)
+            result.messages = messages
+        return result
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Ask the master again: the queue is no longer ours."""
+        self._suggested.pop(queue, None)

@@ -1,0 +1,460 @@
+"""The push consumer (Java: DefaultMQPushConsumer)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from rmq.client.allocate import allocation_strategy
+from rmq.client.checks import check_group, check_topic
+from rmq.client.consumer import sendback
+from rmq.client.consumer.concurrent import ConcurrentService
+from rmq.client.consumer.delivery import Delivery
+from rmq.client.consumer.describe import consume_directly, describe
+from rmq.client.consumer.listeners import F, Listener
+from rmq.client.consumer.offsets import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
+from rmq.client.consumer.orderly import OrderlyService
+from rmq.client.consumer.process_queue import ProcessQueue
+from rmq.client.consumer.statistics import TopicStatistics
+from rmq.client.instance import ClientInstance, connect_instance
+from rmq.client.lookup import Lookups
+from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.settings import Duration, PushConsumerOptions, PushConsumerSettings, seconds
+from rmq.protocol import subscription
+from rmq.protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, SubscriptionData
+from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from rmq.protocol.codes import RequestCode
+from rmq.protocol.errors import ClientError, RMQError
+from rmq.protocol.names import retry_topic
+from rmq.runtime.bridge import ListenerPool
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import World
+
+__all__ = ["PushConsumer"]
+
+log = logging.getLogger(__name__)
+
+
+class PushConsumer(Lookups):
+    """Gets messages as they come and hands them to listeners; coroutines of one loop may share it.
+
+    :param group: the consumer group: the same subscriptions and the same listeners in every member.
+    :param options: see :class:`~rmq.client.settings.PushConsumerOptions`.
+    :raises ClientError: a name or a setting cannot be used.
+
+    ::
+
+        consumer = PushConsumer("order_consumers", namesrv="127.0.0.1:9876")
+
+        @consumer.on("TopicTest", "TagA || TagB")
+        async def handle(message):      # returns nothing or ConsumeResult.SUCCESS; raising = tried again later
+            print(message.body)
+
+        async with consumer:
+            ...
+    """
+
+    def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PushConsumerOptions]) -> None:
+        check_group(group, "DEFAULT_CONSUMER")
+        self.group = group
+        self.settings = PushConsumerSettings.of(options)
+        self.world = world or World.real()
+        self._strategy = allocation_strategy(self.settings.allocate_message_queue_strategy)
+        self._subscriptions: dict[str, SubscriptionData] = {}
+        self._listeners: dict[str, Listener] = {}
+        self._default: Listener | None = None
+        self._statistics: dict[str, TopicStatistics] = {}
+        self._instance: ClientInstance | None = None
+        self._tasks: TaskOwner | None = None
+        self._pool: ListenerPool | None = None
+        self._store: OffsetStore | None = None
+        self._delivery: Delivery | None = None
+        self.started_ms = 0
+        self._stopping: asyncio.Task[None] | None = None
+        self._paused = False
+
+    # -- subscriptions and listeners ----------------------------------------------------------------------------------
+
+    def on(self, topic: str, expression: str = "*", *, sql: bool = False, batch: bool = False) -> Callable[[F], F]:
+        """Subscribe a topic and make the decorated function its listener.
+
+        :param expression: tags, ``TagA || TagB``; with ``sql=True`` a SQL92 condition.
+        :param batch: the listener takes a list of up to ``consume_message_batch_max_size`` messages.
+        """
+
+        def register(function: F) -> F:
+            listener = Listener(function, batch=batch)
+            self.subscribe(topic, expression, sql=sql)
+            self._listeners[topic] = listener
+            return function
+
+        return register
+
+    def register_message_listener(self, listener: Callable[..., Any], *, batch: bool = False) -> None:
+        """The listener of topics that have none of their own."""
+        self._default = Listener(listener, batch=batch)
+
+    def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
+        """Receive a topic's messages; takes effect at once on a started consumer.
+
+        :raises ClientError: the expression cannot be used.
+        """
+        check_topic(topic)
+        if not sql and any(mark in expression.upper() for mark in ("=", "<", ">", " AND ", " BETWEEN ", " IN ")):
+            raise ClientError(
+                f"the expression {expression!r} looks like SQL: say sql=True, or give tags as 'TagA || TagB'"
+            )
+        kind = subscription.SQL92 if sql else subscription.TAG
+        self._subscriptions[topic] = subscription.build(topic, expression, kind, sub_version=self.world.clock.now_ms())
+        self._changed()
+
+    def unsubscribe(self, topic: str) -> None:
+        """Receive a topic's messages no more; its queues are given up at once."""
+        self._subscriptions.pop(topic, None)
+        self._listeners.pop(topic, None)
+        self._changed()
+
+    def _changed(self) -> None:
+        if self._instance is not None and self._tasks is not None and not self._tasks.closed:
+            self._tasks.spawn(self._announce(self._instance), "subscription")
+
+    async def _announce(self, instance: ClientInstance) -> None:
+        for topic in self.topics():
+            if topic not in instance.routes:
+                try:
+                    await instance.refresh_route(topic)
+                except (RMQError, TimeoutError) as error:
+                    log.warning("route of %s: %s", topic, error)
+        await instance.heartbeat()
+        instance.spawn_rebalance()
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def instance(self) -> ClientInstance:
+        """:raises ClientError: the consumer is not started."""
+        if self._instance is None:
+            raise ClientError(f"the consumer {self.group} is not started: use it with 'with', or call start()")
+        return self._instance
+
+    @property
+    def client_id(self) -> str:
+        return self.instance.client_id
+
+    async def start(self) -> None:
+        """Join the group and begin to receive. Starting a started consumer does nothing.
+
+        :raises ClientError: no subscription, no listener for one, or the group has a consumer in this client already.
+        :raises ResponseError: a broker does not take a SQL92 subscription.
+        """
+        if self._instance is not None:
+            return
+        self._check_listeners()
+        settings = self.settings
+        if not settings.broadcasting:
+            retry = retry_topic(self.group)
+            self._subscriptions.setdefault(retry, subscription.build(retry, "*", sub_version=self.world.clock.now_ms()))
+        instance = connect_instance(self.world, settings, stable=settings.broadcasting)
+        instance.add_consumer(self)
+        try:
+            await instance.acquire()
+            store = self._make_store(instance)
+            await store.load()
+        except BaseException:
+            del instance.consumers[self.group]
+            if instance.users:
+                await instance.release()
+            raise
+        self._store = store
+        self.started_ms = self.world.clock.now_ms()
+        self._tasks = tasks = TaskOwner(f"consumer {self.group}")
+        self._pool = pool = ListenerPool(settings.consume_thread_max, f"rmq-{self.group}")
+        self._delivery = delivery = Delivery(
+            instance=instance,
+            group=self.group,
+            settings=settings,
+            store=store,
+            strategy=self._strategy,
+            subscriptions=self._subscriptions,
+            statistics=self.statistics,
+            tasks=tasks,
+            on_changed=self._on_assignment,
+        )
+        delivery.service = self._make_service(instance, delivery, tasks, pool)
+        delivery.paused = self._paused
+        self._instance = instance
+        try:
+            for topic in self.topics():
+                try:
+                    await instance.refresh_route(topic)
+                except TimeoutError:
+                    log.warning("no name server answered in time for the route of %s", topic)
+            await self._check_expressions(instance)
+        except BaseException:
+            await self.shutdown()
+            raise
+        delivery.service.start()
+        delivery.start()
+        await instance.heartbeat()
+        instance.spawn_rebalance()
+
+    def _check_listeners(self) -> None:
+        topics = [topic for topic in self._subscriptions if topic != retry_topic(self.group)]
+        if not topics:
+            raise ClientError(f"the consumer {self.group} subscribes nothing: use @consumer.on(topic) or subscribe()")
+        if self._default is None and (bare := [topic for topic in topics if topic not in self._listeners]):
+            raise ClientError(
+                f"the topic {bare[0]} has no listener: use @consumer.on(topic) or register_message_listener()"
+            )
+
+    def _make_store(self, instance: ClientInstance) -> OffsetStore:
+        if self.settings.broadcasting:
+            return LocalFileOffsetStore(
+                self.world,
+                self.settings.offset_store_dir,
+                instance.client_id,
+                self.group,
+                ignore_damage=self.settings.ignore_damaged_offset_file,
+            )
+        return RemoteBrokerOffsetStore(instance, self.group)
+
+    def _make_service(
+        self, instance: ClientInstance, delivery: Delivery, tasks: TaskOwner, pool: ListenerPool
+    ) -> ConcurrentService | OrderlyService:
+        settings = self.settings
+
+        async def give_back(message: MessageExt, delay_level: int) -> bool:
+            most = 16 if settings.max_reconsume_times < 0 else settings.max_reconsume_times
+            return await sendback.give_back(instance, self.group, message, delay_level, most)
+
+        async def bury(message: MessageExt) -> bool:
+            try:
+                await sendback.send_to_retry_topic(instance, self.group, message, settings.max_reconsume_times)
+            except RMQError as error:
+                log.warning("group %s: %r cannot be sent to the dead letters: %s", self.group, message, error)
+                return False
+            return True
+
+        if settings.orderly:
+            return OrderlyService(
+                clock=self.world.clock,
+                tasks=tasks,
+                pool=pool,
+                pick=self.listener_of,
+                bury=bury,
+                relock=delivery.relock,
+                settled=delivery.settled,
+                on_consume=self._on_consume,
+                locks=delivery.locks,
+                batch_max=settings.consume_message_batch_max_size,
+                suspend=settings.suspend_current_queue_time,
+                max_reconsume_times=settings.max_reconsume_times,
+            )
+        return ConcurrentService(
+            clock=self.world.clock,
+            tasks=tasks,
+            pool=pool,
+            pick=self.listener_of,
+            give_back=give_back,
+            settled=delivery.settled,
+            on_consume=self._on_consume,
+            broadcasting=settings.broadcasting,
+            batch_max=settings.consume_message_batch_max_size,
+            limit=settings.consume_thread_max,
+            timeout=settings.consume_timeout,
+        )
+
+    async def _check_expressions(self, instance: ClientInstance) -> None:
+        """Have a broker of each SQL92 subscription's topic check it (46)."""
+        for topic, data in self._subscriptions.items():
+            route = instance.routes.get(topic)
+            if data.is_tag_type or route is None:
+                continue
+            for broker in route.broker_datas:
+                if broker.broker_addrs:
+                    body = CheckClientRequestBody(
+                        client_id=instance.client_id, group=self.group, subscription_data=data
+                    )
+                    address = broker.broker_addrs[min(broker.broker_addrs)]
+                    await instance.call(address, RequestCode.CHECK_CLIENT_CONFIG, None, body.encode())
+                    break
+
+    async def shutdown(self, timeout: Duration | None = None) -> None:
+        """Stop receiving, let running listeners finish, keep the offsets, leave the group.
+
+        Messages that no listener was called for yet are left for the next owner of their queues.
+
+        :param timeout: how long to wait for running listeners; ``await_termination_when_shutdown`` by default.
+        """
+        if self._instance is None:
+            return
+        if self._stopping is None:
+            limit = self.settings.await_termination_when_shutdown if timeout is None else seconds(timeout)
+            self._stopping = asyncio.get_running_loop().create_task(self._shutdown(limit), name="shutdown")
+        if self._delivery is not None and asyncio.current_task() in self._delivery.service.listener_tasks:
+            return  # called by a listener: it is waited for, so it cannot wait itself
+        await asyncio.shield(self._stopping)
+
+    async def _shutdown(self, limit: float) -> None:
+        instance, delivery, tasks, pool = self._instance, self._delivery, self._tasks, self._pool
+        assert instance is not None
+        assert delivery is not None
+        assert tasks is not None
+        assert pool is not None
+        try:
+            delivery.stop_pulling()
+            delivery.service.stop()
+            if left := await delivery.service.drain(limit):
+                log.warning(
+                    "group %s: %d listener calls still run after %g s; their messages come again",
+                    self.group,
+                    left,
+                    limit,
+                )
+            await delivery.give_up()
+            await instance.remove_member(consumer=self.group)
+        finally:
+            await tasks.close()
+            pool.close()
+            await instance.release()
+            self._instance = self._delivery = self._tasks = self._pool = self._stopping = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown()
+
+    async def send_message_back(
+        self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None
+    ) -> None:
+        """Have a message delivered to this group again, later.
+
+        :param delay_level: -1 dead letters, 0 the broker decides, over 0 that level.
+        :raises RMQError: neither the broker that holds it nor the retry topic took it.
+        """
+        most = 16 if self.settings.max_reconsume_times < 0 else self.settings.max_reconsume_times
+        await sendback.send_message_back(self.instance, self.group, message, delay_level, most, broker_name)
+
+    def suspend(self) -> None:
+        """Pull nothing more until :meth:`resume`; what is held is still consumed."""
+        self._paused = True
+        if self._delivery is not None:
+            self._delivery.paused = True
+
+    def resume(self) -> None:
+        """Pull again."""
+        self._paused = False
+        if self._delivery is not None:
+            self._delivery.paused = False
+
+    def update_core_pool_size(self, count: int) -> None:
+        """Another number of listener threads (and of coroutine listeners at a time), from now on."""
+        if not 1 <= count <= 1000:
+            raise ClientError(f"the pool size is {count}: it must be 1 to 1000")
+        self.settings.consume_thread_min = min(self.settings.consume_thread_min, count)
+        self.settings.consume_thread_max = count
+        if self._pool is not None:
+            self._pool.resize(count)
+        if self._delivery is not None and isinstance(self._delivery.service, ConcurrentService):
+            self._delivery.service.limit = count
+
+    # -- what the instance asks ---------------------------------------------------------------------------------------
+
+    def heartbeat_data(self) -> ConsumerData:
+        settings = self.settings
+        return ConsumerData(
+            group_name=self.group,
+            consume_type="CONSUME_PASSIVELY",
+            message_model=settings.message_model.value,
+            consume_from_where=settings.consume_from_where.value,
+            subscription_data_set=list(self._subscriptions.values()),
+            unit_mode=settings.unit_mode,
+        )
+
+    def topics(self) -> list[str]:
+        return list(self._subscriptions)
+
+    async def rebalance(self) -> None:
+        if self._delivery is not None:
+            await self._delivery.rebalance()
+
+    async def persist_offsets(self) -> None:
+        if self._delivery is not None:
+            await self._delivery.persist()
+
+    async def _on_assignment(self, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
+        data = self._subscriptions.get(topic)
+        if data is not None:
+            data.sub_version = max(data.sub_version + 1, self.world.clock.now_ms())
+        log.info("group %s: %d of %d queues of %s are ours", self.group, len(mine), len(queues), topic)
+        if self._instance is not None:
+            await self._instance.heartbeat()
+        if (told := self.settings.message_queue_listener) is not None:
+            try:
+                result = told(topic, queues, mine)
+                if asyncio.iscoroutine(result):
+                    await result
+            except Exception:
+                log.exception("the message_queue_listener of group %s raised", self.group)
+
+    def listener_of(self, topic: str) -> Listener | None:
+        return self._listeners.get(topic) or self._default
+
+    def statistics(self, topic: str) -> TopicStatistics:
+        """What is counted of a topic."""
+        found = self._statistics.get(topic)
+        if found is None:
+            found = self._statistics[topic] = TopicStatistics()
+        return found
+
+    def _on_consume(self, topic: str, ok: int, failed: int, duration: float) -> None:
+        self.statistics(topic).on_consume(ok, failed, duration, self.world.clock.monotonic())
+
+    @property
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are ours now."""
+        return sorted(self._delivery.queues) if self._delivery is not None else []
+
+    def process_queues(self) -> dict[MessageQueue, ProcessQueue]:
+        """What is held of each queue that is ours."""
+        return dict(self._delivery.queues) if self._delivery is not None else {}
+
+    def committed(self, queue: MessageQueue) -> int:
+        """The offset noted for a queue; -1 = none."""
+        return self._store.known(queue) if self._store is not None else -1
+
+    def subscriptions(self) -> dict[str, SubscriptionData]:
+        return dict(self._subscriptions)
+
+    def pool(self) -> ListenerPool:
+        """The listeners' threads. :raises ClientError: the consumer is not started."""
+        if self._pool is None:
+            raise ClientError(f"the consumer {self.group} is not started")
+        return self._pool
+
+    # -- what brokers ask (answers.py) --------------------------------------------------------------------------------
+
+    def offsets(self, topic: str) -> dict[MessageQueue, int]:
+        """The offsets of a topic's queues as they would be kept now."""
+        table = self._store.table() if self._store is not None else {}
+        return {queue: offset for queue, offset in table.items() if queue.topic == topic}
+
+    def running_info(self, *, stacks: bool = False) -> ConsumerRunningInfo:
+        """What mqadmin consumerStatus shows of this member."""
+        return describe(self, stacks=stacks)
+
+    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go to other offsets in the queues that are ours."""
+        if self._delivery is not None:
+            await self._delivery.reset(topic, offsets)
+
+    async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
+        """Call the listener for one message and say how it ended; no offset moves."""
+        return await consume_directly(self, message)

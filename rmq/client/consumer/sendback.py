@@ -1,0 +1,142 @@
+"""Failed messages on their way to the retry topic (protocol.md 2.3, 7.5)."""
+
+from __future__ import annotations
+
+import logging
+
+from rmq.client.instance import ClientInstance
+from rmq.client.message import MessageExt
+from rmq.client.settings import ProducerSettings
+from rmq.protocol import properties as property_string
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.errors import ClientError, ResponseError, RMQError
+from rmq.protocol.headers.send import ConsumerSendMsgBackRequest, SendMessageV2Request
+from rmq.protocol.names import retry_topic
+
+__all__ = ["original_topic", "send_message_back", "send_to_retry_topic"]
+
+log = logging.getLogger(__name__)
+
+_STORED = (
+    ResponseCode.SUCCESS,
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+)
+
+
+def original_topic(message: MessageExt) -> str:
+    """The topic a message was first sent to."""
+    return message.properties.get("RETRY_TOPIC") or message.topic
+
+
+async def send_message_back(
+    instance: ClientInstance,
+    group: str,
+    message: MessageExt,
+    delay_level: int,
+    max_reconsume_times: int,
+    broker_name: str | None = None,
+    timeout: float = 5.0,
+) -> None:
+    """Have the broker that holds a message deliver it to the group again, later.
+
+    :param delay_level: -1 dead letters, 0 the broker decides, over 0 that level.
+    :param max_reconsume_times: then it goes to the dead letters.
+    :raises RMQError: it did not work.
+    """
+    name = broker_name or message.broker_name
+    address = instance.master_addr(name) or f"{_bracket(message.store_host[0])}:{message.store_host[1]}"
+    header = ConsumerSendMsgBackRequest(
+        offset=message.commit_log_offset,
+        group=group,
+        delay_level=delay_level,
+        origin_msg_id=message.msg_id,
+        origin_topic=message.topic,
+        unit_mode=instance.settings.unit_mode,
+        max_reconsume_times=max_reconsume_times,
+        bname=name,
+    )
+    await instance.call(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout=timeout)
+
+
+async def send_to_retry_topic(
+    instance: ClientInstance,
+    group: str,
+    message: MessageExt,
+    max_reconsume_times: int,
+    *,
+    timeout: float = 3.0,
+) -> None:
+    """Send a copy of a failed message to the group's retry topic: what is left when 36 does not work.
+
+    :raises RMQError: no broker of the retry topic stored it.
+    """
+    topic = retry_topic(group)
+    properties = {name: text for name, text in message.properties.items() if name not in ("MIN_OFFSET", "MAX_OFFSET")}
+    for name in ("TRAN_MSG", "CONSUME_START_TIME", "WAIT", "CLUSTER"):
+        properties.pop(name, None)
+    properties["RETRY_TOPIC"] = original_topic(message)
+    properties.setdefault("ORIGIN_MESSAGE_ID", message.msg_id)
+    properties["DELAY"] = str(3 + message.reconsume_times)
+    if topic not in instance.publish:
+        await instance.refresh_route(topic, timeout, ("TBW102", 1))
+    info = instance.publish.get(topic)
+    if info is None or not info.queues:
+        raise ClientError(f"the retry topic {topic} has no queue")
+    error: RMQError | None = None
+    for _ in range(3):
+        queue = info.next_queue()
+        header = SendMessageV2Request(
+            producer_group="CLIENT_INNER_PRODUCER",
+            topic=topic,
+            default_topic="TBW102",
+            default_topic_queue_nums=ProducerSettings().default_topic_queue_nums,
+            queue_id=queue.queue_id,
+            sys_flag=0,
+            born_timestamp=instance.world.clock.now_ms(),
+            flag=message.flag,
+            properties=property_string.encode(properties),
+            reconsume_times=message.reconsume_times + 1,
+            max_reconsume_times=max_reconsume_times,
+            bname=queue.broker_name,
+        )
+        try:
+            address = await instance.find_master(queue)
+            await instance.call(
+                address, RequestCode.SEND_MESSAGE_V2, header, message.body, timeout=timeout, accept=_STORED
+            )
+            return
+        except RMQError as failed:
+            error = failed
+    assert error is not None
+    raise error
+
+
+async def give_back(
+    instance: ClientInstance, group: str, message: MessageExt, delay_level: int, max_reconsume_times: int
+) -> bool:
+    """Send a failed message back by either way; whether one of them worked."""
+    try:
+        await send_message_back(instance, group, message, delay_level, max_reconsume_times)
+        return True
+    except RMQError as error:
+        if isinstance(error, ResponseError) and error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+            log.warning("group %s: send-back of %r refused: %s", group, message, error)
+        first = error
+    try:
+        await send_to_retry_topic(instance, group, message, max_reconsume_times)
+        return True
+    except RMQError as error:
+        log.warning(
+            "group %s: %r can be sent neither back (%s) nor to the retry topic (%s): kept and tried again here",
+            group,
+            message,
+            first,
+            error,
+        )
+        return False
+
+
+def _bracket(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
