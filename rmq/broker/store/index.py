@@ -170,11 +170,12 @@ class Index:
 
     # -- start and stop --------------------------------------------------------------------------------------------
 
-    async def load(self, *, clean: bool) -> int | None:
+    async def load(self, *, clean: bool) -> tuple[int, int] | None:
         """Open what is there; throw away what cannot be trusted.
 
         :param clean: the last stop was clean.
-        :returns: commit-log offset from which on messages may be missing, or None when the first message may be.
+        :returns: a commit-log offset where a record begins, and the offset (there or behind) from which on messages
+            may be missing; None when any may be.
         """
         names = [
             name for name in await self._offload(self._world.files.list, self._directory)
@@ -191,17 +192,22 @@ class Index:
                 break
             self._files.append(file)
         if not self._files:
-            return self._checkpoint.indexed_to(0, 0) if clean else None
+            noted = self._checkpoint.indexed_to(0, 0) if clean else None
+            return None if noted is None else (noted, noted)
         last = self._files[-1]
         noted = self._checkpoint.indexed_to(int(last.name), last.count) if clean else None
         if noted is not None:
             if not last.full:
                 await self._load_slots(last)
-            return noted
+            return noted, noted
         for file in self._files[-2:]:
             if file in self._files and not (file.full and await self._whole(file)):
                 await self._reopen(file)
-        return self._files[-1].end_offset if self._files else None
+        if not self._files:
+            return None
+        # A full file may lack keys of its last message: that message is put again, as Java does.
+        end = self._files[-1].end_offset
+        return end, end if self._files[-1].full else end + 1
 
     async def _whole(self, file: IndexFile) -> bool:
         """Whether a full file is all on disk: as many slots as its header says, and no lost page of entries."""

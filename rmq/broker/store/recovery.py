@@ -183,22 +183,22 @@ class Recovery:
         ]
         return min(wrong, default=None)
 
-    async def _index_start(self, index_from: int | None) -> int:
-        """Where the index lacks messages from; the end of the log when there is none to lack any."""
+    async def _index_start(self, found: tuple[int, int] | None) -> int:
+        """Where to begin to fill the index; the end of the log when there is nothing to fill."""
         end = self._log.end
         if self._index is None:
             return end
-        if index_from is not None and (index_from > end or self._index.end[1] >= end > 0):
+        if found is not None and (found[0] > end or self._index.end[1] >= end > 0):
             log.warning("the index points behind the end of the commit log; it is built anew")
-            index_from = None
-        if index_from is None or index_from < self._log.start:
-            if self._index.files and index_from is None:
-                await self._index.discard_all()
-            index_from = self._log.start
-        elif index_from < end and not await self._is_record(index_from):
-            index_from -= index_from % self._log.file_size
-        self._dispatcher.index_from = index_from
-        return index_from
+            found = None
+        if found is None:
+            await self._index.discard_all()
+            found = (self._log.start, self._log.start)
+        start, self._dispatcher.index_from = found
+        start = max(start, self._log.start)
+        if start < end and not await self._is_record(start):
+            start -= start % self._log.file_size
+        return start
 
     async def _is_record(self, offset: int) -> bool:
         file = self._log.segment_of(offset)
