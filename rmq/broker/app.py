@@ -32,6 +32,9 @@ from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.broker.topics.table import TopicTable
+from rmq.broker.transaction.check import TransactionCheck
+from rmq.broker.transaction.ends import TransactionEnds
+from rmq.broker.transaction.halves import Halves
 from rmq.protocol.bodies.offset import ConsumerOffsetTable
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.ids import pack_host
@@ -147,6 +150,8 @@ class BrokerApp:
             OffsetMovedEvents(clock, settings, store, store_host),
             stats.delivered,
         )
+        halves = Halves(clock, store, admission, store_host)
+        self._transaction_check = check = TransactionCheck(world, settings, topics, offsets, producers, store, halves)
         stats.pulls_missed = lambda: delivery.counters.missed
         self.router = router = Router()
         lane = Lane(
@@ -160,6 +165,7 @@ class BrokerApp:
             lane,
             delivery,
             SendBack(world, settings, topics, groups, store, admission, stats.sent_back),
+            TransactionEnds(store, halves, admission, check.settled),
             ClientAdmin(settings, topics, groups, consumers, producers, RebalanceLocks(clock)),
             TopicAdmin(settings, topics, offsets, consumers, lookup, self._drop_topic),
             GroupAdmin(clock, settings, topics, groups, offsets, consumers, lookup, stats, self._advertised),
@@ -228,6 +234,7 @@ class BrokerApp:
     async def _serve(self) -> None:
         await self.store.start()
         self._schedule.start()
+        await self._transaction_check.start()
         self.stats.start()
         settings = self.settings
         self._tasks.every(
@@ -253,6 +260,7 @@ class BrokerApp:
         await self._client.close()
         await self._delivery.close()
         await self._server.stop()
+        await self._transaction_check.close()
         await self._schedule.stop()
         await self.stats.stop()
         await self._persist_offsets()

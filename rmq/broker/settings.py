@@ -72,7 +72,7 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         (
-            "enablePropertyFilter", "filterSupportRetry", "enableCalcFilterBitMap", "expectConsumerNumUseFilter",
+            "filterSupportRetry", "enableCalcFilterBitMap", "expectConsumerNumUseFilter",
             "maxErrorRateOfBloomFilter", "filterDataCleanTimeSpan", "enableConsumeQueueExt",
             "mappedFileSizeConsumeQueueExt", "bitMapLengthConsumeQueueExt",
         ),
@@ -247,6 +247,9 @@ class BrokerSettings(Settings):
     )
     reject_transaction_message: bool = setting(
         False, key="rejectTransactionMessage", important=True, live=True, doc="Refuse transactional messages."
+    )
+    enable_property_filter: bool = setting(
+        False, key="enablePropertyFilter", important=True, live=True, doc="Let consumers filter with SQL92."
     )
     transaction_time_out: int = setting(
         6_000,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rmq.protocol.command import SerializeType
 
 if TYPE_CHECKING:
+    from rmq.broker.delivery.filtering import Filter
     from rmq.broker.lane.hot_frames import PullFields
     from rmq.broker.store.state import Queue
     from rmq.remoting.conn import Conn
@@ -28,14 +29,14 @@ _PER_TURN = 64
 class Hold:
     """One parked pull."""
 
-    __slots__ = ("codes", "conn", "done", "fields", "next_offset", "opaque", "queue", "refused")
+    __slots__ = ("conn", "done", "fields", "next_offset", "opaque", "queue", "refused", "wants")
 
-    def __init__(self, conn: Conn, opaque: int, fields: PullFields, queue: Queue, codes: frozenset[int] | None) -> None:
+    def __init__(self, conn: Conn, opaque: int, fields: PullFields, queue: Queue, wants: Filter) -> None:
         self.conn = conn
         self.opaque = opaque
         self.fields = fields
         self.queue = queue
-        self.codes = codes
+        self.wants = wants
         #: Where the scan goes on: behind what the filter has refused so far.
         self.next_offset = fields.queue_offset
         self.refused = False

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rmq.broker.delivery.answers import code_of, pull_answer
+from rmq.broker.delivery.filtering import EVERYTHING, Filter, filter_of
 from rmq.broker.delivery.holds import Hold, Holds
 from rmq.broker.delivery.read import Batch, Reader, ReadLimits, Scan, Status
 from rmq.broker.lane.hot_frames import PullFields, PullFrame
+from rmq.filter.sql import ExpressionError
 from rmq.protocol import subscription
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import FLAG_RESPONSE, Command, SerializeType
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from rmq.broker.store.state import Queue
     from rmq.broker.store.store import Store
     from rmq.broker.topics.table import TopicTable
+    from rmq.protocol.bodies.heartbeat import SubscriptionData
     from rmq.remoting.conn import Conn
     from rmq.runtime.world import World
 
@@ -133,7 +136,7 @@ class Delivery:
 
     def _serve(self, conn: Conn, opaque: int, fields: PullFields, serialize: SerializeType) -> None:
         try:
-            queue, codes = self._check(conn, fields)
+            queue, wants = self._check(conn, fields)
         except ResponseError as refusal:
             # Java answers a refused pull with an empty header, not with none.
             answer = Command(
@@ -143,11 +146,11 @@ class Delivery:
             return
         if fields.sys_flag & _COMMIT:
             self._offsets.commit(fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset)
-        scan = self._reader.scan(queue, fields.queue_offset, fields.max_msg_nums, codes)
+        scan = self._reader.scan(queue, fields.queue_offset, fields.max_msg_nums, wants)
         try:
             waits_for = next(scan)
         except StopIteration as end:
-            self._finish(conn, opaque, fields, serialize, queue, codes, end.value)
+            self._finish(conn, opaque, fields, serialize, queue, wants, end.value)
             return
         self._tasks.spawn(
             self._read_cold(
@@ -156,7 +159,7 @@ class Delivery:
                 conn,
                 opaque,
                 serialize,
-                lambda batch: self._finish(conn, opaque, fields, serialize, queue, codes, batch),
+                lambda batch: self._finish(conn, opaque, fields, serialize, queue, wants, batch),
             ),
             "cold read",
         )
@@ -198,7 +201,7 @@ class Delivery:
         fields: PullFields,
         serialize: SerializeType,
         queue: Queue,
-        codes: frozenset[int] | None,
+        wants: Filter,
         batch: Batch,
     ) -> None:
         code = code_of(batch, fields.queue_offset)
@@ -216,7 +219,7 @@ class Delivery:
             wait_ms = (
                 fields.suspend_timeout_millis if settings.long_polling_enable else settings.short_polling_time_mills
             )
-            self.holds.park(Hold(conn, opaque, fields, queue, codes), max(0, wait_ms) / 1000)
+            self.holds.park(Hold(conn, opaque, fields, queue, wants), max(0, wait_ms) / 1000)
             return
         self._answer(conn, opaque, fields, serialize, batch, code)
 
@@ -239,8 +242,8 @@ class Delivery:
                 )
         conn.send(pull_answer(opaque, batch, code, 0, serialize))
 
-    def _check(self, conn: Conn, fields: PullFields) -> tuple[Queue, frozenset[int] | None]:
-        """The checks of a pull, in Java's order; the queue and the tag hashes that match (None = all)."""
+    def _check(self, conn: Conn, fields: PullFields) -> tuple[Queue, Filter]:
+        """The checks of a pull, in Java's order; the queue and what the subscription lets through."""
         settings = self._settings
         group = fields.consumer_group
         topic = fields.topic
@@ -272,14 +275,12 @@ class Delivery:
                 ResponseCode.SYSTEM_ERROR, f"maxMsgNums[{fields.max_msg_nums}] is illegal: ask for at least one message"
             )
         if fields.sys_flag & _SUBSCRIPTION:
-            kind = fields.expression_type or "TAG"
             try:
-                data = subscription.build(topic, fields.subscription, kind)
+                data = subscription.build(topic, fields.subscription, fields.expression_type)
             except RMQError:
                 raise ResponseError(
                     ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
                 ) from None
-            codes = frozenset(data.code_set or ()) or None
         else:
             members = self._consumers.group(group)
             if members is None:
@@ -293,19 +294,36 @@ class Delivery:
                 raise ResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{_FAQ}")
             if found.data.sub_version < fields.sub_version:
                 raise ResponseError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-            kind = found.data.expression_type or "TAG"
-            codes = found.code_set or None
-        if kind != "TAG":
+            data = found.data
+        wants = EVERYTHING
+        if not data.is_tag_type:
+            wants = self._condition(data, inline=bool(fields.sys_flag & _SUBSCRIPTION))
+        elif data.code_set:
+            wants = filter_of(data)
+        return self._store.queues.get_or_create(topic, queue_id), wants
+
+    def _condition(self, data: SubscriptionData, *, inline: bool) -> Filter:
+        """The SQL92 filter of a subscription; one that does not compile is refused (Java lets everything through)."""
+        if not self._settings.enable_property_filter:
             raise ResponseError(
-                ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {data.expression_type}",
             )
-        if codes is not None:
-            codes = frozenset(code & 0xFFFFFFFF for code in codes)
-        return self._store.queues.get_or_create(topic, queue_id), codes
+        try:
+            return filter_of(data)
+        except ExpressionError as error:
+            if inline:
+                raise ResponseError(
+                    ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
+                ) from None
+            raise ResponseError(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                f"The broker's consumer filter data is not exist!Your expression may be wrong! {error}",
+            ) from None
 
     def _wake(self, hold: Hold) -> bool:
         """A message arrived: serve the hold again; False while only messages came that its filter refuses."""
-        scan = self._reader.scan(hold.queue, hold.next_offset, hold.fields.max_msg_nums, hold.codes)
+        scan = self._reader.scan(hold.queue, hold.next_offset, hold.fields.max_msg_nums, hold.wants)
         try:
             waits_for = next(scan)
         except StopIteration as end:

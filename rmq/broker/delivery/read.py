@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 
 if TYPE_CHECKING:
+    from rmq.broker.delivery.filtering import Filter
     from rmq.broker.store.store import Store
 
 __all__ = ["Batch", "ReadLimits", "Reader", "Status"]
@@ -22,6 +23,8 @@ __all__ = ["Batch", "ReadLimits", "Reader", "Status"]
 _entries = Struct(">qiq").iter_unpack
 #: Entries looked at for one pull, however many of them a filter refuses.
 _WINDOW = 800
+#: Records read at a time when a condition has to see each of them.
+_RECORDS_AT_ONCE = 64
 #: Filler entries of a queue whose first messages are gone (store-and-broker.md 3.2).
 _FILLER_SIZE = 0x7FFFFFFF
 
@@ -78,8 +81,8 @@ class Reader:
         self._queues = store.queues
         self.limits = limits
 
-    def scan(self, queue: Queue, offset: int, wanted: int, codes: frozenset[int] | None) -> Scan:
-        """Read up to ``wanted`` messages from ``offset``; ``codes`` are the tag hashes that match, None = all."""
+    def scan(self, queue: Queue, offset: int, wanted: int, wants: Filter) -> Scan:
+        """Read up to ``wanted`` messages from ``offset`` on that the filter lets through."""
         least, most = queue.min, queue.visible
         if most == 0:
             return Batch(Status.NO_MESSAGE_IN_QUEUE, 0, least, most, [])
@@ -89,6 +92,9 @@ class Reader:
             return Batch(Status.OFFSET_OVERFLOW_ONE, offset, least, most, [])
         if offset > most:
             return Batch(Status.OFFSET_OVERFLOW_BADLY, most, least, most, [])
+        if wants.sql is not None:
+            return (yield from self._scan_records(queue, offset, max(wanted, 1), wants))
+        codes = wants.codes
         log = self._log
         limits = self.limits
         log_start = log.start
@@ -146,3 +152,52 @@ class Reader:
             if not records:
                 return Batch(Status.MESSAGE_WAS_REMOVING, position, least, most, [])
         return Batch(Status.FOUND, position, least, most, records, end - spans[-1][0])
+
+    def _scan_records(self, queue: Queue, offset: int, wanted: int, wants: Filter) -> Scan:
+        """The scan with a condition on the record: each one is read before it is known whether it goes out."""
+        least, most = queue.min, queue.visible
+        log = self._log
+        end = log.end
+        limits = self.limits
+        found: list[bytes] = []
+        total = 0
+        position = offset
+        stop = min(most, offset + max(_WINDOW, wanted))
+        refused = False
+        physical = end
+        while position < stop:
+            count = min(stop - position, _RECORDS_AT_ONCE)
+            entries = self._queues.entries(queue, position, count)
+            if entries is None:
+                entries = yield self._queues.entries_cold(queue, position, count)
+            if not entries:
+                break
+            spans = [(start, size) for start, size, _ in _entries(entries[: len(entries) // ENTRY_SIZE * ENTRY_SIZE])]
+            readable = [span for span in spans if span[0] >= log.start and span[1] != _FILLER_SIZE]
+            records = log.read_many(readable)
+            if records is None:
+                records = yield log.read_many_cold(readable)
+            at = 0
+            for physical, size in spans:
+                record = b""
+                if at < len(readable) and (physical, size) == readable[at]:
+                    record = records[at]
+                    at += 1
+                if len(record) == size:
+                    if wants.matches(record):
+                        far = end - physical > limits.memory_bound
+                        if found and (
+                            len(found) >= wanted
+                            or len(found) >= (limits.count_on_disk if far else limits.count_in_memory)
+                            or total + size > (limits.bytes_on_disk if far else limits.bytes_in_memory)
+                        ):
+                            return Batch(Status.FOUND, position, least, most, found, end - physical)
+                        found.append(record)
+                        total += size
+                    else:
+                        refused = True
+                position += 1
+        if found:
+            return Batch(Status.FOUND, position, least, most, found, end - physical)
+        status = Status.NO_MATCHED_MESSAGE if refused else Status.MESSAGE_WAS_REMOVING
+        return Batch(status, position, least, most, [])

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from rmq.broker.delivery.filtering import EVERYTHING
 from rmq.broker.delivery.holds import Hold, Holds
 from rmq.broker.lane.hot_frames import PullFields
 from rmq.broker.store.state import Queue
@@ -37,7 +38,7 @@ class Desk:
 
     def park(self, opaque: int, queue: Queue, seconds: float, conn: Any = None) -> Hold:
         fields = PullFields("g", queue.topic, queue.id, 0, 32, 2)
-        hold = Hold(conn or Conn(), opaque, fields, queue, None)
+        hold = Hold(conn or Conn(), opaque, fields, queue, EVERYTHING)
         self.holds.park(hold, seconds)
         return hold
 
