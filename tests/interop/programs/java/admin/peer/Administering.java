@@ -1,0 +1,135 @@
+package peer;
+
+import com.alibaba.fastjson.JSONObject;
+import java.io.ByteArrayOutputStream;
+import java.io.File;
+import java.io.PrintStream;
+import java.lang.reflect.Method;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
+import org.apache.rocketmq.tools.command.MQAdminStartup;
+
+/** topic, group, mqadmin: the administration of Apache's own tools. */
+public final class Administering {
+    private static final Map<String, DefaultMQAdminExt> ADMINS = new LinkedHashMap<>();
+
+    private Administering() {
+    }
+
+    public static Map<String, Peer.Op> ops() {
+        Map<String, Peer.Op> ops = new LinkedHashMap<>();
+        ops.put("topic", Administering::topic);
+        ops.put("route", Administering::route);
+        ops.put("group", Administering::group);
+        ops.put("mqadmin", Administering::mqadmin);
+        return ops;
+    }
+
+    private static DefaultMQAdminExt admin(JSONObject arguments) throws Exception {
+        String namesrv = arguments.getString("namesrv");
+        DefaultMQAdminExt admin = ADMINS.get(namesrv);
+        if (admin == null) {
+            admin = new DefaultMQAdminExt("admin-" + ADMINS.size());
+            admin.setNamesrvAddr(namesrv);
+            admin.setInstanceName("admin-" + System.nanoTime());
+            admin.start();
+            ADMINS.put(namesrv, admin);
+        }
+        return admin;
+    }
+
+    private static List<String> masters(DefaultMQAdminExt admin) throws Exception {
+        List<String> masters = new ArrayList<>();
+        for (var broker : admin.examineBrokerClusterInfo().getBrokerAddrTable().values()) {
+            masters.add(broker.getBrokerAddrs().get(0L));
+        }
+        if (masters.isEmpty()) {
+            throw new IllegalStateException("the nameserver knows no broker");
+        }
+        return masters;
+    }
+
+    private static Map<String, Object> topic(JSONObject arguments) throws Exception {
+        DefaultMQAdminExt admin = admin(arguments);
+        String name = arguments.getString("topic");
+        int queues = arguments.getIntValue("queues");
+        List<String> masters = masters(admin);
+        for (String master : masters) {
+            admin.createAndUpdateTopicConfig(master, new TopicConfig(name, queues, queues, 6));
+        }
+        awaitRoute(admin, name, masters.size());
+        return Peer.done();
+    }
+
+    private static Map<String, Object> route(JSONObject arguments) throws Exception {
+        awaitRoute(admin(arguments), arguments.getString("topic"), 1);
+        return Peer.done();
+    }
+
+    private static void awaitRoute(DefaultMQAdminExt admin, String topic, int brokers) throws Exception {
+        long end = System.nanoTime() + 30_000_000_000L;
+        while (true) {
+            try {
+                if (admin.examineTopicRouteInfo(topic).getQueueDatas().size() >= brokers) {
+                    return;
+                }
+            } catch (MQClientException unknown) {
+                if (System.nanoTime() > end) {
+                    throw unknown;
+                }
+            }
+            if (System.nanoTime() > end) {
+                throw new IllegalStateException("topic " + topic + " did not reach the nameserver from every broker");
+            }
+            Thread.sleep(20);
+        }
+    }
+
+    /** The configuration's class moved to another package in 5.x. */
+    private static Map<String, Object> group(JSONObject arguments) throws Exception {
+        DefaultMQAdminExt admin = admin(arguments);
+        for (Method method : DefaultMQAdminExt.class.getMethods()) {
+            if (!method.getName().equals("createAndUpdateSubscriptionGroupConfig")) {
+                continue;
+            }
+            Class<?> type = method.getParameterTypes()[1];
+            for (String master : masters(admin)) {
+                Object config = type.getConstructor().newInstance();
+                type.getMethod("setGroupName", String.class).invoke(config, arguments.getString("group"));
+                type.getMethod("setRetryMaxTimes", int.class).invoke(config, arguments.getIntValue("retries"));
+                method.invoke(admin, master, config);
+            }
+        }
+        return Peer.done();
+    }
+
+    private static Map<String, Object> mqadmin(JSONObject arguments) throws Exception {
+        File conf = new File(System.getProperty("user.home"), "conf");
+        conf.mkdirs();
+        Files.write(new File(conf, "logback_tools.xml").toPath(), "<configuration/>".getBytes(StandardCharsets.UTF_8));
+        System.setProperty("rocketmq.home.dir", conf.getParent());
+        System.setProperty("rocketmq.namesrv.addr", arguments.getString("namesrv"));
+        ByteArrayOutputStream printed = new ByteArrayOutputStream();
+        PrintStream capture = new PrintStream(printed, true, "UTF-8");
+        PrintStream out = System.out;
+        PrintStream err = System.err;
+        System.setOut(capture);
+        System.setErr(capture);
+        try {
+            MQAdminStartup.main0(arguments.getJSONArray("args").toArray(new String[0]), null);
+        } finally {
+            System.setOut(out);
+            System.setErr(err);
+        }
+        Map<String, Object> answer = Peer.done();
+        answer.put("output", printed.toString("UTF-8"));
+        return answer;
+    }
+}

@@ -1,0 +1,103 @@
+package peer;
+
+import com.alibaba.fastjson.JSONObject;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.rocketmq.client.QueryResult;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/** pull, querykey, queryid. */
+@SuppressWarnings("deprecation")
+final class Reading {
+    private Reading() {
+    }
+
+    static Map<String, Peer.Op> ops() {
+        Map<String, Peer.Op> ops = new LinkedHashMap<>();
+        ops.put("pull", Reading::pull);
+        ops.put("querykey", Reading::queryKey);
+        ops.put("queryid", Reading::queryId);
+        return ops;
+    }
+
+    private static Map<String, Object> pull(JSONObject arguments) throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(arguments.getString("group"));
+        consumer.setNamesrvAddr(arguments.getString("namesrv"));
+        consumer.setInstanceName("pull-" + System.nanoTime());
+        consumer.start();
+        List<Object[]> rows = new ArrayList<>();
+        try {
+            for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(arguments.getString("topic"))) {
+                long end = consumer.maxOffset(queue);
+                long at = consumer.minOffset(queue);
+                while (at < end) {
+                    PullResult result = consumer.pull(queue, "*", at, 32);
+                    if (result.getMsgFoundList() != null) {
+                        for (MessageExt message : result.getMsgFoundList()) {
+                            rows.add(Messages.row(message));
+                        }
+                    }
+                    if (result.getNextBeginOffset() <= at) {
+                        throw new IllegalStateException("pull at " + at + " of " + queue + " stays there: " + result);
+                    }
+                    at = result.getNextBeginOffset();
+                    consumer.updateConsumeOffset(queue, at);
+                }
+            }
+        } finally {
+            Closing.later(consumer::shutdown);
+        }
+        return Peer.rows(rows);
+    }
+
+    /** Any client can query; a producer is the smallest one. */
+    private interface Query {
+        List<MessageExt> run(DefaultMQProducer producer, String what) throws Exception;
+    }
+
+    private static Map<String, Object> query(JSONObject arguments, String list, Query query) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("query-" + System.nanoTime());
+        producer.setNamesrvAddr(arguments.getString("namesrv"));
+        producer.setInstanceName(producer.getProducerGroup());
+        producer.start();
+        List<Object[]> rows = new ArrayList<>();
+        try {
+            for (Object what : arguments.getJSONArray(list)) {
+                for (MessageExt message : query.run(producer, (String) what)) {
+                    rows.add(Messages.row(message));
+                }
+            }
+        } finally {
+            Closing.later(producer::shutdown);
+        }
+        return Peer.rows(rows);
+    }
+
+    private static Map<String, Object> queryKey(JSONObject arguments) throws Exception {
+        String topic = arguments.getString("topic");
+        return query(arguments, "keys", (producer, key) -> {
+            try {
+                QueryResult result = producer.queryMessage(topic, key, 32, 0, System.currentTimeMillis() + 60_000);
+                return result.getMessageList();
+            } catch (MQClientException none) {
+                if (none.getResponseCode() == 17 || none.getMessage().contains("no message")) {
+                    return new ArrayList<>();
+                }
+                throw none;
+            }
+        });
+    }
+
+    private static Map<String, Object> queryId(JSONObject arguments) throws Exception {
+        String topic = arguments.getString("topic");
+        return query(arguments, "ids", (producer, id) -> Arrays.asList(producer.viewMessage(topic, id)));
+    }
+}

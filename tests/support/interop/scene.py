@@ -1,0 +1,159 @@
+"""The scene of a cell: a cluster, a client, and Apache's 4.9.8 client as administrator and independent reader."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+
+from tests.support.peers import Client, Cluster
+
+from .rows import Row, contents, expected, rows_of
+
+COUNT = 1000
+
+_numbers = itertools.count(1)
+
+
+def fresh(*words: str) -> str:
+    """A topic's or group's name that no other cell of the session uses."""
+    return re.sub(r"[^a-zA-Z0-9]+", "-", "-".join([*words, str(next(_numbers))]))
+
+
+@dataclass
+class Scene:
+    """What a cell works with: the cluster, the client under test, and the reader (Java 4.9.8)."""
+
+    cluster: Cluster
+    client: Client
+    reader: Client
+
+    def topic(self, cell: str, queues: int = 4) -> str:
+        """A new topic on every broker, known to the nameserver."""
+        name = fresh(self.client.name, cell)
+        self.reader.call("topic", namesrv=self.cluster.namesrv, topic=name, queues=queues)
+        return name
+
+    def retry_topic(self, group: str) -> None:
+        """The group's retry topic beforehand, for a client that looks for new routes only every 30 s."""
+        self.reader.call("topic", namesrv=self.cluster.namesrv, topic=f"%RETRY%{group}", queues=1)
+
+    def group(self, cell: str, retries: int | None = None) -> str:
+        """A new group's name; with `retries` it is also created, with that many retries."""
+        name = fresh("g", self.client.name, cell)
+        if retries is not None:
+            self.reader.call("group", namesrv=self.cluster.namesrv, group=name, retries=retries)
+        return name
+
+    def produce(self, topic: str, mode: str, *, by: Client | None = None, tags: tuple[str, ...] = ("A",)) -> list[Row]:
+        """COUNT messages; checks that the program sent what it should have, and returns its rows."""
+        client = by or self.client
+        answer = client.call(
+            "produce",
+            namesrv=self.cluster.namesrv,
+            group=fresh("p", client.name),
+            topic=topic,
+            prefix=topic,
+            count=COUNT,
+            mode=mode,
+            tags=list(tags),
+        )
+        sent = rows_of(answer)
+        assert len(sent) == COUNT
+        assert contents(sent) == expected(topic, COUNT)
+        return sent
+
+    def warm(self, topic: str, number: int, count: int) -> set[str]:
+        """A few messages that the comparison leaves out; returns their keys."""
+        prefix = f"warm-{number}"
+        self.reader.call(
+            "produce",
+            namesrv=self.cluster.namesrv,
+            group=fresh("p-warm"),
+            topic=topic,
+            prefix=prefix,
+            count=count,
+            mode="batch" if count > 50 else "sync",
+            tags=["A"],
+        )
+        return {f"{prefix}-{i}" for i in range(count)}
+
+    def read(self, topic: str) -> list[Row]:
+        """Everything in a topic, as Java 4.9.8's pull consumer reads it."""
+        return self.pull(self.reader, topic)
+
+    def pull(self, client: Client, topic: str) -> list[Row]:
+        """Everything in a topic, by one client's pull consumer."""
+        return rows_of(client.call("pull", namesrv=self.cluster.namesrv, group=fresh("g-pull"), topic=topic))
+
+    def subscribe(
+        self,
+        topic: str,
+        group: str,
+        *,
+        by: Client | None = None,
+        expression: str = "*",
+        model: str = "clustering",
+        orderly: bool = False,
+        fail: bool = False,
+        max_reconsume: int | None = None,
+    ) -> Member:
+        """Start a push consumer in a client's process."""
+        client = by or self.client
+        member = Member(client, fresh("member"))
+        client.call(
+            "subscribe",
+            namesrv=self.cluster.namesrv,
+            handle=member.handle,
+            group=group,
+            topic=topic,
+            expression=expression,
+            model=model,
+            orderly=orderly,
+            fail=fail,
+            **({} if max_reconsume is None else {"maxReconsume": max_reconsume}),
+        )
+        return member
+
+    def settle(self, topic: str, members: list[Member], rounds: int = 60) -> None:
+        """Return when the queues of a topic are shared for good.
+
+        That is when twice in a row every member was given something of a warm round and no message came twice.
+        """
+        clean = 0
+        for number in range(rounds):
+            keys = self.warm(topic, number, 16)
+            for _ in range(10):
+                got = [[key for key in member.keys(0.1) if key in keys] for member in members]
+                if set().union(*got) == keys:
+                    break
+            clean = clean + 1 if all(got) and sum(map(len, got)) == len(keys) else 0
+            if clean == 2:
+                return
+        raise AssertionError(f"{len(members)} members did not come to share the queues of {topic}")
+
+
+@dataclass
+class Member:
+    """A push consumer in some client's process."""
+
+    client: Client
+    handle: str
+
+    def raw(self, count: int, timeout: float) -> list[list[object]]:
+        """Rows as they are, warming messages too; waits for `count` others, `timeout` seconds at most."""
+        answer = self.client.call("received", handle=self.handle, count=count, timeout=timeout, within=timeout + 30)
+        rows: list[list[object]] = answer["rows"]
+        return rows
+
+    def keys(self, pause: float) -> list[str]:
+        """The keys of all that arrived, warming messages too, after a pause in seconds."""
+        return [str(row[0]) for row in self.raw(1 << 30, pause)]
+
+    def received(self, count: int, timeout: float = 40.0) -> list[Row]:
+        """What arrived, in order, as soon as there are `count` messages, after `timeout` seconds at the latest."""
+        return rows_of({"rows": self.raw(count, timeout)})
+
+    def stop(self) -> None:
+        """Shut this consumer down."""
+        self.client.call("unsubscribe", handle=self.handle)
