@@ -287,7 +287,7 @@ def main(words: Sequence[str] | None = None) -> int:
     options = arguments(words)
     try:
         bench = Bench(options, compile_load())
-        # Installed packages have their byte code; a work tree run with PYTHONDONTWRITEBYTECODE would compile at each start.
+        # As pip does at install: with PYTHONDONTWRITEBYTECODE set, each start would compile the whole tree.
         compileall.compile_dir(str(Path(__file__).parents[1] / "rmq"), quiet=2)
         configurations(options, java=not options.quick)
         code = quick(bench, options) if options.quick else full(bench, options)
