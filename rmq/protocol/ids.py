@@ -133,6 +133,6 @@ def unique_id_time(unique_id: str, now_ms: int) -> int | None:
     except ValueError:
         return None
     start = _month_start_ms(now_ms)
-    if start + delta >= now_ms:
+    if start + delta > now_ms:
         start = _month_start_ms(start - 1)
     return start + delta

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.body import Body, body, member
 
-__all__ = ["BrokerData", "QueueData", "TopicRouteData"]
+__all__ = ["BrokerData", "QueueData", "TopicQueueMappingInfo", "TopicRouteData"]
 
 
 @body
@@ -31,6 +31,19 @@ class BrokerData(Body):
 
 
 @body
+class TopicQueueMappingInfo(Body):
+    """A static topic's queues on one broker (5.x)."""
+
+    bname: str | None = member("bname", default=None)
+    curr_id_map: dict[int, int] | None = member("currIdMap", default=None)
+    dirty: bool = member("dirty", default=False)
+    epoch: int = member("epoch", default=0)
+    scope: str | None = member("scope", default=None)
+    topic: str | None = member("topic", default=None)
+    total_queues: int = member("totalQueues", default=0)
+
+
+@body
 class TopicRouteData(Body):
     """Where a topic is. ``order_topic_conf`` is ``broker:queueNum;broker:queueNum`` when the topic is ordered."""
 
@@ -38,7 +51,9 @@ class TopicRouteData(Body):
     filter_server_table: dict[str, list[str]] = member("filterServerTable", factory=dict)
     order_topic_conf: str | None = member("orderTopicConf", default=None)
     queue_datas: list[QueueData] = member("queueDatas", factory=list)
-    topic_queue_mapping_by_broker: dict[str, object] | None = member("topicQueueMappingByBroker", default=None)
+    topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = member(
+        "topicQueueMappingByBroker", default=None
+    )
 
     def encode(self, standard: bool = False) -> bytes:
         """The route as JSON.

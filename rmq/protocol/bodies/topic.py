@@ -68,10 +68,16 @@ class TopicConfig(Body):
 
 @body
 class TopicConfigTable(Body):
-    """Every topic of a broker (Java: TopicConfigSerializeWrapper): the answer to 21, and topics.json."""
+    """Every topic of a broker (Java: TopicConfigSerializeWrapper): the answer to 21, and topics.json.
+
+    The last three members are 5.x's, about static topics.
+    """
 
     data_version: DataVersion | None = member("dataVersion", default=None)
     topic_config_table: dict[str, TopicConfig] = member("topicConfigTable", factory=dict)
+    mapping_data_version: DataVersion | None = member("mappingDataVersion", default=None)
+    topic_queue_mapping_detail_map: dict[str, object] | None = member("topicQueueMappingDetailMap", default=None)
+    topic_queue_mapping_info_map: dict[str, object] | None = member("topicQueueMappingInfoMap", default=None)
 
 
 @body
