@@ -57,8 +57,6 @@ async def opened(world: World, settings: StoreSettings, *, start: bool = True) -
 
 async def die(store: Store) -> None:
     """The process is gone: its tasks end, nothing else does. Freeze its files first."""
-    for task in list(store._tasks._tasks):
-        task.cancel()
     await store._tasks.close()
 
 
@@ -94,7 +92,9 @@ async def snapshot(store: Store) -> dict[str, Any]:
     seen: dict[str, Any] = {"start": store.log.start, "end": store.log.end}
     for queue in sorted(store.queues, key=lambda q: (q.topic, q.id)):
         if queue.next:
-            seen[f"{queue.topic}-{queue.id}"] = (queue.min, queue.visible, queue.next, await records(store, queue))
+            # Store times are left out: two runs of one workload differ in them by a millisecond.
+            found = [record[:56] + record[64:] for record in await records(store, queue)]
+            seen[f"{queue.topic}-{queue.id}"] = (queue.min, queue.visible, queue.next, found)
     return seen
 
 

@@ -148,7 +148,7 @@ def scan_log(tree: Tree, directory: str, file_size: int) -> LogScan:
 
 
 def scan_queues(tree: Tree, root: str, file_size: int) -> dict[tuple[str, int], dict[str, Any]]:
-    """Every consume queue: names of files, index of the first byte, entries (offset, size, tags) until the first hole."""
+    """Every consume queue: file names, index of the first byte, entries (offset, size, tags) to the first hole."""
     found: dict[tuple[str, int], dict[str, Any]] = {}
     base = posixpath.join(root, "consumequeue")
     for topic in tree.list(base):

@@ -98,7 +98,7 @@ class LogFlusher:
             try:
                 await self._offload(commit_log.files.sync, file)
             except OSError as error:
-                self._fail(file.path, error)
+                self.fail(file.path, error)
                 return
             finally:
                 file.shared.unpin()
@@ -109,7 +109,10 @@ class LogFlusher:
                     self.flushed_stamp = stamp
                 self._on_flushed(to)
 
-    def _fail(self, path: str, error: OSError) -> None:
+    def fail(self, path: str, error: OSError) -> None:
+        """Something of the log could not be forced to disk: refuse messages from now on."""
+        if self.failed:
+            return
         # The kernel may have dropped the pages and forgotten the error: a later success would prove nothing.
         self.failed = True
         log.critical("%s could not be forced to disk (%s); nothing is acknowledged from now on", path, error)

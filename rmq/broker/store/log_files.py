@@ -10,7 +10,7 @@ from rmq.broker.store.settings import StoreSettings
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import File, Files
 
-__all__ = ["LogFile", "LogFiles", "file_name", "offset_of"]
+__all__ = ["LogFile", "LogFiles", "SyncFailed", "file_name", "offset_of"]
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +23,10 @@ def file_name(offset: int) -> str:
 def offset_of(name: str) -> int:
     """The offset a name stands for, or -1 when it is no such name."""
     return int(name) if len(name) == 20 and name.isascii() and name.isdigit() else -1
+
+
+class SyncFailed(OSError):
+    """A file or its name could not be forced to disk: it must not be tried again as if nothing had been."""
 
 
 class LogFile:
@@ -117,9 +121,9 @@ class LogFiles:
         made = self.create(start)
         try:
             self.sync(made)
-        except OSError:
+        except OSError as error:
             made.shared.drop()
-            raise
+            raise SyncFailed(error.errno, error.strerror, made.path) from error
         return made
 
     def sync(self, file: LogFile) -> None:

@@ -22,6 +22,8 @@ MAGIC_V2 = -626843477
 SMALLEST = 91
 #: No record is larger, whatever a damaged length says.
 _LARGEST = 32 << 20
+#: What a disk writes whole or not at all.
+_SECTOR = 512
 
 _head = Struct(">iii16xqi").unpack_from
 _pair = Struct(">ii").unpack_from
@@ -65,17 +67,30 @@ def check(data: bytes | memoryview, at: int, offset: int, limit: int, *, crc: bo
         if body_size < 0 or body_at + body_size >= end:
             return 0
         topic_at = body_at + body_size
-        if magic == MAGIC:
-            behind = topic_at + 1 + data[topic_at]
-        else:
-            behind = topic_at + 2 + _short(data, topic_at)[0]
-        if behind + 2 > end or behind + 2 + _short(data, behind)[0] != end:
+        name_at = topic_at + (1 if magic == MAGIC else 2)
+        behind = name_at + (data[topic_at] if magic == MAGIC else _short(data, topic_at)[0])
+        if behind <= name_at or behind + 2 > end or behind + 2 + _short(data, behind)[0] != end:
             return 0
     except (error, IndexError):
         return 0
-    if crc and body_size and crc32(memoryview(data)[body_at:topic_at]) & 0x7FFFFFFF != body_crc:
-        return 0
+    if crc:
+        if body_size and crc32(memoryview(data)[body_at:topic_at]) & 0x7FFFFFFF != body_crc:
+            return 0
+        # No checksum covers what comes behind the body: a sector of it that never got to the disk reads as zeros.
+        name = bytes(data[name_at:behind])
+        if b"\0" in name or (b"\0" in bytes(data[behind + 2 : end]) and _lost_sector(data, name_at, end, offset - at)):
+            return 0
     return int(size)
+
+
+def _lost_sector(data: bytes | memoryview, start: int, end: int, shift: int) -> bool:
+    """Whether the part of ``data`` from ``start`` to ``end`` that lies in some sector is all zeros."""
+    while start < end:
+        stop = min(end, (start + shift) // _SECTOR * _SECTOR + _SECTOR - shift)
+        if not any(data[start:stop]):
+            return True
+        start = stop
+    return False
 
 
 def is_blank(data: bytes | memoryview, at: int, limit: int) -> bool:

@@ -20,6 +20,7 @@ from rmq.broker.store.flush import LogFlusher
 from rmq.broker.store.gate import Gate
 from rmq.broker.store.index import Index
 from rmq.broker.store.keyhash import KeyHasher
+from rmq.broker.store.log_files import SyncFailed
 from rmq.broker.store.markers import Markers
 from rmq.broker.store.queue_search import QueueSearch
 from rmq.broker.store.queue_writer import QueueWriter
@@ -122,8 +123,8 @@ class Store:
         await self._offload(self._markers.set_abort)
         self.checkpoint.forget_indexed()
         await self._offload(self.checkpoint.save)
-        await self.log.prepare()
         self.flusher.begin(self.log.end, self.log.stamp)
+        await self._prepare()
         tasks = self._tasks
         tasks.every(lambda: settings.queue_flush_interval_ms / 1000, self._interval, "queues")
         tasks.every(lambda: settings.queue_thorough_interval_ms / 1000, self.force, "checkpoint")
@@ -251,6 +252,8 @@ class Store:
     async def _prepare(self) -> None:
         try:
             await self.log.prepare()
+        except SyncFailed as error:
+            self.flusher.fail(str(error.filename), error)
         except OSError as error:
             log.warning("the next commit-log file could not be made yet (%s)", error)
 
@@ -265,7 +268,7 @@ class Store:
                 self.log.close_gate(Gate.INDEX_ERROR)
             else:
                 self.log.open_gate(Gate.INDEX_ERROR)
-        if not self.log.prepared:
+        if not self.log.prepared and not self.flusher.failed:
             await self._prepare()
 
     async def force(self) -> None:
