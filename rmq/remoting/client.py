@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import ssl
 from collections.abc import Callable
@@ -18,8 +17,6 @@ from rmq.remoting.router import Router
 from rmq.runtime.world import World
 
 __all__ = ["Hook", "RemotingClient", "split_address"]
-
-log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 3.0
 
@@ -137,7 +134,6 @@ class RemotingClient:
             return ConnectFailed(f"connect to {addr} failed: {_reason(error)}")
         assert isinstance(conn, Conn)
         self._conns[addr] = conn
-        log.debug("%s: connected to %s", self._endpoint.name, addr)
         return conn
 
     def _opened(self, addr: str, task: asyncio.Task[Conn | ConnectFailed]) -> None:

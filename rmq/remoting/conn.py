@@ -31,6 +31,7 @@ Done = Callable[["Command | Exception"], None]
 #: Length of the frame, then serialize type (8 bits) and header length (24 bits).
 _HEAD = Struct(">II")
 _HEAD_SIZE = 8
+_unpack_head = _HEAD.unpack_from
 _PORT = Struct(">i")
 #: ``_need`` of a connection whose first byte has not come.
 _FIRST = -1
@@ -63,6 +64,7 @@ class Conn(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_broken",
         "_chunks",
         "_dirty",
         "_doomed",
@@ -71,6 +73,7 @@ class Conn(asyncio.Protocol):
         "_lost",
         "_max_header",
         "_max_length",
+        "_max_queued",
         "_need",
         "_opaque",
         "_paused",
@@ -105,6 +108,7 @@ class Conn(asyncio.Protocol):
         self._endpoint = endpoint
         self._max_length = endpoint.limits.frame - 4
         self._max_header = endpoint.limits.header
+        self._max_queued = endpoint.limits.queued
         self._chunks: list[bytes] = []
         self._have = 0
         self._need = _FIRST if inbound else 0
@@ -113,6 +117,7 @@ class Conn(asyncio.Protocol):
         self._dirty = False
         self._paused = False
         self._doomed: str | None = None
+        self._broken = False
         self._lost = False
         self._opaque = 0
         self._waiting: dict[int, Done] = {}
@@ -196,27 +201,41 @@ class Conn(asyncio.Protocol):
             data = whole
         position = 0
         size = len(data)
-        frames = self.frames
-        while size - position >= _HEAD_SIZE:
-            length, head = _HEAD.unpack_from(data, position)
-            header = head & 0xFFFFFF
-            if header + 4 > length or length > self._max_length or header > self._max_header or head > 0x1FFFFFF:
-                self._enqueue(position)
-                self._refuse(length, head)
-                return
+        last = size - _HEAD_SIZE
+        append = self.frames.append
+        max_length = self._max_length
+        max_header = self._max_header
+        while position <= last:
+            length, head = _unpack_head(data, position)
+            # A JSON head is the header's length itself (type 0): one chain of comparisons for the common case.
+            if not (head <= max_header and head + 4 <= length <= max_length):
+                header = head & 0xFFFFFF
+                if head > 0x1FFFFFF or header > max_header or header + 4 > length or length > max_length:
+                    self._enqueue(position)
+                    self._refuse(length, head)
+                    return
             end = position + 4 + length
             if end > size:
                 self._keep(data, position, end - position)
                 break
-            frames.append((data, position + 4, end))
+            append((data, position + 4, end))
             position = end
         else:
             if position != size:
                 self._keep(data, position, _HEAD_SIZE)
-        self._enqueue(position)
+        if position:
+            self.queued += position
+            if self.queued > self._max_queued:
+                self._pause()
+            if not self._ready:
+                self._ready = True
+                endpoint = self._endpoint
+                endpoint.ready.append(self)
+                if not endpoint.scheduled:
+                    endpoint.schedule()
 
     def _enqueue(self, size: int) -> None:
-        """``size`` more bytes are framed: have them served."""
+        """``size`` more bytes are framed: have them served (``data_received`` has the same in line)."""
         if size:
             self.queued += size
             if not self._ready:
@@ -284,6 +303,11 @@ class Conn(asyncio.Protocol):
             self._pause()
         else:
             self.close(why)
+
+    def broken(self, why: str) -> None:
+        """A frame of right lengths that does not decode: the ones behind it are not served."""
+        self._broken = True
+        self.malformed(why)
 
     def pause_writing(self) -> None:
         self.congested = True

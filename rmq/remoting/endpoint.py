@@ -59,6 +59,7 @@ class Endpoint:
         self._sweeping = False
         self._changed = asyncio.Event()
         self._complaints = Rationed(world.clock)
+        self._notes = Rationed(world.clock, most=200)
 
     # -- the tick -----------------------------------------------------------------------------------------------
 
@@ -117,6 +118,10 @@ class Endpoint:
             if frames_left <= 0 or bytes_left <= 0:
                 self.ready = waiting[number + 1 :]
                 break
+        held = self.limits.queued // 8
+        for conn in self.ready:
+            if conn.queued > held:  # its turn is later: it need not bring more until then
+                conn._pause()
         try:
             self._step(turn)
         except Exception:
@@ -129,8 +134,11 @@ class Endpoint:
         for conn in turn:
             if conn is cut and later:
                 conn.frames.extend(later)
+            if conn._broken:
+                conn.frames.clear()
             if conn.frames:
-                conn.queued = sum(high - low for _, low, high in conn.frames)
+                conn.queued = _weight(conn.frames)
+                conn._pause()
                 if not conn.congested or conn.closed:
                     self.ready.append(conn)
                     continue
@@ -140,6 +148,8 @@ class Endpoint:
             conn._ready = False
             if conn.owed_bytes > owed:
                 conn._pause()
+            elif conn._paused:
+                conn._resume()
             if conn._lost:
                 conn._end()
             elif conn._doomed is not None:
@@ -148,12 +158,18 @@ class Endpoint:
     def _route_all(self, ready: list[Conn]) -> None:
         """The step of an endpoint without a lane: everything goes to the router, in order of arrival."""
         high = self.limits.write_high
+        until = self.now() + self.limits.tick_seconds
+        count = 0
         for conn in ready:
             frames = conn.frames
             conn.frames = []
             for number, (buffer, low, end) in enumerate(frames):
+                count += 1
+                if not count & 15 and self.now() > until:  # what is left comes next tick
+                    conn.frames = frames[number:]
+                    return
                 self.route_frame(conn, buffer, low, end)
-                if conn._doomed is not None:
+                if conn._broken:
                     break
                 if conn.out_bytes > high and number + 1 < len(frames):
                     conn.frames = frames[number + 1 :]  # its answers first have to be taken
@@ -164,11 +180,11 @@ class Endpoint:
         try:
             command = frame.decode(buffer[low:high])
         except ProtocolError as error:
-            conn.malformed(str(error))
+            conn.broken(str(error))
             return
         except Exception:
             log.exception("%s: a frame from %s broke the decoder", self.name, conn.peer)
-            conn.malformed("a frame that cannot be decoded")
+            conn.broken("a frame that cannot be decoded")
             return
         if command.flag & 1:
             conn.answered(command)
@@ -181,6 +197,7 @@ class Endpoint:
         """A connection was made."""
         conn.idle_since = self.now()
         self.connections[conn] = None
+        self._say("%s: %s connected", self.name, conn.peer)
         if not self._sweeping:
             self._sweeping = True
             self._loop = asyncio.get_running_loop()
@@ -195,11 +212,16 @@ class Endpoint:
         if self.connections.pop(conn, self) is self:
             return
         self._changed.set()
+        self._say("%s: %s closed: %s", self.name, conn.peer, conn._doomed or "by the other side")
         for told in self.on_close:
             try:
                 told(conn)
             except Exception:
                 log.exception("%s: a listener failed on the close of %s", self.name, conn.peer)
+
+    def _say(self, form: str, *values: object) -> None:
+        if self._notes.passes():
+            log.info(form + "%s", *values, self._notes.note())
 
     def complain(self, form: str, *values: object) -> None:
         """A log line that strangers can cause: rationed."""
@@ -214,11 +236,12 @@ class Endpoint:
         limits = self.limits
         idle = limits.idle_seconds
         for conn in list(self.connections):
-            if conn.active:
+            if conn._paused:
+                conn._since = now  # it is we who do not read
+            if conn.active or conn._ready:
                 conn.active = False
                 conn.idle_since = now
             elif idle and now - conn.idle_since >= idle and not conn.closed:
-                log.info("%s: %s closed: idle for %g s", self.name, conn.peer, idle)
                 conn.close(f"idle for {idle:g} s")
             if conn.handshake is not None:
                 if conn.handshake.ready:
@@ -274,6 +297,12 @@ def _share(frames: list[tuple[bytes, int, int]], most: int, size: int) -> int:
         taken += 1
         size -= high - low
     return taken
+
+
+def _weight(frames: list[tuple[bytes, int, int]]) -> int:
+    """Bytes of frames; of a long list as its first thousand has them: this runs every tick while it gets shorter."""
+    sample = frames[:1000]
+    return sum(high - low for _, low, high in sample) * len(frames) // len(sample)
 
 
 def _partial(conn: Conn) -> tuple[str, int, int]:

@@ -28,6 +28,9 @@ class Limits:
     handshake_seconds: float = 10.0
     #: Open connections; more are closed at once.
     connections: int = 60_000
+    #: Whole frames read and not yet served, per connection: beyond it the connection is not read (an eighth of it while
+    #: the connection waits for its turn); a single larger frame is served all the same.
+    queued: int = 512 << 10
     #: Requests taken and not settled, per connection: beyond it the connection is not read.
     owed: int = 16 << 20
     #: Answers written and not taken by the peer: beyond ``write_high`` the connection is not read nor served, below
@@ -42,6 +45,8 @@ class Limits:
     #: What one loop tick serves; the rest comes next tick, in turn (design.md section 3).
     tick_frames: int = 2_000
     tick_bytes: int = 4 << 20
+    #: The same by the clock, where every frame goes to the router.
+    tick_seconds: float = 0.01
 
     def patience(self, received: int) -> float:
         """Seconds that a frame may take of which ``received`` bytes have come."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import cast
 
 from rmq.remoting.conn import Conn
@@ -14,8 +13,6 @@ from rmq.remoting.tls import HANDSHAKE, ServerTls, TlsMode, TlsPipe
 from rmq.runtime.world import Listener, World
 
 __all__ = ["Server"]
-
-log = logging.getLogger(__name__)
 
 
 class Server(Endpoint):
@@ -81,7 +78,6 @@ class Server(Endpoint):
             conn.abort("too many connections")
             return
         super().opened(conn)
-        log.debug("%s: %s connected", self.name, conn.peer)
 
     def greet(self, conn: Conn, data: bytes) -> bool:
         mode = self.tls.mode

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -34,8 +35,19 @@ def run(main: Coroutine[Any, Any, int | None], *, stop_seconds: float = 28.0) ->
 
     :param main: serves until cancelled; what it returns is the exit code (None = 0).
     """
+    _raise_descriptor_limit()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_supervise(main, stop_seconds))
+
+
+def _raise_descriptor_limit() -> None:
+    """A connection is a descriptor: take what the system allows (the soft limit is often 1,024)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as error:  # macOS refuses "unlimited"
+            log.info("the limit of open files stays at %d: %s", soft, error)
 
 
 async def _supervise(main: Coroutine[Any, Any, int | None], stop_seconds: float) -> int:
