@@ -1,0 +1,287 @@
+"""updateSubGroup, consumerProgress (mqadmin.md B.1; field case B119)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+
+from rmq.cli.mqadmin.session import admin_command, broker_or_cluster, cut, masters_of, print_json, seconds
+from rmq.client.admin import AdminClient
+from rmq.protocol.bodies.connection import ConsumerConnection
+from rmq.protocol.bodies.group import SubscriptionGroupConfig
+from rmq.protocol.bodies.running import ConsumerRunningInfo
+from rmq.protocol.bodies.stats import ConsumeStats
+from rmq.protocol.codes import RequestCode, ResponseCode, version_name
+from rmq.protocol.errors import ClientError, ResponseError, TransportError
+from rmq.protocol.headers.client import GetConsumerRunningInfoRequest
+from rmq.protocol.queue import MessageQueue
+
+__all__ = ["consumer_progress", "update_sub_group"]
+
+RETRY = "%RETRY%"
+#: A group that is offline or has no offsets: 206 in 4.9, 213 in 5.x (mqadmin.md).
+NOT_ONLINE = (ResponseCode.CONSUMER_NOT_ONLINE, 213)
+
+
+@admin_command(
+    "updateSubGroup",
+    broker_or_cluster,
+    click.option("-g", "--groupName", "group", required=True, metavar="NAME", help="The group."),
+    click.option(
+        "-s", "--consumeEnable", "enable", type=bool, metavar="BOOL", default=True, help="May consume (true|false)."
+    ),
+    click.option(
+        "-m",
+        "--consumeFromMinEnable",
+        "from_min",
+        type=bool,
+        metavar="BOOL",
+        default=False,
+        help="From the lowest offset.",
+    ),
+    click.option(
+        "-d", "--consumeBroadcastEnable", "broadcast", type=bool, metavar="BOOL", default=False, help="May broadcast."
+    ),
+    click.option(
+        "-q", "--retryQueueNums", "queues", type=click.IntRange(0, 65_536), metavar="N", default=1, help="Retry queues."
+    ),
+    click.option(
+        "-r", "--retryMaxTimes", "times", type=click.IntRange(-1), metavar="N", default=16, help="Retries per message."
+    ),
+    click.option(
+        "-i", "--brokerId", "broker_id", type=click.IntRange(0), metavar="N", default=0, help="Consume from this id."
+    ),
+    click.option(
+        "-w",
+        "--whichBrokerWhenConsumeSlowly",
+        "slowly",
+        type=click.IntRange(0),
+        metavar="N",
+        default=1,
+        help="When slow.",
+    ),
+    click.option(
+        "-a",
+        "--notifyConsumerIdsChanged",
+        "notify",
+        type=bool,
+        metavar="BOOL",
+        default=True,
+        help="Tell members at once.",
+    ),
+)
+async def update_sub_group(
+    admin: AdminClient,
+    broker: str | None,
+    cluster: str | None,
+    group: str,
+    enable: bool,
+    from_min: bool,
+    broadcast: bool,
+    queues: int,
+    times: int,
+    broker_id: int,
+    slowly: int,
+    notify: bool,
+    json: bool,
+) -> None:
+    """Create a subscription group or change it, on a broker or every master of a cluster."""
+    addrs = await masters_of(admin, broker, cluster)
+    if not addrs:
+        raise ClientError(f"the cluster {cluster} has no master: nothing was created")
+    config = SubscriptionGroupConfig(
+        group_name=group,
+        consume_enable=enable,
+        consume_from_min_enable=from_min,
+        consume_broadcast_enable=broadcast,
+        retry_queue_nums=queues,
+        retry_max_times=times,
+        broker_id=broker_id,
+        which_broker_when_consume_slowly=slowly,
+        notify_consumer_ids_changed_enable=notify,
+    )
+    for addr in addrs:
+        await admin.create_and_update_subscription_group(addr, config)
+        if not json:
+            click.echo(f"create subscription group to {addr} success.")
+    if json:
+        print_json({"group": group, "brokers": addrs})
+        return
+    flags = {
+        name: str(value).lower() for name, value in (("e", enable), ("m", from_min), ("b", broadcast), ("n", notify))
+    }
+    click.echo(
+        f"SubscriptionGroupConfig [groupName={group}, consumeEnable={flags['e']}, consumeFromMinEnable={flags['m']}, "
+        f"consumeBroadcastEnable={flags['b']}, retryQueueNums={queues}, retryMaxTimes={times}, brokerId={broker_id}, "
+        f"whichBrokerWhenConsumeSlowly={slowly}, notifyConsumerIdsChangedEnable={flags['n']}]"
+    )
+
+
+@admin_command(
+    "consumerProgress",
+    click.option("-g", "--groupName", "group", metavar="NAME", help="The group; without it every group."),
+    click.option(
+        "-s", "--showClientIP", "show_ip", type=bool, metavar="BOOL", default=False, help="Which client has each queue."
+    ),
+)
+async def consumer_progress(admin: AdminClient, group: str | None, show_ip: bool, json: bool) -> None:
+    """How far a group is in each queue; without -g, a line for every group."""
+    if group is None:
+        await _every_group(admin, json)
+        return
+    progress = await _progress(admin, group)
+    owners = await _owners(admin, group) if show_ip else None
+    if json:
+        print_json(_as_json(progress, owners))
+    elif not progress.stats.offset_table:
+        click.echo(f"{group}: {progress.state}")
+    else:
+        _print_progress(progress, owners)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A group's offsets and clients, and a word for what it is when there are none."""
+
+    group: str
+    stats: ConsumeStats
+    connection: ConsumerConnection | None
+    state: str
+
+    @property
+    def diff(self) -> int:
+        """Messages not consumed yet; queues whose offset is unknown (-1) are left out."""
+        table = self.stats.offset_table.values()
+        return sum(one.broker_offset - one.consumer_offset for one in table if one.consumer_offset >= 0)
+
+
+async def _progress(admin: AdminClient, group: str) -> Progress:
+    """What is known of a group: never used, offline and broadcasting are states, not errors."""
+    connection = None
+    try:
+        connection = await admin.consumer_connections(group)
+    except ResponseError as error:
+        if error.code == ResponseCode.TOPIC_NOT_EXIST:
+            return Progress(group, ConsumeStats(), None, "never connected")
+        if error.code not in NOT_ONLINE:
+            raise
+    try:
+        stats = await admin.consume_stats(group)
+    except ResponseError as error:
+        if error.code not in (*NOT_ONLINE, ResponseCode.TOPIC_NOT_EXIST):
+            raise
+        stats = ConsumeStats()
+    if connection is not None and connection.message_model == "BROADCASTING":
+        state = "broadcast (offsets are local)"
+    else:
+        state = "offline, no offsets" if connection is None else "connected, no offsets yet"
+    return Progress(group, stats, connection, state)
+
+
+async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
+    """Queue -> address of the client that has it, as far as the clients tell."""
+    owners: dict[MessageQueue, str] = {}
+    try:
+        route = await admin.topic_route(RETRY + group)
+        addr = next(b.broker_addrs[min(b.broker_addrs)] for b in route.broker_datas if b.broker_addrs)
+        clients = (await admin.consumer_connections(group, addr)).connection_set
+    except (ResponseError, StopIteration):
+        return owners
+    for client in clients:
+        header = GetConsumerRunningInfoRequest(consumer_group=group, client_id=client.client_id, jstack_enable=False)
+        try:
+            reply = await admin.instance.call(addr, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout=10.0)
+        except (ResponseError, TransportError):
+            continue
+        ip = client.client_id.partition("@")[0]
+        owners.update(dict.fromkeys(ConsumerRunningInfo.decode(reply.body).mq_table, ip))
+    return owners
+
+
+def _print_progress(progress: Progress, owners: dict[MessageQueue, str] | None) -> None:
+    columns = ("{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  " + ("" if owners is None else "{:<20}  ") + "{:<20}  {}").format
+    ip_title = [] if owners is None else ["#Client IP"]
+    titles = ["#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", *ip_title, "#Diff", "#LastTime"]
+    click.echo(columns(*titles))
+    for queue, one in sorted(progress.stats.offset_table.items()):
+        unknown = one.consumer_offset < 0
+        click.echo(
+            columns(
+                cut(queue.topic, 64),
+                cut(queue.broker_name, 32),
+                queue.queue_id,
+                one.broker_offset,
+                "unknown" if unknown else one.consumer_offset,
+                *([] if owners is None else [owners.get(queue, "N/A")]),
+                "unknown" if unknown else one.broker_offset - one.consumer_offset,
+                seconds(one.last_timestamp),
+            )
+        )
+    click.echo()
+    click.echo(f"Consume TPS: {progress.stats.consume_tps:.2f}")
+    click.echo(f"Diff Total: {progress.diff}")
+
+
+def _as_json(progress: Progress, owners: dict[MessageQueue, str] | None) -> dict[str, object]:
+    return {
+        "group": progress.group,
+        "state": progress.state if not progress.stats.offset_table else "known",
+        "consumeTps": progress.stats.consume_tps,
+        "diffTotal": progress.diff,
+        "queues": [
+            {
+                "topic": queue.topic,
+                "brokerName": queue.broker_name,
+                "queueId": queue.queue_id,
+                "brokerOffset": one.broker_offset,
+                "consumerOffset": one.consumer_offset,
+                "lastTimestamp": one.last_timestamp,
+                **({} if owners is None else {"clientIP": owners.get(queue)}),
+            }
+            for queue, one in sorted(progress.stats.offset_table.items())
+        ],
+    }
+
+
+async def _every_group(admin: AdminClient, json: bool) -> None:
+    names = sorted(t.removeprefix(RETRY) for t in (await admin.topic_list()).topic_list if t.startswith(RETRY))
+    found = [await _progress(admin, name) for name in names]
+    found.sort(key=lambda one: (-one.diff, one.group))
+    if json:
+        print_json(
+            [
+                {
+                    "group": one.group,
+                    "clients": len(one.connection.connection_set) if one.connection else 0,
+                    "version": _version(one),
+                    "type": _type(one),
+                    "model": _model(one),
+                    "consumeTps": one.stats.consume_tps,
+                    "diffTotal": one.diff,
+                }
+                for one in found
+            ]
+        )
+        return
+    columns = "{:<64}  {:<6}  {:<24} {:<5}  {:<14}  {:<7}  {}".format
+    click.echo(columns("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total"))
+    for one in found:
+        count = len(one.connection.connection_set) if one.connection else 0
+        tps = int(one.stats.consume_tps)
+        click.echo(columns(cut(one.group, 64), count, _version(one), _type(one), _model(one), tps, one.diff))
+
+
+def _version(one: Progress) -> str:
+    if one.connection is None or not one.connection.connection_set:
+        return "OFFLINE"
+    return version_name(min(client.version for client in one.connection.connection_set))
+
+
+def _type(one: Progress) -> str:
+    kind = one.connection.consume_type if one.connection else None
+    return {"CONSUME_PASSIVELY": "PUSH", "CONSUME_ACTIVELY": "PULL"}.get(kind or "", "")
+
+
+def _model(one: Progress) -> str:
+    return (one.connection.message_model or "") if one.connection else ""

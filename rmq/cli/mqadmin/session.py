@@ -1,0 +1,92 @@
+"""What every command has: the name server option, ``--json``, a started admin client, Java's times and columns."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any, Concatenate, ParamSpec
+
+import click
+import orjson
+
+from rmq.cli.command import CONTEXT
+from rmq.client.admin import AdminClient
+
+__all__ = ["admin_command", "broker_or_cluster", "cut", "masters_of", "print_json", "seconds", "stamp"]
+
+P = ParamSpec("P")
+Work = Callable[Concatenate[AdminClient, P], Awaitable[int | None]]
+
+
+def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P]], click.Command]:
+    """Make a command of a coroutine function that takes a started admin client and the options.
+
+    ``-n`` and ``-h`` are added, and ``--json``, which the function gets as ``json``.
+    """
+
+    def make(work: Work[P]) -> click.Command:
+        @functools.wraps(work)
+        def run(namesrv: str | None, *args: P.args, **kwargs: P.kwargs) -> int:
+            return asyncio.run(_run(work, namesrv, args, kwargs)) or 0
+
+        decorated: Any = run
+        for option in (
+            click.option("--json", "json", is_flag=True, help="Print JSON instead of Java's columns."),
+            click.option("-n", "--namesrvAddr", "namesrv", metavar="LIST", help="Name servers: host:port;host:port"),
+            *reversed(options),
+        ):
+            decorated = option(decorated)
+        return click.command(name, context_settings=CONTEXT)(decorated)
+
+    return make
+
+
+async def _run(
+    work: Callable[..., Awaitable[int | None]], namesrv: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> int | None:
+    options: Any = {"namesrv": namesrv} if namesrv else {}
+    async with AdminClient(**options) as admin:
+        return await work(admin, *args, **kwargs)
+
+
+def broker_or_cluster(function: Any) -> Any:
+    """Adds ``-b`` and ``-c``; :func:`masters_of` turns them into addresses."""
+    function = click.option("-c", "--clusterName", "cluster", metavar="NAME", help="Every master of this cluster.")(
+        function
+    )
+    return click.option("-b", "--brokerAddr", "broker", metavar="ADDR", help="This broker, host:port.")(function)
+
+
+async def masters_of(admin: AdminClient, broker: str | None, cluster: str | None) -> list[str]:
+    """The addresses that ``-b`` or ``-c`` mean.
+
+    :raises click.UsageError: both or neither were given.
+    :raises ClientError: no such cluster.
+    """
+    if (broker is None) == (cluster is None):
+        raise click.UsageError("give a broker with -b or a cluster with -c", click.get_current_context())
+    if broker is not None:
+        return [broker]
+    assert cluster is not None
+    return list((await admin.masters(cluster)).values())
+
+
+def print_json(value: object) -> None:
+    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
+
+
+def cut(text: str, width: int) -> str:
+    """At most ``width`` characters from the end, as Java's tools shorten names."""
+    return text[-width:] if len(text) > width else text
+
+
+def stamp(ms: int) -> str:
+    """Local time with milliseconds, ``2026-11-28 00:27:17,113``."""
+    return f"{datetime.fromtimestamp(ms // 1000):%Y-%m-%d %H:%M:%S},{ms % 1000:03d}"
+
+
+def seconds(ms: int) -> str:
+    """Local time to the second, or ``N/A`` for none."""
+    return f"{datetime.fromtimestamp(ms // 1000):%Y-%m-%d %H:%M:%S}" if ms > 0 else "N/A"
