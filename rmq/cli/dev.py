@@ -1,0 +1,145 @@
+"""A nameserver and a broker in one process on loopback, for trying things out, and a first round of messages."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass, field
+
+import click
+
+from rmq.aio import ConsumeFromWhere, Message, MessageExt, Producer, PushConsumer
+from rmq.broker.app import BrokerApp
+from rmq.broker.settings import BrokerSettings
+from rmq.namesrv.app import NamesrvApp
+from rmq.namesrv.settings import NamesrvSettings
+from rmq.protocol.errors import ConfigError, RMQError
+from rmq.runtime.world import World
+
+__all__ = ["Dev"]
+
+HOST = "127.0.0.1"
+#: The broker's port follows the nameserver's as 10911 follows 9876.
+BROKER_PORT_AFTER = 10_911 - 9_876
+TOPIC = "DemoTopic"
+GROUP = "demo_consumers"
+COUNT = 10
+#: Seconds in which a first round on one machine must be over.
+PATIENCE = 60.0
+
+
+@dataclass
+class Dev:
+    """The pair.
+
+    :param port: of the nameserver; the broker takes ``port + 1035`` and the second one below it.
+    :param folder: where store, key-value settings and logs are kept.
+    :param demo: send and consume ten messages once the pair is up.
+    """
+
+    port: int
+    folder: str
+    demo: bool
+    _received: dict[str, MessageExt] = field(default_factory=dict)
+
+    @property
+    def namesrv_addr(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    async def run(self) -> int:
+        """Serve until cancelled. :raises RMQError: a port is taken, or the store is in use."""
+        world = World.real()
+        namesrv = NamesrvApp(world, self._namesrv_settings())
+        try:
+            await namesrv.start()
+        except ConfigError as error:
+            raise self._taken(error) from error
+        try:
+            say(f"== nameserver on {self.namesrv_addr}")
+            broker = BrokerApp(world, self._broker_settings())
+            try:
+                await broker.start()
+            except ConfigError as error:
+                raise self._taken(error) from error
+            try:
+                say(f"== broker dev on {HOST}:{broker.address[1]}, its store in {broker.settings.store_path_root_dir}")
+                if self.demo:
+                    await self._first_round(world)
+                say(f"== the cluster runs until Ctrl-C; clients reach it with NAMESRV_ADDR={self.namesrv_addr}")
+                await asyncio.Event().wait()
+            finally:
+                say("== stopping")
+                await broker.stop()
+        finally:
+            await namesrv.stop()
+        return 0
+
+    def _taken(self, error: ConfigError) -> ConfigError:
+        other = self.port + 100 if self.port < 60_000 else 9_876
+        return ConfigError(f"{error} (make run PORT={other}, or rmq dev --port {other}, takes other ports)")
+
+    def _namesrv_settings(self) -> NamesrvSettings:
+        return NamesrvSettings.from_sources(
+            overrides={
+                "bindAddress": HOST,
+                "listenPort": str(self.port),
+                "kvConfigPath": os.path.join(self.folder, "namesrv", "kvConfig.json"),
+                "configStorePath": os.path.join(self.folder, "namesrv", "namesrv.properties"),
+            }
+        )
+
+    def _broker_settings(self) -> BrokerSettings:
+        return BrokerSettings.from_sources(
+            overrides={
+                "bindAddress": HOST,
+                "brokerIP1": HOST,
+                "brokerName": "dev",
+                "listenPort": str(self.port + BROKER_PORT_AFTER),
+                "namesrvAddr": self.namesrv_addr,
+                "storePathRootDir": os.path.join(self.folder, "store"),
+            }
+        )
+
+    # -- the first round ---------------------------------------------------------------------------------------
+
+    async def _first_round(self, world: World) -> None:
+        """Ten messages out and in. :raises RMQError: they did not all come back."""
+        run = str(world.clock.now_ms())
+        keys = [f"{run}-{number}" for number in range(1, COUNT + 1)]
+        say(f"== sending {COUNT} messages to the topic {TOPIC}")
+        async with Producer("demo_producers", namesrv=self.namesrv_addr) as producer:
+            for number, key in enumerate(keys, 1):
+                body = f"message {number} of {COUNT}"
+                result = await producer.send(Message(TOPIC, body, tags="Demo", keys=key))
+                queue = result.message_queue
+                say(f"   sent     {body:<16} {result.send_status.name}, queue {queue.queue_id}, id {result.msg_id}")
+        say(f"== consuming them with the group {GROUP}")
+        everything = asyncio.Event()
+        consumer = PushConsumer(
+            GROUP, namesrv=self.namesrv_addr, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+        )
+
+        @consumer.on(TOPIC, "Demo")
+        async def handle(message: MessageExt) -> None:
+            key = message.keys or ""
+            if key in keys and key not in self._received:
+                self._received[key] = message
+                body = message.body.decode(errors="replace")
+                say(f"   received {body:<16} queue {message.queue_id}, offset {message.queue_offset}")
+                if len(self._received) == COUNT:
+                    everything.set()
+
+        async with consumer:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await everything.wait()
+            except TimeoutError:
+                missing = [key for key in keys if key not in self._received]
+                raise RMQError(f"{len(missing)} of {COUNT} messages did not come back in {PATIENCE:g} s") from None
+        say(f"== all {COUNT} messages were stored and consumed")
+
+
+def say(line: str) -> None:
+    click.echo(line)
+    sys.stdout.flush()

@@ -1,0 +1,43 @@
+"""``rmq``: what belongs to no daemon and to no administration."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from rmq.cli.command import CONTEXT, invoke
+
+__all__ = ["main"]
+
+
+@click.group(context_settings=CONTEXT)
+def command() -> None:
+    """RocketMQ in Python."""
+
+
+@command.command(context_settings=CONTEXT)
+@click.option("--port", type=click.IntRange(1, 64_000), default=9_876, show_default=True, help="Of the nameserver.")
+@click.option("--folder", metavar="DIR", help="For store and logs.  [default: run/<port>]")
+@click.option("--demo", is_flag=True, help="Send ten messages and consume them first.")
+def dev(port: int, folder: str | None, demo: bool) -> int:
+    """A nameserver and a broker on this machine alone, until Ctrl-C."""
+    from rmq.cli.daemon import logging_rules
+    from rmq.cli.dev import Dev
+    from rmq.runtime import logs, loop
+
+    where = os.path.abspath(folder or os.path.join("run", str(port)))
+    logging_ = logs.configure(logging_rules(), folder=os.path.join(where, "logs"), daemon="dev")
+    try:
+        return loop.run(Dev(port, where, demo).run())
+    finally:
+        logging_.stop()
+
+
+def main() -> None:
+    sys.exit(invoke(command, "rmq"))
+
+
+if __name__ == "__main__":
+    main()
