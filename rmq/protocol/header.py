@@ -8,7 +8,8 @@ A header is declared once, with the Java name of each field as metadata::
         accept_standard_json_only: bool | None = wire("acceptStandardJsonOnly", default=None)
 
 Text forms are Java's (protocol.md 1.8): ints decimal, booleans ``true``/``false``, None left out. A field without a
-wire name, or of a type that has no text form, is an error when the class is defined.
+wire name, or of a type that has no text form, is an error when the class is defined. A number that does not parse
+counts as absent where the field is optional, as in Java.
 
 Reading and writing headers is on the warm path of everything, so each class gets functions made for it, as dataclasses
 themselves do: straight code without a loop over fields.
@@ -83,6 +84,14 @@ def _odd_int(header: str, name: str, text: str, numbers: range) -> int:
     raise HeaderError(f"{header}: {name}={text[:64]!r} is no number of {32 if numbers is _INT32 else 64} bits")
 
 
+def _optional_int(text: str, numbers: range, default: int | None) -> int | None:
+    """The same for an optional field, where what does not parse counts as absent."""
+    try:
+        return _odd_int("", "", text, numbers)
+    except HeaderError:
+        return default
+
+
 def _odd_float(header: str, name: str, text: str) -> float:
     try:
         return float(text)
@@ -106,7 +115,10 @@ class _Field:
         lines += [f"if v is None: v = get({other!r})" for other in self.also]
         if self.kind is int:
             digits, numbers = (19, "_INT64") if self.long else (10, "_INT32")
-            parse = f"int(v) if len(v) < {digits} and v.isdecimal() else _odd_int({header!r}, {name}, v, {numbers})"
+            odd = f"_odd_int({header!r}, {name}, v, {numbers})"
+            if not self.required:
+                odd = f"_optional_int(v, {numbers}, d_{self.attribute})"
+            parse = f"int(v) if len(v) < {digits} and v.isdecimal() else {odd}"
         elif self.kind is bool:
             parse = 'v == "true" or v.lower() == "true"'
         elif self.kind is float:
@@ -135,6 +147,7 @@ def _functions(header: str, fields: list[_Field], defaults: dict[str, Any]) -> t
     scope: dict[str, Any] = {
         "_missing": _missing,
         "_odd_int": _odd_int,
+        "_optional_int": _optional_int,
         "_odd_float": _odd_float,
         "_INT32": _INT32,
         "_INT64": _INT64,
