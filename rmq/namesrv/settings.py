@@ -54,56 +54,56 @@ class NamesrvSettings(Settings):
     black_list = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
     listen_port: int = setting(
-        9876, key="listenPort", minimum=0, maximum=65535, doc="where brokers and clients connect"
+        9876, key="listenPort", minimum=0, maximum=65535, doc="Where brokers and clients connect."
     )
     bind_address: str = setting(
-        "", key="bindAddress", doc="the address to listen on; empty is every interface, IPv4 and IPv6"
+        "", key="bindAddress", doc="The address to listen on; empty is every interface, IPv4 and IPv6."
     )
     kv_config_path: str = setting(
-        "~/namesrv/kvConfig.json", key="kvConfigPath", unit="path", doc="where key-value settings are kept"
+        "~/namesrv/kvConfig.json", key="kvConfigPath", unit="path", doc="Where key-value settings are kept."
     )
     config_store_path: str = setting(
         "~/namesrv/namesrv.properties",
         key="configStorePath",
         unit="path",
-        doc="where updateNamesrvConfig writes changed keys; the -c file when one is given",
+        doc="Where updateNamesrvConfig writes changed keys; the -c file when one is given.",
     )
     order_message_enable: bool = setting(
         False,
         key="orderMessageEnable",
         live=True,
-        doc="add a topic's queue map (namespace ORDER_TOPIC_CONFIG) to its route",
+        doc="Add a topic's queue map (namespace ORDER_TOPIC_CONFIG) to its route.",
     )
     config_black_list: str = setting(
         "configBlackList;configStorePath;kvConfigPath",
         key="configBlackList",
-        doc="keys, by ';', that updateNamesrvConfig refuses with code 16, besides those always refused",
+        doc="Keys, by ';', that updateNamesrvConfig refuses with code 16, besides those always refused.",
     )
     server_channel_max_idle_time_seconds: int = setting(
         120,
         key="serverChannelMaxIdleTimeSeconds",
         minimum=1,
         unit="s",
-        doc="a connection without traffic for this time is closed",
+        doc="A connection without traffic for this time is closed.",
     )
     server_socket_backlog: int = setting(
-        1024, key="serverSocketBacklog", minimum=1, doc="connections that may wait to be accepted"
+        1024, key="serverSocketBacklog", minimum=1, doc="Connections that may wait to be accepted."
     )
     tls_server_mode: str = setting(
         "permissive", key="tls.server.mode", doc="TLS on the port: disabled, permissive or enforcing"
     )
     tls_server_cert_path: str = setting(
-        "", key="tls.server.certPath", unit="path", doc="certificate chain, PEM; without one TLS is refused"
+        "", key="tls.server.certPath", unit="path", doc="Certificate chain, PEM; without one TLS is refused."
     )
-    tls_server_key_path: str = setting("", key="tls.server.keyPath", unit="path", doc="private key, PEM")
+    tls_server_key_path: str = setting("", key="tls.server.keyPath", unit="path", doc="Private key, PEM.")
     tls_server_key_password: str = setting(
-        "", key="tls.server.keyPassword", secret=True, doc="password of the private key"
+        "", key="tls.server.keyPassword", secret=True, doc="Password of the private key."
     )
     tls_server_trust_cert_path: str = setting(
-        "", key="tls.server.trustCertPath", unit="path", doc="certificates that clients are checked against, PEM"
+        "", key="tls.server.trustCertPath", unit="path", doc="Certificates that clients are checked against, PEM."
     )
     tls_server_need_client_auth: str = setting(
-        "none", key="tls.server.need.client.auth", doc="client certificates: none, optional or require"
+        "none", key="tls.server.need.client.auth", doc="Client certificates: none, optional or require."
     )
 
 

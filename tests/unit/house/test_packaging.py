@@ -1,0 +1,109 @@
+"""What the repository promises beside its code: settings page, container files, samples, thin commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rmq.broker.settings import BrokerSettings
+from rmq.cli.reference import page
+from rmq.namesrv.settings import NamesrvSettings
+
+ROOT = Path(__file__).parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_the_settings_page_is_current() -> None:
+    assert (ROOT / "docs/settings.md").read_text() == page(), "run `make docs`"
+
+
+@pytest.mark.parametrize("path", [*sorted((ROOT / "conf").rglob("*.properties")), ROOT / "conf/broker.conf"], ids=str)
+def test_every_sample_is_a_broker_we_can_run(path: Path) -> None:
+    settings = BrokerSettings.from_sources(file=str(path))
+    settings.validate()
+    assert settings.broker_cluster_name == "DefaultCluster"
+    assert settings.broker_name in ("broker-a", "broker-b")
+
+
+def test_the_sample_logging_file_says_what_the_built_in_rule_says() -> None:
+    from rmq.runtime import logs
+
+    sample = yaml.safe_load((ROOT / "conf/logging.yaml").read_text())
+    assert sample["handlers"] == logs._DEFAULT["handlers"]
+    assert sample["formatters"] == logs._DEFAULT["formatters"]
+    assert sample["root"] == logs._DEFAULT["root"]
+
+
+def instructions() -> list[tuple[str, list[str]]]:
+    text = (ROOT / "docker/Dockerfile").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [(line.split()[0], line.split()[1:]) for line in lines]
+
+
+def test_the_dockerfile_copies_what_exists_and_starts_what_is_installed() -> None:
+    found = instructions()
+    for name, words in found:
+        assert name in {"FROM", "WORKDIR", "COPY", "RUN", "ENV", "USER", "VOLUME", "EXPOSE", "STOPSIGNAL", "CMD"}
+        if name == "COPY" and not words[0].startswith("--from"):
+            for source in words[:-1]:
+                assert (ROOT / source).exists(), source
+    (command,) = [words for name, words in found if name == "CMD"]
+    assert yaml.safe_load(" ".join(command))[0] in PROJECT["project"]["scripts"]
+    extras = {e for _, words in found for m in re.findall(r"\.\[([\w,]+)\]", " ".join(words)) for e in m.split(",")}
+    assert extras <= PROJECT["project"]["optional-dependencies"].keys()
+    assert PROJECT["project"]["readme"] in (ROOT / "docker/Dockerfile").read_text()
+
+
+def test_the_compose_file_fits_the_dockerfile_and_the_settings() -> None:
+    compose = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())
+    assert set(compose["services"]) == {"namesrv", "broker"}
+    build = compose["services"]["namesrv"]["build"]
+    context = ROOT / "docker" / build["context"]
+    assert (context / build["dockerfile"]).is_file()
+    exposed = {port for name, words in instructions() if name == "EXPOSE" for port in words}
+    volumes = {v for name, words in instructions() if name == "VOLUME" for v in yaml.safe_load(" ".join(words))}
+    for service in compose["services"].values():
+        assert service["command"][0] in PROJECT["project"]["scripts"]
+        assert service["image"] == compose["services"]["namesrv"]["image"]
+        for port in service["ports"]:
+            assert port.split(":")[1] in exposed
+        for volume in service["volumes"]:
+            source, target = volume.split(":")[:2]
+            assert target in volumes if source in compose["volumes"] else (ROOT / "docker" / source).is_file()
+    broker = BrokerSettings.from_sources(file=str(ROOT / "docker/broker.conf"))
+    broker.validate()
+    assert f"{broker.listen_port}:{broker.listen_port}" in compose["services"]["broker"]["ports"]
+    assert f"{NamesrvSettings().listen_port}:{NamesrvSettings().listen_port}" in compose["services"]["namesrv"]["ports"]
+
+
+@pytest.mark.parametrize("name", ["mqnamesrv", "mqbroker", "mqshutdown", "mqadmin"])
+def test_a_thin_command_runs_its_own_or_the_installed_one(name: str, tmp_path: Path) -> None:
+    assert name in PROJECT["project"]["scripts"]
+    script = tmp_path / "clone" / "bin" / name
+    elsewhere = tmp_path / "elsewhere"
+
+    def put(folder: Path, text: str) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+        return folder
+
+    def run() -> subprocess.CompletedProcess[str]:
+        env = {"PATH": f"{script.parent}:{elsewhere}:/usr/bin:/bin"}
+        return subprocess.run([script, "-c", "a b"], env=env, capture_output=True, text=True, timeout=60, check=False)
+
+    assert os.access(ROOT / "bin" / name, os.X_OK)
+    put(script.parent, (ROOT / "bin" / name).read_text())
+    missing = run()
+    assert missing.returncode == 1
+    assert missing.stderr.startswith(f"{name} is not installed: ")
+    put(elsewhere, '#!/bin/sh\necho installed "$@"\n')
+    assert run().stdout == "installed -c a b\n"
+    put(tmp_path / "clone" / ".venv" / "bin", '#!/bin/sh\necho own "$@" "$ROCKETMQ_HOME"\n')
+    assert run().stdout == f"own -c a b {tmp_path}/clone\n"
