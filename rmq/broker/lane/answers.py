@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["SendAnswers", "text_bytes"]
 
 _lengths = Struct(">ii").pack
+#: Room for the digits of what is filled in.
+_DIGITS = 128
 
 
 def text_bytes(text: str) -> bytes:
@@ -53,11 +55,14 @@ class SendAnswers:
         region, trace_on = self._region, self._trace_on
         trace = "true" if trace_on else "false"
         self.ext: dict[str, str | None] = {"MSG_REGION": region, "TRACE_ON": trace}
-        self._template = (
+        #: Code, queue id, commit-log offset, queue index and opaque make it the header of an answer.
+        self.template = (
             b'{"code":%%d,"extFields":{"queueId":"%%d","TRACE_ON":"%b","MSG_REGION":"%b","msgId":"%b%%016X",'
             b'"queueOffset":"%%d"},"flag":1,"language":"PYTHON","opaque":%%d,"serializeTypeCurrentRPC":"JSON",'
             b'"version":%d}' % (trace.encode(), text_bytes(region), self._host_id.encode(), VERSION)
         )
+        #: What stands in front of a header in a frame without a body, by the header's length.
+        self.lengths = tuple(_lengths(size + 4, size) for size in range(len(self.template) + _DIGITS))
 
     def message_id(self, physical: int) -> str:
         """The offset message id of a record of this broker."""
@@ -65,9 +70,8 @@ class SendAnswers:
 
     def stored(self, code: int, opaque: int, queue_id: int, index: int, physical: int) -> bytes:
         """A whole frame: the message is stored (code 0, or 10, 11, 12: stored, but not as durable as asked)."""
-        header = self._template % (code, queue_id, physical, index, opaque)
-        size = len(header)
-        return _lengths(size + 4, size) + header
+        header = self.template % (code, queue_id, physical, index, opaque)
+        return self.lengths[len(header)] + header
 
     def stored_command(
         self, code: int, request: Command, queue_id: int, offsets: list[tuple[int, int]], transaction_id: str | None

@@ -237,10 +237,11 @@ class Lane:
             self._append_failed(error, acks)
             return
         self._stats.put_took((self._monotonic() - began) * 1000, len(puts))
-        stored = self._answers.stored
         if self._store.waits:
             self._hold(span, acks)
             return
+        template = self._answers.template
+        lengths = self._answers.lengths
         current: Conn | None = None
         out: list[bytes] = []
         for (conn, opaque, queue_id, _, request), offset in zip(acks, span.offsets, strict=True):
@@ -252,7 +253,8 @@ class Lane:
             if opaque is None:
                 continue
             if request is None:
-                out.append(stored(0, opaque, queue_id, offset[0], offset[1]))
+                header = template % (0, queue_id, offset[1], offset[0], opaque)
+                out += (lengths[len(header)], header)
             else:
                 out.append(self._answers.stored_command(0, request, queue_id, [offset], None))
         if current is not None and out:

@@ -34,6 +34,10 @@ _entry = Struct(">qiq").pack
 _LENGTHS = tuple(n.to_bytes(2, "big") for n in range(32768))
 
 
+def _no_hash(key: bytes) -> int:
+    raise AssertionError("no topic was looked at yet")
+
+
 class RecordTooLarge(StoreError):
     """A record that fits in no commit-log file."""
 
@@ -93,7 +97,7 @@ class Appender:
         parts: list[bytes] = []
         hashes: list[tuple[int, int]] = []
         hasher_topic: str | None = None
-        hasher: KeyHasher | None = None
+        unique = other = _no_hash
         indexed = self._index is not None
         room = log.room
         physical = log.end + prefix
@@ -107,8 +111,7 @@ class Appender:
             ) in puts:  # fmt: skip
                 body_size = len(body)
                 properties_size = len(properties)
-                topic_field = queue.topic_field
-                size = 90 + body_size + properties_size + len(topic_field)
+                size = queue.overhead + body_size + properties_size
                 if sys_flag & 0x30:
                     size += len(born_host) + len(store_host) - 16
                     pack = _HEADS[len(born_host), len(store_host)]
@@ -139,7 +142,7 @@ class Appender:
                         body_size,
                     ),
                     body,
-                    topic_field,
+                    queue.topic_field,
                     lengths[properties_size],
                     properties,
                 )  # fmt: skip
@@ -151,10 +154,11 @@ class Appender:
                     if topic != hasher_topic:
                         hasher = self.hasher(topic)
                         hasher_topic = topic
-                    assert hasher is not None
-                    hashes.append((hasher.unique(keys[0]), physical))
+                        unique = hasher.unique
+                        other = hasher.of
+                    hashes.append((unique(keys[0]), physical))
                     for key in keys[1:]:
-                        hashes.append((hasher(key), physical))
+                        hashes.append((other(key), physical))
                 queue.bytes_put += size
                 queue.max_phys = physical + size
                 physical += size + prefix

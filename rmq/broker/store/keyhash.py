@@ -50,10 +50,10 @@ class KeyHasher:
         try:
             value = (int(key.translate(_LESS_48), 31) + self._less_48[len(key)]) & _MASK
         except (ValueError, IndexError):
-            return self(key)
+            return self.of(key)
         return value if value < 0x80000000 else (0x100000000 - value) & 0x7FFFFFFF
 
-    def __call__(self, key: bytes) -> int:
+    def of(self, key: bytes) -> int:
         """The non-negative hash that slots and index entries hold.
 
         :param key: not empty, UTF-8.
@@ -68,3 +68,5 @@ class KeyHasher:
             # Java: abs() of a negative int; Integer.MIN_VALUE has none and becomes 0.
             value = (0x100000000 - value) & 0x7FFFFFFF
         return value
+
+    __call__ = of

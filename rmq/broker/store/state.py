@@ -32,6 +32,7 @@ class Queue:
         "max_phys",
         "min",
         "next",
+        "overhead",
         "tail",
         "tail_from",
         "topic",
@@ -45,6 +46,8 @@ class Queue:
         self.topic = topic
         #: Topic length byte and topic, as a record holds them.
         self.topic_field = bytes((len(encoded),)) + encoded if len(encoded) < 128 else b""
+        #: Bytes of a record with IPv4 hosts besides its body and properties.
+        self.overhead = 90 + len(self.topic_field)
         self.id = queue_id
         self.next = 0
         self.visible = 0
