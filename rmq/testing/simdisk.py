@@ -167,6 +167,7 @@ class SimDisk:
         self._faults: list[_Fault] = []
         self._tears: list[tuple[str, int]] = []
         self._locks: dict[str, SimFiles] = {}
+        self._renames: list[tuple[str, str]] = []  # not forced yet: both names or neither
 
     # -- faults
 
@@ -200,10 +201,19 @@ class SimDisk:
         """Everything not forced is lost; with ``random``, some of it is kept and some torn. Locks are gone."""
         self._locks.clear()
         survivors: dict[str, _Inode | None] = {}
+        together: dict[str, str] = {}  # a rename happened or did not: its names share one fate
+        for source, target in self._renames:
+            together[target] = together.get(source, source)
+        fates: dict[str, bool] = {}
         for path in sorted(self._entries.keys() | self._forced.keys()):
             now = self._entries.get(path, _GONE)
             old = self._forced.get(path, _GONE)
-            kept = old if now is old or random is None else random.choice((now, old))
+            kept = old
+            if now is not old and random is not None:
+                group = together.get(path, path)
+                if group not in fates:
+                    fates[group] = random.random() < 0.5
+                kept = now if fates[group] else old
             if not isinstance(kept, _Gone):
                 survivors[path] = kept
         # An entry in a directory that did not survive is out of reach.
@@ -215,6 +225,7 @@ class SimDisk:
             inode.power_cut(random)
             inode.cold = set(range(-(-inode.size // PAGE)))
         self._forced = dict(survivors)
+        self._renames.clear()
 
     # -- what SimFiles asks
 
@@ -431,12 +442,14 @@ class SimFiles:
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), target)
             for name in [n for n in disk._entries if n == source or n.startswith(source + "/")]:
                 disk._entries[target + name[len(source) :]] = disk._entries.pop(name)
+                disk._renames.append((name, target + name[len(source) :]))
             return
         inode = disk._inode(source)
         if self.is_dir(target):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
         del disk._entries[source]
         disk._entries[target] = inode
+        disk._renames.append((source, target))
 
     def unlink(self, path: str) -> None:
         whole = self._path(path, "unlink")
@@ -460,6 +473,7 @@ class SimFiles:
             del disk._forced[name]
         for name in disk._children(whole):
             disk._forced[name] = disk._entries[name]
+        disk._renames = [pair for pair in disk._renames if whole not in map(posixpath.dirname, pair)]
         # A directory that was forced is itself there after a power cut when its parents are; making them so is
         # the caller's duty (mkdir, sync_dir of the parent), except for roots a test made.
         disk._forced.setdefault(whole, None)

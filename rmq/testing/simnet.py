@@ -54,6 +54,10 @@ class SimNet:
         for pipe in [pipe for pipe in self._pipes if pipe.host == host]:
             pipe._die()
 
+    def pipes_of(self, host: str) -> list[_SimTransport]:
+        """The open connections of a node, its ends."""
+        return [pipe for pipe in self._pipes if pipe.host == host]
+
     def port(self) -> int:
         """A port nobody has."""
         self._next_port += 1
@@ -155,6 +159,8 @@ class _SimTransport(asyncio.Transport):
         self._there = there
         self._sent: list[bytes | None] = []  # None = end of the stream
         self._size = 0
+        #: Bytes written since it was opened.
+        self.total_written = 0
         self._high, self._low = 65_536, 16_384
         self._full = False
         self._reading = True
@@ -195,6 +201,7 @@ class _SimTransport(asyncio.Transport):
             return
         self._sent.append(bytes(data))
         self._size += len(data)
+        self.total_written += len(data)
         if self._size > self._high and not self._full:
             self._full = True
             self._protocol.pause_writing()
