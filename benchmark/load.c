@@ -323,7 +323,7 @@ static void add_pull(struct connection *c, uint64_t now)
     at = put_text(at, "\",\"maxMsgNums\":\"");
     at = put_number(at, (uint64_t)opt.pull_size);
     at = put_text(at, "\",\"sysFlag\":\"3\",\"suspendTimeoutMillis\":\"15000\",\"commitOffset\":\"");
-    at = put_number(at, (uint64_t)offset);
+    at = put_number(at, (uint64_t)max_offset[queue]); /* never back: brokers warn of that, line by line */
     at = put_text(at, "\",\"topic\":\"");
     at = put_text(at, opt.topic);
     at = put_text(at, "\",\"queueOffset\":\"");
