@@ -57,15 +57,15 @@ $(BIN)/python:
 # What is installed: the project alone, with what its tests need, with what its developers need.
 $(VENV)/.run: pyproject.toml | $(BIN)/python
 	@echo "== installing rmq into $(VENV)"
-	@$(BIN)/python -m pip install -q -e .
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e .
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	@echo "== installing rmq and its test tools into $(VENV)"
-	@$(BIN)/python -m pip install -q -e '.[test]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test]'
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "== installing rmq and its development tools into $(VENV)"
-	@$(BIN)/python -m pip install -q -e '.[dev]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
 	@touch $@ $(VENV)/.test $(VENV)/.run

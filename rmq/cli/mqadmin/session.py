@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, Concatenate, ParamSpec
@@ -46,6 +47,8 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
 async def _run(
     work: Callable[..., Awaitable[int | None]], namesrv: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> int | None:
+    if not namesrv and not any(os.environ.get(name) for name in ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_DOMAIN")):
+        raise click.UsageError("no name server: give one with -n host:port, or set NAMESRV_ADDR")
     options: Any = {"namesrv": namesrv} if namesrv else {}
     async with AdminClient(**options) as admin:
         return await work(admin, *args, **kwargs)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rmq.cli.command import invoke
+from rmq.cli.mqnamesrv import command
 from tests.support.daemons import environment, run, running
 
 READY = "The Name Server boot success. serializeType=JSON"
@@ -59,19 +61,25 @@ async def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
         ("n.properties", "lisenPort=1\n", "n.properties line 1: lisenPort is not a key; did you mean listenPort?"),
         ("n.yaml", "listenPort: 1\norderMessageEnable: perhaps\n", "n.yaml line 2: orderMessageEnable=perhaps"),
         ("n.properties", "listenPort=70000\n", "listenPort=70000: at most 65535 is expected"),
-        ("n.properties", "tls.server.mode=enforcing\n", "tls.server.mode=enforcing needs tls.server.certPath"),
         ("n.properties", None, "n.properties: No such file or directory"),
     ],
 )
-async def test_bad_settings_are_one_line(tmp_path: Path, name: str, text: str | None, expected: str) -> None:
+def test_bad_settings_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str | None, expected: str
+) -> None:
     path = tmp_path / name
     if text is not None:
         path.write_text(text)
-    ended = await run("mqnamesrv", "-c", str(path), env=environment(tmp_path))
-    assert ended.code == 1
-    (line,) = ended.lines
+    assert invoke(command, "mqnamesrv", ["-c", str(path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("mqnamesrv: ")
     assert expected in line
+
+
+async def test_enforced_tls_without_a_certificate_is_one_line(tmp_path: Path) -> None:
+    ended = await run("mqnamesrv", env=environment(tmp_path, RMQ_TLS_SERVER_MODE="enforcing"))
+    assert ended.code == 1
+    assert ended.lines == ["mqnamesrv: tls.server.mode=enforcing needs tls.server.certPath and tls.server.keyPath"]
 
 
 async def test_java_properties_and_flags_are_taken(tmp_path: Path) -> None:
