@@ -1,0 +1,132 @@
+"""TLS on the same port, sensed by the first byte, on both loops (protocol.md 6.4)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ConfigError, ConnectFailed, ConnectionLost, RMQError
+from rmq.remoting.client import RemotingClient
+from rmq.remoting.limits import Limits
+from rmq.remoting.router import Router
+from rmq.remoting.server import Server
+from rmq.remoting.tls import ServerTls, TlsMode, client_context, server_context
+from rmq.runtime.world import World
+from tests.support.loops import factories, run_on
+
+LOOPS = sorted(factories())
+
+
+async def serve(tls: ServerTls, limits: Limits | None = None) -> tuple[Server, str]:
+    router = Router()
+    router.on(1, lambda conn, request: request.reply(0, "tls" if conn.secure else "plain", body=request.body))
+    server = Server(World.real(), router, limits, tls=tls)
+    _, port = await server.start("127.0.0.1", 0)
+    return server, f"127.0.0.1:{port}"
+
+
+async def ask(addr: str, tls: Any = None, body: bytes = b"") -> Command:
+    async with RemotingClient(World.real(), tls=tls) as client:
+        return await client.request(addr, Command(1, body=body), 10.0)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_both_kinds_share_the_port(loop: str, certificate: Any) -> None:
+    async def main() -> None:
+        server, addr = await serve(ServerTls(TlsMode.PERMISSIVE, server_context(certificate.cert, certificate.key)))
+        assert (await ask(addr)).remark == "plain"
+        assert (await ask(addr, client_context())).remark == "tls"
+        assert (await ask(addr, client_context(verify=True, trust=certificate.cert))).remark == "tls"
+        big = bytes(range(256)) * 20_000
+        answer = await ask(addr, client_context(), big)
+        assert (answer.remark, answer.body == big) == ("tls", True)
+        await server.stop()
+
+    run_on(loop, main())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_enforcing_and_disabled(loop: str, certificate: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        context = server_context(certificate.cert, certificate.key)
+        server, addr = await serve(ServerTls(TlsMode.ENFORCING, context))
+        assert (await ask(addr, client_context())).remark == "tls"
+        with pytest.raises(ConnectionLost):
+            await ask(addr)
+        await server.stop()
+        server, addr = await serve(ServerTls(TlsMode.DISABLED, context))
+        assert (await ask(addr)).remark == "plain"
+        with pytest.raises(ConnectFailed):
+            await ask(addr, client_context())
+        await server.stop()
+
+    run_on(loop, main())
+    assert "it does not speak TLS, which is enforced here" in caplog.text
+    assert "it speaks TLS, which is disabled here" in caplog.text
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_without_a_certificate_the_connection_closes_with_one_line(loop: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        server, addr = await serve(ServerTls())
+        with pytest.raises(ConnectFailed):
+            await ask(addr, client_context())
+        assert (await ask(addr)).remark == "plain"
+        await server.stop()
+
+    run_on(loop, main())
+    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(lines) == 1
+    assert "it speaks TLS, but no certificate is configured here" in lines[0]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_who_is_not_trusted_is_refused(loop: str, certificate: Any, other_certificate: Any) -> None:
+    async def main() -> None:
+        context = server_context(certificate.cert, certificate.key, trust=other_certificate.cert, client_auth="require")
+        server, addr = await serve(ServerTls(TlsMode.PERMISSIVE, context))
+        with pytest.raises(RMQError):
+            await ask(addr, client_context())  # shows no certificate
+        with pytest.raises(ConnectFailed):
+            await ask(addr, client_context(verify=True, trust=other_certificate.cert))
+        known = client_context(cert=other_certificate.cert, key=other_certificate.key)
+        assert (await ask(addr, known)).remark == "tls"
+        await server.stop()
+
+    run_on(loop, main())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_broken_handshakes_close(loop: str, certificate: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        limits = Limits(handshake_seconds=0.1)
+        context = server_context(certificate.cert, certificate.key)
+        server, addr = await serve(ServerTls(TlsMode.PERMISSIVE, context), limits)
+        port = int(addr.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"\x16nonsense, not a handshake at all")
+        assert len(await reader.read(1000)) < 100  # an alert at most, then the end
+        await reader.read()
+        writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"\x16\x03\x01")  # and never goes on
+        assert await reader.read() == b""
+        writer.close()
+        assert (await ask(addr)).remark == "plain"
+        await server.stop()
+
+    run_on(loop, main())
+    assert "its TLS handshake took too long" in caplog.text
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Any, certificate: Any) -> None:
+    with pytest.raises(ConfigError, match="missing.pem"):
+        server_context(str(tmp_path / "missing.pem"), certificate.key)
+    with pytest.raises(ConfigError, match="none, optional or require"):
+        server_context(certificate.cert, certificate.key, client_auth="maybe")
+    with pytest.raises(ConfigError, match="disabled, permissive or enforcing"):
+        TlsMode.named("sometimes")
