@@ -147,8 +147,11 @@ def scan_log(tree: Tree, directory: str, file_size: int) -> LogScan:
     return LogScan(records, blanks, end, dirt)
 
 
-def scan_queues(tree: Tree, root: str, file_size: int) -> dict[tuple[str, int], dict[str, Any]]:
-    """Every consume queue: file names, index of the first byte, entries (offset, size, tags) to the first hole."""
+def scan_queues(tree: Tree, root: str, file_size: int, *, exact: bool = True) -> dict[tuple[str, int], dict[str, Any]]:
+    """Every consume queue: file names, index of the first byte, entries (offset, size, tags) to the first hole.
+
+    :param exact: every file has its full size; not so after a power cut.
+    """
     found: dict[tuple[str, int], dict[str, Any]] = {}
     base = posixpath.join(root, "consumequeue")
     for topic in tree.list(base):
@@ -158,8 +161,8 @@ def scan_queues(tree: Tree, root: str, file_size: int) -> dict[tuple[str, int], 
             data = b""
             for name in names:
                 piece = tree.read(posixpath.join(directory, name))
-                assert len(piece) == file_size, (directory, name, len(piece))
-                data += piece
+                assert len(piece) == file_size or not exact, (directory, name, len(piece))
+                data += piece.ljust(file_size, b"\0")
             entries = []
             for at in range(0, len(data), 20):
                 entry = (_i(data, at, 8), _i(data, at + 8, 4), _i(data, at + 12, 8))
@@ -172,7 +175,7 @@ def scan_queues(tree: Tree, root: str, file_size: int) -> dict[tuple[str, int], 
     return found
 
 
-def scan_index(tree: Tree, root: str, slots: int, capacity: int) -> list[dict[str, Any]]:
+def scan_index(tree: Tree, root: str, slots: int, capacity: int, *, exact: bool = True) -> list[dict[str, Any]]:
     """Every index file: header, entries (hash, offset, seconds, previous) and used slots."""
     found = []
     directory = posixpath.join(root, "index")
@@ -180,7 +183,9 @@ def scan_index(tree: Tree, root: str, slots: int, capacity: int) -> list[dict[st
         assert len(name) == 17
         assert name.isdigit()
         data = tree.read(posixpath.join(directory, name))
-        assert len(data) == 40 + 4 * slots + 20 * capacity
+        size = 40 + 4 * slots + 20 * capacity
+        assert len(data) == size or not exact
+        data = data.ljust(size, b"\0")
         count = _i(data, 36, 4)
         base = 40 + 4 * slots
         entries = [

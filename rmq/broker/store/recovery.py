@@ -123,7 +123,14 @@ class Recovery:
             await loader.cut_from(differs)
             firsts = [offset for segment, offset in self._first_records.items() if segment >= differs]
             found.dispatched_from = min(firsts, default=end)
+        known = len(found.damages)
         await self._dispatch(min(found.dispatched_from, await self._index_start(index_from)), found.damages)
+        if len(found.damages) > known:
+            # The index had to be filled from before what was checked, and that is damaged: so are the queues there.
+            damaged = min(damage.start for damage in found.damages[known:])
+            found.dispatched_from = damaged - damaged % commit_log.file_size
+            await loader.cut_from(found.dispatched_from)
+            await self._dispatch(found.dispatched_from, found.damages)
         for queue in self._queues:
             queue.visible = queue.next
         for file in commit_log.segments:
@@ -136,7 +143,10 @@ class Recovery:
         """Which file the check begins with; a checkpoint can only make it an earlier one."""
         if self._clean:
             return len(files) - 1
-        first = max(0, len(files) - _FILES)
+        used = len(files)
+        while used > 1 and not any(await self._offload(files[used - 1].file.pread, 8, 0)):
+            used -= 1  # made in advance, nothing in it yet
+        first = max(0, used - _FILES)
         oldest = self._checkpoint.oldest
         while first > 0 and oldest > 0:
             data = await self._offload(files[first].file.pread, 128, 0)

@@ -1,5 +1,6 @@
 """Kills, power cuts, torn writes: what was acknowledged is there, and nothing that was never sent (I1-I4, I10)."""
 
+import asyncio
 import errno
 import random
 from typing import Any
@@ -12,10 +13,21 @@ from rmq.broker.store.store import Store
 from rmq.protocol.errors import StoreError
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, bodies, body_of, die, found_keys, opened, put, small, snapshot
-from tests.support.store_scan import check_store, scan_log
-
-import asyncio  # isort: skip
+from tests.support.store_kit import (
+    ENTRIES,
+    LOG_SIZE,
+    QUEUE_SIZE,
+    SLOTS,
+    bodies,
+    body_of,
+    die,
+    found_keys,
+    opened,
+    put,
+    small,
+    snapshot,
+)
+from tests.support.store_scan import check_store, java_hash, scan_checkpoint, scan_index, scan_log, scan_queues
 
 
 class History:
@@ -475,5 +487,105 @@ def test_the_log_is_rescanned_where_it_was_not_forced() -> None:
         store = await opened(machine.world, small(), start=False)
         assert len(store.recovered.damages) == 1
         await store.stop()
+
+    run(main())
+
+
+def test_the_older_file_is_forced_first() -> None:
+    """A younger file on the disk proves nothing while the one before it is not (group commit over a roll)."""
+
+    async def main() -> None:
+        _, machine = node()
+        history = History()
+        store = Store(machine.world, small(sync_flush=True), history.answer)
+        await store.load()
+        await store.start()
+        machine.disk.fail("datasync", errno.EIO, "*/00000000000000000000", count=-1)
+        rng = random.Random(6)
+        while len(store.log.segments) < 2:
+            history.send(store, rng, 4, hold=True)
+        history.send(store, rng, 4, hold=True)
+        await asyncio.sleep(1)
+        assert not history.acked
+        assert history.codes
+        assert set(history.codes) == {10}
+        assert store.flusher.flushed == 0
+        assert all(queue.visible == 0 for queue in store.queues)
+        await store.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("checkpoint", ["kept", "gone", "next year"])
+@pytest.mark.parametrize("back", [1, 2])
+def test_newest_files_are_checked_whatever_the_checkpoint_says(back: int, checkpoint: str) -> None:
+    async def main() -> None:
+        simulation, machine = node()
+        store = await opened(machine.world, small())
+        queue = store.queues.get_or_create("T", 0)
+        number = 0
+        while len(store.log.segments) < 5:
+            store.append([put(queue, b"n%05d" % number * 8)])
+            number += 1
+        await asyncio.sleep(70)
+        machine.files.freeze()
+        await die(store)
+        simulation.kill(machine)
+        scan = scan_log(machine.files, "/store/commitlog", LOG_SIZE)
+        victim = next(r for r in scan.records if r.offset // LOG_SIZE == 4 - back and r.offset % LOG_SIZE > 3000)
+        path = f"/store/commitlog/{victim.offset - victim.offset % LOG_SIZE:020d}"
+        machine.files.open(path).pwrite(b"\xff" * 8, victim.offset % LOG_SIZE + 88)
+        if checkpoint == "gone":
+            machine.files.unlink("/store/checkpoint")
+        elif checkpoint == "next year":
+            later = machine.clock.now_ms() + 365 * 86_400_000
+            machine.files.open("/store/checkpoint").pwrite(later.to_bytes(8, "big") * 3, 0)
+        store = await opened(machine.world, small(), start=False)
+        assert [tuple(damage) for damage in store.recovered.damages] == [(victim.offset, victim.offset + victim.size)]
+        got = store.queues.get("T", 0)
+        assert got is not None
+        assert len(await bodies(store, got)) == number - 1
+        await store.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_checkpoint_never_promises_what_is_not_on_disk(seed: int) -> None:
+    """Java starts its recovery of our directory from these times (design.md section 4, the checkpoint rule)."""
+
+    async def main() -> None:
+        rng = random.Random(seed)
+        simulation = Simulation(seed)
+        machine = simulation.node("a", fsync_seconds=0.002)
+        settings = small(queue_flush_interval_ms=100, queue_thorough_interval_ms=300)
+        store = await opened(machine.world, settings)
+        history = History()
+        for _ in range(rng.randint(20, 80)):
+            history.send(store, rng, rng.randint(1, 5), hold=False)
+            await asyncio.sleep(rng.choice((0.001, 0.02, 0.15)))
+        before = scan_log(machine.files, "/store/commitlog", LOG_SIZE)
+        simulation.power_cut(machine, all_lost=True)
+        await die(store)
+        physic, logics, index = scan_checkpoint(machine.files, "/store")
+        assert logics > 0
+        queues = scan_queues(machine.files, "/store", QUEUE_SIZE, exact=False)
+        after = scan_log(machine.files, "/store/commitlog", LOG_SIZE)
+        on_disk = {record.offset for record in after.records}
+        for record in before.records:
+            if record.store_timestamp <= physic:
+                assert record.offset in on_disk
+            if record.store_timestamp <= logics:
+                entries = queues[record.topic, record.queue_id]["entries"]
+                assert entries[record.queue_offset][:2] == (record.offset, record.size)
+        keys = {
+            (entry[0], entry[1])
+            for file in scan_index(machine.files, "/store", SLOTS, ENTRIES, exact=False)
+            if file["end_time"] <= index
+            for entry in file["entries"]
+        }
+        for record in before.records:
+            if record.store_timestamp < index:
+                assert (java_hash(f"{record.topic}#{record.properties['KEYS']}"), record.offset) in keys
 
     run(main())
