@@ -200,7 +200,7 @@ async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
 
 
 def _print_progress(progress: Progress, owners: dict[MessageQueue, str] | None) -> None:
-    columns = ("{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  " + ("" if owners is None else "{:<20}  ") + "{:<20}  {}").format
+    columns = ("{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  " + ("" if owners is None else "{:<20} ") + "{:<20}  {}").format
     ip_title = [] if owners is None else ["#Client IP"]
     titles = ["#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", *ip_title, "#Diff", "#LastTime"]
     click.echo(columns(*titles))

@@ -145,7 +145,8 @@ def _keep_body(message: MessageExt) -> str:
     """Write the body where Java's tool does, readable by this user alone."""
     folder = os.path.join(tempfile.gettempdir(), "rocketmq", "msgbodys")
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    path = os.path.join(folder, message.offset_msg_id)
+    # A producer chooses the unique id: it names a file only when it cannot be a path.
+    path = os.path.join(folder, message.msg_id if message.msg_id.isalnum() else message.offset_msg_id)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
     with os.fdopen(file, "wb") as target:
         target.write(message.body)
