@@ -124,7 +124,7 @@ def test_broken_handshakes_close(loop: str, certificate: Any, caplog: pytest.Log
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Any, certificate: Any) -> None:
-    with pytest.raises(ConfigError, match="missing.pem"):
+    with pytest.raises(ConfigError, match=r"missing\.pem"):
         server_context(str(tmp_path / "missing.pem"), certificate.key)
     with pytest.raises(ConfigError, match="none, optional or require"):
         server_context(certificate.cert, certificate.key, client_auth="maybe")

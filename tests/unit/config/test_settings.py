@@ -1,0 +1,273 @@
+"""Settings from every source, their errors, dumps, live updates and the reference page."""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from rmq.config.reference import reference
+from rmq.config.settings import Settings, setting
+from rmq.config.sources import environment_name, parse_properties
+from rmq.protocol.errors import ConfigError
+
+
+class Role(Enum):
+    ASYNC_MASTER = "async"
+    SYNC_MASTER = "sync"
+
+
+class Base(Settings):
+    listen_port: int = setting(9876, key="listenPort", minimum=0, maximum=65535, important=True, doc="The port.")
+
+
+class Example(Base):
+    broker_name: str = setting("", key="brokerName", important=True, doc="Its name | and more.")
+    namesrv_addr: str = setting("", key="namesrvAddr", env=("NAMESRV_ADDR",), live=True)
+    delete_when: str = setting("04", key="deleteWhen", live=True)
+    ratio: float = setting(0.5, key="ratio", live=True)
+    trace_on: bool = setting(True, key="traceOn", live=True)
+    role: Role = setting(Role.ASYNC_MASTER, key="brokerRole")
+    commit_log: str | None = setting(None, key="storePathCommitLog")
+    batch_push: bool = setting(False, key="enableBatchPush", printed="isEnableBatchPush", also=("isEnableBatchPush",))
+    password: str = setting("", key="tls.server.keyPassword", secret=True)
+    black: str = setting("configBlackList;brokerName", key="configBlackList")
+
+    inert: ClassVar[dict[str, str]] = {"sendMessageThreadPoolNums": "there are no send threads"}
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    return tmp_path / "broker.properties"
+
+
+def load(path: Path, content: str | bytes, **arguments: dict[str, str]) -> Example:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return Example.from_sources(file=str(path), **arguments)
+
+
+def test_defaults() -> None:
+    made = Example()
+    assert (made.listen_port, made.delete_when, made.role, made.commit_log) == (9876, "04", Role.ASYNC_MASTER, None)
+    assert made.origin("listenPort") == "default"
+    assert Example(broker_name="b").broker_name == "b"
+    with pytest.raises(TypeError, match="no setting nonsense"):
+        Example(nonsense=1)
+    with pytest.raises(ConfigError, match="at most 65535"):
+        Example(listen_port=70_000)
+
+
+def test_a_properties_file_as_java_reads_it(conf: Path) -> None:
+    made = load(
+        conf,
+        b"# a comment\n! another\n"
+        b"brokerName : caf\xe9 \\u4e2d\n"
+        b"namesrvAddr = one:1;\\\n    two:2\n"
+        b"listenPort 10911 \r\n"
+        b"traceOn=FALSE\n"
+        b"brokerRole=SYNC_MASTER\n"
+        b"deleteWhen=04\n"
+        b"ratio=1\n"
+        b"storePathCommitLog=\n",
+    )
+    assert made.broker_name == "caf\xe9 \u4e2d"
+    assert made.namesrv_addr == "one:1;two:2"
+    assert made.listen_port == 10911
+    assert made.trace_on is False
+    assert made.role is Role.SYNC_MASTER
+    assert made.ratio == 1.0
+    assert made.commit_log is None
+    assert made.origin("namesrvAddr") == f"{conf} line 4"
+    assert made.origin("listenPort") == f"{conf} line 6"
+
+
+def test_yaml_keeps_what_is_written(tmp_path: Path) -> None:
+    made = load(
+        tmp_path / "broker.yaml",
+        "# comment\nbrokerName: caf\u00e9\ndeleteWhen: 04\nlistenPort: 10911\ntraceOn: false\n"
+        "namesrvAddr: [one:1, two:2]\nstorePathCommitLog:\n",
+    )
+    assert (made.broker_name, made.delete_when, made.listen_port) == ("caf\u00e9", "04", 10911)
+    assert (made.trace_on, made.namesrv_addr, made.commit_log) == (False, "one:1;two:2", None)
+    assert made.origin("deleteWhen").endswith("broker.yaml line 3")
+
+
+def test_later_sources_win(conf: Path) -> None:
+    env = {"NAMESRV_ADDR": "env:1", "RMQ_LISTEN_PORT": "3", "RMQ_BROKER_NAME": "", "HOME": "/"}
+    made = load(conf, "listenPort=2\nbrokerName=file\n", env=env)
+    assert (made.listen_port, made.namesrv_addr, made.broker_name) == (3, "env:1", "file")
+    made = load(conf, "listenPort=2\nnamesrvAddr=file:1\n", env=env, overrides={"listenPort": "4"})
+    assert (made.listen_port, made.namesrv_addr) == (4, "file:1")
+    assert made.origin("listenPort") == "command line"
+    assert Example.from_sources(env=env).origin("namesrvAddr") == "environment variable NAMESRV_ADDR"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\n\nbrokerNmae=x\n", "line 1: a is not a key"),
+        ("\nbrokerNmae=x\n", "broker.properties line 2: brokerNmae is not a key; did you mean brokerName?"),
+        ("brokername=x\n", "did you mean brokerName?"),
+        ("sendMessageThreadPoolNum=1", "did you mean sendMessageThreadPoolNums?"),
+        ("listenPort=98x\n", "broker.properties line 1: listenPort=98x: a whole number is expected"),
+        ("listenPort=\n", "listenPort=: a whole number is expected"),
+        ("listenPort=70000\n", "line 1: listenPort=70000: at most 65535 is expected"),
+        ("listenPort=-1\n", "at least 0 is expected"),
+        ("traceOn=yes\n", "traceOn=yes: true or false is expected"),
+        ("ratio=nan\n", "ratio=nan: a number is expected"),
+        ("brokerRole=KING\n", "brokerRole=KING: one of ASYNC_MASTER, SYNC_MASTER is expected"),
+        ("brokerName=\\u12\n", "line 1: "),
+    ],
+)
+def test_errors_name_the_place_the_key_and_the_remedy(conf: Path, content: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(conf, content)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("brokerName: {a: b}\n", "line 1: brokerName: one value is expected"),
+        ("- brokerName\n", "a mapping of keys to values is expected"),
+        ("brokerName: [a\n", "not YAML"),
+        ("listenPort:\n", "listenPort has no value: a whole number is expected"),
+        ("x: 1\nlistenPrt: 1\n", "x is not a key"),
+    ],
+)
+def test_errors_of_yaml(tmp_path: Path, content: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path / "b.yml", content)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        Example.from_sources(file=str(tmp_path / "missing"))
+    with pytest.raises(ConfigError, match="Is a directory"):
+        Example.from_sources(file=str(tmp_path))
+    with pytest.raises(ConfigError, match="not a configuration file"):
+        load(tmp_path / "big", b"x" * (2 << 20))
+
+
+def test_an_error_from_the_environment_names_the_variable() -> None:
+    with pytest.raises(ConfigError, match="environment variable RMQ_LISTEN_PORT: listenPort=x: a whole number"):
+        Example.from_sources(env={"RMQ_LISTEN_PORT": "x"})
+
+
+def test_known_keys_without_effect_are_said_once(conf: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    load(conf, "sendMessageThreadPoolNums=4\nsendMessageThreadPoolNums=5\n")
+    assert [record.getMessage() for record in caplog.records] == [
+        "sendMessageThreadPoolNums has no effect here: there are no send threads"
+    ]
+
+
+def test_a_misspelt_variable_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    Example.from_sources(env={"RMQ_LISTEN_PROT": "1", "RMQ_SOMETHING_ELSE": "1", "LISTEN_PORT": "1"})
+    assert [record.getMessage() for record in caplog.records] == [
+        "environment variable RMQ_LISTEN_PROT has no effect; did you mean RMQ_LISTEN_PORT?"
+    ]
+
+
+def test_dumps(conf: Path) -> None:
+    made = load(conf, b"brokerName=caf\xe9=1\ntls.server.keyPassword=secret\n")
+    lines = made.dump().splitlines()
+    assert lines[0] == "listenPort=9876"
+    assert "brokerName=caf\xe9=1" in lines
+    assert "traceOn=true" in lines
+    assert "ratio=0.5" in lines
+    assert "brokerRole=ASYNC_MASTER" in lines
+    assert "isEnableBatchPush=false" in lines
+    assert not [line for line in lines if "storePathCommitLog" in line or "secret" in line]
+    assert made.dump(important=True) == "listenPort=9876\nbrokerName=caf\xe9=1\n"
+
+
+def test_a_live_update_is_all_or_nothing(conf: Path) -> None:
+    made = load(conf, "brokerName=b\nsendMessageThreadPoolNums=4\n")
+    told: list[list[str]] = []
+    made.on_update.append(told.append)
+    assert made.update("traceOn=false\ndeleteWhen=05\nnonsense=1\n") == ["traceOn", "deleteWhen"]
+    assert (made.trace_on, made.delete_when) == (False, "05")
+    assert told == [["traceOn", "deleteWhen"]]
+    with pytest.raises(ConfigError, match="listenPort: cannot be changed while running"):
+        made.update("deleteWhen=06\nlistenPort=1\n")
+    with pytest.raises(ConfigError, match="ratio=x: a number is expected"):
+        made.update("deleteWhen=06\nratio=x\n")
+    with pytest.raises(ConfigError, match="brokerName: cannot be changed"):
+        made.update("deleteWhen=06\nbrokerName=x\n")
+    assert made.forbidden("deleteWhen=06\nbrokerName=x\nconfigBlackList=\n") == ["brokerName", "configBlackList"]
+    assert made.delete_when == "05"
+    assert made.update("listenPort=9876\n") == ["listenPort"]  # what it is already
+    assert len(told) == 2
+
+
+def test_what_was_set_is_written_back_and_reads_the_same(conf: Path) -> None:
+    made = load(conf, b"brokerName=caf\xe9 \\u4e2d\nsendMessageThreadPoolNums=4\n")
+    made.update("deleteWhen=05;06\n")
+    again = load(conf, made.to_properties())
+    assert (again.broker_name, again.delete_when, again.listen_port) == ("caf\xe9 \u4e2d", "05;06", 9876)
+    assert b"sendMessageThreadPoolNums=4" in made.to_properties()
+
+
+def test_tables_that_are_wrong_are_refused_when_defined() -> None:
+    with pytest.raises(TypeError, match="declared twice"):
+
+        class Twice(Base):
+            other: int = setting(1, key="listenPort")
+
+    with pytest.raises(TypeError, match="cannot be both"):
+
+        class Both(Base):
+            inert: ClassVar[dict[str, str]] = {"listenPort": "x"}
+
+    with pytest.raises(TypeError, match="not a type a setting may have"):
+
+        class Odd(Base):
+            other: list[str] = setting([], key="other")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("brokerIP1", "RMQ_BROKER_IP1"),
+        ("listenPort", "RMQ_LISTEN_PORT"),
+        ("useTLS", "RMQ_USE_TLS"),
+        ("tls.server.mode", "RMQ_TLS_SERVER_MODE"),
+        ("haListenPort", "RMQ_HA_LISTEN_PORT"),
+    ],
+)
+def test_names_of_variables(key: str, name: str) -> None:
+    assert environment_name("RMQ_", key) == name
+
+
+def test_places_count_lines_as_editors_do() -> None:
+    content = "a=1\r\nb=2\rc=x\x85y\n\n# c\nd=4\\\n  5\ne=6"
+    places = [(given.key, given.origin) for given in parse_properties(content, "f")]
+    assert places == [("a", "f line 1"), ("b", "f line 2"), ("c", "f line 3"), ("d", "f line 6"), ("e", "f line 8")]
+
+
+def test_the_reference_page_has_every_key() -> None:
+    page = reference(Example, "Example settings")
+    for line in Example.lines():
+        assert f"| `{line.key}` |" in page
+    assert "| `RMQ_BROKER_NAME` | Its name \\| and more. |" in page
+    assert "| `sendMessageThreadPoolNums` | there are no send threads |" in page
+    assert "ASYNC_MASTER, SYNC_MASTER" in page
+
+
+def test_the_tables_of_the_daemons_load() -> None:
+    from rmq.broker.settings import BrokerSettings
+    from rmq.namesrv.settings import NamesrvSettings
+
+    for kind in (BrokerSettings, NamesrvSettings):
+        names = [environment_name(kind.env_prefix, line.key) for line in kind.lines()]
+        assert len(set(names)) == len(names)
+        made = kind.from_sources()
+        content = "".join(f"{line.key}={made.get(line.key)}\n" for line in kind.lines() if line.live)
+        made.update(content.replace("True", "true").replace("False", "false"))

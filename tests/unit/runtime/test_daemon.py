@@ -1,0 +1,167 @@
+"""The loop of a daemon stops cleanly on signals; its log goes to files through a queue, or says why not."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rmq.protocol.errors import ConfigError
+from rmq.runtime import logs
+from rmq.runtime.background import LoopThread
+
+PROGRAM = """
+import asyncio, sys
+from rmq.runtime.loop import run
+async def main():
+    print("ready", flush=True)
+    try:
+        await asyncio.get_running_loop().create_future()
+    finally:
+        {stop}
+        print("stopped", flush=True)
+sys.exit(run(main(), stop_seconds={seconds}))
+"""
+
+
+def daemon(stop: str, seconds: float, *signals: int, loop: str = "") -> tuple[int, str]:
+    program = PROGRAM.format(stop=stop, seconds=seconds)
+    env = {**os.environ, "RMQ_LOOP": loop}
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=env,
+        cwd=os.getcwd(),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        for turn, number in enumerate(signals, 1):
+            process.send_signal(number)
+            if turn < len(signals):
+                assert process.stdout.readline() == "stopping\n"
+        output = process.stdout.read()
+        return process.wait(30), output
+
+
+@pytest.mark.parametrize("loop", ["", "asyncio"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_a_clean_stop(number: int, loop: str) -> None:
+    assert daemon("await asyncio.sleep(0.01)", 20, number, loop=loop) == (0, "stopped\n")
+
+
+def test_a_second_signal_gives_up() -> None:
+    stop = 'print("stopping", flush=True); await asyncio.sleep(100)'
+    assert daemon(stop, 50, signal.SIGTERM, signal.SIGTERM) == (1, "")
+
+
+def test_a_stop_that_hangs_gives_up() -> None:
+    assert daemon("await asyncio.sleep(100)", 0.05, signal.SIGTERM) == (1, "")
+
+
+@pytest.fixture
+def clean_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers[:] = []
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("clean_logging")
+def test_lines_go_to_the_file_of_the_daemon(tmp_path: Path) -> None:
+    made = logs.configure(None, folder=str(tmp_path / "logs"), daemon="broker")
+    logging.getLogger("rmq.test").info("hello %s", "file")
+    logging.getLogger("rmq.test").debug("not this")
+    made.stop()
+    content = (tmp_path / "logs" / "broker.log").read_text()
+    assert content.endswith("INFO rmq.test - hello file\n")
+    assert "not this" not in content
+    assert made.folder == str(tmp_path / "logs")
+
+
+@pytest.mark.usefixtures("clean_logging")
+def test_yaml_rules(tmp_path: Path) -> None:
+    rules = tmp_path / "logging.yaml"
+    rules.write_text(
+        "version: 1\n"
+        "formatters: {short: {format: '%(message)s'}}\n"
+        "handlers:\n"
+        "  main: {class: logging.FileHandler, formatter: short, filename: '${folder}/${daemon}-main.log'}\n"
+        "  loud: {class: logging.FileHandler, formatter: short, filename: '${folder}/loud.log', level: ERROR}\n"
+        "root: {level: INFO, handlers: [main, loud]}\n"
+    )
+    made = logs.configure(str(rules), folder=str(tmp_path / "l"), daemon="namesrv", level="debug")
+    logging.getLogger("rmq.test").debug("quiet")
+    logging.getLogger("rmq.test").error("loud")
+    made.stop()
+    assert (tmp_path / "l" / "namesrv-main.log").read_text() == "quiet\nloud\n"
+    assert (tmp_path / "l" / "loud.log").read_text() == "loud\n"
+
+
+@pytest.mark.usefixtures("clean_logging")
+@pytest.mark.parametrize("with_yaml", [False, True])
+def test_a_folder_that_cannot_be_written_is_said_in_one_line(
+    with_yaml: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    rules = tmp_path / "logging.yaml"
+    rules.write_text(
+        "version: 1\nhandlers: {f: {class: logging.FileHandler, filename: '${folder}/x.log'}}\n"
+        "root: {handlers: [f], level: INFO}\n"
+    )
+    made = logs.configure(str(rules) if with_yaml else None, folder=str(tmp_path / "file" / "logs"), daemon="broker")
+    logging.getLogger("rmq.test").warning("seen all the same")
+    made.stop()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith(f"broker: log files cannot be written in {tmp_path}/file/logs (")
+    assert lines[0].endswith("): logging to standard error")
+    assert lines[1].endswith("WARNING rmq.test - seen all the same")
+    assert len(lines) == 2
+    assert made.folder is None
+
+
+@pytest.mark.usefixtures("clean_logging")
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("handlers: [", "not YAML"),
+        ("just text", "not a logging configuration"),
+        ("version: 1\nroot: {handlers: [missing]}", "missing"),
+        ("version: 1\nhandlers: {x: {class: no.such.Class}}\nroot: {handlers: [x]}", "'x'"),
+    ],
+)
+def test_rules_that_cannot_be_used(content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "logging.yaml"
+    path.write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        logs.configure(str(path), folder=str(tmp_path), daemon="broker")
+    assert str(path) in str(caught.value)
+    assert message in str(caught.value)
+    with pytest.raises(ConfigError, match="No such file"):
+        logs.configure(str(tmp_path / "none.yaml"), folder=str(tmp_path), daemon="broker")
+
+
+def test_a_loop_on_a_thread() -> None:
+    import asyncio
+
+    async def answer(value: int) -> int:
+        await asyncio.sleep(0)
+        return value
+
+    thread = LoopThread()
+    try:
+        assert thread.call(answer(5)) == 5
+        with pytest.raises(TimeoutError):
+            thread.call(asyncio.sleep(100), timeout=0.01)
+    finally:
+        thread.stop()
+        thread.stop()

@@ -1,0 +1,170 @@
+"""The real file tree keeps the port's promises."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmq.runtime import files as files_module
+from rmq.runtime.files import RealFile, RealFiles
+from rmq.runtime.world import World
+
+
+@pytest.fixture
+def tree() -> RealFiles:
+    return RealFiles()
+
+
+def test_reads_writes_and_sizes(tree: RealFiles, tmp_path: Path) -> None:
+    path = str(tmp_path / "f")
+    with pytest.raises(FileNotFoundError):
+        tree.open(path)
+    file = tree.open(path, create=True)
+    file.pwrite(b"hello", 3)
+    file.pwrite(bytearray(b"x"), 0)
+    file.pwrite(memoryview(b"yz"), 1)
+    assert file.pread(100, 0) == b"xyzhello"
+    assert file.pread(3, 100) == b""
+    file.allocate(1 << 20)
+    file.allocate(10)
+    assert file.size() == tree.size(path) == 1 << 20
+    assert os.stat(path).st_blocks * 512 < 1 << 20  # sparse
+    assert file.pread(10, (1 << 20) - 4) == b"\0\0\0\0"
+    file.truncate(4)
+    file.datasync()
+    assert tree.read(path) == b"xyzh"
+    file.close()
+    file.close()
+    reader = tree.open(path, readonly=True)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        reader.pwrite(b"x", 0)
+    reader.close()
+
+
+def test_hot_reads_agree_with_cold_ones(tree: RealFiles, tmp_path: Path) -> None:
+    file = tree.open(str(tmp_path / "f"), create=True)
+    data = random.Random(1).randbytes(300_000)
+    file.pwrite(data, 0)
+    for size, offset in ((10, 0), (100_000, 5), (100, 299_950), (10, 300_000), (10, 1 << 30)):
+        hot = file.pread_hot(size, offset)
+        assert hot is None or hot == data[offset : offset + size]
+    assert file.pread_hot(1000, 299_000) == data[299_000:]  # just written: nobody evicted it
+    file.close()
+
+
+def test_without_the_flag_only_the_newest_part_is_hot(
+    tree: RealFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files_module, "_NOWAIT", 0)
+    path = str(tmp_path / "f")
+    file = tree.open(path, create=True)
+    file.pwrite(b"x" * 100, 0)
+    assert file.pread_hot(10, 0) == b"x" * 10
+    file.pwrite(b"y" * 100, 20 << 20)
+    assert file.pread_hot(10, 0) is None
+    assert file.pread_hot(10, 20 << 20) == b"y" * 10
+    other = tree.open(path)
+    assert other.pread_hot(10, 20 << 20) is None  # written by another handle: unknown
+    file.close()
+    other.close()
+
+
+def test_short_writes_are_finished(tree: RealFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = os.pwrite, []
+
+    def short(fd: int, data: bytes | memoryview, offset: int) -> int:
+        calls.append(offset)
+        return real(fd, data[:3], offset)
+
+    monkeypatch.setattr(os, "pwrite", short)
+    file = tree.open(str(tmp_path / "f"), create=True)
+    file.pwrite(b"abcdefgh", 0)
+    assert calls == [0, 3, 6]
+    assert file.pread(8, 0) == b"abcdefgh"
+    file.close()
+
+
+def test_names(tree: RealFiles, tmp_path: Path) -> None:
+    root = str(tmp_path)
+    tree.mkdir(f"{root}/a/b")
+    tree.mkdir(f"{root}/a/b")
+    assert tree.list(f"{root}/nowhere") == []
+    tree.open(f"{root}/a/2", create=True).close()
+    tree.open(f"{root}/a/1", create=True).close()
+    assert tree.list(f"{root}/a") == ["1", "2", "b"]
+    tree.rename(f"{root}/a/1", f"{root}/a/2")
+    tree.sync_dir(f"{root}/a")
+    assert (tree.exists(f"{root}/a/1"), tree.is_dir(f"{root}/a/b"), tree.is_dir(f"{root}/a/2")) == (False, True, False)
+    assert tree.mtime_ms(f"{root}/a/2") > 1_700_000_000_000
+    tree.unlink(f"{root}/a/2")
+    tree.rmdir(f"{root}/a/b")
+    assert tree.list(f"{root}/a") == []
+    usage = tree.usage(f"{root}/not/made/yet")
+    assert usage.total > 0
+    assert 0.0 <= usage.ratio <= 1.0
+
+
+def test_an_atomic_write_keeps_mode_and_backup(tree: RealFiles, tmp_path: Path) -> None:
+    path = str(tmp_path / "topics.json")
+    tree.write_atomic(path, b"1", backup=True)
+    assert tree.list(str(tmp_path)) == ["topics.json"]
+    os.chmod(path, 0o600)
+    tree.write_atomic(path, b"2", backup=True)
+    tree.write_atomic(path, b"3", backup=True)
+    assert (tree.read(path), tree.read(path + ".bak")) == (b"3", b"2")
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    assert tree.list(str(tmp_path)) == ["topics.json", "topics.json.bak"]
+
+
+def test_the_lock_excludes_this_process_and_others(tree: RealFiles, tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    program = (
+        "import sys; from rmq.runtime.files import RealFiles\n"
+        "try: RealFiles().lock(sys.argv[1])\n"
+        "except BlockingIOError: print('held')\n"
+        "else: print('free')\n"
+    )
+
+    def other() -> str:
+        run = subprocess.run(
+            [sys.executable, "-c", program, path], capture_output=True, text=True, check=True, cwd=os.getcwd()
+        )
+        return run.stdout.strip()
+
+    lock = tree.lock(path)
+    with pytest.raises(BlockingIOError):
+        RealFiles().lock(path)
+    assert other() == "held"  # the failed attempt here did not drop the lock
+    lock.release()
+    lock.release()
+    assert other() == "free"
+    tree.lock(path).release()
+
+
+async def test_offload_runs_elsewhere_and_passes_errors(tmp_path: Path) -> None:
+    world = World.real()
+    here = os.getpid()
+    assert await world.offload(os.getpid) == here
+    with pytest.raises(FileNotFoundError):
+        await world.offload(world.files.read, str(tmp_path / "missing"))
+    world.offload.close()  # type: ignore[attr-defined]
+    assert await world.offload(os.getpid) == here
+    world.offload.close()  # type: ignore[attr-defined]
+
+
+def test_the_clocks() -> None:
+    clock = World.real().clock
+    assert clock.now_ms() > 1_700_000_000_000
+    assert clock.monotonic() <= clock.monotonic()
+
+
+def test_a_real_file_is_a_file(tree: RealFiles, tmp_path: Path) -> None:
+    file = tree.open(str(tmp_path / "f"), create=True)
+    assert isinstance(file, RealFile)
+    assert file.path == str(tmp_path / "f")
+    file.close()
