@@ -2,18 +2,21 @@
 
 from .cells import CELLS, NO_CALL, PROMISED, run_cell
 from .matrix import Matrix
-from .rows import Row, expected, placed, rows_of
-from .scene import Scene
+from .rows import Row, assert_same, expected, placed, rows_of
+from .scene import COUNT, Scene, shares_of
 
 __all__ = [
     "CELLS",
+    "COUNT",
     "NO_CALL",
     "PROMISED",
     "Matrix",
     "Row",
     "Scene",
+    "assert_same",
     "expected",
     "placed",
     "rows_of",
     "run_cell",
+    "shares_of",
 ]

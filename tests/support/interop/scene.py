@@ -45,22 +45,34 @@ class Scene:
             self.reader.call("group", namesrv=self.cluster.namesrv, group=name, retries=retries)
         return name
 
-    def produce(self, topic: str, mode: str, *, by: Client | None = None, tags: tuple[str, ...] = ("A",)) -> list[Row]:
-        """COUNT messages; checks that the program sent what it should have, and returns its rows."""
+    def produce(
+        self,
+        topic: str,
+        mode: str,
+        *,
+        by: Client | None = None,
+        tags: tuple[str, ...] = ("A",),
+        prefix: str | None = None,
+    ) -> list[Row]:
+        """COUNT messages; checks that the program sent what it should have, and returns its rows.
+
+        Their keys start with `prefix`, by default the topic's name.
+        """
         client = by or self.client
+        prefix = prefix or topic
         answer = client.call(
             "produce",
             namesrv=self.cluster.namesrv,
             group=fresh("p", client.name),
             topic=topic,
-            prefix=topic,
+            prefix=prefix,
             count=COUNT,
             mode=mode,
             tags=list(tags),
         )
         sent = rows_of(answer)
         assert len(sent) == COUNT
-        assert contents(sent) == expected(topic, COUNT)
+        assert contents(sent) == expected(prefix, COUNT)
         return sent
 
     def warm(self, topic: str, number: int, count: int) -> set[str]:
@@ -131,6 +143,15 @@ class Scene:
             if clean == 2:
                 return
         raise AssertionError(f"{len(members)} members did not come to share the queues of {topic}")
+
+
+def shares_of(members: list[Member], count: int, tries: int = 160) -> list[list[Row]]:
+    """What each member of a group was given, as soon as they have `count` distinct messages together."""
+    for _ in range(tries):
+        shares = [member.received(count, 0.1) for member in members]
+        if len({row.key for share in shares for row in share}) >= count:
+            break
+    return shares
 
 
 @dataclass

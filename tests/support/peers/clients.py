@@ -54,6 +54,7 @@ CLIENTS: dict[str, Callable[[Path], list[str]]] = {
     "go": lambda folder: [str(go_program())],
     "node": lambda folder: ["node", str(node_program())],
     "python": lambda folder: [sys.executable, str(python_program())],
+    "python-blocking": lambda folder: [sys.executable, str(python_program()), "--blocking"],
 }
 
 

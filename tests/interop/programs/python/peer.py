@@ -1,0 +1,285 @@
+"""Reads requests, runs them with our SDK, writes answers: see ../README.md.
+
+With `--blocking` it is the blocking API that does the work, on threads; else the asyncio API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import json
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import Any
+
+import rmq
+from rmq import ConsumeResult, Message, MessageExt, aio
+
+BATCH = 50
+IN_FLIGHT = 64
+
+BLOCKING = "--blocking" in sys.argv
+
+Asked = dict[str, Any]
+
+
+_numbers = itertools.count()
+
+
+def instance() -> str:
+    """An instance name of its own for every client of the process."""
+    return f"peer-{next(_numbers)}"
+
+
+class Threads:
+    """A blocking client behind coroutines: every call runs on a thread."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method = getattr(self.client, name)
+
+        async def call(*args: Any, **options: Any) -> Any:
+            result = await asyncio.to_thread(method, *args, **options)
+            return await asyncio.wrap_future(result) if isinstance(result, Future) else result
+
+        return call
+
+    async def __aenter__(self) -> Threads:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.shutdown()
+
+
+def client(name: str, group: str, asked: Asked, **options: Any) -> Any:
+    """A client of our SDK of a kind ("Producer" ...), of either API."""
+    options = {"namesrv": asked["namesrv"], "instance_name": instance(), **options}
+    if BLOCKING:
+        return Threads(getattr(rmq, name)(group, **options))
+    return getattr(aio, name)(group, **options)
+
+
+def body(key: str, i: int) -> bytes:
+    size = 6000 if i % 50 == 0 else 16 + (37 * i) % 1000
+    unit = f"{key} ".encode()
+    return (unit * (size // len(unit) + 1))[:size]
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha1(content, usedforsecurity=False).hexdigest()[:16]
+
+
+def arrived(message: MessageExt) -> list[object]:
+    """[key, digest, queue, offset, tag, reconsume times, offset message id, unique id]"""
+    return [
+        message.keys,
+        digest(message.body),
+        message.queue_id,
+        message.queue_offset,
+        message.tags,
+        message.reconsume_times,
+        None,
+        message.properties.get("UNIQ_KEY"),
+    ]
+
+
+def made(asked: Asked) -> list[Message]:
+    tags = asked.get("tags") or [None]
+    first = asked.get("first", 0)
+    return [
+        Message(
+            asked["topic"],
+            body(f"{asked['prefix']}-{i}", i),
+            tags=tags[i % len(tags)],
+            keys=f"{asked['prefix']}-{i}",
+        )
+        for i in range(first, first + asked["count"])
+    ]
+
+
+def sent(message: Message, result: Any = None, at: int = 0) -> list[object]:
+    known: list[object] = [message.keys, digest(message.body)]
+    if result is None:
+        return [*known, None, None, message.tags, 0, None, None]
+    if not result.ok:
+        raise RuntimeError(f"not SEND_OK: {result}")
+    offset_id = result.offset_msg_id.split(",")[at]
+    unique_id = result.msg_id.split(",")[at]
+    return [
+        *known, result.message_queue.queue_id, result.queue_offset + at, message.tags, 0, offset_id, unique_id,
+    ]  # fmt: skip
+
+
+async def produce(asked: Asked) -> Asked:
+    messages = made(asked)
+    rows: list[list[object]] = []
+    async with client("Producer", asked["group"], asked, send_msg_timeout=10.0) as producer:
+        match asked["mode"]:
+            case "sync":
+                for message in messages:
+                    rows.append(sent(message, await producer.send(message)))
+            case "async":
+                for at in range(0, len(messages), IN_FLIGHT):
+                    part = messages[at : at + IN_FLIGHT]
+                    results = await asyncio.gather(*(producer.send_async(message) for message in part))
+                    rows += map(sent, part, results)
+            case "oneway":
+                for message in messages:
+                    await producer.send_oneway(message)
+                    rows.append(sent(message))
+            case "batch":
+                for start in range(0, len(messages), BATCH):
+                    part = messages[start : start + BATCH]
+                    result = await producer.send(part)
+                    rows += [sent(message, result, at) for at, message in enumerate(part)]
+            case "ordered":
+                for i, message in enumerate(messages, asked.get("first", 0)):
+                    result = await producer.send(
+                        message, selector=lambda queues, _, order: queues[order % len(queues)], arg=i % 10
+                    )
+                    rows.append(sent(message, result))
+            case other:
+                raise RuntimeError(f"the client has no such call: {other}")
+    return {"rows": rows}
+
+
+class Arrivals:
+    """What one consumer was given, in order."""
+
+    def __init__(self, fail: bool, orderly: bool) -> None:
+        self.rows: list[list[object]] = []
+        self.counted = 0
+        self.changed = asyncio.Event()
+        self.consumer: Any = None
+        self._loop = asyncio.get_running_loop()
+        self._result = ConsumeResult.SUCCESS
+        if fail:
+            self._result = ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT if orderly else ConsumeResult.RECONSUME_LATER
+
+    async def take(self, message: MessageExt) -> ConsumeResult:
+        """The listener of the asyncio API."""
+        self._note(message)
+        return self._result
+
+    def take_on_thread(self, message: MessageExt) -> ConsumeResult:
+        """The listener of the blocking API."""
+        self._loop.call_soon_threadsafe(self._note, message)
+        return self._result
+
+    def _note(self, message: MessageExt) -> None:
+        self.rows.append(arrived(message))
+        self.counted += not (message.keys or "").startswith("warm")
+        self.changed.set()
+
+    async def up_to(self, count: int, timeout: float) -> list[list[object]]:
+        try:
+            async with asyncio.timeout(timeout):
+                while self.counted < count:
+                    self.changed.clear()
+                    await self.changed.wait()
+        except TimeoutError:
+            pass  # what there is, is the answer
+        return self.rows
+
+
+consumers: dict[str, Arrivals] = {}
+
+
+async def subscribe(asked: Asked) -> Asked:
+    options: Asked = {
+        "instance_name": asked["handle"],
+        "message_model": asked["model"].upper(),
+        "consume_from_where": "CONSUME_FROM_FIRST_OFFSET",
+        "orderly": asked["orderly"],
+        "poll_name_server_interval": 1.0,
+        "rebalance_interval": 1.0,
+    }
+    if "maxReconsume" in asked:
+        options["max_reconsume_times"] = asked["maxReconsume"]
+    arrivals = Arrivals(asked["fail"], asked["orderly"])
+    arrivals.consumer = client("PushConsumer", asked["group"], asked, **options)
+    own = arrivals.consumer.client if BLOCKING else arrivals.consumer
+    own.subscribe(asked["topic"], asked["expression"])
+    own.register_message_listener(arrivals.take_on_thread if BLOCKING else arrivals.take)
+    await arrivals.consumer.start()
+    consumers[asked["handle"]] = arrivals
+    return {}
+
+
+async def received(asked: Asked) -> Asked:
+    return {"rows": await consumers[asked["handle"]].up_to(asked["count"], asked["timeout"])}
+
+
+async def unsubscribe(asked: Asked) -> Asked:
+    await consumers.pop(asked["handle"]).consumer.shutdown()
+    return {}
+
+
+async def pull(asked: Asked) -> Asked:
+    rows: list[list[object]] = []
+    async with client("PullConsumer", asked["group"], asked) as consumer:
+        for queue in await consumer.fetch_subscribe_message_queues(asked["topic"]):
+            at, end = await consumer.min_offset(queue), await consumer.max_offset(queue)
+            while at < end:
+                result = await consumer.pull(queue, "*", at, 32)
+                rows += map(arrived, result.messages)
+                if result.next_begin_offset <= at:
+                    raise RuntimeError(f"pull at {at} of {queue} stays there: {result.status}")
+                at = result.next_begin_offset
+    return {"rows": rows}
+
+
+async def query_key(asked: Asked) -> Asked:
+    rows: list[list[object]] = []
+    async with client("Producer", "query-by-key", asked) as producer:
+        for key in asked["keys"]:
+            rows += map(arrived, (await producer.query_message(asked["topic"], key, 32)).messages)
+    return {"rows": rows}
+
+
+async def query_id(asked: Asked) -> Asked:
+    async with client("Producer", "query-by-id", asked) as producer:
+        return {"rows": [arrived(await producer.view_message(each, asked["topic"])) for each in asked["ids"]]}
+
+
+async def names(_: Asked) -> Asked:
+    return {"ops": list(OPS)}
+
+
+OPS: dict[str, Callable[[Asked], Awaitable[Asked]]] = {
+    "ops": names,
+    "produce": produce,
+    "subscribe": subscribe,
+    "received": received,
+    "unsubscribe": unsubscribe,
+    "pull": pull,
+    "querykey": query_key,
+    "queryid": query_id,
+}
+
+
+async def main() -> None:
+    loop = asyncio.get_running_loop()
+    requests = asyncio.StreamReader(limit=1 << 22)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(requests), sys.stdin)
+    while line := await requests.readline():
+        asked = json.loads(line)
+        try:
+            if asked["op"] not in OPS:
+                raise RuntimeError(f"the client has no such call: {asked['op']}")
+            answer = await OPS[asked["op"]](asked)
+        except Exception as error:
+            traceback.print_exc()
+            answer = {"error": repr(error)}
+        sys.stdout.write(json.dumps({"id": asked["id"], **answer}) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
