@@ -68,6 +68,23 @@ def compress(body: bytes, kind: str = "zlib", level: int = 5) -> bytes:
     return bytes(_library("zstd", "zstandard").ZstdCompressor(level=level, write_content_size=False).compress(body))
 
 
+def _unpack_zstd(body: bytes, limit: int) -> tuple[bytes, bool]:
+    """Piece by piece: the library can either bound its output or tell that the input was cut off, not both.
+
+    512 bytes hold at most 128 blocks of 128 KiB, which is what a piece may go beyond ``limit`` for a moment.
+    """
+    unpacker = _library("zstd", "zstandard").ZstdDecompressor().decompressobj()
+    parts: list[bytes] = []
+    size = 0
+    for at in range(0, len(body), 512):
+        part = unpacker.decompress(body[at : at + 512])
+        parts.append(part)
+        size += len(part)
+        if size > limit or unpacker.eof:
+            break
+    return b"".join(parts), unpacker.eof
+
+
 def decompress(body: bytes, sys_flag: int, limit: int = MAX_CONTENT) -> bytes:
     """The plain body; as it is when its sysFlag says that it is not compressed.
 
@@ -88,9 +105,7 @@ def decompress(body: bytes, sys_flag: int, limit: int = MAX_CONTENT) -> bytes:
             plain = unpacker.decompress(body, max_length=limit + 1)
             whole = unpacker.eof
         elif kind == sysflags.COMPRESSION_ZSTD:
-            reader = _library("zstd", "zstandard").ZstdDecompressor().stream_reader(body)
-            plain = reader.read(limit + 1)
-            whole = True
+            plain, whole = _unpack_zstd(body, limit)
         else:
             raise ProtocolError(f"a body compressed in an unknown way: sysFlag {sys_flag:#x}")
     except ProtocolError:

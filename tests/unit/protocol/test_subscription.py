@@ -1,0 +1,60 @@
+"""Subscriptions and signatures."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmq.protocol import signature, sysflags, tags
+from rmq.protocol.errors import ClientError
+from rmq.protocol.subscription import build
+
+
+@pytest.mark.parametrize("expression", [None, "", "*"])
+def test_everything(expression: str | None) -> None:
+    data = build("T", expression, sub_version=7)
+    assert (data.sub_string, data.tags_set, data.code_set, data.sub_version) == ("*", [], [], 7)
+
+
+def test_tags() -> None:
+    data = build("T", " TagA || ZZZZZZZZ ||TagA|| ")
+    assert (data.tags_set, data.code_set) == (["TagA", "ZZZZZZZZ"], [2598919, -1127396096])
+    assert data.is_tag_type
+    assert tags.tags_code(None) == tags.tags_code("") == 0
+
+
+def test_only_separators_is_an_error() -> None:
+    with pytest.raises(ClientError, match="names no tag"):
+        build("T", "||")
+
+
+def test_a_condition() -> None:
+    data = build("T", "a > 5", "SQL92")
+    assert (data.sub_string, data.tags_set, data.expression_type, data.is_tag_type) == ("a > 5", [], "SQL92", False)
+    with pytest.raises(ClientError, match="needs an expression"):
+        build("T", " ", "SQL92")
+    assert build("T", "A", None).tags_set == ["A"]
+
+
+def test_the_signature_of_protocol_md() -> None:
+    ext: dict[str, str | None] = {
+        "a": "PG", "b": "T1", "bname": "b1", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000",
+        "h": "0",
+        "i": "KEYS\x01k", "j": "0", "k": "false", "m": "false",
+    }  # fmt: skip
+    signed = signature.signed_fields(ext, b"hello", "rocketmq2", "12345678")
+    assert signed["Signature"] == "kWIKMZ8QXeW0Y2i1o0yzxdVZNOU="
+    assert signature.verify(signed, b"hello", "12345678", 409)
+    assert not signature.verify(signed, b"hallo", "12345678", 409)
+    assert not signature.verify(ext, b"hello", "12345678", 409)
+
+
+def test_old_clients_do_not_sign_the_unique_key_mark() -> None:
+    old = signature.signed_fields({"key": "k"}, b"", "a", "secret") | {"_UNIQUE_KEY_QUERY": "true"}
+    assert signature.verify(old, b"", "secret", 399)
+    assert not signature.verify(old, b"", "secret", 401)
+    new = signature.signed_fields({"key": "k", "_UNIQUE_KEY_QUERY": "true"}, b"", "a", "secret", "token")
+    assert signature.verify(new, b"", "secret", 401)
+
+
+def test_permissions_print_as_in_java() -> None:
+    assert [sysflags.perm_text(perm) for perm in (0, 2, 4, 6, 7)] == ["---", "-W-", "R--", "RW-", "RWX"]
