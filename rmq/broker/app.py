@@ -152,7 +152,7 @@ class BrokerApp:
         )
         halves = Halves(clock, store, admission, store_host)
         self._transaction_check = check = TransactionCheck(world, settings, topics, offsets, producers, store, halves)
-        stats.pulls_missed = lambda: delivery.counters.missed
+        stats.pulls_missed = lambda: delivery.missed
         self.router = router = Router()
         lane = Lane(
             world, settings, store, lanes, admission, SendAnswers(store_host, settings), delivery, stats, router,

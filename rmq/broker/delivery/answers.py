@@ -46,7 +46,7 @@ def pull_answer(opaque: int, batch: Batch, code: int, broker_id: int, serialize:
         header = _FOUND % (broker_id, batch.next_offset, batch.max_offset, batch.min_offset, opaque)
         size = len(header)
         body = batch.records
-        return b"".join((_lengths(4 + size + sum(map(len, body)), size), header, *body))
+        return b"".join((_lengths(4 + size + batch.size, size), header, *body))
     return encode(
         Command(
             code,

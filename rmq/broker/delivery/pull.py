@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rmq.remoting.conn import Conn
     from rmq.runtime.world import World
 
-__all__ = ["Delivery", "PullCounters"]
+__all__ = ["Delivery"]
 
 log = logging.getLogger(__name__)
 
@@ -47,20 +47,6 @@ _SUBSCRIPTION = 4
 
 #: Parked pulls of all connections together; one more is refused as a busy broker refuses it.
 _HOLD_LIMIT = 100_000
-
-
-class PullCounters:
-    """What the statistics are made of: plain counters, read as deltas."""
-
-    __slots__ = ("bytes", "found", "got", "missed")
-
-    def __init__(self) -> None:
-        #: Messages handed out.
-        self.got = 0
-        self.bytes = 0
-        #: Pulls that found something, and that found nothing.
-        self.found = 0
-        self.missed = 0
 
 
 class Delivery:
@@ -101,7 +87,8 @@ class Delivery:
             ),
         )
         self.holds = Holds(world.clock, self._wake, self._expire)
-        self.counters = PullCounters()
+        #: Pulls that found nothing, for the statistics.
+        self.missed = 0
         topics.on_change.append(self._topic_changed)
 
     async def close(self) -> None:
@@ -226,16 +213,10 @@ class Delivery:
     def _answer(
         self, conn: Conn, opaque: int, fields: PullFields, serialize: SerializeType, batch: Batch, code: int
     ) -> None:
-        counters = self.counters
         if code == 0:
-            records = batch.records
-            size = sum(map(len, records))
-            counters.found += 1
-            counters.got += len(records)
-            counters.bytes += size
-            self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, len(records), size)
+            self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, len(batch.records), batch.size)
         else:
-            counters.missed += 1
+            self.missed += 1
             if code == ResponseCode.PULL_OFFSET_MOVED:
                 self._moved.add(
                     fields.consumer_group, fields.topic, fields.queue_id, fields.queue_offset, batch.next_offset

@@ -6,7 +6,7 @@ awaitable for what has to come from the disk. One algorithm, with and without wa
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "ReadLimits", "Reader", "Status"]
 
 _entries = Struct(">qiq").iter_unpack
+#: Layouts of runs of entries, by their number.
+_RUNS: dict[int, Callable[[bytes], tuple[Any, ...]]] = {}
 #: Entries looked at for one pull, however many of them a filter refuses.
 _WINDOW = 800
 #: Records read at a time when a condition has to see each of them.
@@ -52,6 +54,8 @@ class Batch(NamedTuple):
     max_offset: int
     #: Whole records, in order.
     records: list[bytes]
+    #: Bytes of the records.
+    size: int = 0
     #: Bytes of the commit log behind the last record looked at.
     behind: int = 0
 
@@ -92,19 +96,30 @@ class Reader:
             return Batch(Status.OFFSET_OVERFLOW_ONE, offset, least, most, [])
         if offset > most:
             return Batch(Status.OFFSET_OVERFLOW_BADLY, most, least, most, [])
+        wanted = max(wanted, 1)
         if wants.sql is not None:
-            return (yield from self._scan_records(queue, offset, max(wanted, 1), wants))
+            return (yield from self._scan_records(queue, offset, wanted, wants))
         codes = wants.codes
         log = self._log
+        if codes is None:
+            run = self._run(queue, offset, min(wanted, most - offset))
+            if run is not None:
+                spans, total = run
+                records = log.read_many(spans)
+                if records is None:
+                    records = yield log.read_many_cold(spans)
+                size = sum(map(len, records))
+                if size == total:
+                    last = spans[-1][0]
+                    return Batch(Status.FOUND, offset + len(spans), least, most, records, total, log.end - last)
         limits = self.limits
         log_start = log.start
         end = log.end
-        spans: list[tuple[int, int]] = []
+        spans = []
         total = 0
         position = offset
         stop = min(most, offset + max(_WINDOW, wanted))
         refused = removed = full = False
-        wanted = max(wanted, 1)
         physical = end
         while position < stop and not full:
             count = min(stop - position, wanted if codes is None else max(wanted, 128))
@@ -149,9 +164,33 @@ class Reader:
         if sum(map(len, records)) != total:
             # Retention took the oldest files between the entry and its record.
             records = [record for record, (_, size) in zip(records, spans, strict=True) if len(record) == size]
+            total = sum(map(len, records))
             if not records:
                 return Batch(Status.MESSAGE_WAS_REMOVING, position, least, most, [])
-        return Batch(Status.FOUND, position, least, most, records, end - spans[-1][0])
+        return Batch(Status.FOUND, position, least, most, records, total, end - spans[-1][0])
+
+    def _run(self, queue: Queue, offset: int, count: int) -> tuple[list[tuple[int, int]], int] | None:
+        """The spans of the next ``count`` messages and their bytes, when nothing about them is special.
+
+        None when they are not all in memory and within the limits of one pull: the scan then looks at each.
+        """
+        limits = self.limits
+        count = min(count, limits.count_in_memory)
+        entries = self._queues.entries(queue, offset, count)
+        if not entries or len(entries) != count * ENTRY_SIZE:
+            return None
+        layout = _RUNS.get(count)
+        if layout is None:
+            layout = _RUNS[count] = Struct(">" + "qiq" * count).unpack
+        values = layout(entries)
+        first = values[0]
+        if first < self._log.start or self._log.end - first > limits.memory_bound:
+            return None
+        sizes = values[1::3]
+        total = sum(sizes)
+        if total > limits.bytes_in_memory:
+            return None
+        return list(zip(values[::3], sizes, strict=True)), total
 
     def _scan_records(self, queue: Queue, offset: int, wanted: int, wants: Filter) -> Scan:
         """The scan with a condition on the record: each one is read before it is known whether it goes out."""
@@ -191,13 +230,13 @@ class Reader:
                             or len(found) >= (limits.count_on_disk if far else limits.count_in_memory)
                             or total + size > (limits.bytes_on_disk if far else limits.bytes_in_memory)
                         ):
-                            return Batch(Status.FOUND, position, least, most, found, end - physical)
+                            return Batch(Status.FOUND, position, least, most, found, total, end - physical)
                         found.append(record)
                         total += size
                     else:
                         refused = True
                 position += 1
         if found:
-            return Batch(Status.FOUND, position, least, most, found, end - physical)
+            return Batch(Status.FOUND, position, least, most, found, total, end - physical)
         status = Status.NO_MATCHED_MESSAGE if refused else Status.MESSAGE_WAS_REMOVING
         return Batch(status, position, least, most, [])

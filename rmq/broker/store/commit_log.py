@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from struct import Struct
 
+from rmq.broker.store.block_cache import BlockCache
 from rmq.broker.store.gate import Gate
 from rmq.broker.store.log_files import LogFile, LogFiles
 from rmq.broker.store.memory_tail import MemoryTail
@@ -28,6 +29,8 @@ BLANK_SIZE = 8
 _blank = Struct(">ii").pack
 #: Reads from the disk at a time; two of the eight threads stay free for flushes.
 _COLD_READS = 6
+#: Spans of one read that make it worth while to read whole blocks.
+_WORTH_A_BLOCK = 8
 #: Neighbouring spans closer than this are read in one go: copying is cheaper than another system call.
 _NEAR = 4096
 #: But never more than this at once.
@@ -65,6 +68,7 @@ class CommitLog:
         self._spare: LogFile | None = None
         self._preparing = False
         self._tail = MemoryTail()
+        self._blocks = BlockCache(self._read_file)
         self._cold = asyncio.Semaphore(_COLD_READS)
 
     def gate_reason(self) -> str:
@@ -232,6 +236,7 @@ class CommitLog:
         :param end: where the next record goes; 0 for an empty log.
         """
         self._tail.clear()
+        self._blocks.clear()
         if self._spare is not None:
             self._spare.shared.drop()
             self._spare = None
@@ -312,6 +317,9 @@ class CommitLog:
             data = self._tail.read(offset, size)
             if data is not None:
                 return data
+        return self._read_file(offset, size)
+
+    def _read_file(self, offset: int, size: int) -> bytes | None:
         file = self._readable(offset, size)
         return b"" if file is None else file.file.pread_hot(size, offset - file.start)
 
@@ -345,6 +353,10 @@ class CommitLog:
             return []
         if spans[0][0] >= self._tail.first:
             found = self._tail.read_many(spans)
+            if found is not None:
+                return found
+        if len(spans) >= _WORTH_A_BLOCK and spans[0][0] >= self.start:
+            found = self._blocks.read_many(spans, self.end)
             if found is not None:
                 return found
         found = []
