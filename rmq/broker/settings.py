@@ -94,6 +94,7 @@ WITHOUT_EFFECT: Mapping[str, str] = {
         ),
         _UNUSED,
     ),
+    "transferMsgByHeap": "messages are handed out one way only",
     "messageStorePlugIn": "Java classes cannot be loaded",
     "isolateLogEnable": "logs go where conf/logging.yaml says",
     "destroyMapedFileIntervalForcibly": "files in use do not keep their names from being removed",
@@ -270,12 +271,6 @@ class BrokerSettings(Settings):
     long_polling_enable: bool = setting(True, key="longPollingEnable", live=True, doc="Hold pulls that find nothing.")
     short_polling_time_mills: int = setting(
         1_000, key="shortPollingTimeMills", unit="ms", live=True, doc="How long they are held when long polling is off."
-    )
-    transfer_msg_by_heap: bool = setting(
-        True,
-        key="transferMsgByHeap",
-        live=True,
-        doc="Off: found pulls are answered in JSON whatever was asked, as Java does.",
     )
     slave_read_enable: bool = setting(
         False, key="slaveReadEnable", live=True, doc="Suggest the slave to consumers that lag beyond memory."

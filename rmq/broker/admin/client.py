@@ -12,6 +12,7 @@ from rmq.broker.groups.configs import GroupTable
 from rmq.broker.groups.locks import RebalanceLocks
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.topics.table import PERM_READ_WRITE, UNIT, TopicTable
+from rmq.filter.sql import ExpressionError, compile_sql
 from rmq.protocol import frame
 from rmq.protocol.bodies.connection import (
     Connection,
@@ -132,15 +133,25 @@ class ClientAdmin:
 
     @handles(RequestCode.CHECK_CLIENT_CONFIG)
     def check_config(self, conn: Conn, request: Command) -> Command:
-        """46: whether a subscription that is not by tag can be served: not yet."""
+        """46: whether a subscription that is not by tag is served here and compiles; consumers ask at their start."""
         if not request.body:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the request has no body")
         subscription = CheckClientRequestBody.decode(request.body).subscription_data
-        if subscription is not None and not subscription.is_tag_type:
+        if subscription is None or subscription.is_tag_type:
+            return request.reply(ResponseCode.SUCCESS)
+        kind = subscription.expression_type
+        if not self._settings.enable_property_filter:
             raise ResponseError(
-                ResponseCode.SYSTEM_ERROR,
-                f"The broker does not support consumer to filter message by {subscription.expression_type}",
+                ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
             )
+        if kind != "SQL92":
+            raise ResponseError(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"unknown expression type {kind}: TAG and SQL92 are known"
+            )
+        try:
+            compile_sql(subscription.sub_string)
+        except ExpressionError as error:
+            raise ResponseError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
         return request.reply(ResponseCode.SUCCESS)
 
     @handles(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header=GetConsumerListByGroupRequest)

@@ -29,7 +29,7 @@ class Channel:
 
     conn: Conn
     client_id: str
-    #: Number of its language (``codes.Language``), or None when it named none we know.
+    #: Number of its language (``codes.Language``), or None when it named none we know; as first announced.
     language: int | None
     #: The version ordinal it announced.
     version: int
@@ -167,9 +167,8 @@ class Consumers:
         return Channel(conn, client_id, language, version, self._clock.now_ms(), self._clock.monotonic())
 
     def _refresh(self, channel: Channel, client_id: str, language: int | None, version: int) -> None:
-        channel.client_id = client_id
-        channel.language = language
-        channel.version = version
+        if channel.client_id != client_id:
+            channel.client_id, channel.language, channel.version = client_id, language, version
         channel.last_update = self._clock.now_ms()
         channel.last_seen = self._clock.monotonic()
 
@@ -250,7 +249,8 @@ class Producers:
             self._of_conn.setdefault(conn, {})[group] = None
             log.info("producer %s joins %s from %s", client_id, group, conn.peer)
         else:
-            channel.client_id, channel.language, channel.version = client_id, language, version
+            if channel.client_id != client_id:
+                channel.client_id, channel.language, channel.version = client_id, language, version
             channel.last_update, channel.last_seen = now, seen
         self._clients[client_id] = conn
 
