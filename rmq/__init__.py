@@ -1,1 +1,100 @@
+"""Apache RocketMQ in Python.
 
+The blocking API::
+
+    from rmq import Message, Producer
+
+    with Producer("order_group", namesrv="127.0.0.1:9876") as producer:
+        print(producer.send(Message("TopicTest", b"hello", tags="TagA", keys="order-1")))
+
+:mod:`rmq.aio` has the same names as coroutines. Names are loaded when they are first used, so that importing the
+package costs nothing in processes that need little of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rmq.client.blocking import AdminClient, Producer, PullConsumer, PushConsumer
+    from rmq.client.consumer.listeners import ConsumeContext
+    from rmq.client.message import Message, MessageExt, MessageQueue
+    from rmq.client.results import ConsumeResult, PullResult, PullStatus, QueryResult, SendResult, SendStatus
+    from rmq.client.selectors import by_hash, by_machine_room, by_random
+    from rmq.client.settings import ConsumeFromWhere, MessageModel
+    from rmq.protocol.errors import (
+        ClientError,
+        ConnectFailed,
+        ConnectionLost,
+        RequestTimeout,
+        ResponseError,
+        RMQError,
+        TooManyRequests,
+        TransportError,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AdminClient",
+    "ClientError",
+    "ConnectFailed",
+    "ConnectionLost",
+    "ConsumeContext",
+    "ConsumeFromWhere",
+    "ConsumeResult",
+    "Message",
+    "MessageExt",
+    "MessageModel",
+    "MessageQueue",
+    "Producer",
+    "PullConsumer",
+    "PullResult",
+    "PullStatus",
+    "PushConsumer",
+    "QueryResult",
+    "RMQError",
+    "RequestTimeout",
+    "ResponseError",
+    "SendResult",
+    "SendStatus",
+    "TooManyRequests",
+    "TransportError",
+    "by_hash",
+    "by_machine_room",
+    "by_random",
+]
+
+_HOMES = {
+    "rmq.client.blocking": ("AdminClient", "Producer", "PullConsumer", "PushConsumer"),
+    "rmq.client.consumer.listeners": ("ConsumeContext",),
+    "rmq.client.message": ("Message", "MessageExt", "MessageQueue"),
+    "rmq.client.results": ("ConsumeResult", "PullResult", "PullStatus", "QueryResult", "SendResult", "SendStatus"),
+    "rmq.client.selectors": ("by_hash", "by_machine_room", "by_random"),
+    "rmq.client.settings": ("ConsumeFromWhere", "MessageModel"),
+    "rmq.protocol.errors": (
+        "ClientError",
+        "ConnectFailed",
+        "ConnectionLost",
+        "RMQError",
+        "RequestTimeout",
+        "ResponseError",
+        "TooManyRequests",
+        "TransportError",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -47,6 +47,11 @@ class AdminClient(Lookups):
         self.settings = AdminSettings.of(options)
         self.world = world or World.real()
         self._instance: ClientInstance | None = None
+        self._options = options
+
+    def _renew(self) -> AdminClient:
+        """The same client, not started: for a forked child."""
+        return AdminClient(**self._options)
 
     # -- life ---------------------------------------------------------------------------------------------------------
 

@@ -177,6 +177,16 @@ class ClientInstance:
         for consumer in list(self.consumers.values()):
             await consumer.persist_offsets()
 
+    def descriptors(self) -> list[int]:
+        """The file descriptors of the open connections: a forked child closes its copies."""
+        found = []
+        for address in self.remoting.addresses:
+            conn = self.remoting.connected(address)
+            handle = None if conn is None else conn._transport.get_extra_info("socket")  # type: ignore[attr-defined]
+            if handle is not None:
+                found.append(int(handle.fileno()))
+        return found
+
     # -- members ------------------------------------------------------------------------------------------------------
 
     def add_producer(self, group: str) -> None:

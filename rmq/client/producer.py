@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Self, Unpack
+from typing import NamedTuple, Self, Unpack
 
 from rmq.client.checks import check_group
 from rmq.client.fault import LatencyFault
@@ -29,6 +29,15 @@ log = logging.getLogger(__name__)
 
 #: What a send without a selector may be given: one message, or several of one topic for a batch.
 Sendable = Message | MessageExt | Sequence[Message | MessageExt]
+
+
+class FirstTry(NamedTuple):
+    """A first attempt, ready to be written."""
+
+    queue: MessageQueue
+    address: str
+    frame: bytes
+    others: bool
 
 
 class Producer(Lookups):
@@ -56,6 +65,11 @@ class Producer(Lookups):
         self._instance: ClientInstance | None = None
         self._stopped = False
         self._under_way: set[asyncio.Task[SendResult]] = set()
+        self._options = options
+
+    def _renew(self) -> Producer:
+        """The same producer, not started: for a forked child."""
+        return Producer(self.group, **self._options)
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -132,8 +146,8 @@ class Producer(Lookups):
         :raises ResponseError: the broker refused it (the last one tried, when several were).
         :raises TransportError: no broker answered; with RequestTimeout and ConnectionLost it may have been stored.
         """
-        send = self.prepare(message)
-        return await self.send_prepared(send, queue, selector, arg, self.limit(timeout))
+        send = self._prepare(message)
+        return await self._send_prepared(send, queue, selector, arg, self._limit(timeout))
 
     def send_async(
         self,
@@ -151,10 +165,10 @@ class Producer(Lookups):
         :raises ClientError: the message cannot be sent as it is.
         """
         self.instance  # noqa: B018 - raises when not started
-        send = self.prepare(message)
+        send = self._prepare(message)
         task = asyncio.get_running_loop().create_task(
-            self.send_prepared(
-                send, queue, selector, arg, self.limit(timeout), self.settings.retry_times_when_send_async_failed
+            self._send_prepared(
+                send, queue, selector, arg, self._limit(timeout), self.settings.retry_times_when_send_async_failed
             ),
             name="send",
         )
@@ -177,7 +191,7 @@ class Producer(Lookups):
         deadline = self.world.clock.monotonic() + self.settings.send_msg_timeout
         queue = queue or self._choose(await self._publish_info(send.topic, deadline), send, selector, arg)
         instance = self.instance
-        address = self.address(await instance.find_master(queue))
+        address = self._address(await instance.find_master(queue))
         conn = await instance.remoting.connection(address)
         self._hand_over(instance, address, conn.send, send, queue)
 
@@ -215,7 +229,7 @@ class Producer(Lookups):
 
     # -- the engine; the blocking producer uses these, too -----------------------------------------------------------
 
-    def prepare(self, message: Sendable) -> PreparedSend:
+    def _prepare(self, message: Sendable) -> PreparedSend:
         """Check and encode; runs on any thread."""
         if isinstance(message, (Message, MessageExt)):
             return self._encoder.prepare(message)
@@ -224,17 +238,17 @@ class Producer(Lookups):
             raise ClientError(f"send takes a Message or a list of them that is not empty, not {type(message).__name__}")
         return self._encoder.prepare_batch(batch)
 
-    def limit(self, timeout: Duration | None) -> float:
+    def _limit(self, timeout: Duration | None) -> float:
         return self.settings.send_msg_timeout if timeout is None else seconds(timeout)
 
-    def address(self, address: str) -> str:
+    def _address(self, address: str) -> str:
         """Where sends to a broker go: its VIP port when asked for."""
         if not self.settings.vip_channel:
             return address
         host, _, port = address.rpartition(":")
         return f"{host}:{int(port) - 2}"
 
-    def first_try(self, send: PreparedSend, opaque: int) -> tuple[MessageQueue, str, bytes] | None:
+    def _first_try(self, send: PreparedSend, opaque: int) -> FirstTry | None:
         """Queue, address and frame of a first attempt that needs no look-up; None when it needs one. Any thread."""
         instance = self._instance
         if instance is None:
@@ -246,9 +260,9 @@ class Producer(Lookups):
         address = instance.master_addr(queue.broker_name)
         if address is None:
             return None
-        return queue, self.address(address), self._encoder.frame(send, queue, opaque)
+        return FirstTry(queue, self._address(address), self._encoder.frame(send, queue, opaque), len(info.brokers) > 1)
 
-    async def send_prepared(
+    async def _send_prepared(
         self,
         send: PreparedSend,
         queue: MessageQueue | None,
@@ -286,7 +300,7 @@ class Producer(Lookups):
             queue = info.next_queue(tried[-1] if tried else None, self.faults.avoided)
             # Another broker can only be tried when the first one does not use up the whole time (field case B082);
             # where there is no other one, it gets the time there is.
-            others = any(other.broker_name != queue.broker_name for other in info.queues)
+            others = len(info.brokers) > 1
             share = rest / (tries - len(tried)) if others else rest
             tried.append(queue.broker_name)
             try:
@@ -327,7 +341,7 @@ class Producer(Lookups):
         if timeout <= 0:
             raise RequestTimeout(f"no time was left to send to {queue}")
         instance = self.instance
-        address = self.address(await instance.find_master(queue))
+        address = self._address(await instance.find_master(queue))
         opaque = next_opaque()
         clock = self.world.clock
         began = clock.monotonic()
@@ -336,11 +350,14 @@ class Producer(Lookups):
         except TransportError:
             self.faults.on_failure(queue.broker_name, clock.monotonic())
             raise
-        now = clock.monotonic()
         if self.faults.enabled or self.faults.avoided:
-            self.faults.on_answer(queue.broker_name, now - began, now)
-            self.faults.expire(now)
+            self._answered(queue.broker_name, began)
         return send_result(reply, send, queue, address)
+
+    def _answered(self, broker_name: str, began: float) -> None:
+        now = self.world.clock.monotonic()
+        self.faults.on_answer(broker_name, now - began, now)
+        self.faults.expire(now)
 
     def _choose(
         self, info: PublishInfo, send: PreparedSend, selector: MessageQueueSelector | None, arg: object

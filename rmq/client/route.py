@@ -53,6 +53,10 @@ class PublishInfo:
     topic: str
     queues: list[MessageQueue]
     turn: itertools.count[int] = field(default_factory=itertools.count)
+    brokers: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.brokers = frozenset(queue.broker_name for queue in self.queues)
 
     def next_queue(self, avoid: str | None = None, avoided: frozenset[str] = frozenset()) -> MessageQueue:
         """The queue whose turn it is.

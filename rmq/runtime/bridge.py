@@ -25,7 +25,17 @@ from typing import Any, Generic, TypeVar, cast
 from rmq.protocol.errors import ClientError
 from rmq.runtime.loop import loop_factory
 
-__all__ = ["Bridge", "ListenerPool", "Post", "Waiter", "bridge", "until_signal"]
+__all__ = [
+    "Bridge",
+    "ListenerPool",
+    "Post",
+    "Waiter",
+    "bridge",
+    "close_in_children",
+    "forget_descriptors",
+    "signal_came",
+    "until_signal",
+]
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +89,11 @@ class ListenerPool:
         self._threads = 0
         self._pending = 0
         self._closed = False
+        self._idents: set[int] = set()
+
+    def inside(self) -> bool:
+        """The calling thread is one of this pool."""
+        return threading.get_ident() in self._idents
 
     @property
     def most(self) -> int:
@@ -117,6 +132,7 @@ class ListenerPool:
 
     def _run(self) -> None:
         post, get = self._post, self._work.get
+        self._idents.add(threading.get_ident())
         while (item := get()) is not None:
             work, done = item
             try:
@@ -126,7 +142,8 @@ class ListenerPool:
             try:
                 post(self._finish, done, result, error)
             except RuntimeError:
-                return  # the loop is closed: nobody is left to tell
+                break  # the loop is closed: nobody is left to tell
+        self._idents.discard(threading.get_ident())
 
     def _finish(
         self, done: Callable[[Any, BaseException | None], None], result: Any, error: BaseException | None
@@ -160,6 +177,9 @@ class Bridge:
         #: Given the chance to stop when the process ends, newest first.
         self._at_exit: dict[object, Callable[[], Coroutine[Any, Any, object]]] = {}
         self._stopped = False
+        self._callbacks: ListenerPool | None = None
+        #: One at a time: whoever renews a client that a fork brought here.
+        self.renewing = threading.RLock()
         started = threading.Event()
         self._thread = threading.Thread(target=self._serve, args=(started,), name="rmq", daemon=True)
         self._thread.start()
@@ -242,6 +262,31 @@ class Bridge:
         except (KeyboardInterrupt, SystemExit):
             self.post(self._cancel, waiter)
             raise
+
+    def answer(self, waiter: Waiter[Any], result: object) -> None:
+        """Let a thread go on with a result. On the loop only."""
+        waiter.result = result
+        self.release(waiter)
+
+    def callbacks(self) -> ListenerPool:
+        """Two threads for callbacks of asynchronous calls. On the loop only."""
+        if self._callbacks is None:
+            self._callbacks = ListenerPool(2, "rmq-callback")
+        return self._callbacks
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], finish: Callable[[Any], object]) -> None:
+        """Run a coroutine as a task; ``finish`` is told its result or its error. On the loop only."""
+        task = self._loop.create_task(coro)
+        self._tasks.add(task)
+
+        def done(ended: asyncio.Task[Any]) -> None:
+            self._tasks.discard(ended)
+            if ended.cancelled():
+                finish(ClientError("the call was cancelled"))
+            else:
+                finish(ended.exception() or ended.result())
+
+        task.add_done_callback(done)
 
     def _start(self, coro: Coroutine[Any, Any, Any], waiter: Waiter[Any]) -> None:
         task = self._loop.create_task(coro)
@@ -344,6 +389,24 @@ def _at_exit() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+async def signal_came(signals: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT)) -> str:
+    """Wait for one of the signals on the running loop (of the main thread). :returns: its name."""
+    loop = asyncio.get_running_loop()
+    came: asyncio.Future[str] = loop.create_future()
+
+    def note(name: str) -> None:
+        if not came.done():
+            came.set_result(name)
+
+    for number in signals:
+        loop.add_signal_handler(number, note, number.name)
+    try:
+        return await came
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
 
 
 def until_signal(signals: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT)) -> str:

@@ -1,4 +1,4 @@
-"""The pull consumer, old style (Java: DefaultMQPullConsumer): the application asks for each pull and keeps its offsets."""
+"""The pull consumer, old style (Java: DefaultMQPullConsumer): the application asks for each pull."""
 
 from __future__ import annotations
 
@@ -60,6 +60,11 @@ class PullConsumer(Lookups):
         self._store: OffsetStore | None = None
         self._puller: Puller | None = None
         self._started_ms = 0
+        self._options = options
+
+    def _renew(self) -> PullConsumer:
+        """The same consumer, not started: for a forked child."""
+        return PullConsumer(self.group, **self._options)
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -190,10 +195,9 @@ class PullConsumer(Lookups):
         data = subscription.build(queue.topic, expression, kind)
         if queue.topic not in self._topics:
             await self._join(queue.topic)
-        result = await self._puller.pull(
+        return await self._puller.pull(
             queue, data, offset, max_nums=max_nums, timeout=timeout, suspend=suspend, post_subscription=True
         )
-        return result
 
     async def _join(self, topic: str) -> None:
         """A topic pulled for the first time becomes part of the group's subscription."""

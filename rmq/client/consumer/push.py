@@ -29,7 +29,7 @@ from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRu
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.errors import ClientError, RMQError
 from rmq.protocol.names import retry_topic
-from rmq.runtime.bridge import ListenerPool
+from rmq.runtime.bridge import ListenerPool, signal_came
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -75,6 +75,15 @@ class PushConsumer(Lookups):
         self.started_ms = 0
         self._stopping: asyncio.Task[None] | None = None
         self._paused = False
+        self._options = options
+
+    def _renew(self) -> PushConsumer:
+        """The same consumer with its listeners, not started: for a forked child."""
+        made = PushConsumer(self.group, **self._options)
+        made._subscriptions = dict(self._subscriptions)
+        made._listeners = dict(self._listeners)
+        made._default = self._default
+        return made
 
     # -- subscriptions and listeners ----------------------------------------------------------------------------------
 
@@ -341,6 +350,14 @@ class PushConsumer(Lookups):
         """
         most = 16 if self.settings.max_reconsume_times < 0 else self.settings.max_reconsume_times
         await sendback.send_message_back(self.instance, self.group, message, delay_level, most, broker_name)
+
+    async def run(self) -> None:
+        """Start, consume until SIGTERM or SIGINT, shut down."""
+        await self.start()
+        try:
+            log.info("group %s: %s: stopping", self.group, await signal_came())
+        finally:
+            await self.shutdown()
 
     def suspend(self) -> None:
         """Pull nothing more until :meth:`resume`; what is held is still consumed."""

@@ -1,0 +1,53 @@
+"""The asyncio API: the same clients as in :mod:`rmq`, as coroutines."""
+
+from __future__ import annotations
+
+from rmq.client.admin import AdminClient
+from rmq.client.consumer.listeners import ConsumeContext
+from rmq.client.consumer.pull import PullConsumer
+from rmq.client.consumer.push import PushConsumer
+from rmq.client.message import Message, MessageExt, MessageQueue
+from rmq.client.producer import Producer
+from rmq.client.results import ConsumeResult, PullResult, PullStatus, QueryResult, SendResult, SendStatus
+from rmq.client.selectors import by_hash, by_machine_room, by_random
+from rmq.client.settings import ConsumeFromWhere, MessageModel
+from rmq.protocol.errors import (
+    ClientError,
+    ConnectFailed,
+    ConnectionLost,
+    RequestTimeout,
+    ResponseError,
+    RMQError,
+    TooManyRequests,
+    TransportError,
+)
+
+__all__ = [
+    "AdminClient",
+    "ClientError",
+    "ConnectFailed",
+    "ConnectionLost",
+    "ConsumeContext",
+    "ConsumeFromWhere",
+    "ConsumeResult",
+    "Message",
+    "MessageExt",
+    "MessageModel",
+    "MessageQueue",
+    "Producer",
+    "PullConsumer",
+    "PullResult",
+    "PullStatus",
+    "PushConsumer",
+    "QueryResult",
+    "RMQError",
+    "RequestTimeout",
+    "ResponseError",
+    "SendResult",
+    "SendStatus",
+    "TooManyRequests",
+    "TransportError",
+    "by_hash",
+    "by_machine_room",
+    "by_random",
+]
