@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from rmq.testing.cluster import Cluster
 from tests.golden.broker.differences import ACCEPTED, EXCLUDED, SAMPLED
@@ -21,18 +22,26 @@ async def test_the_recorded_cases_are_answered_alike(tmp_path: Path) -> None:
     async with Cluster(tmp_path, brokers=0) as cluster:
         await cluster.start_broker(**SETTINGS)
         replay = Replay(cluster, STEPS)
-        for case in CASES:
-            if case["id"] in EXCLUDED:
-                continue
-            asked += 1
-            async with asyncio.timeout(30):
-                came = await replay.run(case)
-            problem = replay.compare(case, came)
-            if problem:
-                problems.append(f"{case['id']}: {problem}")
-        await replay.close_all()
+        try:
+            for case in CASES:
+                if case["id"] not in EXCLUDED:
+                    asked += 1
+                    problem = await problem_of(replay, case)
+                    if problem:
+                        problems.append(f"{case['id']}: {problem}")
+        finally:
+            await replay.close_all()
     assert not problems, "\n".join(problems)
     assert asked == len(CASES) - len(EXCLUDED)
+
+
+async def problem_of(replay: Replay, case: dict[str, Any]) -> str | None:
+    try:
+        async with asyncio.timeout(20):
+            came = await replay.run(case)
+    except (TimeoutError, AssertionError) as error:
+        return f"no answer: {error!r}"
+    return replay.compare(case, came)
 
 
 def test_what_is_excepted_was_recorded() -> None:
