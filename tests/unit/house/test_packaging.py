@@ -107,3 +107,14 @@ def test_a_thin_command_runs_its_own_or_the_installed_one(name: str, tmp_path: P
     assert run().stdout == "installed -c a b\n"
     put(tmp_path / "clone" / ".venv" / "bin", '#!/bin/sh\necho own "$@" "$ROCKETMQ_HOME"\n')
     assert run().stdout == f"own -c a b {tmp_path}/clone\n"
+
+
+def test_the_map_of_the_code_names_every_package_and_nothing_else() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    named = set(re.findall(r"^\| `(rmq[\w/]*)` \|", text, re.MULTILINE))
+    packages = {
+        str(path.parent.relative_to(ROOT)) for path in (ROOT / "rmq").rglob("*.py") if path.name != "__init__.py"
+    }
+    assert named == packages - {"rmq"}
+    for path in re.findall(r"`([\w/]+/\w+\.py)`", text):
+        assert (ROOT / "rmq" / path).exists() or (ROOT / "rmq/broker" / path).exists(), path
