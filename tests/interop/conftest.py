@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
-from tests.support.interop import Matrix, Scene
-from tests.support.peers import Client, Cluster, ToolMissing, skip_or_fail, start_client, start_cluster
-from tests.support.peers.cluster import FAST_RETRIES
+from tests.support.interop import Clusters, Matrix, Scene
+from tests.support.peers import Client, ToolMissing, skip_or_fail, start_client
 
 _MATRIX = Matrix()
+_CLUSTERS = pytest.StashKey[Clusters]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,36 +20,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(600))  # the first one may resolve jars and start clusters
 
 
-class Clusters:
-    """Clusters by kind; the one that RMQ_INTEROP_CLUSTER names (ours without it) is the one under test."""
-
-    def __init__(self) -> None:
-        self._running: dict[str, Cluster] = {}
-
-    @property
-    def tested(self) -> str:
-        """The kind that the matrix runs against."""
-        return os.environ.get("RMQ_INTEROP_CLUSTER", "ours")
-
-    def get(self, kind: str) -> Cluster:
-        """A running cluster of a kind, with retries after a second."""
-        if kind not in self._running:
-            try:
-                self._running[kind] = start_cluster(kind, properties=FAST_RETRIES)
-            except ToolMissing as missing:
-                skip_or_fail(missing)
-        return self._running[kind]
-
-    def running(self) -> list[Cluster]:
-        """Those that were started."""
-        return list(self._running.values())
-
-    def stop(self) -> None:
-        """Stop all."""
-        for cluster in self._running.values():
-            cluster.stop()
-
-
 @pytest.fixture(scope="session")
 def clusters(request: pytest.FixtureRequest) -> Iterator[Clusters]:
     """Clusters of any kind, one of each for the session."""
@@ -58,9 +27,6 @@ def clusters(request: pytest.FixtureRequest) -> Iterator[Clusters]:
     request.config.stash[_CLUSTERS] = all_of_them
     yield all_of_them
     all_of_them.stop()
-
-
-_CLUSTERS = pytest.StashKey[Clusters]()
 
 
 @pytest.fixture(scope="session")
@@ -92,11 +58,11 @@ def scene(clusters: Clusters, clients: Callable[[str, str], Client]) -> Callable
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     where = getattr(item, "callspec", None)
     if report.when == "call" and where is not None and {"client", "cell"} <= where.params.keys():
-        kind = where.params.get("kind") or os.environ.get("RMQ_INTEROP_CLUSTER", "ours")
+        kind = where.params.get("kind") or Clusters.tested()
         _MATRIX.note(kind, where.params["client"], where.params["cell"], report.outcome, report.duration)
     if report.failed and item.config.stash.get(_CLUSTERS, None) is not None:
         for cluster in item.config.stash[_CLUSTERS].running():

@@ -1,6 +1,7 @@
 """What interop tests check: cells (one way of using a client) run by any client against any cluster."""
 
 from .cells import CELLS, NO_CALL, PROMISED, run_cell
+from .clusters import Clusters
 from .matrix import Matrix
 from .rows import Row, assert_same, expected, placed, rows_of
 from .scene import COUNT, Scene, shares_of
@@ -10,6 +11,7 @@ __all__ = [
     "COUNT",
     "NO_CALL",
     "PROMISED",
+    "Clusters",
     "Matrix",
     "Row",
     "Scene",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -165,7 +166,7 @@ def _query_id(scene: Scene) -> None:
     _found(scene, "queryid", topic, sent, ids=[row.unique_id for row in sent])
 
 
-def _found(scene: Scene, op: str, topic: str, sent: list[Row], **what: list[str | None]) -> None:
+def _found(scene: Scene, op: str, topic: str, sent: list[Row], **what: Any) -> None:
     seen = rows_of(scene.client.call(op, namesrv=scene.cluster.namesrv, topic=topic, **what))
     assert_same(sent, seen)
 

@@ -1,0 +1,39 @@
+"""The clusters of a test session: started when first asked for, one of each kind."""
+
+from __future__ import annotations
+
+import os
+
+from tests.support.peers import Cluster, ToolMissing, skip_or_fail, start_cluster
+from tests.support.peers.cluster import FAST_RETRIES
+
+
+class Clusters:
+    """Clusters by kind; the one that RMQ_INTEROP_CLUSTER names (ours without it) is the one under test."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, Cluster] = {}
+
+    @staticmethod
+    def tested() -> str:
+        """The kind that the matrix runs against."""
+        return os.environ.get("RMQ_INTEROP_CLUSTER", "ours")
+
+    def get(self, kind: str | None = None) -> Cluster:
+        """A running cluster of a kind (the tested one), with retries after a second."""
+        kind = kind or self.tested()
+        if kind not in self._running:
+            try:
+                self._running[kind] = start_cluster(kind, properties=FAST_RETRIES)
+            except ToolMissing as missing:
+                skip_or_fail(missing)
+        return self._running[kind]
+
+    def running(self) -> list[Cluster]:
+        """Those that were started."""
+        return list(self._running.values())
+
+    def stop(self) -> None:
+        """Stop all."""
+        for cluster in self._running.values():
+            cluster.stop()
