@@ -289,10 +289,18 @@ class Conn(asyncio.Protocol):
             why = f"header length {head & 0xFFFFFF} in a frame of length {length}"
         else:
             why = f"a header of {head & 0xFFFFFF} bytes ({self._max_header} are allowed)"
-        self.malformed(why)
+        self._doom(why)
 
     def malformed(self, why: str) -> None:
-        """The peer broke the wire format: serve what came before, then close; one line in the log."""
+        """A frame of right lengths did not decode: what is behind it is not served, the connection closes.
+
+        A step calls it and goes on with the next connection; one line in the log.
+        """
+        self._broken = True
+        self._doom(why)
+
+    def _doom(self, why: str) -> None:
+        """Serve what came before, then close."""
         if self.closed or self._doomed is not None:
             return
         self._endpoint.complain("%s: closed: %s", self.peer, why)
@@ -303,11 +311,6 @@ class Conn(asyncio.Protocol):
             self._pause()
         else:
             self.close(why)
-
-    def broken(self, why: str) -> None:
-        """A frame of right lengths that does not decode: the ones behind it are not served."""
-        self._broken = True
-        self.malformed(why)
 
     def pause_writing(self) -> None:
         self.congested = True
@@ -416,6 +419,7 @@ class Conn(asyncio.Protocol):
             self.flush()
         if not self.closed:
             self.closed = True
+            self.idle_since = self._endpoint.now()
             self._transport.close()
 
     def abort(self, reason: str) -> None:
@@ -509,6 +513,12 @@ class Conn(asyncio.Protocol):
     def calls_waiting(self) -> int:
         """Requests of ours on this connection that wait for an answer."""
         return len(self._waiting)
+
+    def descriptor(self) -> int | None:
+        """The number of its socket, where the transport has one; a forked child closes its copy."""
+        find = getattr(self._transport, "get_extra_info", None)
+        handle = find("socket") if find is not None else None
+        return int(handle.fileno()) if handle is not None else None
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> None:
         """Run a coroutine as a task of the endpoint (it ends when the endpoint does, not with the connection)."""

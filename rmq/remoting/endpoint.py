@@ -180,11 +180,11 @@ class Endpoint:
         try:
             command = frame.decode(buffer[low:high])
         except ProtocolError as error:
-            conn.broken(str(error))
+            conn.malformed(str(error))
             return
         except Exception:
             log.exception("%s: a frame from %s broke the decoder", self.name, conn.peer)
-            conn.broken("a frame that cannot be decoded")
+            conn.malformed("a frame that cannot be decoded")
             return
         if command.flag & 1:
             conn.answered(command)
@@ -236,20 +236,24 @@ class Endpoint:
         limits = self.limits
         idle = limits.idle_seconds
         for conn in list(self.connections):
+            if conn.closed:
+                if now - conn.idle_since > limits.linger_seconds:
+                    conn.abort("it did not take what was left for it")
+                continue
             if conn._paused:
                 conn._since = now  # it is we who do not read
             if conn.active or conn._ready:
                 conn.active = False
                 conn.idle_since = now
-            elif idle and now - conn.idle_since >= idle and not conn.closed:
+            elif idle and now - conn.idle_since >= idle:
                 conn.close(f"idle for {idle:g} s")
             if conn.handshake is not None:
                 if conn.handshake.ready:
                     conn.handshake = None
-                elif now - conn._since > limits.handshake_seconds and not conn.closed:
+                elif now - conn._since > limits.handshake_seconds:
                     self.complain("%s: closed: its TLS handshake took too long", conn.peer)
                     conn.abort("an unfinished TLS handshake")
-            elif conn._have and not conn.closed and now - conn._since > limits.patience(conn._have):
+            elif conn._have and now - conn._since > limits.patience(conn._have):
                 self.complain("%s: closed: a frame of %d bytes came no further than %d", *_partial(conn))
                 conn.abort("an unfinished frame")
         assert self._loop is not None

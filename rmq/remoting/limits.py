@@ -42,6 +42,8 @@ class Limits:
     waiting: int = 65_536
     #: Closed after this time without a byte in either direction; 0 = never (protocol.md 1.6).
     idle_seconds: float = 120.0
+    #: A closed connection whose peer does not take what was written before is given up after this time.
+    linger_seconds: float = 10.0
     #: What one loop tick serves; the rest comes next tick, in turn (design.md section 3).
     tick_frames: int = 2_000
     tick_bytes: int = 4 << 20

@@ -210,7 +210,11 @@ class TlsPipe(asyncio.Protocol):
         if not self._ready:
             self._waiting.append(data)
             return
-        self._object.write(data)
+        done = self._object.write(data)
+        if done < len(data):  # a record at a time, as some builds of OpenSSL do
+            view = memoryview(data)
+            while done < len(data):
+                done += self._object.write(view[done:])
         self._push()
 
     def close(self) -> None:

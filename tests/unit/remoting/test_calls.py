@@ -386,6 +386,24 @@ def test_an_unfinished_frame_is_not_awaited_for_ever() -> None:
     simloop.run(main())
 
 
+def test_a_closed_connection_does_not_wait_for_its_reader_for_ever() -> None:
+    async def main() -> None:
+        async with Rig() as rig:
+            conn = await rig.client.connection(rig.addr)
+            conn._transport.pause_reading()
+            conn.oneway(Command(9))
+            await asyncio.sleep(0.1)
+            (inbound,) = rig.server.connections
+            inbound.send(b"x" * 1000)
+            inbound.close("test")
+            await asyncio.sleep(5)
+            assert inbound in rig.server.connections  # the peer may yet take it
+            await asyncio.sleep(10)
+            assert rig.server.connections == {}
+
+    simloop.run(main())
+
+
 def test_connections_beyond_the_limit_are_closed() -> None:
     async def main() -> None:
         async with Rig(Limits(connections=1)) as rig:
