@@ -13,24 +13,33 @@ members ignored, a null collection as an empty one. Writing puts the members in 
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+
+import orjson
 
 from rmq.protocol import fastjson
 from rmq.protocol.errors import BodyError, ProtocolError
 from rmq.protocol.fastjson import ObjectKey
 from rmq.protocol.queue import MessageQueue
 
-__all__ = ["Body", "body", "member", "queue_from", "queue_object"]
+__all__ = ["Body", "body", "member", "queue_from", "queue_object", "read_json"]
 
 B = TypeVar("B", bound="type[Body]")
 Reader = Callable[[Any], Any]
 
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
-#: Bytes of a body that is not strict JSON; the tolerant parser is slow, and servers read bodies between two ticks.
-LENIENT_BYTES = 16 * 1024 * 1024
+#: Bytes of a body that is read by the slow parser, which takes what is neither strict JSON nor Java's usual dialect.
+LENIENT_BYTES = 65_536
+#: A text, which is passed over; or a number or a MessageQueue as key, after what stands before it.
+_BARE_KEY = re.compile(
+    rb'"(?:[^"\\]|\\.)*"|([{,]\s*)(?:(-?\d+)|(\{"brokerName":"(?:[^"\\]|\\.)*","queueId":-?\d+,'
+    rb'"topic":"(?:[^"\\]|\\.)*"\}))(?=\s*:)',
+    re.DOTALL,
+)
 
 
 def member(
@@ -200,6 +209,38 @@ def to_object(value: Any) -> Any:
     return value
 
 
+def read_json(data: bytes, name: str, limit: int | None) -> object:
+    """Read a body's JSON, the usual forms of Java fast and the others up to a limit.
+
+    :param name: the body's, for the error.
+    :raises BodyError: not readable, or odd and longer than ``limit``.
+    """
+    try:
+        return orjson.loads(data) if b'"$ref"' not in data else fastjson.loads(data, limit=limit)
+    except orjson.JSONDecodeError:
+        pass
+    except ProtocolError as error:
+        raise BodyError(f"{name}: {error}") from None
+    # Tables by number or by queue can be long. With texts as keys they are strict JSON, read many times faster.
+    try:
+        return orjson.loads(_BARE_KEY.sub(_quoted_key, data))
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return fastjson.loads(data, limit=limit)
+    except ProtocolError as error:
+        raise BodyError(f"{name}: {error}") from None
+
+
+def _quoted_key(match: re.Match[bytes]) -> bytes:
+    before, number, queue = match.groups()
+    if before is None:
+        return match[0]
+    if number is not None:
+        return b'%b"%b"' % (before, number)
+    return b'%b"%b"' % (before, queue.replace(b"\\", b"\\\\").replace(b'"', b'\\"'))
+
+
 class Body:
     """Base of the typed bodies; see the module's docstring."""
 
@@ -247,20 +288,15 @@ class Body:
         return cls(**found)
 
     @classmethod
-    def decode(cls, data: bytes | bytearray | memoryview) -> Self:
+    def decode(cls, data: bytes | bytearray | memoryview, *, limit: int | None = LENIENT_BYTES) -> Self:
         """Read a body as it came.
 
+        :param limit: bytes up to which odd JSON is read, too; a server must not be stalled with more. None: no limit.
         :raises BodyError: empty, not JSON, or with a member that is wrong.
         """
         if not data:
             raise BodyError(f"{cls.__name__}: the body is empty")
-        try:
-            value = fastjson.loads(data, limit=LENIENT_BYTES)
-        except BodyError:
-            raise
-        except ProtocolError as error:
-            raise BodyError(f"{cls.__name__}: {error}") from None
-        return cls.from_object(value)
+        return cls.from_object(read_json(bytes(data), cls.__name__, limit))
 
 
 @dataclass_transform(field_specifiers=(member,))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.body import Body, body, member
+from rmq.protocol.bodies.static_topic import TopicQueueMappingInfo
 
-__all__ = ["BrokerData", "QueueData", "TopicQueueMappingInfo", "TopicRouteData"]
+__all__ = ["BrokerData", "QueueData", "TopicRouteData"]
 
 
 @body
@@ -28,19 +29,6 @@ class BrokerData(Body):
     cluster: str = member("cluster", default="")
     enable_acting_master: bool | None = member("enableActingMaster", default=None)
     zone_name: str | None = member("zoneName", default=None)
-
-
-@body
-class TopicQueueMappingInfo(Body):
-    """A static topic's queues on one broker (5.x)."""
-
-    bname: str | None = member("bname", default=None)
-    curr_id_map: dict[int, int] | None = member("currIdMap", default=None)
-    dirty: bool = member("dirty", default=False)
-    epoch: int = member("epoch", default=0)
-    scope: str | None = member("scope", default=None)
-    topic: str | None = member("topic", default=None)
-    total_queues: int = member("totalQueues", default=0)
 
 
 @body

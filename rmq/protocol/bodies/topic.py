@@ -15,7 +15,8 @@ import zlib
 from typing import Any, Self
 
 from rmq.protocol import fastjson
-from rmq.protocol.bodies.body import Body, body, member
+from rmq.protocol.bodies.body import LENIENT_BYTES, Body, body, member, read_json
+from rmq.protocol.bodies.static_topic import TopicQueueMappingDetail, TopicQueueMappingInfo
 from rmq.protocol.errors import BodyError, ProtocolError
 
 __all__ = [
@@ -76,8 +77,12 @@ class TopicConfigTable(Body):
     data_version: DataVersion | None = member("dataVersion", default=None)
     topic_config_table: dict[str, TopicConfig] = member("topicConfigTable", factory=dict)
     mapping_data_version: DataVersion | None = member("mappingDataVersion", default=None)
-    topic_queue_mapping_detail_map: dict[str, object] | None = member("topicQueueMappingDetailMap", default=None)
-    topic_queue_mapping_info_map: dict[str, object] | None = member("topicQueueMappingInfoMap", default=None)
+    topic_queue_mapping_detail_map: dict[str, TopicQueueMappingDetail] | None = member(
+        "topicQueueMappingDetailMap", default=None
+    )
+    topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] | None = member(
+        "topicQueueMappingInfoMap", default=None
+    )
 
 
 @body
@@ -164,14 +169,21 @@ class RegisterBrokerBody(Body):
         return zlib.compress(b"".join(parts), 9)
 
     @classmethod
-    def decode(cls, data: bytes | bytearray | memoryview, compressed: bool = False) -> Self:
+    def decode(
+        cls,
+        data: bytes | bytearray | memoryview,
+        compressed: bool = False,
+        *,
+        limit: int | None = LENIENT_BYTES,
+    ) -> Self:
         """Read either form; what 5.x appends is ignored.
 
         :raises BodyError: damaged.
         """
         if not compressed:
-            # The base's method by name: a slots dataclass is made anew, which the short super() does not survive.
-            return cls.from_object(_parsed(data))
+            if not data:
+                raise BodyError("RegisterBrokerBody: the body is empty")
+            return cls.from_object(read_json(bytes(data), "RegisterBrokerBody", limit))
         engine = zlib.decompressobj()
         try:
             plain = engine.decompress(data, MAX_REGISTRATION + 1)
@@ -186,23 +198,10 @@ class RegisterBrokerBody(Body):
         for _ in range(count):
             config = _topic_of(pieces.piece().decode("utf-8", "replace"))
             configs[config.topic_name] = config
-        servers: Any = _loaded(pieces.piece())
+        servers: Any = read_json(pieces.piece(), "RegisterBrokerBody", limit)
         if servers is not None and not isinstance(servers, list):
             raise BodyError("RegisterBrokerBody: the filter server list is no array")
         return cls(
             [str(server) for server in servers or ()],
             TopicConfigTable(version, configs),
         )
-
-
-def _loaded(data: bytes) -> object:
-    try:
-        return fastjson.loads(data)
-    except ProtocolError as error:
-        raise BodyError(f"RegisterBrokerBody: {error}") from None
-
-
-def _parsed(data: bytes | bytearray | memoryview) -> object:
-    if not data:
-        raise BodyError("RegisterBrokerBody: the body is empty")
-    return _loaded(bytes(data))

@@ -6,8 +6,8 @@ Writing gives what Java writes, byte for byte; the caller gives members in Java'
 
 from __future__ import annotations
 
-from rmq.protocol.fastjson.keys import ObjectKey, Raw, Reference
+from rmq.protocol.fastjson.keys import ObjectKey, Raw
 from rmq.protocol.fastjson.reader import loads
 from rmq.protocol.fastjson.writer import dumps, pretty, quote, standard
 
-__all__ = ["ObjectKey", "Raw", "Reference", "dumps", "loads", "pretty", "quote", "standard"]
+__all__ = ["ObjectKey", "Raw", "dumps", "loads", "pretty", "quote", "standard"]

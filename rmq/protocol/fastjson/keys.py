@@ -1,10 +1,10 @@
-"""Values that JSON has no type for: an object as a map key, a reference, and bytes that are JSON already."""
+"""Values that JSON has no type for: an object as a map key, and bytes that are JSON already."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-__all__ = ["ObjectKey", "Raw", "Reference"]
+__all__ = ["ObjectKey", "Raw"]
 
 
 class ObjectKey(tuple[tuple[str, object], ...]):
@@ -42,18 +42,6 @@ class ObjectKey(tuple[tuple[str, object], ...]):
             f"MessageQueue [topic={self.get('topic')}, brokerName={self.get('brokerName')}, "
             f"queueId={self.get('queueId')}]"
         )
-
-
-class Reference:
-    """A ``{"$ref": path}`` met while reading, put right once the whole text is read."""
-
-    __slots__ = ("path",)
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __repr__(self) -> str:
-        return f"<$ref {self.path}>"
 
 
 class Raw(bytes):

@@ -13,12 +13,12 @@ What the parser takes beyond JSON, as fastjson 1.2.69 was seen to (protocol.md 4
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
 import orjson
 
 from rmq.protocol.errors import ProtocolError
-from rmq.protocol.fastjson.keys import ObjectKey, Reference
+from rmq.protocol.fastjson.keys import ObjectKey
 from rmq.protocol.fastjson.references import resolve
 
 __all__ = ["Parser", "loads"]
@@ -54,22 +54,18 @@ def loads(data: bytes | bytearray | memoryview | str, *, limit: int | None = Non
     """
     if isinstance(data, (bytearray, memoryview)):
         data = bytes(data)
-    quick = '"$ref"' not in data if isinstance(data, str) else b'"$ref"' not in data
-    if quick:
-        try:
-            return orjson.loads(data)
-        except orjson.JSONDecodeError:
-            pass
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        pass
+    else:
+        referring = '"$ref"' in data if isinstance(data, str) else b'"$ref"' in data
+        return resolve(value) if referring else value
     if limit is not None and len(data) > limit:
         raise ProtocolError(f"not strict JSON, and {len(data)} bytes are more than the {limit} read leniently")
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
-    parser = Parser(text)
-    value = parser.document()
-    return (
-        resolve(value, parser.references, parser.key_references)
-        if parser.references or parser.key_references
-        else value
-    )
+    value = Parser(text).document()
+    return resolve(value) if "$ref" in text else value
 
 
 class Parser:
@@ -78,15 +74,13 @@ class Parser:
     :param exact: numbers come as :class:`Decimal` (fractions) or text-preserving ints, for values that end as text.
     """
 
-    __slots__ = ("exact", "key_references", "references", "text", "types")
+    __slots__ = ("exact", "text", "types")
 
     def __init__(self, text: str, *, exact: bool = False, types: bool = True) -> None:
         self.text = text
         self.exact = exact
         #: False: a key ``@type`` is refused, as a build without autotype does.
         self.types = types
-        self.references: list[Reference] = []
-        self.key_references: list[ObjectKey] = []
 
     def document(self) -> object:
         text = self.text.rstrip(" \t\r\n\x00\x1a")
@@ -139,7 +133,10 @@ class Parser:
         if fraction in (None, ".") and exponent is None:
             return int(whole), match.end()
         if self.exact:
-            return Decimal(f"{whole}{fraction or ''}{exponent or ''}"), match.end()
+            try:
+                return Decimal(f"{whole}{fraction or ''}{exponent or ''}"), match.end()
+            except InvalidOperation:  # an exponent beyond all measure
+                raise self._error("no number", at) from None
         return float(f"{whole}{fraction or ''}{exponent or ''}"), match.end()
 
     def _string(self, at: int, quote: str) -> tuple[str, int]:
@@ -192,7 +189,7 @@ class Parser:
             elif self.text[at : at + 1] != "]":
                 raise self._error("no comma", at)
 
-    def _object(self, at: int, depth: int) -> tuple[object, int]:
+    def _object(self, at: int, depth: int) -> tuple[dict[object, object], int]:
         if depth >= MAX_DEPTH:
             raise self._error(f"nested deeper than {MAX_DEPTH}", at)
         text, start = self.text, at
@@ -214,10 +211,6 @@ class Parser:
                 at = self._gap(at)
             elif text[at : at + 1] != "}":
                 raise self._error("no comma", at)
-        if len(members) == 1 and isinstance(path := members.get("$ref"), str) and not self.exact:
-            reference = Reference(path)
-            self.references.append(reference)
-            return reference, at
         return members, at
 
     def _key(self, at: int, depth: int) -> tuple[object, int]:
@@ -232,15 +225,12 @@ class Parser:
             if self.exact:
                 raise self._error("an object as key", at)
             value, at = self._object(at, depth + 1)
-            if isinstance(value, Reference):
-                key_reference = ObjectKey.of({"$ref": value.path})
-                self.key_references.append(key_reference)
-                return key_reference, at
-            if not isinstance(value, dict) or not all(
-                isinstance(k, str) and (v is None or isinstance(v, (str, int, float))) for k, v in value.items()
-            ):
-                raise self._error("an object as key with members that are no plain values", at)
-            return ObjectKey.of(value), at
+            members: dict[str, object] = {}
+            for name, item in value.items():
+                if not isinstance(name, str) or not (item is None or isinstance(item, (str, int, float))):
+                    raise self._error("an object as key with members that are no plain values", at)
+                members[name] = item
+            return ObjectKey.of(members), at
         if first in "+-0123456789":
             match = _NUMBER.match(self.text, at)
             if match is None or match[2] or match[3] or match.end() - at > 20:

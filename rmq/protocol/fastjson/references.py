@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 
-from rmq.protocol.fastjson.keys import ObjectKey, Reference
+from rmq.protocol.fastjson.keys import ObjectKey
 
 __all__ = ["resolve"]
 
@@ -58,57 +58,89 @@ def _member(table: dict[object, object], name: str) -> object:
     return _MISSING
 
 
-def _key_meanings(root: object, references: list[ObjectKey]) -> dict[ObjectKey, list[ObjectKey]]:
-    meanings: dict[ObjectKey, list[ObjectKey]] = {}
-    for reference in set(references):
-        path = str(reference.get("$ref"))
-        table = _find(root, path.removesuffix(".null")) if path.endswith(".null") else None
-        keys = [k for k in table if isinstance(k, ObjectKey) and k not in references] if isinstance(table, dict) else []
-        if len(keys) == 1 or (keys and len(keys) == references.count(reference)):
-            meanings[reference] = keys
-    return meanings
+def _path(value: object) -> str | None:
+    """Where a value refers to, when it is a reference."""
+    if isinstance(value, dict) and len(value) == 1:
+        path = value.get("$ref")
+        return path if isinstance(path, str) else None
+    return None
 
 
-def resolve(root: object, references: list[Reference], key_references: list[ObjectKey]) -> object:
-    """The document with every reference replaced by what it points at (shared, not copied); None when it is nowhere."""
-    targets: dict[int, object] = {}
-    for reference in references:
-        seen = {id(reference)}
-        target = _find(root, reference.path)
-        while isinstance(target, Reference) and id(target) not in seen:
-            seen.add(id(target))
-            target = _find(root, target.path)
-        # A reference to something that holds the reference would make a circle, which no decoder of bodies expects.
-        targets[id(reference)] = None if target is _MISSING or isinstance(target, Reference) else target
-    meanings = _key_meanings(root, key_references)
-    used: dict[ObjectKey, int] = {}
-    return _replaced(root, targets, meanings, used, frozenset())
+def _key_path(key: object) -> str | None:
+    if isinstance(key, ObjectKey) and len(key) == 1:
+        path = key.get("$ref")
+        return path if isinstance(path, str) else None
+    return None
 
 
-def _replaced(
-    value: object,
-    targets: dict[int, object],
-    meanings: dict[ObjectKey, list[ObjectKey]],
-    used: dict[ObjectKey, int],
-    within: frozenset[int],
-) -> object:
-    if isinstance(value, Reference):
-        target = targets[id(value)]
-        return None if id(target) in within else target
-    if isinstance(value, list):
-        inside = within | {id(value)}
-        for index, item in enumerate(value):
-            if isinstance(item, (Reference, list, dict)):
-                value[index] = _replaced(item, targets, meanings, used, inside)
-    elif isinstance(value, dict):
-        inside = within | {id(value)}
-        items = list(value.items())
-        value.clear()
+class _Resolver:
+    """Replaces references in place; values are shared with what they refer to, not copied."""
+
+    __slots__ = ("keys", "root", "used")
+
+    def __init__(self, root: object) -> None:
+        self.root = root
+        #: Path of a key reference to the keys that it may mean, and how many of them were given out.
+        self.keys: dict[str, list[ObjectKey]] = {}
+        self.used: dict[str, int] = {}
+
+    def target(self, path: str) -> object:
+        """What a path points at, through references to references; None when it is nowhere."""
+        value = _find(self.root, path)
+        seen = {path}
+        while (further := _path(value)) is not None:
+            if further in seen:
+                return None
+            seen.add(further)
+            value = _find(self.root, further)
+        return None if value is _MISSING else value
+
+    def replaced(self, value: object, within: frozenset[int]) -> object:
+        path = _path(value)
+        if path is not None:
+            target = self.target(path)
+            # What holds the reference itself would make a circle, which no reader of bodies expects.
+            return None if id(target) in within else target
+        if isinstance(value, list):
+            inside = within | {id(value)}
+            for index, item in enumerate(value):
+                if isinstance(item, (list, dict)):
+                    value[index] = self.replaced(item, inside)
+        elif isinstance(value, dict):
+            inside = within | {id(value)}
+            for key, item in value.items():
+                if isinstance(item, (list, dict)):
+                    value[key] = self.replaced(item, inside)
+            if any(_key_path(key) is not None for key in value):
+                self.rename(value)
+        return value
+
+    def rename(self, table: dict[object, object]) -> None:
+        items = list(table.items())
+        asked = [path for key, _ in items if (path := _key_path(key)) is not None]
+        table.clear()
         for key, item in items:
-            if isinstance(key, ObjectKey) and key in meanings:
-                keys = meanings[key]
-                nth = used.get(key, 0)
-                used[key] = nth + 1
-                key = keys[min(nth, len(keys) - 1)]
-            value[key] = _replaced(item, targets, meanings, used, inside)
-    return value
+            path = _key_path(key)
+            if path is not None:
+                meant = self.meant(path, asked.count(path))
+                nth = self.used.get(path, 0)
+                self.used[path] = nth + 1
+                if nth < len(meant):
+                    key = meant[nth]
+                elif meant:
+                    key = meant[-1]
+            table[key] = item
+
+    def meant(self, path: str, asked: int) -> list[ObjectKey]:
+        if path not in self.keys:
+            table = _find(self.root, path.removesuffix(".null")) if path.endswith(".null") else None
+            keys = [k for k in table if isinstance(k, ObjectKey)] if isinstance(table, dict) else []
+            self.keys[path] = keys if len(keys) in (1, asked) else []
+        return self.keys[path]
+
+
+def resolve(root: object) -> object:
+    """The document with every reference replaced by what it points at; None when that is nowhere."""
+    if _path(root) is not None:
+        return None
+    return _Resolver(root).replaced(root, frozenset())

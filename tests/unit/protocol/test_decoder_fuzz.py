@@ -93,7 +93,7 @@ def test_any_bytes(data: bytes) -> None:
 
 
 @given(JSON_PIECES)
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=200)
 def test_any_json_header(text: str) -> None:
     header = text.encode()
     try:
@@ -104,7 +104,7 @@ def test_any_json_header(text: str) -> None:
 
 
 @given(st.one_of(JSON_PIECES, st.text(max_size=60)))
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=200)
 def test_any_json_body(text: str) -> None:
     try:
         value = fastjson.loads(text)

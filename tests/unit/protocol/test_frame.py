@@ -172,6 +172,7 @@ def test_codes_of_more_than_16_bits_need_json() -> None:
         _json('{"opaque":2147483648}'),
         _json('{"opaque":-2147483649}'),
         _json('{"opaque":1e400000000}'),
+        _json('{"opaque":1e99999999999999999999999}'),
         _json('{"opaque":' + "9" * 5000 + "}"),
         _json('{"code":1,"extFields":[]}'),
         _json('{"code":1,"extFields":"x"}'),
