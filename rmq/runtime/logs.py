@@ -19,7 +19,7 @@ import yaml
 
 from rmq.protocol.errors import ConfigError
 
-__all__ = ["Logging", "configure"]
+__all__ = ["Logging", "configure", "hold"]
 
 _DEFAULT: dict[str, Any] = {
     "version": 1,
@@ -45,6 +45,7 @@ _STDERR: dict[str, Any] = {
 }
 #: Records that may wait for the writer; beyond it the newest are dropped and counted, the loop is never held up.
 _WAITING = 50_000
+_HELD_MOST = 1_000
 
 
 class _Queue(logging.handlers.QueueHandler):
@@ -55,6 +56,40 @@ class _Queue(logging.handlers.QueueHandler):
             self.queue.put_nowait(record)
         except queue.Full:
             self.dropped += 1
+
+
+class _Held(logging.Handler):
+    """Keeps the first lines of a process until it is known where they go."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if len(self.records) < _HELD_MOST:
+            self.records.append(record)
+
+
+def hold() -> None:
+    """Keep what ``rmq`` logs from now on until :func:`configure`, which writes it first.
+
+    Settings are read before it is known where the log goes, and reading them has things to say.
+    """
+    logger = logging.getLogger("rmq")
+    if not any(isinstance(handler, _Held) for handler in logger.handlers):
+        logger.addHandler(_Held())
+        logger.setLevel(logging.INFO)
+
+
+def _release() -> list[logging.LogRecord]:
+    """What was held; nothing is held any more."""
+    logger = logging.getLogger("rmq")
+    records = []
+    for handler in [h for h in logger.handlers if isinstance(h, _Held)]:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+        records += handler.records
+    return records
 
 
 class Logging:
@@ -88,6 +123,7 @@ def configure(path: str | None, *, folder: str, daemon: str, level: str | None =
     :raises ConfigError: the YAML cannot be read or is no logging configuration.
     """
     rules = _read(path) if path is not None else _DEFAULT
+    held = _release()
     rules = _filled(rules, {"${folder}": folder, "${daemon}": daemon})
     rules.setdefault("version", 1)
     rules.setdefault("disable_existing_loggers", False)
@@ -107,7 +143,12 @@ def configure(path: str | None, *, folder: str, daemon: str, level: str | None =
         logging.config.dictConfig(_filled(_STDERR, {}))
     if level is not None:
         logging.getLogger().setLevel(level.upper())
-    return Logging(_behind_queue(), where)
+    made = Logging(_behind_queue(), where)
+    for record in held:
+        logger = logging.getLogger(record.name)
+        if logger.isEnabledFor(record.levelno):
+            logger.handle(record)
+    return made
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -89,6 +89,20 @@ def test_lines_go_to_the_file_of_the_daemon(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("clean_logging")
+def test_lines_from_before_are_written_first(tmp_path: Path) -> None:
+    logs.hold()
+    logs.hold()
+    logging.getLogger("rmq.config.settings").info("early")
+    logging.getLogger("rmq.config.settings").debug("not this")
+    made = logs.configure(None, folder=str(tmp_path), daemon="broker")
+    logging.getLogger("rmq.test").info("late")
+    made.stop()
+    lines = (tmp_path / "broker.log").read_text().splitlines()
+    assert [line.rpartition(" - ")[2] for line in lines] == ["early", "late"]
+    assert logging.getLogger("rmq").handlers == []
+
+
+@pytest.mark.usefixtures("clean_logging")
 def test_yaml_rules(tmp_path: Path) -> None:
     rules = tmp_path / "logging.yaml"
     rules.write_text(
