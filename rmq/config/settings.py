@@ -256,13 +256,16 @@ class Settings:
     def dump(self, *, important: bool = False) -> str:
         """``key=value`` lines as Java prints them (``-p``, ``-m``, requests 26 and 319); what is None is left out.
 
-        Values are not escaped, as in Java (store-and-broker.md 10.1).
+        Values are not escaped, as in Java (store-and-broker.md 10.1). Known keys without effect follow when the file
+        gives them, unless only the important ones are asked for.
         """
-        return "".join(
+        given = {} if important else {key: text for key, text in self._explicit.items() if key in self.inert}
+        lines = "".join(
             f"{line.printed}={values.text(value)}\n"
             for name, line in self._table.items()
             if (line.important or not important) and not line.secret and (value := getattr(self, name)) is not None
         )
+        return lines + "".join(f"{key}={text}\n" for key, text in given.items())
 
     def to_properties(self) -> bytes:
         """What the file and live updates set, as a .properties file that reads back as it is."""

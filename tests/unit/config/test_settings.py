@@ -176,8 +176,9 @@ def test_a_misspelt_variable_is_warned_about(caplog: pytest.LogCaptureFixture) -
 
 
 def test_dumps(conf: Path) -> None:
-    made = load(conf, b"brokerName=caf\xe9=1\ntls.server.keyPassword=secret\n")
+    made = load(conf, b"brokerName=caf\xe9=1\ntls.server.keyPassword=secret\nsendMessageThreadPoolNums=4\n")
     lines = made.dump().splitlines()
+    assert lines[-1] == "sendMessageThreadPoolNums=4"
     assert lines[0] == "listenPort=9876"
     assert "brokerName=caf\xe9=1" in lines
     assert "traceOn=true" in lines

@@ -365,3 +365,68 @@ def test_a_step_that_fails_closes_what_it_served_and_the_server_goes_on(caplog: 
 
     simloop.run(main())
     assert "the step failed" in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_no_frame_is_lost_doubled_or_overtaken(seed: int) -> None:
+    """Whatever the chunks, budgets, pauses, congestion and steps that leave frames for later."""
+
+    async def main() -> None:
+        chance = random.Random(seed)
+        limits = Limits(
+            tick_frames=chance.choice((1, 3, 10, 2000)),
+            tick_bytes=chance.choice((100, 2000, 4 << 20)),
+            queued=chance.choice((200, 5000, 512 << 10)),
+            owed=chance.choice((300, 16 << 20)),
+        )
+        rig = Rig(limits)
+        seen: dict[Conn, list[bytes]] = {}
+        owing: list[tuple[Conn, int]] = []
+
+        def step(ready: list[Conn]) -> None:
+            for conn in ready:
+                assert not conn.congested
+                frames, conn.frames = conn.frames, []
+                assert frames
+                for number, (buffer, low, high) in enumerate(frames):
+                    if number and chance.random() < 0.1:
+                        conn.frames = frames[number:]
+                        break
+                    seen[conn].append(buffer[low - 4 : high])
+                    if chance.random() < 0.3:
+                        conn.owed_bytes += high - low
+                        owing.append((conn, high - low))
+
+        rig.server._step = step
+        streams: dict[Conn, bytes] = {}
+        expected: dict[Conn, list[bytes]] = {}
+        for port in range(1, 9):
+            conn, _ = rig.open(("10.0.0.1", port))
+            expected[conn] = frames_of(chance.randint(1, 60))
+            streams[conn] = b"".join(expected[conn])
+            seen[conn] = []
+        wires = {conn: conn._transport for conn in streams}
+        for _ in range(100_000):
+            if not any(streams.values()) and not any(conn.queued or conn.congested for conn in streams) and not owing:
+                break
+            conn = chance.choice(list(streams))
+            what = chance.random()
+            if what < 0.1 and not conn.congested:
+                conn.pause_writing()
+            elif what < 0.3 and conn.congested:
+                conn.resume_writing()
+            elif what < 0.4 and owing:
+                owner, size = owing.pop(chance.randrange(len(owing)))
+                owner.settle(size)
+            elif wires[conn].reading and streams[conn]:  # type: ignore[attr-defined]
+                size = chance.choice((1, 7, 100, 3000))
+                chunk, streams[conn] = streams[conn][:size], streams[conn][size:]
+                conn.data_received(chunk)
+            if chance.random() < 0.5:
+                await asyncio.sleep(0)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert seen == expected
+        assert all(wire.reading for wire in wires.values())  # type: ignore[attr-defined]
+
+    simloop.run(main())
