@@ -82,6 +82,7 @@ WITHOUT_EFFECT: Mapping[str, str] = {
         (
             "haSendHeartbeatInterval", "haHousekeepingInterval", "haTransferBatchSize", "haMasterAddress",
             "offsetCheckInSlave", "duplicationEnable", "dLegerGroup", "dLegerPeers", "dLegerSelfId",
+            "slaveReadEnable", "slaveTimeout", "haSlaveFallbehindMax",
             "preferredLeaderId", "enableBatchPush", "isEnableBatchPush", "storePathDLedgerCommitLog",
         ),
         _NO_HA,
@@ -94,6 +95,9 @@ WITHOUT_EFFECT: Mapping[str, str] = {
         ),
         _UNUSED,
     ),
+    "disableConsumeIfConsumerReadSlowly": "groups that are behind are shown, not switched off",
+    "consumerFallbehindThreshold": "groups that are behind are shown, not switched off",
+    "rocketmqHome": "nothing is looked for there",
     "transferMsgByHeap": "messages are handed out one way only",
     "messageStorePlugIn": "Java classes cannot be loaded",
     "isolateLogEnable": "logs go where conf/logging.yaml says",
@@ -230,12 +234,6 @@ class BrokerSettings(Settings):
         live=True,
         doc="Tell a group's members at once when one comes or goes.",
     )
-    disable_consume_if_consumer_read_slowly: bool = setting(
-        False, key="disableConsumeIfConsumerReadSlowly", live=True, doc="Switch off groups that fall behind too far."
-    )
-    consumer_fallbehind_threshold: int = setting(
-        17_179_869_184, key="consumerFallbehindThreshold", unit="bytes", live=True, doc="How far is too far."
-    )
 
     # -- sending and pulling
     region_id: str = setting("DefaultRegion", key="regionId", live=True, doc="MSG_REGION of answers to sends.")
@@ -271,9 +269,6 @@ class BrokerSettings(Settings):
     long_polling_enable: bool = setting(True, key="longPollingEnable", live=True, doc="Hold pulls that find nothing.")
     short_polling_time_mills: int = setting(
         1_000, key="shortPollingTimeMills", unit="ms", live=True, doc="How long they are held when long polling is off."
-    )
-    slave_read_enable: bool = setting(
-        False, key="slaveReadEnable", live=True, doc="Suggest the slave to consumers that lag beyond memory."
     )
     max_transfer_bytes_on_message_in_memory: int = setting(
         262_144,
@@ -342,12 +337,6 @@ class BrokerSettings(Settings):
         "ASYNC_FLUSH", key="flushDiskType", important=True, doc="ASYNC_FLUSH, or SYNC_FLUSH: a send waits for the disk."
     )
     sync_flush_timeout: int = setting(5_000, key="syncFlushTimeout", unit="ms", live=True, doc="How long it waits.")
-    slave_timeout: int = setting(
-        3_000, key="slaveTimeout", unit="ms", live=True, doc="How long a send waits for a replica."
-    )
-    ha_slave_fallbehind_max: int = setting(
-        268_435_456, key="haSlaveFallbehindMax", unit="bytes", live=True, doc="A replica further behind does not count."
-    )
     flush_interval_commit_log: int = setting(
         500, key="flushIntervalCommitLog", unit="ms", live=True, doc="Pause between flushes of the commit log."
     )
@@ -402,9 +391,6 @@ class BrokerSettings(Settings):
     acl_enable: bool = setting(False, key="aclEnable", doc="Access control; not available yet, true is refused.")
     enable_dleger_commit_log: bool = setting(
         False, key="enableDLegerCommitLog", doc="Replicated commit log; not available yet, true is refused."
-    )
-    rocketmq_home: str = setting(
-        "", key="rocketmqHome", env=("ROCKETMQ_HOME",), doc="Where conf/ is looked for. Default: ROCKETMQ_HOME."
     )
     broker_config_path: str = setting("", key="brokerConfigPath", doc="The file given with -c; request 25 rewrites it.")
 

@@ -13,7 +13,7 @@ from rmq.broker.groups.locks import RebalanceLocks
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.topics.table import PERM_READ_WRITE, UNIT, TopicTable
 from rmq.filter.sql import ExpressionError, compile_sql
-from rmq.protocol import frame
+from rmq.protocol import fastjson, frame
 from rmq.protocol.bodies.connection import (
     Connection,
     ConsumerConnection,
@@ -21,12 +21,12 @@ from rmq.protocol.bodies.connection import (
     ProducerInfo,
     ProducerTableInfo,
 )
-from rmq.protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
+from rmq.protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData, ProducerData
 from rmq.protocol.bodies.kv import GetConsumerListByGroupResponseBody
 from rmq.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
 from rmq.protocol.codes import RequestCode, ResponseCode, language_name
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ResponseError
+from rmq.protocol.errors import BodyError, ResponseError
 from rmq.protocol.headers.client import (
     GetConsumerConnectionListRequest,
     GetConsumerListByGroupRequest,
@@ -43,7 +43,11 @@ __all__ = ["ClientAdmin", "notify_members"]
 log = logging.getLogger(__name__)
 
 #: Groups of one heartbeat taken in before the loop gets its turn.
-_GROUPS_PER_TURN = 50
+_GROUPS_PER_TURN = 25
+#: Bytes of a heartbeat that is taken in like that.
+_LARGE_BODY = 16_384
+#: Beyond it such a heartbeat must be strict JSON, as every client writes it.
+_LENIENT = 65_536
 
 
 def notify_members(group: ConsumerGroup) -> None:
@@ -78,27 +82,46 @@ class ClientAdmin:
     @handles(RequestCode.HEART_BEAT)
     def heartbeat(self, conn: Conn, request: Command) -> Command | Coroutine[Any, Any, Command]:
         """34: every group of the client, with its subscriptions. Makes the groups' retry topics."""
+        if len(request.body) > _LARGE_BODY:
+            return self._large_heartbeat(conn, request)
         beat = HeartbeatData.decode(request.body)
-        client_id = beat.client_id
-        if not client_id and (beat.consumer_data_set or beat.producer_data_set):
-            raise ResponseError(ResponseCode.SYSTEM_ERROR, "the heartbeat has no clientID")
-        if len(beat.consumer_data_set) + len(beat.producer_data_set) > _GROUPS_PER_TURN:
-            return self._large_heartbeat(conn, request, beat)
+        client_id = self._client_id(beat)
         for producer in beat.producer_data_set:
             self._producer(conn, request, client_id, producer.group_name)
         for consumer in beat.consumer_data_set:
             self._consumer(conn, request, client_id, consumer)
         return request.reply(ResponseCode.SUCCESS)
 
-    async def _large_heartbeat(self, conn: Conn, request: Command, beat: HeartbeatData) -> Command:
+    async def _large_heartbeat(self, conn: Conn, request: Command) -> Command:
+        """The same for a client with hundreds of groups, some a turn; all of them are read before any counts."""
+        content = fastjson.loads(request.body, limit=_LENIENT)
+        if not isinstance(content, dict):
+            raise BodyError("HeartbeatData: no object")
+        lists = {}
+        for name in ("consumerDataSet", "producerDataSet"):
+            items = content.pop(name, None) or []
+            if not isinstance(items, list):
+                raise BodyError(f"HeartbeatData.{name}: no array")
+            lists[name] = items
+        client_id = self._client_id(HeartbeatData.from_object(content), any(lists.values()))
         turns = Turns(_GROUPS_PER_TURN)
-        for producer in beat.producer_data_set:
-            self._producer(conn, request, beat.client_id, producer.group_name)
+        consumers = []
+        for item in lists["consumerDataSet"]:
+            consumers.append(ConsumerData.from_object(item))
             await turns.step()
-        for consumer in beat.consumer_data_set:
-            self._consumer(conn, request, beat.client_id, consumer)
+        for item in lists["producerDataSet"]:
+            self._producer(conn, request, client_id, ProducerData.from_object(item).group_name)
+            await turns.step()
+        for consumer in consumers:
+            self._consumer(conn, request, client_id, consumer)
             await turns.step()
         return request.reply(ResponseCode.SUCCESS)
+
+    @staticmethod
+    def _client_id(beat: HeartbeatData, has_groups: bool = False) -> str:
+        if not beat.client_id and (has_groups or beat.consumer_data_set or beat.producer_data_set):
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "the heartbeat has no clientID")
+        return beat.client_id
 
     def _producer(self, conn: Conn, request: Command, client_id: str, group: str) -> None:
         if group:

@@ -119,6 +119,7 @@ class Registration:
     async def stop(self) -> None:
         """Unregister everywhere, waiting at most 3 s."""
         if not self._running:
+            await self._owner.close()
             return
         self._running = False
         self._topics.on_change.remove(self._topic_changed)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import rmq.broker.settings
 from rmq.broker.delays import DelayLevels
 from rmq.broker.settings import WITHOUT_EFFECT, BrokerSettings
 from rmq.protocol.errors import ConfigError
@@ -76,6 +80,15 @@ def test_the_store_gets_its_part_and_the_live_keys_again() -> None:
 
 def test_every_key_without_effect_says_why() -> None:
     assert all(reason and not reason.endswith(".") for reason in WITHOUT_EFFECT.values())
+
+
+def test_every_other_key_has_an_effect() -> None:
+    package = Path(rmq.broker.settings.__file__).parents[1]
+    elsewhere = "\n".join(path.read_text() for path in package.rglob("*.py") if path.name != "settings.py")
+    own = inspect.getsource(BrokerSettings).partition("def validate")[2]
+    for line in BrokerSettings.lines():
+        used = re.search(rf"\.{line.attribute}\b", elsewhere) or re.search(rf"\b{line.attribute}\b", own)
+        assert used or line.key == "configBlackList", f"{line.key} is read by nobody"
 
 
 def test_dangerous_keys_are_named() -> None:

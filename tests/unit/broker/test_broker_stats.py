@@ -1,0 +1,181 @@
+"""Statistics: samples, windows, totals (store-and-broker.md 11)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from rmq.broker.admin.runtime import human_size
+from rmq.broker.stats import BrokerStats, Rates, StatsSet, put_buckets
+from rmq.broker.store.state import Queue
+from rmq.testing.simloop import run
+from rmq.testing.simworld import SimClock
+
+
+def scenario(test: Callable[[BrokerStats, list[Queue], SimClock], Awaitable[None]]) -> None:
+    async def main() -> None:
+        clock = SimClock()
+        queues = [Queue("T", 0), Queue("T", 1), Queue("U", 0)]
+        queues[0].next = 1000  # there before the start
+        stats = BrokerStats(clock, "C", lambda: queues, lambda: True)
+        stats.start()
+        await test(stats, queues, clock)
+        await stats.stop()
+
+    run(main())
+
+
+def put(queue: Queue, count: int, size: int = 100) -> None:
+    queue.next += count
+    queue.bytes_put += count * size
+
+
+def test_puts_are_counted_from_the_queues() -> None:
+    async def check(stats: BrokerStats, queues: list[Queue], clock: SimClock) -> None:
+        put(queues[0], 10)
+        put(queues[1], 20)
+        put(queues[2], 5, 40)
+        await asyncio.sleep(10.5)
+        found = stats.summaries("TOPIC_PUT_NUMS", "T")
+        assert found is not None
+        day, hour, minute = found
+        assert (minute.sum, minute.avgpt) == (30, 1.0)
+        assert minute.tps == pytest.approx(3.0, rel=0.01)
+        assert day.sum == hour.sum == 0
+        sizes = stats.summaries("TOPIC_PUT_SIZE", "U")
+        assert sizes is not None
+        assert (sizes[2].sum, sizes[2].avgpt) == (200, 40.0)
+        everything = stats.summaries("BROKER_PUT_NUMS", "C")
+        assert everything is not None
+        assert (everything[2].sum, everything[2].avgpt) == (35, 0.0)
+        assert stats.puts == 35
+        assert stats.put_bytes == 3200
+        assert stats.summaries("TOPIC_PUT_NUMS", "V") is None
+        assert stats.summaries("NOTHING", "T") is None
+
+    scenario(check)
+
+
+def test_windows_slide() -> None:
+    async def check(stats: BrokerStats, queues: list[Queue], clock: SimClock) -> None:
+        put(queues[0], 60)
+        await asyncio.sleep(120)
+        found = stats.summaries("TOPIC_PUT_NUMS", "T")
+        assert found is not None
+        assert found[2].sum == 0
+        await asyncio.sleep(600)
+        found = stats.summaries("TOPIC_PUT_NUMS", "T")
+        assert found is not None
+        assert found[1].sum == 60
+        assert found[1].tps == pytest.approx(0.1, rel=0.01)
+
+    scenario(check)
+
+
+def test_a_topic_counts_from_its_first_message_on() -> None:
+    async def check(stats: BrokerStats, queues: list[Queue], clock: SimClock) -> None:
+        put(queues[0], 1)
+        assert stats.summaries("TOPIC_PUT_NUMS", "T") is not None
+
+    scenario(check)
+
+
+def test_pulls_and_send_backs() -> None:
+    async def check(stats: BrokerStats, queues: list[Queue], clock: SimClock) -> None:
+        stats.delivered("g", "T", 3, 32, 3200, 2.0)
+        stats.delivered("g", "T", 3, 8, 800, 4.0)
+        stats.sent_back("g", "T")
+        await asyncio.sleep(10.5)
+        expected = {
+            ("GROUP_GET_NUMS", "T@g"): (40, 20.0),
+            ("GROUP_GET_SIZE", "T@g"): (4000, 2000.0),
+            ("GROUP_GET_LATENCY", "3@T@g"): (6, 3.0),
+            ("SNDBCK_PUT_NUMS", "T@g"): (1, 1.0),
+            ("BROKER_GET_NUMS", "C"): (40, 0.0),
+        }
+        for (name, key), (total, average) in expected.items():
+            found = stats.summaries(name, key)
+            assert found is not None
+            assert (found[2].sum, found[2].avgpt) == (total, average)
+        assert stats.consume_tps("T", "g") == pytest.approx(4.0, rel=0.01)
+        assert stats.consume_tps("T", "nobody") == 0.0
+        stats.forget_topic("T")
+        assert stats.summaries("GROUP_GET_LATENCY", "3@T@g") is None
+        assert stats.summaries("BROKER_GET_NUMS", "C") is not None
+
+    scenario(check)
+
+
+def test_a_deleted_topic_takes_nothing_from_the_totals() -> None:
+    async def check(stats: BrokerStats, queues: list[Queue], clock: SimClock) -> None:
+        put(queues[0], 10)
+        await asyncio.sleep(11)
+        del queues[0]
+        await asyncio.sleep(11)
+        put(queues[0], 5)
+        await asyncio.sleep(11)
+        assert stats.puts == 15
+
+    scenario(check)
+
+
+def test_totals_of_the_day_turn_at_midnight() -> None:
+    async def check(stats: BrokerStats, queues: list[Queue], clock: SimClock) -> None:
+        put(queues[0], 10)
+        clock.skew_ms += 86_400_000
+        await asyncio.sleep(2)
+        assert (stats.puts_yesterday, stats.puts_morning) == (0, 10)
+        put(queues[0], 1)
+        clock.skew_ms += 86_400_000
+        await asyncio.sleep(2)
+        assert (stats.puts_yesterday, stats.puts_morning, stats.puts) == (10, 11, 11)
+
+    scenario(check)
+
+
+def test_rates_need_enough_samples() -> None:
+    rates = Rates()
+    for second in range(11):
+        assert rates.rate(10) is None
+        rates.sample(second * 1000, second * 50)
+    assert rates.rate(10) == 50.0
+    assert rates.rate(60) is None
+
+
+def test_put_times_by_bucket_and_share() -> None:
+    async def check(stats: BrokerStats, queues: list[Queue], clock: SimClock) -> None:
+        stats.put_took(0.0, 5)
+        stats.put_took(7.0, 2)
+        stats.put_took(20_000.0, 1)
+        assert stats.distribution is None
+        await asyncio.sleep(61)
+        assert stats.distribution is not None
+        text = put_buckets(stats.distribution)
+        assert text.startswith("[<=0ms]:5 [0~10ms]:2 [10~50ms]:0 ")
+        assert text.endswith("[10s~]:1 ")
+        assert stats.put_latency(0.5) == 7.0
+        assert stats.put_time_max == 20_000.0
+
+    scenario(check)
+
+
+def test_an_item_that_does_not_change_shares_its_samples() -> None:
+    items = StatsSet()
+    items.item("a").add(5, 1)
+    for step in range(20):
+        items.sample_minute(step * 10_000)
+    found = items.summaries("a")
+    assert found is not None
+    assert found[2].sum == 0
+    samples = items._minute._samples["a"]
+    assert len({id(sample) for sample in samples}) == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 20, "1.0 MiB"), (5 << 30, "5.0 GiB"), (1 << 50, "1.0 PiB")],
+)
+def test_sizes_for_people(size: int, text: str) -> None:
+    assert human_size(size) == text
