@@ -1,0 +1,87 @@
+"""Settings: Java's defaults, clear refusals."""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rmq.client.settings import (
+    AdminOptions,
+    AdminSettings,
+    ConsumeFromWhere,
+    MessageModel,
+    ProducerOptions,
+    ProducerSettings,
+    PullConsumerOptions,
+    PullConsumerSettings,
+    PushConsumerOptions,
+    PushConsumerSettings,
+    seconds,
+)
+from rmq.protocol.errors import ClientError
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        (AdminOptions, AdminSettings),
+        (ProducerOptions, ProducerSettings),
+        (PushConsumerOptions, PushConsumerSettings),
+        (PullConsumerOptions, PullConsumerSettings),
+    ],
+)
+def test_options_and_settings_have_the_same_names(options: Any, settings: Any) -> None:
+    assert set(typing.get_type_hints(options)) == {field.name for field in fields(settings)}
+
+
+def test_durations_are_seconds_or_timedeltas() -> None:
+    assert ProducerSettings.of({"send_msg_timeout": timedelta(milliseconds=1500)}).send_msg_timeout == 1.5
+    assert seconds(2) == 2.0
+    for bad in (-1, "3", True, float("nan"), None):
+        with pytest.raises(ClientError, match="give seconds"):
+            seconds(bad)  # type: ignore[arg-type]
+
+
+def test_enums_may_be_named() -> None:
+    made = PushConsumerSettings.of({"message_model": "broadcasting", "consume_from_where": "CONSUME_FROM_TIMESTAMP"})
+    assert made.message_model is MessageModel.BROADCASTING
+    assert made.broadcasting
+    assert made.consume_from_where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "why"),
+    [
+        (ProducerSettings, {"send_timeout": 1}, "did you mean send_msg_timeout"),
+        (ProducerSettings, {"compress_type": "GZIP"}, "ZLIB, LZ4 or ZSTD"),
+        (ProducerSettings, {"max_message_size": "4MB"}, "whole number"),
+        (ProducerSettings, {"retry_times_when_send_failed": -1}, "negative"),
+        (ProducerSettings, {"default_topic_queue_nums": 0}, "at least 1"),
+        (PushConsumerSettings, {"message_model": "FANOUT"}, "CLUSTERING"),
+        (PushConsumerSettings, {"consume_thread_min": 30}, "over consume_thread_max"),
+        (PushConsumerSettings, {"pull_batch_size": 0}, "1 to 1024"),
+        (
+            PushConsumerSettings,
+            {"broker_suspend_max_time": 20, "consumer_timeout_when_suspend": 10},
+            "broker_suspend_max_time .* consumer_timeout_when_suspend",
+        ),
+        (
+            PullConsumerSettings,
+            {"broker_suspend_max_time": 30},
+            "broker_suspend_max_time .* consumer_timeout_when_suspend",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused(kind: Any, options: dict[str, object], why: str) -> None:
+    with pytest.raises(ClientError, match=why):
+        kind.of(options)
+
+
+def test_the_name_server_comes_from_the_environment_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", "env:9876")
+    assert AdminSettings.of({}).namesrv == "env:9876"
+    assert AdminSettings.of({"namesrv": "code:9876"}).namesrv == "code:9876"
