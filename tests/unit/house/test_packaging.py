@@ -14,6 +14,7 @@ import yaml
 from rmq.broker.settings import BrokerSettings
 from rmq.cli.reference import page
 from rmq.namesrv.settings import NamesrvSettings
+from tests.golden.broker.differences import ACCEPTED
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -118,3 +119,8 @@ def test_the_map_of_the_code_names_every_package_and_nothing_else() -> None:
     assert named == packages - {"rmq"}
     for path in re.findall(r"`([\w/]+/\w+\.py)`", text):
         assert (ROOT / "rmq" / path).exists() or (ROOT / "rmq/broker" / path).exists(), path
+
+
+def test_every_accepted_difference_of_the_broker_is_told_to_users() -> None:
+    page = (ROOT / "docs/differences.md").read_text()
+    assert [one.why for one in ACCEPTED if f"| {one.why} |" not in page] == []
