@@ -39,6 +39,9 @@ def _horner(units: bytes | memoryview) -> int:
 def string_hash(text: str) -> int:
     """``String.hashCode()`` of Java: over UTF-16 code units, as a signed 32-bit number."""
     if text.isascii():
+        if len(text) <= _CHUNK:  # nearly always: a tag, or topic and key
+            value: int = sum(map(mul, text[::-1].encode(), _POWERS)) & _MASK
+            return value - 0x100000000 if value > 0x7FFFFFFF else value
         value = _horner(text.encode()) & _MASK
     else:
         value = _horner(memoryview(text.encode(_UTF16, "surrogatepass")).cast("H")) & _MASK
