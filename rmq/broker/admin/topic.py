@@ -107,6 +107,8 @@ class TopicAdmin:
         topic = request.header(DeleteTopicRequest).topic
         log.info("%s deletes topic %s", conn.peer, topic)
         self._topics.delete(topic)
+        # A topic of the same name starts at 0: old offsets would lie behind its end.
+        self._offsets.remove_topic(topic)
         self._drop(topic)
         return request.reply(ResponseCode.SUCCESS)
 

@@ -31,6 +31,8 @@ class MetadataFile:
         self.path = path
         self._render = render
         self._dirty = False
+        #: What stands in the file is good: it may become the backup. A damaged one must not replace a good backup.
+        self._good = False
         self._writing: asyncio.Task[None] | None = None
 
     def load(self, parse: Callable[[bytes], None]) -> bool:
@@ -59,6 +61,7 @@ class MetadataFile:
                 continue
             if path != self.path:
                 log.warning("%s is missing or damaged: the backup %s is used", self.path, path)
+            self._good = path == self.path
             return True
         if damage is not None:
             raise StoreError(
@@ -94,7 +97,8 @@ class MetadataFile:
     async def _write(self) -> None:
         rendered = self._render()
         data = await rendered if inspect.isawaitable(rendered) else rendered
-        await self._world.offload(_replace, self._world.files, self.path, data)
+        await self._world.offload(_replace, self._world.files, self.path, data, self._good)
+        self._good = True
 
     async def flush(self) -> None:
         """Wait until everything asked for so far is on the disk."""
@@ -104,8 +108,8 @@ class MetadataFile:
             await self._write_all()
 
 
-def _replace(files: Files, path: str, data: bytes) -> None:
+def _replace(files: Files, path: str, data: bytes, backup: bool) -> None:
     folder = path.rpartition("/")[0]
     if folder:
         files.mkdir(folder)
-    files.write_atomic(path, data, backup=True)
+    files.write_atomic(path, data, backup=backup)
