@@ -25,6 +25,7 @@ from benchmark.servers import (
     OURS,
     PROPERTIES,
     Pair,
+    check_java,
     file_resident_mib,
     first_acknowledged,
     pin,
@@ -287,6 +288,8 @@ def main(words: Sequence[str] | None = None) -> int:
     options = arguments(words)
     try:
         bench = Bench(options, compile_load())
+        if not options.quick:
+            check_java()
         # As pip does at install: with PYTHONDONTWRITEBYTECODE set, each start would compile the whole tree.
         compileall.compile_dir(str(Path(__file__).parents[1] / "rmq"), quiet=2)
         configurations(options, java=not options.quick)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchmark.program import BenchmarkError, Result, run_load
-from tests.support.peers import Cluster, ToolMissing, start_cluster
+from tests.support.peers import Cluster, ToolMissing, resolve_jars, start_cluster
 from tests.support.peers.process import ProcessFailed
 
 JAVA = "java-4.9.4"
@@ -34,6 +34,17 @@ PROPERTIES: Mapping[str, str] = {
 }
 #: For the throughput rounds; starts and idle memory are measured with what start_cluster gives tests (256 to 512 MiB).
 JAVA_OPTIONS = ("-Xms2g", "-Xmx2g", "-XX:MaxDirectMemorySize=4g")
+
+
+def check_java() -> None:
+    """Have Java and its broker's jars before anything is started.
+
+    :raises BenchmarkError: they are not there and cannot be had.
+    """
+    try:
+        resolve_jars(JAVA.removeprefix("java-"))
+    except ToolMissing as error:
+        raise BenchmarkError(f"benchmark: {JAVA}: {error}; --quick measures our side alone") from None
 
 
 def pin(pid: int, cpus: set[int]) -> None:
