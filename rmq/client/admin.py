@@ -70,6 +70,7 @@ class AdminClient(Lookups):
             self._instance = instance
 
     async def shutdown(self) -> None:
+        """Close the connections."""
         instance, self._instance = self._instance, None
         if instance is not None:
             await instance.release()
@@ -96,6 +97,7 @@ class AdminClient(Lookups):
 
     @property
     def name_server_addresses(self) -> list[str]:
+        """The name servers asked."""
         return self.instance.name_servers.addresses
 
     async def cluster_info(self) -> ClusterInfo:

@@ -421,6 +421,9 @@ class PushConsumer(_Lookups[AioPushConsumer]):
         finally:
             self.shutdown()
 
+    def persist_offsets(self) -> None:
+        self._run(self._alive().persist_offsets())
+
     def suspend(self) -> None:
         self._on_loop(lambda client: client.suspend())
 

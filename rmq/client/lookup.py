@@ -200,6 +200,11 @@ class Lookups:
     def instance(self) -> ClientInstance:
         raise ClientError("the client is not started")
 
+    @property
+    def client_id(self) -> str:
+        """Who this client is for brokers."""
+        return self.instance.client_id
+
     async def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues a producer sends to. :raises ClientError: the topic does not exist."""
         return await fetch_publish_message_queues(self.instance, topic)

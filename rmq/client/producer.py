@@ -84,10 +84,6 @@ class Producer(Lookups):
             )
         return self._instance
 
-    @property
-    def client_id(self) -> str:
-        return self.instance.client_id
-
     async def start(self) -> None:
         """Join the client instance; asks no broker yet. Starting a started producer does nothing.
 

@@ -75,10 +75,6 @@ class PullConsumer(Lookups):
             raise ClientError(f"the consumer {self.group} is not started: use it with 'with', or call start()")
         return self._instance
 
-    @property
-    def client_id(self) -> str:
-        return self.instance.client_id
-
     async def start(self) -> None:
         """Join the group. Starting a started consumer does nothing.
 

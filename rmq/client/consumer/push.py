@@ -149,10 +149,6 @@ class PushConsumer(Lookups):
             raise ClientError(f"the consumer {self.group} is not started: use it with 'with', or call start()")
         return self._instance
 
-    @property
-    def client_id(self) -> str:
-        return self.instance.client_id
-
     async def start(self) -> None:
         """Join the group and begin to receive. Starting a started consumer does nothing.
 
@@ -403,6 +399,7 @@ class PushConsumer(Lookups):
             await self._delivery.rebalance()
 
     async def persist_offsets(self) -> None:
+        """Keep the offsets now; done every ``persist_consumer_offset_interval`` anyway."""
         if self._delivery is not None:
             await self._delivery.persist()
 

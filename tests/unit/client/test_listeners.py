@@ -1,0 +1,116 @@
+"""Calling listeners: what they may look like, return and raise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rmq.client.consumer.listeners import ConsumeContext, Listener, Outcome
+from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.results import ConsumeResult
+from rmq.protocol.errors import ClientError
+
+QUEUE = MessageQueue("T", "b", 0)
+
+
+def batch_of(count: int) -> list[MessageExt]:
+    made = []
+    for i in range(count):
+        message = MessageExt()
+        message.topic, message.body, message.queue_offset, message.properties = "T", str(i).encode(), i, {}
+        message.broker_name, message.queue_id, message.reconsume_times = "b", 0, 0
+        made.append(message)
+    return made
+
+
+def called(listener: Listener, count: int = 1, **how: bool) -> Outcome:
+    return listener.call(batch_of(count), ConsumeContext(QUEUE), **how)
+
+
+@pytest.mark.parametrize("returned", [None, True, ConsumeResult.SUCCESS])
+def test_success(returned: object) -> None:
+    outcome = called(Listener(lambda message: returned))
+    assert (outcome.result, list(outcome.failed)) == (ConsumeResult.SUCCESS, [])
+
+
+@pytest.mark.parametrize("returned", [False, ConsumeResult.RECONSUME_LATER, "yes", 1.5])
+def test_failure(returned: object) -> None:
+    outcome = called(Listener(lambda message: returned))
+    assert outcome.result is ConsumeResult.RECONSUME_LATER
+    assert len(outcome.failed) == 1
+    assert (outcome.error is not None) == (not isinstance(returned, (bool, ConsumeResult)))
+
+
+def test_raising_fails_only_that_message() -> None:
+    def listener(message: MessageExt) -> None:
+        if message.body == b"1":
+            raise ValueError("no")
+
+    outcome = called(Listener(listener), 3)
+    assert [message.body for message in outcome.failed] == [b"1"]
+    assert isinstance(outcome.error, ValueError)
+
+
+def test_in_order_nothing_after_the_failed_one_is_tried() -> None:
+    seen: list[bytes] = []
+
+    def listener(message: MessageExt) -> None:
+        seen.append(message.body)
+        if message.body == b"1":
+            raise ValueError("no")
+
+    outcome = called(Listener(listener), 4, in_order=True)
+    assert seen == [b"0", b"1"]
+    assert [message.body for message in outcome.failed] == [b"1", b"2", b"3"]
+
+
+def test_a_batch_listener_gets_the_list_and_may_say_how_much_succeeded() -> None:
+    def listener(messages: list[MessageExt], context: ConsumeContext) -> None:
+        assert len(messages) == 5
+        context.ack_index = 1
+
+    outcome = called(Listener(listener, batch=True), 5)
+    assert [message.body for message in outcome.failed] == [b"2", b"3", b"4"]
+
+
+class Handler:
+    def method(self, message: MessageExt) -> None:
+        assert isinstance(message, MessageExt)
+
+    def with_context(self, message: MessageExt, context: ConsumeContext) -> None:
+        assert isinstance(context, ConsumeContext)
+
+    def with_default(self, message: MessageExt, times: int = 3) -> None:
+        assert times == 3
+
+    def __call__(self, message: MessageExt) -> None:
+        assert isinstance(message, MessageExt)
+
+
+def anything(*args: Any) -> None:
+    assert len(args) == 2
+
+
+@pytest.mark.parametrize(
+    "function", [Handler().method, Handler().with_context, Handler().with_default, Handler(), [].append, anything]
+)
+def test_the_context_is_given_to_those_that_take_it(function: Callable[..., Any]) -> None:
+    outcome = called(Listener(function))
+    assert outcome.error is None
+
+
+async def test_coroutine_listeners() -> None:
+    async def listener(message: MessageExt, context: ConsumeContext) -> ConsumeResult:
+        return ConsumeResult.RECONSUME_LATER if message.body == b"1" else ConsumeResult.SUCCESS
+
+    made = Listener(listener)
+    assert made.is_coroutine
+    outcome = await made.call_async(batch_of(3), ConsumeContext(QUEUE))
+    assert [message.body for message in outcome.failed] == [b"1"]
+
+
+def test_what_is_no_function_is_refused() -> None:
+    with pytest.raises(ClientError, match="a listener is a function"):
+        Listener("print")  # type: ignore[arg-type]

@@ -1,0 +1,120 @@
+"""The offset file of broadcasting groups: Java's form, its backup, and damage (field case B026)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rmq.client.consumer.offsets import LocalFileOffsetStore
+from rmq.client.message import MessageQueue
+from rmq.protocol.errors import ClientError
+from rmq.runtime.world import World
+
+Q0, Q1 = MessageQueue("T1", "b1", 0), MessageQueue("T1", "b1", 1)
+
+
+def store(path: Path, *, ignore_damage: bool = False) -> LocalFileOffsetStore:
+    return LocalFileOffsetStore(World.real(), str(path), "10.0.0.1@DEFAULT", "g", ignore_damage=ignore_damage)
+
+
+def text_of(path: str) -> str:
+    return Path(path).read_text()
+
+
+def damage(path: str, text: str) -> None:
+    Path(path).write_text(text)
+
+
+async def saved(path: Path, offset: int) -> LocalFileOffsetStore:
+    made = store(path)
+    made.update(Q0, offset)
+    made.update(Q1, 7)
+    await made.persist([Q0, Q1])
+    return made
+
+
+async def test_the_file_is_javas(tmp_path: Path) -> None:
+    made = await saved(tmp_path, 5)
+    assert made.path == str(tmp_path / "10.0.0.1@DEFAULT" / "g" / "offsets.json")
+    assert text_of(made.path) == (
+        '{\n\t"offsetTable":{\n'
+        '\t\t{"brokerName":"b1","queueId":0,"topic":"T1"}:5,\n'
+        '\t\t{"brokerName":"b1","queueId":1,"topic":"T1"}:7\n'
+        "\t}\n}"
+    )
+    again = store(tmp_path)
+    await again.load()
+    assert again.table() == {Q0: 5, Q1: 7}
+    assert await again.read(Q0) == 5
+    assert await again.read(MessageQueue("T2", "b1", 0)) == -1
+
+
+async def test_a_truncated_file_is_read_from_its_backup(tmp_path: Path) -> None:
+    made = await saved(tmp_path, 5)
+    made.update(Q0, 6)
+    await made.persist([Q0, Q1])
+    damage(made.path, '{\n\t"offsetTable":{\n\t\t{"brok')
+    again = store(tmp_path)
+    await again.load()
+    assert again.table() == {Q0: 5, Q1: 7}
+
+
+async def test_two_damaged_files_refuse_to_start_and_name_them(tmp_path: Path) -> None:
+    made = await saved(tmp_path, 5)
+    damage(made.path, "")
+    damage(made.path + ".bak", "[")
+    with pytest.raises(ClientError, match=r"offsets.json.*offsets.json.bak.*ignore_damaged_offset_file"):
+        await store(tmp_path).load()
+    ignoring = store(tmp_path, ignore_damage=True)
+    await ignoring.load()
+    assert ignoring.table() == {}
+
+
+async def test_no_file_is_no_damage(tmp_path: Path) -> None:
+    made = store(tmp_path)
+    await made.load()
+    assert made.table() == {}
+
+
+async def test_the_go_clients_keys_are_read(tmp_path: Path) -> None:
+    made = store(tmp_path)
+    os.makedirs(os.path.dirname(made.path))
+    damage(made.path, '{"offsetTable":{"{\\"topic\\":\\"T1\\",\\"brokerName\\":\\"b1\\",\\"queueId\\":0}":3}}')
+    await made.load()
+    assert made.table() == {Q0: 3}
+
+
+async def test_only_owned_queues_are_saved_and_unchanged_tables_are_not(tmp_path: Path) -> None:
+    made = await saved(tmp_path, 5)
+    stamp = os.stat(made.path).st_mtime_ns
+    await made.persist([Q0, Q1])
+    assert os.stat(made.path).st_mtime_ns == stamp
+    await made.persist([Q1])
+    again = store(tmp_path)
+    await again.load()
+    assert again.table() == {Q1: 7}
+
+
+async def test_failed_saves_are_counted_and_the_offset_stays_in_memory(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    damage(str(tmp_path / "file"), "a file where a folder should be")
+    made = store(tmp_path / "file")
+    made.update(Q0, 5)
+    await made.persist([Q0])
+    assert made.failed_saves == 1
+    assert "cannot be written (failure 1)" in caplog.text
+    assert made.known(Q0) == 5
+
+
+def test_offsets_go_backwards_only_when_told_to(tmp_path: Path) -> None:
+    made = store(tmp_path)
+    made.update(Q0, 5)
+    made.update(Q0, 3)
+    assert made.known(Q0) == 5
+    made.update(Q0, 3, increase_only=False)
+    assert made.known(Q0) == 3
+    made.remove(Q0)
+    assert made.known(Q0) == -1

@@ -1,0 +1,77 @@
+"""The two surfaces are one: the same names, the same arguments; and importing the package costs nothing."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import rmq
+from rmq import aio
+from rmq.client import blocking
+
+#: What the rest of the client uses of the asyncio classes; the blocking ones keep it to themselves.
+INTERNAL = {
+    "committed", "consume_directly", "faults", "heartbeat_data", "instance", "listener_of", "offsets", "pool",
+    "process_queues", "rebalance", "reset_offsets", "running_info", "settings", "started_ms", "statistics",
+    "subscriptions", "topics", "world",
+}  # fmt: skip
+CLASSES = ["AdminClient", "Producer", "PullConsumer", "PushConsumer"]
+
+
+def public(cls: type) -> dict[str, object]:
+    return {
+        name: inspect.getattr_static(cls, name)
+        for name in dir(cls)
+        if not name.startswith("_") and name not in INTERNAL
+    }
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_both_have_the_same_methods_with_the_same_arguments(name: str) -> None:
+    asynchronous, plain = getattr(aio, name), getattr(blocking, name)
+    theirs = public(asynchronous).keys()
+    assert public(plain).keys() == theirs
+    for method in sorted(theirs):
+        one, other = inspect.getattr_static(asynchronous, method), inspect.getattr_static(plain, method)
+        assert isinstance(one, property) == isinstance(other, property), method
+        if isinstance(one, property):
+            continue
+        assert not inspect.iscoroutinefunction(other)
+        first = [(p.name, p.kind, p.default) for p in inspect.signature(one).parameters.values()]
+        second = [(p.name, p.kind, p.default) for p in inspect.signature(other).parameters.values()]
+        assert first == second, method
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_public_name_is_documented(name: str) -> None:
+    for cls in (getattr(aio, name), getattr(rmq, name)):
+        assert inspect.getdoc(cls)
+        for method, value in public(cls).items():
+            assert inspect.getdoc(value), f"{cls.__module__}.{name}.{method}"
+
+
+def test_both_export_the_same_names() -> None:
+    assert set(rmq.__all__) == set(aio.__all__)
+    for name in rmq.__all__:
+        shared = getattr(rmq, name) is getattr(aio, name)
+        assert shared == (name not in CLASSES), name
+    with pytest.raises(AttributeError, match="LitePull"):
+        rmq.LitePullConsumer  # noqa: B018
+
+
+def test_importing_the_package_loads_nothing_else() -> None:
+    code = (
+        "import sys, rmq\n"
+        "heavy = [m for m in sys.modules if m.startswith('rmq.') or m in ('asyncio', 'orjson', 'ssl', 'logging')]\n"
+        "assert not heavy, heavy\n"
+        "assert 'Producer' in dir(rmq)\n"
+        "from rmq import Message\n"
+        "assert 'asyncio' not in sys.modules\n"
+        "from rmq import Producer\n"
+        "loaded = [m for m in sys.modules if m.startswith(('rmq.broker', 'rmq.namesrv', 'rmq.cli.', 'rmq.testing'))]\n"
+        "assert not loaded, loaded\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
