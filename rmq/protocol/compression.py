@@ -61,10 +61,15 @@ def compress(body: bytes, kind: str = "zlib", level: int = 5) -> bytes:
         return zlib.compress(body, level)
     if bits == sysflags.COMPRESSION_LZ4:
         frame = _library("lz4", "lz4.frame")
-        return bytes(
-            frame.compress(body, block_size=frame.BLOCKSIZE_MAX4MB, compression_level=level if level > 5 else 0,
-                           store_size=False, content_checksum=False)
-        )  # fmt: skip
+        packed = frame.compress(
+            body,
+            block_size=frame.BLOCKSIZE_MAX4MB,
+            block_linked=False,  # Java's library refuses blocks that lean on earlier ones
+            compression_level=level if level > 5 else 0,
+            store_size=False,
+            content_checksum=False,
+        )
+        return bytes(packed)
     return bytes(_library("zstd", "zstandard").ZstdCompressor(level=level, write_content_size=False).compress(body))
 
 

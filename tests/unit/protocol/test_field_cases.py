@@ -93,6 +93,13 @@ def test_b078_the_old_zlib_flag_is_read() -> None:
     assert compression.decompress(compression.compress(b"x" * 100), sysflags.COMPRESSED) == b"x" * 100
 
 
+def test_b078_lz4_blocks_stand_alone_as_java_asks() -> None:
+    packed = compression.compress(bytes(10_000_000), "lz4")
+    assert packed[:4] == bytes.fromhex("04224d18")
+    assert packed[4] & 0x2C == 0x20  # independent blocks, no content size, no content checksum
+    assert packed[5] == 0x70  # blocks of 4 MiB
+
+
 @pytest.mark.parametrize("bits", [0x400, 0x500, 0x700])
 def test_b078_an_unknown_compression_keeps_the_message(bits: int) -> None:
     record = MessageRecord("T", body=b"x", sys_flag=sysflags.COMPRESSED | bits, properties={"UNIQ_KEY": "U"})
