@@ -14,6 +14,7 @@ import click
 
 from rmq.cli.command import CONTEXT, FAILED, invoke
 from rmq.cli.daemon import pid_of
+from rmq.runtime.world import World
 
 __all__ = ["main"]
 
@@ -49,7 +50,9 @@ def _folder(what: str, config: str | None) -> str:
     if what == "broker":
         from rmq.broker.settings import BrokerSettings
 
-        return BrokerSettings.from_sources(file=config, env=os.environ).store_path_root_dir
+        broker = BrokerSettings.from_sources(file=config, env=os.environ)
+        broker.settle(World.real().identity)
+        return broker.store_path_root_dir
     from rmq.namesrv.settings import NamesrvSettings, expand
 
     settings = NamesrvSettings.from_sources(file=config, env=os.environ)
