@@ -6,11 +6,17 @@ import asyncio
 import logging
 
 from rmq.broker.admin.client import ClientAdmin, notify_members
+from rmq.broker.admin.config import ConfigAdmin
 from rmq.broker.admin.group import GroupAdmin
 from rmq.broker.admin.lookup import Lookup
+from rmq.broker.admin.maintenance import MaintenanceAdmin
+from rmq.broker.admin.message import MessageAdmin
 from rmq.broker.admin.offset import OffsetAdmin
 from rmq.broker.admin.relay import ClientRelay
+from rmq.broker.admin.reply import ReplyAdmin
 from rmq.broker.admin.reset import ResetAdmin
+from rmq.broker.admin.runtime import RuntimeAdmin
+from rmq.broker.admin.statistics import StatisticsAdmin
 from rmq.broker.admin.topic import TopicAdmin
 from rmq.broker.delays import DelayLevels
 from rmq.broker.delivery.moved import OffsetMovedEvents
@@ -153,9 +159,11 @@ class BrokerApp:
         halves = Halves(clock, store, admission, store_host)
         self._transaction_check = check = TransactionCheck(world, settings, topics, offsets, producers, store, halves)
         stats.pulls_missed = lambda: delivery.missed
+        answers = SendAnswers(store_host, settings)
+        self._locks = locks = RebalanceLocks(clock)
         self.router = router = Router()
         lane = Lane(
-            world, settings, store, lanes, admission, SendAnswers(store_host, settings), delivery, stats, router,
+            world, settings, store, lanes, admission, answers, delivery, stats, router,
             store_host,
         )  # fmt: skip
         memory = world.identity.physical_memory() * settings.access_message_in_memory_max_ratio // 100
@@ -166,12 +174,18 @@ class BrokerApp:
             delivery,
             SendBack(world, settings, topics, groups, store, admission, stats.sent_back),
             TransactionEnds(store, halves, admission, check.settled),
-            ClientAdmin(settings, topics, groups, consumers, producers, RebalanceLocks(clock)),
+            ClientAdmin(settings, topics, groups, consumers, producers, locks),
             TopicAdmin(settings, topics, offsets, consumers, lookup, self._drop_topic),
             GroupAdmin(clock, settings, topics, groups, offsets, consumers, lookup, stats, self._advertised),
             offset_admin,
             ResetAdmin(settings, topics, offsets, consumers, lookup, offset_admin),
             ClientRelay(settings, consumers, store.record_at),
+            ConfigAdmin(world, settings, topics, store.settings),
+            RuntimeAdmin(world, settings, store, stats, self._schedule.offsets),
+            MessageAdmin(settings, store, consumers, lookup),
+            StatisticsAdmin(stats),
+            MaintenanceAdmin(store, topics),
+            ReplyAdmin(clock, settings, store, producers, admission, answers, self._advertised()),
         ):
             router.add(service)
         self._server = Server(
@@ -250,6 +264,7 @@ class BrokerApp:
         await self._offsets_file.flush()
 
     def _expire(self) -> None:
+        self._locks.forget_expired()
         for conn in (*self.consumers.expire(), *self.producers.expire()):
             conn.close("no heartbeat")
 
