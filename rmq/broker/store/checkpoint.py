@@ -5,7 +5,7 @@ offset   type  field
 =======  ====  =======================================================
 0        i8    store time of the newest record forced to disk
 8        i8    no queue entry of a record up to this time is missing
-16       i8    end time of the newest full index file
+16       i8    index files with an end time up to this are whole
 2048     32 B  ours, for a clean stop; Java never looks there
 =======  ====  =======================================================
 

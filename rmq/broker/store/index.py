@@ -113,58 +113,75 @@ class Index:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     async def write(self) -> None:
-        """Write waiting entries and headers; force full files to disk and tell the checkpoint.
+        """Write waiting entries; bring full files to disk and tell the checkpoint.
 
         :raises OSError: what could not be written is kept.
         """
         async with self._lock:
-            while self._unsealed:
-                file = self._unsealed[0]
-                await self._seal(file)
-                self._checkpoint.index = max(self._checkpoint.index, file.end_timestamp)
-                await self._offload(self._checkpoint.save)
-                self._unsealed.pop(0)
-                file.drop_slots()
-            if self._files and self._files[-1].filling:
-                await self._write_entries(self._files[-1])
+            await self._write()
 
-    async def seal(self) -> None:
-        """A clean stop: everything goes to disk, the slot table of the newest file, too."""
-        await self.write()
+    async def force(self) -> None:
+        """Bring everything to disk, the slot table of the newest file, too, and tell the checkpoint.
+
+        :raises OSError: some of it may not be there; the checkpoint says no more than before.
+        """
         async with self._lock:
-            if self._files and self._files[-1].filling:
-                await self._seal(self._files[-1])
+            await self._write()
+            if self._files and self._files[-1].filling and self._files[-1].count > self._files[-1].forced:
+                await self._force(self._files[-1])
+
+    async def _write(self) -> None:
+        while self._unsealed:
+            file = self._unsealed[0]
+            await self._force(file)
+            self._unsealed.pop(0)
+            file.drop_slots()
+            await self._offload(self._checkpoint.save)
+        if self._files and self._files[-1].filling:
+            await self._write_entries(self._files[-1])
 
     async def _write_entries(self, file: IndexFile) -> None:
-        if not file.waiting:
-            return
-        shared = await self._made(file)
-        position, data = file.take_buffer()
-        header = file.header().encode()
-        await self._offload(_write_all, shared, [(position, data), (0, header)])
-        file.written(len(data))
+        if file.waiting:
+            shared = await self._made(file)
+            position, data = file.take_buffer()
+            await self._offload(shared.file.pwrite, data, position)
+            file.written(len(data))
 
-    async def _seal(self, file: IndexFile) -> None:
-        await self._write_entries(file)
+    async def _force(self, file: IndexFile) -> None:
+        """Make the file on disk whole up to now.
+
+        While its slots are being written they agree with no header: one that says so is on disk first, and Java throws
+        the file away if that is what it finds.
+        """
         shared = await self._made(file)
-        for number in range(file.slot_pieces()):
-            piece = file.slot_piece(number)
-            if piece is not None:
-                await self._offload(_write_all, shared, [piece])
-        await self._offload(_write_all, shared, [(0, file.header().encode())])
+        await self._offload(shared.file.pwrite, file.header(unfinished=True).encode(), 0)
         await self._offload(shared.file.datasync)
+        # Keys go on being put: what is written is the state of this moment.
+        header = file.header()
+        slots = file.slots_now()
+        await self._write_entries(file)
+        for number in range(file.slot_pieces()):
+            piece = file.slot_piece(slots, number)
+            if piece is not None:
+                await self._offload(shared.file.pwrite, piece, file.piece(number)[1])
+        await self._offload(shared.file.datasync)
+        await self._offload(shared.file.pwrite, header.encode(), 0)
+        await self._offload(shared.file.datasync)
+        file.forced = header.next
+        self._checkpoint.index = max(self._checkpoint.index, header.end_timestamp)
 
     async def _made(self, file: IndexFile) -> SharedFile:
         """The open file; it is made when it is not there yet."""
         if file.shared is None:
-            file.shared = await self._offload(self._make, file.path, file.size)
+            file.shared = await self._offload(self._make, file.path, file.size, file.header(unfinished=True).encode())
         return file.shared
 
-    def _make(self, path: str, size: int) -> SharedFile:
+    def _make(self, path: str, size: int, header: bytes) -> SharedFile:
         files = self._world.files
         files.mkdir(self._directory)
         file = files.open(path, create=True)
         file.allocate(size)
+        file.pwrite(header, 0)
         files.sync_dir(self._directory)
         return SharedFile(file)
 
@@ -201,7 +218,7 @@ class Index:
                 await self._load_slots(last)
             return noted, noted
         for file in self._files[-2:]:
-            if file in self._files and not (file.full and await self._whole(file)):
+            if file in self._files and not (file.full and not file.unfinished and await self._whole(file)):
                 await self._reopen(file)
         if not self._files:
             return None
@@ -284,6 +301,7 @@ class Index:
             return
         if found < was.next:
             log.warning("index file %s: entries from %d on are built anew", file.path, file.count)
+            await self._offload(shared.file.pwrite, file.header(unfinished=True).encode(), 0)
             following = self._files[self._files.index(file) + 1 :]
             await self._discard([item.name for item in following])
             for item in following:
@@ -379,8 +397,3 @@ class Index:
 
     def __iter__(self) -> Iterator[IndexFile]:
         return iter(self._files)
-
-
-def _write_all(shared: SharedFile, pieces: list[tuple[int, bytes]]) -> None:
-    for position, data in pieces:
-        shared.file.pwrite(data, position)

@@ -14,8 +14,9 @@ then      20 B  x entries: key hash i4, offset i8, seconds since begin i4,
                 previous entry of the slot i4
 ========  ====  ==========================================================
 
-The slot table of the file being filled lives in anonymous memory and is written when the file is full and at a clean
-stop; entries and header follow in the background. What a crash leaves is verified entry by entry and completed.
+The slot table of the file being filled lives in anonymous memory; it is written, and the header for it, once a minute,
+when the file is full, and at a clean stop. Entries follow in the background. What a crash leaves is verified entry by
+entry and completed.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _pack = Struct(">iqii").pack
 _entry = Struct(">iqii")
 _INT_MAX = 0x7FFFFFFF
 _PIECE = 256 << 10
+_UNFINISHED = (1 << 63) - 1
 
 
 class IndexHeader(NamedTuple):
@@ -74,6 +76,7 @@ class IndexFile:
         "count",
         "end_offset",
         "end_timestamp",
+        "forced",
         "name",
         "path",
         "shared",
@@ -92,6 +95,8 @@ class IndexFile:
         self.end_offset = 0
         self.slot_count = 0
         self.count = 1
+        #: ``count`` when slots and header were last brought to disk.
+        self.forced = 1
         #: The open file; None for a file that is not made yet.
         self.shared: SharedFile | None = None
         self._memory: mmap.mmap | None = None
@@ -196,28 +201,39 @@ class IndexFile:
         del self._buffer[:size]
         self._buffered_from += size // ENTRY
 
-    def header(self) -> IndexHeader:
-        return IndexHeader(
-            self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset, self.slot_count, self.count
-        )
+    def header(self, *, unfinished: bool = False) -> IndexHeader:
+        """The header for what there is now.
+
+        :param unfinished: one that says that the slots on disk do not fit: its end time is later than any checkpoint.
+        """
+        end = _UNFINISHED if unfinished else self.end_timestamp
+        return IndexHeader(self.begin_timestamp, end, self.begin_offset, self.end_offset, self.slot_count, self.count)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the header read says that the slots on disk do not fit."""
+        return self.end_timestamp == _UNFINISHED
 
     def adopt(self, header: IndexHeader) -> None:
         (
             self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset, self.slot_count, count,
         ) = header  # fmt: skip
-        self.count = self._buffered_from = max(1, count)
+        self.count = self._buffered_from = self.forced = max(1, count)
 
     def slot_pieces(self) -> int:
         """In how many pieces the slot table is written."""
         return -(-4 * self.slots // _PIECE)
 
-    def slot_piece(self, number: int) -> tuple[int, bytes] | None:
-        """Position and bytes of a piece of the slot table; None for one without an entry."""
+    def slots_now(self) -> bytes:
+        """A copy of the slot table, as it is in memory."""
         assert self._memory is not None
-        raw = self._memory[number * _PIECE : (number + 1) * _PIECE]
-        if not raw.count(0) < len(raw):
-            return None
-        return HEADER_SIZE + number * _PIECE, _swapped(raw)
+        return self._memory[:]
+
+    @staticmethod
+    def slot_piece(slots: bytes, number: int) -> bytes | None:
+        """A piece of a copied slot table as the file has it; None for one without an entry."""
+        raw = slots[number * _PIECE : (number + 1) * _PIECE]
+        return None if raw.count(0) == len(raw) else _swapped(raw)
 
     def load_slot_piece(self, number: int, data: bytes) -> None:
         """Take a piece of the slot table as it is in the file."""

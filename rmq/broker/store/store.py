@@ -148,7 +148,7 @@ class Store:
             await self.writer.sweep()
             await self.writer.sync()
             if self.index is not None:
-                await self.index.seal()
+                await self.index.force()
                 self.checkpoint.note_indexed(*self.index.position, self.log.end)
             if clean:
                 self.checkpoint.physic = self.checkpoint.logics = self.log.stamp
@@ -277,11 +277,13 @@ class Store:
         try:
             await self.writer.write(everything=True)
             await self.writer.sync()
+            if self.index is not None:
+                await self.index.force()
             self.checkpoint.physic = max(self.checkpoint.physic, self.flusher.flushed_stamp)
             self.checkpoint.logics = max(self.checkpoint.logics, stamp)
             await self._offload(self.checkpoint.save)
         except OSError as error:
-            log.error("consume queues could not be forced to disk (%s); the checkpoint stays where it is", error)
+            log.error("queues or index could not be forced to disk (%s); the checkpoint stays where it is", error)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
