@@ -22,7 +22,7 @@ from .jars import JAVA_OPENS
 from .process import kill_group, spawn
 from .programs import PROGRAMS, go_program, java_program, node_program, python_program
 
-# Short intervals, so that a new group's retry topic and a moved queue are noticed in a second and not in 20 or 30.
+# Short intervals, here and in the programs: what takes a client 20 or 30 s by default is noticed in a second.
 _JAVA_CLIENT = (
     "-Xms64m",
     "-Xmx512m",

@@ -198,6 +198,7 @@ async def subscribe(asked: Asked) -> Asked:
         "consume_from_where": "CONSUME_FROM_FIRST_OFFSET",
         "orderly": asked["orderly"],
         "poll_name_server_interval": 1.0,
+        "heartbeat_broker_interval": 1.0,
         "rebalance_interval": 1.0,
     }
     if "maxReconsume" in asked:

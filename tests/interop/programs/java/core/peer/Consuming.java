@@ -71,6 +71,7 @@ final class Consuming {
         consumer.setNamesrvAddr(arguments.getString("namesrv"));
         consumer.setInstanceName(handle);
         consumer.setPollNameServerInterval(1000);
+        consumer.setHeartbeatBrokerInterval(1000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         if (arguments.containsKey("maxReconsume")) {
             consumer.setMaxReconsumeTimes(arguments.getIntValue("maxReconsume"));
