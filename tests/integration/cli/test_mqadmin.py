@@ -1,0 +1,189 @@
+"""mqadmin against a real cluster: what is created shows up, states are no errors, errors are one line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq.aio import ConsumeFromWhere, Message, MessageModel, Producer, PushConsumer
+from rmq.cli.command import invoke
+from rmq.cli.mqadmin.commands import root
+from rmq.protocol import ids
+from rmq.testing.cluster import Cluster
+
+
+class Admin:
+    """Runs mqadmin's commands on a thread while the cluster serves on the test's loop."""
+
+    def __init__(self, cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+        self.cluster = cluster
+        self._capsys = capsys
+
+    async def run(self, *args: str, code: int = 0) -> str:
+        """Standard output, or the one line of standard error when ``code`` says that it fails."""
+        self._capsys.readouterr()
+        words = [*args, "-n", self.cluster.namesrv_addr]
+        got = await asyncio.to_thread(invoke, root, "mqadmin", words)
+        out, err = self._capsys.readouterr()
+        assert got == code, f"{words}: {out}{err}"
+        if code == 0:
+            assert err == ""
+            return out
+        assert len(err.splitlines()) == 1, err
+        return err
+
+    async def json(self, *args: str) -> Any:
+        return json.loads(await self.run(*args, "--json"))
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
+    monkeypatch.setenv("HOME", str(tmp_path))  # where broadcasting consumers keep their offsets
+    async with Cluster(tmp_path) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def admin(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Admin:
+    return Admin(cluster, capsys)
+
+
+async def test_a_created_topic_shows_up_everywhere(admin: Admin) -> None:
+    await admin.run("updateTopic", "-c", "DefaultCluster", "-t", "Made", "-r", "2", "-w", "3", "-p", "4")
+    assert "Made" in (await admin.run("topicList")).split()
+    route = await admin.json("topicRoute", "-t", "Made")
+    queues = {"brokerName": "broker-0", "perm": 4, "readQueueNums": 2, "topicSysFlag": 0, "writeQueueNums": 3}
+    assert route["queueDatas"] == [queues]
+    assert len(await admin.json("topicStatus", "-t", "Made")) == 3
+    rows = await admin.json("topicList", "-c")
+    assert {"cluster": "DefaultCluster", "topic": "Made", "groups": []} in rows
+
+
+async def test_an_ordered_topic_has_its_queue_map(admin: Admin) -> None:
+    addr = admin.cluster.broker_addr
+    out = await admin.run("updateTopic", "-b", addr, "-t", "Ordered", "-w", "5", "-o", "true")
+    assert out.startswith("set broker orderConf. isOrder=true, orderConf=[broker-0:5]\n")
+    assert admin.cluster.namesrvs[0].kv.get("ORDER_TOPIC_CONFIG", "Ordered") == "broker-0:5"
+
+
+async def test_messages_are_found_by_either_id_and_by_key(admin: Admin) -> None:
+    async with Producer("p", namesrv=admin.cluster.namesrv_addr) as producer:
+        result = await producer.send(Message("Topic", "hello", keys="k1 k2", tags="A"))
+    found = await admin.json("queryMsgByKey", "-t", "Topic", "-k", "k2")
+    assert [one["msgId"] for one in found] == [result.msg_id]
+    for wanted in (result.offset_msg_id, result.msg_id):
+        message = await admin.json("queryMsgById", "-i", wanted)
+        assert (message["offsetMsgId"], message["body"]) == (result.offset_msg_id, "hello")
+    assert f"OffsetID:            {result.offset_msg_id}\n" in await admin.run("queryMsgById", "-i", result.msg_id)
+
+
+async def test_ids_of_nobody_are_one_line_and_nobody_else_is_asked(admin: Admin) -> None:  # field case B118
+    asked: list[str] = []
+    async with await asyncio.start_server(lambda r, w: (asked.append("asked"), w.close()), "127.0.0.1", 0) as foreign:
+        port = foreign.sockets[0].getsockname()[1]
+        for wanted in (
+            ids.offset_msg_id("127.0.0.1", port, 0),
+            ids.offset_msg_id("::1", port, 0),
+            "0123456789ABCDEF0123456789ABCDE",
+            "F" * 32,
+        ):
+            assert "is neither the offset id of a message" in await admin.run("queryMsgById", "-i", wanted, code=1)
+        assert "is no message id" in await admin.run("queryMsgById", "-i", "x" * 32, code=1)
+    assert asked == []
+
+
+async def test_a_message_is_found_by_its_old_id_after_its_broker_moved(admin: Admin) -> None:  # field case B093
+    cluster = admin.cluster
+    async with Producer("p", namesrv=cluster.namesrv_addr) as producer:
+        result = await producer.send(Message("Topic", "hello"))
+    await cluster.stop_broker(cluster.brokers[0])
+    await cluster.start_broker(0)
+    assert (await admin.json("queryMsgById", "-i", result.offset_msg_id))["body"] == "hello"
+
+
+async def test_states_of_groups_are_no_errors(admin: Admin) -> None:  # field case B119
+    namesrv = admin.cluster.namesrv_addr
+    await admin.run("updateSubGroup", "-c", "DefaultCluster", "-g", "unused")
+    assert await admin.run("consumerProgress", "-g", "unused") == "unused: never connected\n"
+    async with Producer("p", namesrv=namesrv) as producer:
+        for number in range(4):
+            await producer.send(Message("Topic", f"{number}"))
+    first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    for group, model in (("clustering", MessageModel.CLUSTERING), ("broadcast", MessageModel.BROADCASTING)):
+        got = asyncio.Semaphore(0)
+        consumer = PushConsumer(group, namesrv=namesrv, consume_from_where=first, message_model=model)
+
+        async def handle(message: object, got: asyncio.Semaphore = got) -> None:
+            got.release()
+
+        consumer.on("Topic")(handle)
+        async with consumer:
+            for _ in range(4):
+                await got.acquire()
+            await consumer.persist_offsets()
+            online = await admin.json("consumerProgress", "-g", group)
+            rows = {row["group"]: row for row in await admin.json("consumerProgress")}
+            if model is MessageModel.CLUSTERING:
+                assert online["diffTotal"] == 0
+                assert sum(queue["consumerOffset"] for queue in online["queues"]) == 4
+                assert (rows[group]["clients"], rows[group]["type"], rows[group]["model"]) == (1, "PUSH", "CLUSTERING")
+                shown = await admin.run("consumerProgress", "-g", group, "-s", "true")
+                assert "#Client IP" in shown
+            else:
+                assert online["state"] == "broadcast (offsets are local)"
+    offline = await admin.json("consumerProgress", "-g", "clustering")
+    assert (offline["state"], offline["diffTotal"]) == ("known", 0)
+    rows = {row["group"]: row for row in await admin.json("consumerProgress")}
+    assert (rows["clustering"]["clients"], rows["clustering"]["version"]) == (0, "OFFLINE")
+
+
+async def test_a_broker_tells_its_figures(admin: Admin) -> None:
+    addr = admin.cluster.broker_addr
+    (row,) = await admin.json("clusterList")
+    assert (row["cluster"], row["brokerName"], row["brokerId"], row["addr"]) == (
+        "DefaultCluster",
+        "broker-0",
+        0,
+        addr,
+    )
+    assert row["figures"]["brokerVersionDesc"] == "V4_9_8"
+    shown = (await admin.run("brokerStatus", "-b", addr)).splitlines()
+    assert any(line.startswith("commitLogMaxOffset              : ") for line in shown)
+    assert all(line.startswith(addr) for line in (await admin.run("brokerStatus", "-c", "DefaultCluster")).splitlines())
+    assert "V4_9_8" in await admin.run("clusterList")
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (("topicRoute", "-t", "Nope"), "code 17"),
+        (("topicStatus", "-t", "Nope"), "code 17"),
+        (("queryMsgByKey", "-t", "TBW102", "-k", "nope"), "code 22"),
+        (("updateTopic", "-c", "Nowhere", "-t", "T"), "there is no cluster Nowhere"),
+        (("updateTopic", "-c", "DefaultCluster", "-t", "a/b"), "illegal characters"),
+        (("updateTopic", "-c", "DefaultCluster", "-t", "TBW102"), "TBW102"),
+        (("brokerStatus", "-b", "127.0.0.1:1"), "connect to 127.0.0.1:1 failed"),
+        (("brokerStatus", "-b", "nonsense"), "'nonsense' is no address"),
+    ],
+)
+async def test_failures_are_one_line(admin: Admin, args: tuple[str, ...], expected: str) -> None:
+    assert expected in await admin.run(*args, code=1)
+
+
+async def test_an_auto_created_topic_is_on_one_broker_until_it_is_made_on_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # field case B095
+    async with Cluster(tmp_path, brokers=2, settings={"defaultTopicQueueNums": "32"}) as cluster:
+        admin = Admin(cluster, capsys)
+        async with Producer("p", namesrv=cluster.namesrv_addr) as producer:
+            await producer.send(Message("Auto", "1"))
+        route = await admin.json("topicRoute", "-t", "Auto")
+        assert [queues["writeQueueNums"] for queues in route["queueDatas"]] == [4]
+        await admin.run("updateTopic", "-c", "DefaultCluster", "-t", "Auto")
+        route = await admin.json("topicRoute", "-t", "Auto")
+        assert [queues["writeQueueNums"] for queues in route["queueDatas"]] == [8, 8]
