@@ -69,6 +69,7 @@ def _row(label: str, results: Sequence[Result]) -> list[str]:
         f"{median(results, 'rate'):,.0f}",
         f"{median(results, 'per_core'):,.0f}",
         f"{median(results, 'cpu_us'):.2f}",
+        f"{min(result.cpu_us for result in results):.2f}",
         f"{median(results, 'p50_us'):,.0f}",
         f"{median(results, 'p99_us'):,.0f}",
         f"{max(r.max_us for r in results):,.0f}",
@@ -76,11 +77,12 @@ def _row(label: str, results: Sequence[Result]) -> list[str]:
     ]
 
 
-HEAD = ("case", "per s", "per CPU s", "CPU us", "p50 us", "p99 us", "max us", "load %")
+HEAD = ("case", "per s", "per CPU s", "CPU us", "least", "p50 us", "p99 us", "max us", "load %")
 
 
 def figures(all_rounds: Sequence[Rounds]) -> str:
-    """Medians for each case and side. "per CPU s" and "CPU us" are the broker process's own CPU time."""
+    """Medians for each case and side. "per CPU s" and "CPU us" are the broker process's own CPU time, "least" is the
+    CPU us of the best round: what a neighbour spoils least."""
     rows: list[list[str]] = []
     for rounds in all_rounds:
         for side, results in (("ours", rounds.ours), ("java", rounds.java), ("echo", rounds.echo)):
@@ -98,8 +100,9 @@ def ratios(all_rounds: Sequence[Rounds]) -> str:
             for name in ("per_core", "rate", "p50_us", "p99_us"):
                 middle, low, high = rounds.ratio(name)
                 row.append(f"{middle:.2f} ({low:.2f}-{high:.2f})")
+            row.append(f"{min(r.cpu_us for r in rounds.java) / min(r.cpu_us for r in rounds.ours):.2f}")
             rows.append(row)
-    return table(("ours / Java", "per CPU s", "per s", "p50", "p99"), rows)
+    return table(("ours / Java", "per CPU s", "per s", "p50", "p99", "per CPU s, best rounds"), rows)
 
 
 def verdicts(all_rounds: Sequence[Rounds]) -> list[Verdict]:
