@@ -103,12 +103,12 @@ class Producer(Lookups):
 
     async def shutdown(self) -> None:
         """Wait for the asynchronous sends under way (each has its own timeout), leave, close the connections."""
+        if self._under_way:
+            await asyncio.wait(self._under_way)
         instance, self._instance = self._instance, None
         if instance is None:
             return
         self._stopped = True
-        if self._under_way:
-            await asyncio.wait(self._under_way)
         await instance.remove_member(producer=self.group)
         await instance.release()
 

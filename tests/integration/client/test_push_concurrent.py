@@ -1,0 +1,528 @@
+"""The push consumer in clustering mode, whole cluster in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+
+from rmq.aio import (
+    ClientError,
+    ConsumeContext,
+    ConsumeResult,
+    Message,
+    MessageExt,
+    PushConsumer,
+    ResponseError,
+)
+from rmq.client.consumer import sendback
+from rmq.protocol.codes import RequestCode
+from rmq.protocol.errors import ConnectFailed
+from tests.support.client_scene import scene
+from tests.support.virtual import eventually, in_virtual_time
+
+
+@in_virtual_time
+async def test_two_members_share_the_queues_and_lose_nothing() -> None:
+    async with scene() as s:
+        got: list[set[str]] = [set(), set()]
+        members = [s.consumer(), s.consumer()]
+        for member, seen in zip(members, got, strict=True):
+
+            @member.on("T")
+            async def handle(message: MessageExt, seen: set[str] = seen) -> None:
+                seen.add(message.msg_id)
+
+        await members[0].start()
+        sent = set(await s.send(100))
+        await eventually(lambda: got[0] == sent)
+        await members[1].start()
+        # At once, on the broker's word, not with the next 20 s rhythm.
+        assert await eventually(lambda: sum(q.topic == "T" for q in members[1].assignment) == 2) < 2.0
+        assert sum(q.topic == "T" for q in members[0].assignment) == 2
+        sent |= set(await s.send(100))
+        await eventually(lambda: got[0] | got[1] == sent)
+        assert got[1]
+        await members[1].shutdown()
+        assert await eventually(lambda: sum(q.topic == "T" for q in members[0].assignment) == 4) < 2.0
+        sent |= set(await s.send(20))
+        await eventually(lambda: got[0] | got[1] == sent)
+        await members[0].shutdown()
+        assert set((await s.diff()).values()) == {0}
+
+
+@in_virtual_time
+async def test_sixteen_retries_with_growing_delays_then_the_dead_letters() -> None:
+    # Eighteen levels of 1 s to 18 s instead of hours: the first retry is level 3, the last one level 18.
+    async with scene(messageDelayLevel=" ".join(f"{level}s" for level in range(1, 19))) as s:
+        tries: list[tuple[int, float]] = []
+        consumer = s.consumer()
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            assert message.topic == "T"
+            tries.append((message.reconsume_times, asyncio.get_running_loop().time()))
+            raise ValueError("never")
+
+        async with consumer:
+            (sent,) = await s.send(1)
+            await eventually(lambda: len(tries) == 17, within=400)
+            await asyncio.sleep(60)
+        assert [times for times, _ in tries] == list(range(17))
+        gaps = [round(later - sooner) for (_, sooner), (_, later) in itertools.pairwise(tries)]
+        assert all(level <= gap <= level + 1 for gap, level in zip(gaps, range(3, 19), strict=True)), gaps
+        assert (await s.admin.query_message("%DLQ%g", sent)).messages[0].msg_id == sent
+
+
+@in_virtual_time
+async def test_the_listener_chooses_the_delay_or_the_dead_letters() -> None:
+    async with scene() as s:
+        tries: dict[str, list[float]] = defaultdict(list)
+        consumer = s.consumer()
+
+        @consumer.on("T")
+        async def handle(message: MessageExt, context: ConsumeContext) -> ConsumeResult:
+            tries[message.tags or ""].append(asyncio.get_running_loop().time())
+            context.delay_level_when_next_consume = -1 if message.tags == "dead" else 2
+            done = message.tags == "later" and message.reconsume_times == 1
+            return ConsumeResult.SUCCESS if done else ConsumeResult.RECONSUME_LATER
+
+        async with consumer:
+            (dead,) = await s.send(1, tags="dead")
+            await s.send(1, tags="later")
+            await eventually(lambda: len(tries["later"]) == 2)
+            await asyncio.sleep(100)
+        assert len(tries["dead"]) == 1
+        assert 5 <= tries["later"][1] - tries["later"][0] < 7
+        assert (await s.admin.query_message("%DLQ%g", dead)).messages
+
+
+@in_virtual_time
+async def test_a_configured_maximum_of_retries() -> None:
+    async with scene() as s:
+        tries: Counter[int] = Counter()
+        consumer = s.consumer(max_reconsume_times=2)
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> bool:
+            tries[message.reconsume_times] += 1
+            return False
+
+        async with consumer:
+            await s.send(1)
+            await asyncio.sleep(1000)
+        assert tries == {0: 1, 1: 1, 2: 1}
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"), [("LAST_OFFSET", 2), ("FIRST_OFFSET", 7), ("TIMESTAMP", 4)]
+)  # fmt: skip
+def test_where_a_new_group_starts(policy: str, expected: int) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        async with scene() as s:
+            await s.topic("One", 1)
+            await s.send(3, "One")
+            await asyncio.sleep(60)
+            middle = s.cluster.world.clock.now_ms()
+            await asyncio.sleep(60)
+            await s.send(2, "One")
+            import datetime
+
+            when = datetime.datetime.fromtimestamp((middle + 59_000) / 1000)
+            got: list[MessageExt] = []
+            consumer = s.consumer(consume_from_where=f"CONSUME_FROM_{policy}", consume_timestamp=when)
+
+            @consumer.on("One")
+            async def handle(message: MessageExt) -> None:
+                got.append(message)
+
+            async with consumer:
+                await eventually(lambda: consumer.assignment)
+                await asyncio.sleep(1)
+                await s.send(2, "One")
+                await asyncio.sleep(30)
+            assert len(got) == expected
+            # It only matters for a group without offsets (field case B014).
+            again = s.consumer(consume_from_where="CONSUME_FROM_LAST_OFFSET")
+            later: list[MessageExt] = []
+
+            @again.on("One")
+            async def handle_again(message: MessageExt) -> None:
+                later.append(message)
+
+            await s.send(3, "One")
+            async with again:
+                await eventually(lambda: len(later) == 3)
+
+    run()
+
+
+@in_virtual_time
+async def test_the_exact_tag_is_compared_here_and_offsets_pass_what_does_not_match() -> None:
+    async with scene() as s:
+        got: list[str | None] = []
+        consumer = s.consumer()
+
+        @consumer.on("T", "BBBB || TagC")
+        async def handle(message: MessageExt) -> None:
+            got.append(message.tags)
+
+        async with consumer:
+            await s.send(40, tags="AaAa")  # the same Java hash as BBBB: only the client can tell
+            await s.send(20, tags="other")
+            await s.send(2, tags="TagC")
+            await s.send(10, tags="AaAa")
+            await eventually(lambda: len(got) == 2)
+            await asyncio.sleep(21)
+            assert set((await s.diff()).values()) == {0}
+        assert got == ["TagC", "TagC"]
+
+
+@in_virtual_time
+async def test_a_listener_over_the_consume_timeout_gives_one_copy_and_a_late_result_does_not_count() -> None:
+    async with scene() as s:
+        calls: list[tuple[int, float]] = []
+        consumer = s.consumer(consume_timeout=5)
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            calls.append((message.reconsume_times, asyncio.get_running_loop().time()))
+            if message.reconsume_times == 0:
+                await asyncio.sleep(8)
+
+        async with consumer:
+            await s.send(1)
+            await eventually(lambda: calls)
+            began = calls[0][1]
+            await asyncio.sleep(6)
+            assert set((await s.diff()).values()) <= {0, 1}
+            await eventually(lambda: len(calls) == 2)
+            await asyncio.sleep(100)
+        # Sent back between 5 and 6 s, level 3 = 10 s.
+        assert [times for times, _ in calls] == [0, 1]
+        assert 15 <= calls[1][1] - began <= 18
+        assert set((await s.diff()).values()) == {0}
+
+
+@in_virtual_time
+async def test_pulling_stops_at_the_limits() -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        release = asyncio.Event()
+        done = 0
+        consumer = s.consumer(consume_thread_max=2, consume_thread_min=1, pull_threshold_for_queue=100)
+
+        @consumer.on("One")
+        async def handle(message: MessageExt) -> None:
+            nonlocal done
+            await release.wait()
+            done += 1
+
+        async with consumer:
+            await s.send(300, "One")
+            await asyncio.sleep(30)
+            held = next(pq for queue, pq in consumer.process_queues().items() if queue.topic == "One")
+            assert 100 <= held.count <= 132
+            release.set()
+            await eventually(lambda: done == 300)
+
+
+@in_virtual_time
+async def test_the_span_stops_pulling_while_the_first_message_is_stuck() -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        release = asyncio.Event()
+        done: list[int] = []
+        consumer = s.consumer(consume_concurrently_max_span=50)
+
+        @consumer.on("One")
+        async def handle(message: MessageExt) -> None:
+            if message.queue_offset == 0:
+                await release.wait()
+            done.append(message.queue_offset)
+
+        async with consumer:
+            await s.send(200, "One")
+            await asyncio.sleep(30)
+            assert 50 < len(done) <= 50 + 2 * 32
+            assert (await s.diff())[("One", 0)] == 200
+            release.set()
+            await eventually(lambda: len(done) == 200)
+
+
+@in_virtual_time
+async def test_suspend_and_resume() -> None:
+    async with scene() as s:
+        got: list[str] = []
+        consumer = s.consumer()
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            got.append(message.msg_id)
+
+        async with consumer:
+            await s.send(1)
+            await eventually(lambda: len(got) == 1)
+            consumer.suspend()
+            await asyncio.sleep(20)
+            await s.send(5)
+            await asyncio.sleep(60)
+            assert len(got) == 1
+            consumer.resume()
+            await eventually(lambda: len(got) == 6)
+
+
+@in_virtual_time
+async def test_shutdown_finishes_what_runs_and_leaves_the_rest() -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        seen: Counter[str] = Counter()
+
+        def member() -> PushConsumer:
+            made = s.consumer(consume_thread_min=1, consume_thread_max=4)
+
+            @made.on("One")
+            async def handle(message: MessageExt) -> None:
+                await asyncio.sleep(2)
+                seen[message.msg_id] += 1
+
+            return made
+
+        sent = await s.send(100, "One")
+        first = member()
+        await first.start()
+        await eventually(lambda: len(seen) >= 20)
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(1)
+        began = loop.time()
+        await first.shutdown(timeout=10)
+        assert loop.time() - began <= 2.5
+        assert 20 <= len(seen) <= 32
+        second = member()
+        await second.start()
+        await eventually(lambda: len(seen) == 100, within=200)
+        await second.shutdown()
+        assert seen == Counter(sent)
+
+
+@in_virtual_time
+async def test_a_message_that_cannot_be_sent_back_holds_the_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        tries = 0
+        consumer = s.consumer()
+
+        async def refused(*_: object, **__: object) -> None:
+            raise ConnectFailed("cut")
+
+        @consumer.on("One")
+        async def handle(message: MessageExt) -> None:
+            nonlocal tries
+            if message.keys == "k4":
+                tries += 1
+                raise ValueError("no")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(sendback, "send_message_back", refused)
+            patch.setattr(sendback, "send_to_retry_topic", refused)
+            async with consumer:
+                await s.send(10, "One")
+                await asyncio.sleep(23)
+                assert tries == 5  # at once, then every 5 s
+        assert (await s.diff())[("One", 0)] == 6
+        good: list[str | None] = []
+        after = s.consumer()
+
+        @after.on("One")
+        async def take(message: MessageExt) -> None:
+            good.append(message.keys)
+
+        async with after:
+            await eventually(lambda: len(good) == 6)
+        assert "k4" in good
+
+
+@in_virtual_time
+async def test_an_offset_that_does_not_exist_is_corrected_once() -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        await s.send(50, "One")
+        broken = s.consumer()
+        got: list[str] = []
+
+        @broken.on("One")
+        async def handle(message: MessageExt) -> None:
+            got.append(message.msg_id)
+
+        async with broken:
+            await eventually(lambda: len(got) == 50)
+            (queue,) = [queue for queue in broken.assignment if queue.topic == "One"]
+            await broken.reset_offsets("One", {queue: 5000})
+            await asyncio.sleep(30)
+            await s.send(3, "One")
+            await eventually(lambda: len(got) == 53)
+            await asyncio.sleep(10)
+        assert len(got) == 53
+        assert (await s.diff())[("One", 0)] == 0
+
+
+@in_virtual_time
+async def test_a_reset_from_outside_is_not_undone_by_late_results() -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        got: list[int] = []
+        consumer = s.consumer(consume_thread_min=1, consume_thread_max=1)
+
+        @consumer.on("One")
+        async def handle(message: MessageExt) -> None:
+            await asyncio.sleep(0.2)
+            got.append(message.queue_offset)
+
+        async with consumer:
+            await s.send(100, "One")
+            await eventually(lambda: len(got) == 5)
+            await consumer.persist_offsets()
+            from rmq.protocol.headers.offset import ResetOffsetRequest
+
+            header = ResetOffsetRequest(topic="One", group="g", timestamp=-1, is_force=True)
+            await s.admin.instance.call(s.cluster.broker_addr, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+            await asyncio.sleep(30)
+            assert len(got) <= 6
+            await s.send(1, "One")
+            await eventually(lambda: got[-1] == 100)
+        assert (await s.diff())[("One", 0)] == 0
+
+
+@in_virtual_time
+async def test_brokers_relay_what_tools_ask() -> None:
+    async with scene() as s:
+        got: list[str] = []
+        consumer = s.consumer()
+
+        @consumer.on("T", "TagA")
+        async def handle(message: MessageExt) -> ConsumeResult:
+            got.append(message.msg_id)
+            return ConsumeResult.SUCCESS
+
+        async with consumer:
+            sent = await s.producer.send(Message("T", b"x", tags="TagA"))
+            await eventually(lambda: got)
+            from rmq.protocol.bodies.reset import GetConsumerStatusBody
+            from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+            from rmq.protocol.headers.client import (
+                ConsumeMessageDirectlyRequest,
+                GetConsumerRunningInfoRequest,
+                GetConsumerStatusRequest,
+            )
+
+            async def ask(code: RequestCode, header: Any) -> bytes:
+                return (await s.admin.instance.call(s.cluster.broker_addr, code, header, timeout=20)).body
+
+            info = ConsumerRunningInfo.decode(
+                await ask(
+                    RequestCode.GET_CONSUMER_RUNNING_INFO,
+                    GetConsumerRunningInfoRequest(consumer_group="g", client_id=consumer.client_id, jstack_enable=True),
+                )
+            )
+            assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
+            assert info.properties["PROP_CONSUMEORDERLY"] == "false"
+            assert {queue.topic for queue in info.mq_table} == {"T", "%RETRY%g"}
+            assert {data.topic: data.sub_string for data in info.subscription_set}["T"] == "TagA"
+            assert info.status_table["T"].consume_ok_tps > 0
+            assert "THREAD" in (info.jstack or "")
+            result = ConsumeMessageDirectlyResult.decode(
+                await ask(
+                    RequestCode.CONSUME_MESSAGE_DIRECTLY,
+                    ConsumeMessageDirectlyRequest(
+                        consumer_group="g", client_id=consumer.client_id, msg_id=sent.offset_msg_id
+                    ),
+                )
+            )
+            assert (result.consume_result, result.order) == ("CR_SUCCESS", False)
+            assert got == [sent.msg_id, sent.msg_id]
+            status = GetConsumerStatusBody.decode(
+                await ask(
+                    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, GetConsumerStatusRequest(topic="T", group="g")
+                )
+            )
+            table = status.consumer_table[consumer.client_id]
+            assert table[sent.message_queue] == 1
+
+
+@in_virtual_time
+async def test_subscriptions_change_while_running() -> None:
+    async with scene() as s:
+        await s.topic("U")
+        got: Counter[str] = Counter()
+        consumer = s.consumer()
+
+        async def handle(message: MessageExt) -> None:
+            got[message.topic] += 1
+
+        consumer.register_message_listener(handle)
+        consumer.subscribe("T")
+        async with consumer:
+            await s.send(4)
+            await eventually(lambda: got["T"] == 4)
+            consumer.subscribe("U")
+            await eventually(lambda: any(queue.topic == "U" for queue in consumer.assignment), within=5)
+            await s.send(4, "U")
+            await eventually(lambda: got["U"] == 4)
+            consumer.unsubscribe("T")
+            await eventually(lambda: not any(queue.topic == "T" for queue in consumer.assignment), within=5)
+            await s.send(4)
+            await asyncio.sleep(30)
+            assert got["T"] == 4
+
+
+@in_virtual_time
+async def test_what_cannot_start_says_why() -> None:
+    async with scene(enablePropertyFilter="false") as s:
+        with pytest.raises(ClientError, match="subscribes nothing"):
+            await s.consumer().start()
+        bare = s.consumer()
+        bare.subscribe("T")
+        with pytest.raises(ClientError, match="T has no listener"):
+            await bare.start()
+        with pytest.raises(ClientError, match="looks like SQL"):
+            bare.subscribe("T", "TAGS = 'x' AND a = 1")
+        with pytest.raises(ClientError, match="DEFAULT_CONSUMER is a placeholder"):
+            s.consumer("DEFAULT_CONSUMER")
+        sql = s.consumer()
+
+        @sql.on("T", "a > 1", sql=True)
+        async def handle(message: MessageExt) -> None:
+            raise AssertionError
+
+        with pytest.raises(ResponseError, match="code 1 "):
+            await sql.start()
+        assert not sql.assignment
+        twins = [s.consumer(instance_name="same") for _ in range(2)]
+        for twin in twins:
+            twin.on("T")(handle)
+        async with twins[0]:
+            with pytest.raises(ClientError, match="already has a consumer with client id"):
+                await twins[1].start()
+
+
+@in_virtual_time
+async def test_a_listener_may_shut_its_consumer_down() -> None:
+    async with scene() as s:
+        ended = asyncio.Event()
+        consumer = s.consumer()
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            await consumer.shutdown()
+            ended.set()
+
+        await consumer.start()
+        await s.send(1)
+        await ended.wait()
+        await eventually(lambda: not consumer.assignment)
+        await asyncio.sleep(1)
+        assert set((await s.diff()).values()) == {0}

@@ -1,0 +1,208 @@
+"""Orderly consumption: one at a time, in order, under the broker's lock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+import pytest
+
+from rmq.aio import ConsumeContext, ConsumeResult, Message, MessageExt
+from tests.support.client_scene import Scene, scene
+from tests.support.virtual import eventually, in_virtual_time
+
+LATER = ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT
+
+
+async def ordered(s: Scene, count: int) -> None:
+    for i in range(count):
+        await s.producer.send(Message("T", b"%d" % i, keys=f"k{i}"))
+
+
+@in_virtual_time
+async def test_a_queue_waits_for_its_message_and_keeps_its_order() -> None:
+    async with scene() as s:
+        seen: dict[int, list[int]] = defaultdict(list)
+        tries: dict[int, list[float]] = defaultdict(list)
+        active: set[int] = set()
+        consumer = s.consumer(orderly=True, suspend_current_queue_time=2)
+
+        @consumer.on("T")
+        async def handle(message: MessageExt, context: ConsumeContext) -> ConsumeResult:
+            queue = message.queue_id
+            assert queue not in active
+            active.add(queue)
+            await asyncio.sleep(0.01)
+            active.discard(queue)
+            if message.queue_offset == 5 and len(tries[queue]) < 3:
+                tries[queue].append(asyncio.get_running_loop().time())
+                assert message.reconsume_times == len(tries[queue]) - 1
+                if queue == 0:
+                    raise ValueError("the same as SUSPEND_CURRENT_QUEUE_A_MOMENT")
+                if queue == 1:
+                    context.suspend_current_queue_time = 10
+                return LATER
+            seen[queue].append(message.queue_offset)
+            return ConsumeResult.SUCCESS
+
+        async with consumer:
+            await ordered(s, 100)
+            await eventually(lambda: sum(map(len, seen.values())) == 100)
+        assert all(offsets == list(range(25)) for offsets in seen.values())
+        assert 1.9 < tries[0][1] - tries[0][0] < 2.2
+        assert 9.9 < tries[1][1] - tries[1][0] < 10.2
+        assert set((await s.diff()).values()) == {0}
+
+
+@in_virtual_time
+async def test_too_many_tries_make_a_dead_letter_and_the_queue_goes_on() -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        tries = 0
+        seen: list[int] = []
+        consumer = s.consumer(orderly=True, suspend_current_queue_time=0.1, max_reconsume_times=3)
+
+        @consumer.on("One")
+        async def handle(message: MessageExt) -> None:
+            nonlocal tries
+            if message.queue_offset == 2:
+                tries += 1
+                raise ValueError("never")
+            seen.append(message.queue_offset)
+
+        async with consumer:
+            sent = await s.send(5, "One")
+            await eventually(lambda: len(seen) == 4)
+            await asyncio.sleep(400)
+        assert tries == 4
+        assert seen == [0, 1, 3, 4]
+        assert (await s.admin.query_message("%DLQ%g", sent[2])).messages
+
+
+@in_virtual_time
+async def test_commit_and_rollback_by_hand() -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        calls: list[int] = []
+        consumer = s.consumer(orderly=True, suspend_current_queue_time=0.5)
+
+        @consumer.on("One")
+        async def handle(message: MessageExt, context: ConsumeContext) -> ConsumeResult:
+            context.auto_commit = False
+            calls.append(message.queue_offset)
+            if message.queue_offset < 2:
+                return ConsumeResult.SUCCESS
+            return ConsumeResult.ROLLBACK if calls.count(2) == 1 else ConsumeResult.COMMIT
+
+        async with consumer:
+            await s.send(3, "One")
+            await eventually(lambda: len(calls) == 6)
+            await asyncio.sleep(20)
+            assert (await s.diff())[("One", 0)] == 0
+        assert calls == [0, 1, 2, 0, 1, 2]
+
+
+@in_virtual_time
+async def test_a_clean_stop_and_an_unsubscription_hand_the_locks_over_at_once() -> None:
+    async with scene() as s:
+        seen: list[tuple[str, int, int]] = []
+        members = {name: s.consumer(orderly=True) for name in "ab"}
+        for name, member in members.items():
+
+            @member.on("T")
+            async def handle(message: MessageExt, name: str = name) -> None:
+                seen.append((name, message.queue_id, message.queue_offset))
+
+        await members["a"].start()
+        await eventually(lambda: sum(queue.topic == "T" for queue in members["a"].assignment) == 4)
+        await members["b"].start()
+        await eventually(lambda: sum(queue.topic == "T" for queue in members["b"].assignment) == 2, within=3)
+        await ordered(s, 40)
+        await eventually(lambda: len(seen) == 40)
+        await members["a"].shutdown()
+        await eventually(lambda: sum(queue.topic == "T" for queue in members["b"].assignment) == 4, within=3)
+        await ordered(s, 40)
+        await eventually(lambda: len(seen) == 80)
+        await members["b"].shutdown()
+        for number in range(4):
+            assert [offset for _, queue, offset in seen if queue == number] == list(range(20))
+
+
+@in_virtual_time
+async def test_a_long_suspension_does_not_lose_the_queue() -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        seen: list[int] = []
+        assigned: list[int] = []
+        healthy = False
+        consumer = s.consumer(
+            orderly=True,
+            suspend_current_queue_time=1,
+            message_queue_listener=lambda topic, all_queues, mine: assigned.append(len(mine)),
+        )
+
+        @consumer.on("One")
+        async def handle(message: MessageExt) -> ConsumeResult:
+            if not healthy:
+                return LATER
+            seen.append(message.queue_offset)
+            return ConsumeResult.SUCCESS
+
+        async with consumer:
+            await s.send(100, "One")
+            await asyncio.sleep(600)
+            healthy = True
+            assert await eventually(lambda: len(seen) == 100) < 5
+        assert seen == list(range(100))
+        assert assigned.count(1) <= 2
+
+
+@in_virtual_time
+async def test_a_call_under_way_keeps_the_queue_until_it_ends() -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        log: list[tuple[str, str, int]] = []
+        first, second = s.consumer(orderly=True, instance_name="z"), s.consumer(orderly=True, instance_name="a")
+        for name, member in (("first", first), ("second", second)):
+
+            @member.on("One")
+            async def handle(message: MessageExt, name: str = name) -> None:
+                log.append((name, "begin", message.queue_offset))
+                await asyncio.sleep(3)
+                log.append((name, "end", message.queue_offset))
+
+        await s.send(3, "One")
+        await first.start()
+        await eventually(lambda: log)
+        await second.start()  # sorts before the other member: the one queue becomes its own
+        await eventually(lambda: len(log) == 6, within=60)
+        await first.shutdown()
+        await second.shutdown()
+        assert [(what, offset) for _, what, offset in log] == [(w, i) for i in range(3) for w in ("begin", "end")]
+        assert [name for name, what, _ in log if what == "begin"] == ["first", "second", "second"]
+
+
+@pytest.mark.parametrize("model", ["CLUSTERING", "BROADCASTING"])
+def test_batches_stay_in_order(model: str) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        async with scene() as s:
+            await s.topic("One", 1)
+            seen: list[int] = []
+            sizes: list[int] = []
+            consumer = s.consumer(
+                orderly=True, message_model=model, consume_message_batch_max_size=8, offset_store_dir="/offsets"
+            )
+
+            @consumer.on("One", batch=True)
+            async def handle(messages: list[MessageExt]) -> None:
+                sizes.append(len(messages))
+                seen.extend(message.queue_offset for message in messages)
+
+            await s.send(50, "One")
+            async with consumer:
+                await eventually(lambda: len(seen) == 50)
+            assert seen == list(range(50))
+            assert max(sizes) == 8
+
+    run()

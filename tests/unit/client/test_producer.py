@@ -1,0 +1,301 @@
+"""The producer against brokers that fail in every way, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from rmq.aio import (
+    ClientError,
+    ConnectFailed,
+    Message,
+    Producer,
+    RequestTimeout,
+    ResponseError,
+    SendStatus,
+    by_hash,
+)
+from rmq.protocol.bodies.heartbeat import HeartbeatData
+from rmq.protocol.command import Command
+from tests.support.scripted import ScriptedCluster, refuse, stored
+from tests.support.virtual import eventually, in_virtual_time
+
+
+def producer(cluster: ScriptedCluster, **options: object) -> Producer:
+    return Producer("pg", namesrv=cluster.namesrv, world=cluster.world, **options)  # type: ignore[arg-type]
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@in_virtual_time
+async def test_queues_take_turns() -> None:
+    async with ScriptedCluster("a", "b") as c, producer(c) as p:
+        taken = Counter([str((await p.send(Message("T", b"x"))).message_queue) for _ in range(40)])
+        assert set(taken.values()) == {10}
+        assert len(taken) == 4
+
+
+@pytest.mark.parametrize("code", [1, 2, 14, 16, 17, 204, 205])
+def test_codes_that_lead_to_another_broker(code: int) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        async with ScriptedCluster("a", "b") as c, producer(c) as p:
+            c.brokers["a"].script = refuse(code)
+            for _ in range(10):
+                assert (await p.send(Message("T", b"x"))).message_queue.broker_name == "b"
+            assert c.brokers["a"].sends
+            first, again = c.brokers["a"].sends[0], c.brokers["b"].sends[0]
+            for command in (first, again):
+                assert (command.ext or {})["i"]
+            assert len({(command.ext or {})["i"] for b in c.brokers.values() for command in b.sends}) == 10
+
+    run()
+
+
+@in_virtual_time
+async def test_other_codes_are_final() -> None:
+    async with ScriptedCluster("a", "b") as c, producer(c) as p:
+        for broker in c.brokers.values():
+            broker.script = refuse(13, "MESSAGE_ILLEGAL")
+        with pytest.raises(ResponseError, match=r"MESSAGE_ILLEGAL .tried 1 time: ") as caught:
+            await p.send(Message("T", b"x"))
+        assert caught.value.code == 13
+        assert sum(len(broker.sends) for broker in c.brokers.values()) == 1
+
+
+@in_virtual_time
+async def test_the_last_error_says_how_often_it_was_tried() -> None:
+    async with ScriptedCluster("a") as c, producer(c, retry_times_when_send_failed=4) as p:
+        c.brokers["a"].script = refuse(2, "[TIMEOUT_CLEAN_QUEUE]broker busy")
+        with pytest.raises(ResponseError, match=r"code 2 .*broker busy .tried 5 times: a, a, a, a, a"):
+            await p.send(Message("T", b"x"))
+        assert len(c.brokers["a"].sends) == 5
+
+
+@in_virtual_time
+async def test_a_hung_broker_does_not_eat_the_whole_time_and_is_avoided_afterwards() -> None:
+    async with ScriptedCluster("a", "b") as c, producer(c) as p:
+        c.brokers["a"].script = lambda request: None
+        for _ in range(20):
+            began = now()
+            assert (await p.send(Message("T", b"x"))).message_queue.broker_name == "b"
+            assert now() - began < 3
+        assert len(c.brokers["a"].sends) == 1
+        await asyncio.sleep(11)
+        for _ in range(3):
+            await p.send(Message("T", b"x"))
+        assert len(c.brokers["a"].sends) == 2
+
+
+@in_virtual_time
+async def test_one_hung_broker_alone_gets_the_whole_time() -> None:
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        began = now()
+        c.brokers["a"].script = lambda request: None
+        with pytest.raises(RequestTimeout, match="tried 1 time: a"):
+            await p.send(Message("T", b"x"), timeout=2)
+        assert 2 <= now() - began < 2.1
+
+
+@in_virtual_time
+async def test_a_machine_that_vanishes_is_left_for_another_one() -> None:
+    async with ScriptedCluster("a", "b") as c, producer(c) as p:
+        for _ in range(4):
+            await p.send(Message("T", b"x"))
+        c.simulation.net.cut(c.simulation.nodes["client"].address, c.brokers["a"].host)
+        for _ in range(10):
+            assert (await p.send(Message("T", b"x"))).message_queue.broker_name == "b"
+
+
+@in_virtual_time
+async def test_slow_brokers_are_avoided_when_asked_for() -> None:
+    async with ScriptedCluster("a", "b") as c, producer(c, send_latency_fault_enable=True) as p:
+
+        def slowly(request: Command) -> None:
+            conn = next(iter(c.brokers["a"]._server.connections))
+            asyncio.get_running_loop().call_later(0.7, conn.send_command, stored(request))
+
+        c.brokers["a"].script = slowly
+        for _ in range(20):
+            await p.send(Message("T", b"x"))
+        assert len(c.brokers["a"].sends) == 1
+        await asyncio.sleep(31)
+        for _ in range(3):
+            await p.send(Message("T", b"x"))
+        assert len(c.brokers["a"].sends) == 2
+
+
+@in_virtual_time
+async def test_an_unknown_topic_goes_by_the_template_until_it_has_a_route() -> None:
+    async with ScriptedCluster("a", "b") as c, producer(c) as p:
+        c.topics["TBW102"] = ["a"]
+        result = await p.send(Message("New", b"x"))
+        assert result.message_queue.broker_name == "a"
+        sent = c.brokers["a"].sends[0].ext or {}
+        assert (sent["b"], sent["c"], sent["d"]) == ("New", "TBW102", "4")
+        c.topics["New"] = ["b"]
+        await asyncio.sleep(31)
+        assert (await p.send(Message("New", b"x"))).message_queue.broker_name == "b"
+
+
+@in_virtual_time
+async def test_a_topic_nobody_has_and_nobody_creates() -> None:
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        with pytest.raises(ClientError, match=r"the topic Nope has no queue to send to.*updateTopic"):
+            await p.send(Message("Nope", b"x"))
+
+
+@in_virtual_time
+async def test_a_silent_name_server_counts_in_the_deadline() -> None:
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        c.silent = True
+        began = now()
+        with pytest.raises((ConnectFailed, RequestTimeout)):
+            await p.send(Message("T", b"x"), timeout=1)
+        assert now() - began < 1.3
+
+
+@in_virtual_time
+async def test_the_next_name_server_is_asked_when_one_does_not_answer() -> None:
+    async with ScriptedCluster("a") as c:
+        c.simulation.node("hole")
+        c.simulation.net.cut(c.simulation.nodes["client"].address, c.simulation.nodes["hole"].address)
+        dead = f"{c.simulation.nodes['hole'].address}:9876"
+        async with Producer("pg", namesrv=f"{dead};{c.namesrv}", world=c.world) as p:
+            began = now()
+            await p.send(Message("T", b"x"))
+            assert now() - began < 2
+            began = now()
+            for _ in range(5):
+                await p._instance.refresh_route("T")  # type: ignore[union-attr]
+            assert now() - began < 0.05
+
+
+@in_virtual_time
+async def test_a_queue_or_a_selector_is_obeyed_and_not_left() -> None:
+    async with ScriptedCluster("a", "b") as c, producer(c) as p:
+        queues = await p.fetch_publish_message_queues("T")
+        assert [queue.broker_name for queue in queues] == ["a", "a", "b", "b"]
+        for _ in range(5):
+            assert (await p.send(Message("T", b"x"), queue=queues[3])).message_queue == queues[3]
+        results = {(await p.send(Message("T", b"x"), selector=by_hash, arg="order-7")).message_queue for _ in range(5)}
+        assert len(results) == 1
+        c.brokers["b"].script = refuse(2)
+        with pytest.raises(ResponseError):
+            await p.send(Message("T", b"x"), queue=queues[3])
+        with pytest.raises(ClientError, match="must return one of the queues"):
+            await p.send(Message("T", b"x"), selector=lambda queues, message, arg: 1)  # type: ignore[arg-type,return-value]
+
+
+@in_virtual_time
+async def test_a_status_other_than_ok_is_told_and_retried_only_when_asked_for() -> None:
+    def no_slave(request: Command) -> Command:
+        answer = stored(request)
+        answer.code = 11
+        return answer
+
+    async with ScriptedCluster("a", "b") as c:
+        c.brokers["a"].script = no_slave
+        async with producer(c) as p:
+            seen = {(await p.send(Message("T", b"x"))).send_status for _ in range(8)}
+            assert seen == {SendStatus.SEND_OK, SendStatus.SLAVE_NOT_AVAILABLE}
+        async with producer(c, retry_another_broker_when_not_store_ok=True) as p:
+            assert {(await p.send(Message("T", b"x"))).send_status for _ in range(8)} == {SendStatus.SEND_OK}
+
+
+@in_virtual_time
+async def test_async_sends_end_before_the_shutdown_does() -> None:
+    async with ScriptedCluster("a") as c:
+        p = producer(c)
+        await p.start()
+        told: list[asyncio.Future[object]] = []
+        futures = [p.send_async(Message("T", b"x"), told.append) for _ in range(50)]
+        await p.shutdown()
+        assert all(future.done() for future in futures)
+        assert len({(await future).msg_id for future in futures}) == 50
+        assert len(told) == 50
+        with pytest.raises(ClientError, match="is shut down"):
+            await p.send(Message("T", b"x"))
+
+
+@in_virtual_time
+async def test_brokers_learn_of_a_producer_soon_after_its_first_send() -> None:
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        await p.send(Message("T", b"x"))
+        await eventually(lambda: c.brokers["a"].beats, within=2)
+        data = HeartbeatData.decode(c.brokers["a"].beats[0].body)
+        assert (data.client_id, [one.group_name for one in data.producer_data_set]) == (p.client_id, ["pg"])
+        await asyncio.sleep(65)
+        assert len(c.brokers["a"].beats) >= 3
+
+
+@in_virtual_time
+async def test_clients_of_one_instance_name_share_what_they_have() -> None:
+    async with ScriptedCluster("a") as c:
+        one, other = (
+            producer(c, instance_name="shared"),
+            Producer("other", namesrv=c.namesrv, world=c.world, instance_name="shared"),
+        )
+        async with one, other:
+            assert one.instance is other.instance
+            await one.send(Message("T", b"x"))
+            await asyncio.sleep(31)
+            data = HeartbeatData.decode(c.brokers["a"].beats[-1].body)
+            assert [group.group_name for group in data.producer_data_set] == ["other", "pg"]
+            again = producer(c, instance_name="shared")
+            with pytest.raises(ClientError, match="already has a producer"):
+                await again.start()
+        alone = producer(c)
+        async with alone, producer(c) as second:
+            assert alone.client_id != second.client_id
+
+
+@in_virtual_time
+async def test_oneway_is_sent_and_not_answered() -> None:
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        await p.send_oneway(Message("T", b"x"))
+        await eventually(lambda: c.brokers["a"].sends)
+        assert c.brokers["a"].sends[0].is_oneway
+
+
+@in_virtual_time
+async def test_hooks_see_and_sign_every_send() -> None:
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        seen: list[int] = []
+
+        class Signer:
+            def before(self, addr: str, request: Command) -> None:
+                request.ext = {**(request.ext or {}), "Signature": "s"}
+
+            def after(self, addr: str, request: Command, response: Command | None) -> None:
+                seen.append(request.code)
+
+        p.instance.remoting.hooks.append(Signer())
+        await p.send(Message("T", b"x"))
+        await p.send_oneway(Message("T", b"x"))
+        await eventually(lambda: len(c.brokers["a"].sends) == 2)
+        assert all((command.ext or {})["Signature"] == "s" for command in c.brokers["a"].sends)
+        assert 310 in seen
+
+
+def test_what_cannot_be_a_producer() -> None:
+    for group, why in (("", "blank"), ("a b", "illegal"), ("g" * 121, "120"), ("DEFAULT_PRODUCER", "placeholder")):
+        with pytest.raises(ClientError, match=why):
+            Producer(group)
+    with pytest.raises(ClientError, match="not started"):
+        Producer("g").instance  # noqa: B018
+
+
+@in_virtual_time
+async def test_no_name_server_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    monkeypatch.delenv("ROCKETMQ_NAMESRV_DOMAIN", raising=False)
+    p = Producer("g", world=ScriptedCluster().world)
+    with pytest.raises(ClientError, match="no name server"):
+        await p.start()
+    with pytest.raises(ClientError, match="not host:port"):
+        await Producer("g", namesrv="localhost", world=ScriptedCluster().world).start()
