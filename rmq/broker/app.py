@@ -193,6 +193,7 @@ class BrokerApp:
             router,
             Limits(idle_seconds=float(settings.server_channel_max_idle_time_seconds)),
             step=lane.step,
+            tls=settings.server_tls(),
             name="broker",
         )
         self._client = RemotingClient(world)

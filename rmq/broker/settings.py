@@ -13,8 +13,9 @@ from typing import ClassVar
 
 from rmq.broker.delays import DelayLevels
 from rmq.broker.store.settings import StoreSettings
-from rmq.config.settings import Settings, setting
+from rmq.config.settings import setting
 from rmq.protocol.errors import ConfigError
+from rmq.remoting.tls_settings import TlsSettings
 from rmq.runtime.identity import Advertised, choose_address
 from rmq.runtime.world import Identity
 
@@ -122,7 +123,7 @@ _ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
 _FLUSH_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
 
 
-class BrokerSettings(Settings):
+class BrokerSettings(TlsSettings):
     """Settings of one broker; attributes are the keys in snake_case."""
 
     inert = WITHOUT_EFFECT

@@ -15,7 +15,6 @@ from rmq.protocol.errors import ConfigError
 from rmq.remoting.limits import Limits
 from rmq.remoting.router import Router
 from rmq.remoting.server import Server
-from rmq.remoting.tls import ServerTls, TlsMode, server_context
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -52,7 +51,7 @@ class NamesrvApp:
             world,
             self._router,
             Limits(idle_seconds=float(settings.server_channel_max_idle_time_seconds)),
-            tls=_tls(settings),
+            tls=settings.server_tls(),
             name="namesrv",
         )
         self._server.on_close.append(self._brokers.on_close)
@@ -102,21 +101,3 @@ class NamesrvApp:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
-
-
-def _tls(settings: NamesrvSettings) -> ServerTls:
-    mode = TlsMode.named(settings.tls_server_mode)
-    if not settings.tls_server_cert_path:
-        if mode is TlsMode.ENFORCING:
-            raise ConfigError("tls.server.mode=enforcing needs tls.server.certPath and tls.server.keyPath")
-        return ServerTls(mode)
-    return ServerTls(
-        mode,
-        server_context(
-            settings.tls_server_cert_path,
-            settings.tls_server_key_path,
-            password=settings.tls_server_key_password or None,
-            trust=settings.tls_server_trust_cert_path or None,
-            client_auth=settings.tls_server_need_client_auth,
-        ),
-    )

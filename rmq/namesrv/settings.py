@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from rmq.config.settings import Settings, setting
+from rmq.config.settings import setting
+from rmq.remoting.tls_settings import TlsSettings
 
 __all__ = ["JAVA_DEFAULTS", "NamesrvSettings", "expand"]
 
@@ -46,7 +47,7 @@ JAVA_DEFAULTS = {
 }
 
 
-class NamesrvSettings(Settings):
+class NamesrvSettings(TlsSettings):
     """Java: NamesrvConfig and the server half of the Netty configuration."""
 
     inert = _INERT
@@ -88,22 +89,6 @@ class NamesrvSettings(Settings):
     )
     server_socket_backlog: int = setting(
         1024, key="serverSocketBacklog", minimum=1, doc="Connections that may wait to be accepted."
-    )
-    tls_server_mode: str = setting(
-        "permissive", key="tls.server.mode", doc="TLS on the port: disabled, permissive or enforcing"
-    )
-    tls_server_cert_path: str = setting(
-        "", key="tls.server.certPath", unit="path", doc="Certificate chain, PEM; without one TLS is refused."
-    )
-    tls_server_key_path: str = setting("", key="tls.server.keyPath", unit="path", doc="Private key, PEM.")
-    tls_server_key_password: str = setting(
-        "", key="tls.server.keyPassword", secret=True, doc="Password of the private key."
-    )
-    tls_server_trust_cert_path: str = setting(
-        "", key="tls.server.trustCertPath", unit="path", doc="Certificates that clients are checked against, PEM."
-    )
-    tls_server_need_client_auth: str = setting(
-        "none", key="tls.server.need.client.auth", doc="Client certificates: none, optional or require."
     )
 
 

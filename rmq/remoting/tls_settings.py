@@ -1,0 +1,51 @@
+"""The TLS keys that every listening daemon has (protocol.md 6.4)."""
+
+from __future__ import annotations
+
+from rmq.config.settings import Settings, setting
+from rmq.protocol.errors import ConfigError
+from rmq.remoting.tls import ServerTls, TlsMode, server_context
+
+__all__ = ["TlsSettings"]
+
+
+class TlsSettings(Settings):
+    """Base of a daemon's settings: which of its connections may or must speak TLS, and with which certificate."""
+
+    tls_server_mode: str = setting(
+        "permissive", key="tls.server.mode", doc="TLS on the port: disabled, permissive or enforcing"
+    )
+    tls_server_cert_path: str = setting(
+        "", key="tls.server.certPath", unit="path", doc="Certificate chain, PEM; without one TLS is refused."
+    )
+    tls_server_key_path: str = setting("", key="tls.server.keyPath", unit="path", doc="Private key, PEM.")
+    tls_server_key_password: str = setting(
+        "", key="tls.server.keyPassword", secret=True, doc="Password of the private key."
+    )
+    tls_server_trust_cert_path: str = setting(
+        "", key="tls.server.trustCertPath", unit="path", doc="Certificates that clients are checked against, PEM."
+    )
+    tls_server_need_client_auth: str = setting(
+        "none", key="tls.server.need.client.auth", doc="Client certificates: none, optional or require."
+    )
+
+    def server_tls(self) -> ServerTls:
+        """What the listener does with TLS.
+
+        :raises ConfigError: TLS is enforced and there is no certificate, or a file cannot be used.
+        """
+        mode = TlsMode.named(self.tls_server_mode)
+        if not self.tls_server_cert_path:
+            if mode is TlsMode.ENFORCING:
+                raise ConfigError("tls.server.mode=enforcing needs tls.server.certPath and tls.server.keyPath")
+            return ServerTls(mode)
+        return ServerTls(
+            mode,
+            server_context(
+                self.tls_server_cert_path,
+                self.tls_server_key_path,
+                password=self.tls_server_key_password or None,
+                trust=self.tls_server_trust_cert_path or None,
+                client_auth=self.tls_server_need_client_auth,
+            ),
+        )
