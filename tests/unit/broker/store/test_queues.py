@@ -1,0 +1,366 @@
+"""Queues: entries in memory and in files, written in slices, few files open, deletion, search by time."""
+
+import asyncio
+import errno
+import random
+import struct
+from pathlib import Path
+
+import pytest
+
+from rmq.broker.store.open_files import OpenFiles
+from rmq.broker.store.state import Put, Queue
+from rmq.broker.store.store import Store
+from rmq.protocol.errors import StoreError
+from rmq.runtime.world import World
+from rmq.testing.simdisk import SimDisk, SimFiles
+from rmq.testing.simloop import run
+from rmq.testing.simworld import SimNode, Simulation
+from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, bodies, die, opened, put, small
+from tests.support.store_scan import check_store, scan_queues
+
+PER_FILE = QUEUE_SIZE // 20
+
+
+async def fresh(**changes: object) -> tuple[SimNode, Store]:
+    machine = Simulation(2).node("a")
+    return machine, await opened(machine.world, small(**changes))
+
+
+def indexes(store: Store, queue: Queue, data: bytes) -> list[int]:
+    """Queue indexes that the records of some entries hold."""
+    found = []
+    for offset, _size, _ in struct.iter_unpack(">qiq", data):
+        head = store.log.read(offset, 28)
+        assert head
+        found.append(int.from_bytes(head[20:28], "big"))
+    return found
+
+
+def test_entries_come_from_file_and_memory_alike() -> None:
+    async def main() -> None:
+        machine, store = await fresh()
+        queue = store.queues.get_or_create("T", 0)
+        for _ in range(PER_FILE + 25):
+            store.append([put(queue)])
+        assert queue.tail_from == 0
+        await store.writer.write(everything=True)
+        assert (queue.tail_from, len(queue.tail), store.queues.pending) == (PER_FILE + 25, 0, 0)
+        for _ in range(PER_FILE):
+            store.append([put(queue)])
+        for index in range(0, queue.next, 7):
+            data = store.queues.entries(queue, index, 30)
+            assert data is not None
+            got = indexes(store, queue, data)
+            # Whole, in order, and within one queue file where they come from one.
+            in_file = PER_FILE - index % PER_FILE if index < queue.tail_from else 30
+            assert got == list(range(index, min(index + min(30, in_file), queue.next)))
+        assert store.queues.entries(queue, queue.next, 1) == b""
+        assert store.queues.entries(queue, -1, 1) == b""
+        machine.disk.evict("*")
+        assert store.queues.entries(queue, 3, 2) is None
+        assert indexes(store, queue, await store.queues.entries_cold(queue, 3, 2)) == [3, 4]
+        await store.stop()
+        scan = scan_queues(machine.files, "/store", QUEUE_SIZE)["T", 0]
+        assert scan["files"] == [f"{n * QUEUE_SIZE:020d}" for n in range(3)]
+        assert len(scan["entries"]) == 2 * PER_FILE + 25
+
+    run(main())
+
+
+def test_large_tails_are_written_first_and_small_ones_take_turns() -> None:
+    async def main() -> None:
+        _, store = await fresh(commit_log_file_size=1 << 24, queue_file_size=60_000, queue_flush_interval_ms=10_000)
+        large = store.queues.get_or_create("Large", 0)
+        small_ones = [store.queues.get_or_create("Small", n) for n in range(1100)]
+        store.append([put(queue) for queue in small_ones])
+        store.append([put(large) for _ in range(300)])
+        assert len(store.queues.dirty) == 1101
+        await store.writer.write()
+        assert not large.tail
+        left = [queue for queue in small_ones if queue.tail]
+        assert len(left) == 1100 - 1024
+        assert left == small_ones[1024:]
+        assert len(store.queues.open_files) <= 512
+        await store.writer.write()
+        assert store.queues.pending == 0
+        assert not store.queues.dirty
+        await store.stop()
+
+    run(main())
+
+
+def test_too_much_in_memory_is_written_without_waiting() -> None:
+    async def main() -> None:
+        machine, store = await fresh(queue_flush_interval_ms=1_000_000)
+        queue = store.queues.get_or_create("T", 0)
+        store.append([put(queue)])
+        store.queues.pending += 17 << 20
+        store.append([put(queue)])
+        await asyncio.sleep(0.1)
+        assert not queue.tail
+        store.queues.pending = 0
+        await store.stop()
+        assert len(scan_queues(machine.files, "/store", QUEUE_SIZE)["T", 0]["entries"]) == 2
+
+    run(main())
+
+
+def test_entries_that_cannot_be_written_are_kept() -> None:
+    async def main() -> None:
+        machine, store = await fresh()
+        queue = store.queues.get_or_create("T", 0)
+        for action in ("open", "pwrite", "mkdir"):
+            machine.disk.fail(action, errno.ENOSPC, "*consumequeue*", count=2)
+        for n in range(10):
+            store.append([put(queue, b"%d" % n)])
+            await asyncio.sleep(1.1)
+            assert await bodies(store, queue) == [b"%d" % k for k in range(n + 1)]
+        assert not queue.tail
+        # As long as they fail, the checkpoint does not move.
+        machine.disk.fail("pwrite", errno.EIO, "*consumequeue*", count=-1)
+        before = store.checkpoint.logics
+        store.append([put(queue, b"late")])
+        await store.force()
+        assert store.checkpoint.logics == before
+        # For half a minute; then messages are refused, until it works again.
+        await asyncio.sleep(40)
+        with pytest.raises(StoreError, match="consume queues"):
+            store.append([put(queue)])
+        machine.disk.heal()
+        await asyncio.sleep(2)
+        store.append([put(queue, b"again")])
+        await store.stop()
+        check_store(machine.files, "/store", log_size=LOG_SIZE, queue_size=QUEUE_SIZE)
+
+    run(main())
+
+
+def test_a_dropped_topic_is_gone_and_may_come_again() -> None:
+    async def main() -> None:
+        machine, store = await fresh()
+        for n in (0, 1):
+            queue = store.queues.get_or_create("T", n)
+            for _ in range(50):
+                store.append([put(queue, b"old")])
+        other = store.queues.get_or_create("Other", 0)
+        store.append([put(other, b"other")])
+        await asyncio.sleep(2)
+        store.queues.drop("T")
+        assert store.queues.get("T", 0) is None
+        assert store.queues.topics() == ["Other"]
+        again = store.queues.get_or_create("T", 0)
+        store.append([put(again, b"new")])
+        assert (again.next, again.visible) == (1, 1)
+        await asyncio.sleep(2)
+        assert machine.files.list("/store/consumequeue/T") == ["0"]
+        assert machine.files.list("/store/trash") == []
+        # A crash: the old messages are still in the log, but the new life of the topic is what counts.
+        machine.files.freeze()
+        await die(store)
+        simulation = Simulation(3)
+        simulation.nodes["a"] = machine
+        simulation.kill(machine)
+        store = await opened(machine.world, small())
+        back = store.queues.get("T", 0)
+        assert back is not None
+        assert await bodies(store, back) == [b"new"]
+        store.append([put(back, b"newer")])
+        assert await bodies(store, back) == [b"new", b"newer"]
+        await store.stop()
+
+    run(main())
+
+
+def test_a_topic_dropped_while_it_is_written() -> None:
+    async def main() -> None:
+        machine, store = await fresh(queue_flush_interval_ms=1_000_000)
+        queue = store.queues.get_or_create("T", 0)
+        store.append([put(queue)])
+        task = asyncio.create_task(store.writer.write(everything=True))
+        await asyncio.sleep(0)
+        store.queues.drop("T")
+        await task
+        await store.writer.sweep()
+        assert machine.files.list("/store/consumequeue") == []
+        assert (store.queues.pending, len(store.queues.open_files)) == (0, 0)
+        await store.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("topic", ["", ".", "..", "../x", "a/b", "/etc", "a\0b"])
+def test_a_topic_names_no_directory_outside(topic: str) -> None:
+    async def main() -> None:
+        _, store = await fresh()
+        with pytest.raises(StoreError, match="topic"):
+            store.queues.get_or_create(topic, 0)
+        with pytest.raises(StoreError, match="negative"):
+            store.queues.get_or_create("T", -1)
+        await store.stop()
+
+    run(main())
+
+
+def test_a_lookup_makes_no_directory() -> None:
+    async def main() -> None:
+        machine, store = await fresh()
+        queue = store.queues.get_or_create("T", 3)
+        assert store.queues.get_or_create("T", 3) is queue
+        assert store.queues.get("T", 2) is None
+        assert store.queues.all("T") == [queue]
+        await store.stop()
+        assert not machine.files.exists("/store/consumequeue")
+
+    run(main())
+
+
+def test_a_queue_whose_past_is_lost_begins_where_the_log_does() -> None:
+    """Queue files gone and the first log file, too: pre-blank fill (store-and-broker.md 3.2)."""
+
+    async def main() -> None:
+        machine, store = await fresh()
+        queue = store.queues.get_or_create("T", 0)
+        while len(store.log.segments) < 3:
+            store.append([put(queue, b"x" * 300)])
+        total = queue.next
+        await store.stop()
+        machine.files.unlink("/store/commitlog/00000000000000000000")
+        for name in machine.files.list("/store/consumequeue/T/0"):
+            machine.files.unlink(f"/store/consumequeue/T/0/{name}")
+        store = await opened(machine.world, small())
+        got = store.queues.get("T", 0)
+        assert got is not None
+        first = got.min
+        assert 0 < first < total
+        assert (got.visible, store.log.start) == (total, LOG_SIZE)
+        assert len(await bodies(store, got)) == total - first
+        await store.stop()
+        scan = scan_queues(machine.files, "/store", QUEUE_SIZE)["T", 0]
+        start = first * 20 - first * 20 % QUEUE_SIZE
+        assert scan["files"][0] == f"{start:020d}"
+        assert scan["entries"][: first - start // 20] == [(0, 0x7FFFFFFF, 0)] * (first - start // 20)
+        store = await opened(machine.world, small(), start=False)
+        got = store.queues.get("T", 0)
+        assert got is not None
+        assert (got.min, got.visible) == (first, total)
+        await store.stop()
+
+    run(main())
+
+
+def test_search_by_time() -> None:
+    async def main() -> None:
+        machine, store = await fresh()
+        queue = store.queues.get_or_create("T", 0)
+        assert await store.offset_by_time(queue, 5) == 0
+        assert await store.earliest_time(queue) == -1
+        rng = random.Random(4)
+        now = machine.clock.now_ms()
+        times = []
+        for _ in range(150):
+            now += rng.choice((0, 0, 1, 50, 5000))
+            store.append([put(queue, b"x" * rng.randint(1, 200))], now)
+            times.append(now)
+        await asyncio.sleep(2)
+        assert await store.earliest_time(queue) == times[0]
+        assert await store.oldest_time() == times[0]
+        for wanted in [times[0] - 10, times[-1] + 10, *(rng.randint(times[0], times[-1]) for _ in range(300)), *times]:
+            got = await store.offset_by_time(queue, wanted)
+            if wanted in times:
+                assert times[got] == wanted
+            elif wanted > times[-1]:
+                assert got == 149
+            else:
+                # The nearest of its queue file; the file is the first whose last message is not older.
+                last = next(k for k in range(149, 0, -1) if times[k - 1] < wanted) if wanted > times[0] else 0
+                file = last // PER_FILE
+                near = range(file * PER_FILE, min(150, (file + 1) * PER_FILE))
+                assert abs(times[got] - wanted) == min(abs(times[k] - wanted) for k in near)
+        await store.stop()
+
+    run(main())
+
+
+def test_only_visible_messages_are_found_by_time() -> None:
+    async def main() -> None:
+        machine, store = await fresh(sync_flush=True)
+        queue = store.queues.get_or_create("T", 0)
+        store.append([put(queue, b"a")])
+        await asyncio.sleep(0.1)
+        machine.disk.fail("datasync", errno.EIO, "*commitlog*")
+        store.append([put(queue, b"b")])
+        await asyncio.sleep(0.1)
+        assert (queue.next, queue.visible) == (2, 1)
+        assert await store.offset_by_time(queue, 1 << 60) == 0
+        assert await store.record_at(0) is not None
+        end = store.durability.visible
+        assert await store.record_at(end) is None
+        await store.stop()
+
+    run(main())
+
+
+async def test_more_queues_than_open_files(tmp_path: Path) -> None:
+    settings = small(str(tmp_path / "store"), commit_log_file_size=1 << 20, queue_file_size=400)
+    store = await opened(World.real(), settings)
+    queues = [store.queues.get_or_create(f"T{n}", 0) for n in range(700)]
+    store.append([put(queue, b"%d" % n) for n, queue in enumerate(queues)])
+    await store.stop()
+    store = await opened(World.real(), settings, start=False)
+    assert len(store.queues) == 700
+    for queue in store.queues:
+        assert await bodies(store, queue) == [queue.topic[1:].encode()]
+    assert len(store.queues.open_files) == 512
+    await store.stop()
+    assert len(store.queues.open_files) == 0
+
+
+def test_a_file_in_use_is_closed_by_its_last_user() -> None:
+    tree = SimFiles(SimDisk())
+    tree.mkdir("/d")
+    files = OpenFiles(limit=2)
+    opened_files = [tree.open(f"/d/{n}", create=True) for n in range(4)]
+    first = files.put(0, opened_files[0])
+    assert first.pin() is opened_files[0]
+    files.put(1, opened_files[1])
+    files.put(2, opened_files[2])
+    assert files.get(0) is None
+    opened_files[0].pwrite(b"x", 0)
+    first.unpin()
+    with pytest.raises(OSError, match="descriptor"):
+        opened_files[0].pwrite(b"x", 0)
+    assert files.get(1) is not None
+    # 1 was used last, so 2 goes.
+    files.put(3, opened_files[3])
+    assert files.get(2) is None
+    double = tree.open("/d/3")
+    assert files.put(3, double) is files.get(3)
+    with pytest.raises(OSError, match="descriptor"):
+        double.pread(1, 0)
+    files.close_all()
+    assert len(files) == 0
+
+
+def test_delayed_messages_keep_their_delivery_time_over_a_rebuild() -> None:
+    async def main() -> None:
+        machine, store = await fresh()
+        queue = store.queues.get_or_create("SCHEDULE_TOPIC_XXXX", 2)
+        now = store.stamp(machine.clock.now_ms())
+        plain = put(queue, b"x")
+        delayed: list[Put] = [
+            plain._replace(properties=b"DELAY\x01%d\x02TAGS\x01a" % level, tags_code=store.tags.due(level, now))
+            for level in (1, 3, 18, 99)
+        ]
+        store.append(delayed, now)
+        wanted = bytes(queue.tail)
+        assert [code - now for _, _, code in struct.iter_unpack(">qiq", wanted)] == [1000, 10_000, 7_200_000, 7_200_000]
+        await store.stop()
+        machine.files.unlink("/store/consumequeue/SCHEDULE_TOPIC_XXXX/2/00000000000000000000")
+        store = await opened(machine.world, small(), start=False)
+        got = store.queues.get("SCHEDULE_TOPIC_XXXX", 2)
+        assert got is not None
+        assert await store.queues.entries_cold(got, 0, 4) == wanted
+        await store.stop()
+
+    run(main())
