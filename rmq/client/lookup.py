@@ -47,6 +47,9 @@ async def fetch_publish_message_queues(instance: ClientInstance, topic: str) -> 
     """The queues a producer sends to. :raises ClientError: the topic has no route."""
     route = await instance.name_servers.route(topic, instance.settings.mq_client_api_timeout)
     if route is None:
+        # Just created by a send: the name servers learn of it in a moment.
+        if (info := instance.publish.get(topic)) is not None:
+            return list(info.queues)
         raise ClientError(f"the topic {topic} does not exist: no broker has registered it")
     return publish_queues(topic, route)
 

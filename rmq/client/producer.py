@@ -27,6 +27,9 @@ __all__ = ["Producer"]
 
 log = logging.getLogger(__name__)
 
+#: A new topic reaches the name servers within this time.
+_REGISTERED_SOON = 0.1
+
 #: What a send without a selector may be given: one message, or several of one topic for a batch.
 Sendable = Message | MessageExt | Sequence[Message | MessageExt]
 
@@ -324,13 +327,18 @@ class Producer(Lookups):
                 return False
         elif not isinstance(error, TransportError) or not error.retriable:
             return False
-        if error.refresh_route or isinstance(error, TransportError):
+        # Served by the template's route: the topic may just have been created with other queues.
+        by_template = send.topic not in self.instance.routes
+        if error.refresh_route or by_template or isinstance(error, TransportError):
             rest = deadline - self.world.clock.monotonic()
             if rest > 0:
                 try:
                     await self.instance.refresh_route(send.topic, min(rest / 2, 3.0))
                 except (RMQError, TimeoutError) as failed:
                     log.debug("route of %s: %s", send.topic, failed)
+                if by_template and send.topic not in self.instance.routes:
+                    # Its broker knows the topic before the name servers do.
+                    await asyncio.sleep(min(rest / 4, _REGISTERED_SOON))
         return True
 
     async def _attempt(self, send: PreparedSend, queue: MessageQueue, timeout: float) -> SendResult:

@@ -143,6 +143,18 @@ async def test_an_unknown_topic_goes_by_the_template_until_it_has_a_route() -> N
 
 
 @in_virtual_time
+async def test_a_topic_created_with_fewer_queues_than_the_template_is_found_out() -> None:
+    def illegal_queue(request: Command) -> Command:
+        c.topics["New"] = ["b"]
+        return request.reply(1, "request queueId[3] is illegal")
+
+    async with ScriptedCluster("a", "b") as c, producer(c) as p:
+        c.topics["TBW102"] = ["a"]
+        c.brokers["a"].script = illegal_queue
+        assert (await p.send(Message("New", b"x"))).message_queue.broker_name == "b"
+
+
+@in_virtual_time
 async def test_a_topic_nobody_has_and_nobody_creates() -> None:
     async with ScriptedCluster("a") as c, producer(c) as p:
         with pytest.raises(ClientError, match=r"the topic Nope has no queue to send to.*updateTopic"):

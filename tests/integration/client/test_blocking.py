@@ -1,0 +1,312 @@
+"""The blocking API on real sockets and threads, against a cluster on another loop of this process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import rmq
+from rmq import (
+    AdminClient,
+    ClientError,
+    ConsumeContext,
+    ConsumeResult,
+    Message,
+    MessageExt,
+    Producer,
+    PullConsumer,
+    PullStatus,
+    PushConsumer,
+    SendStatus,
+    by_hash,
+)
+from rmq.testing.cluster import BlockingCluster
+
+FIRST = "CONSUME_FROM_FIRST_OFFSET"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlockingCluster]:
+    with BlockingCluster(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
+
+
+class Seen:
+    """Messages a listener got, waited for without sleeping."""
+
+    def __init__(self) -> None:
+        self.messages: list[MessageExt] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, message: MessageExt) -> None:
+        with self._changed:
+            self.messages.append(message)
+            self._changed.notify_all()
+
+    def wait_for(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.messages) >= count, 30), len(self.messages)
+
+
+def test_every_way_to_send(cluster: BlockingCluster) -> None:
+    with Producer("pg", namesrv=cluster.namesrv_addr) as producer:
+        one = producer.send(Message("Ways", b"x", keys="one"))
+        assert one.send_status is SendStatus.SEND_OK
+        batch = producer.send([Message("Ways", b"1"), Message("Ways", b"2")])
+        assert len(batch.msg_id.split(",")) == 2
+        queue = producer.fetch_publish_message_queues("Ways")[2]
+        assert producer.send(Message("Ways", b"x"), queue=queue).message_queue == queue
+        picked = {producer.send(Message("Ways", b"x"), selector=by_hash, arg="k").message_queue for _ in range(3)}
+        assert len(picked) == 1
+        producer.send_oneway(Message("Ways", b"x"))
+        told = threading.Event()
+        threads: list[str] = []
+
+        def callback(future: object) -> None:
+            producer.send(Message("Ways", b"a blocking call in a callback"))
+            threads.append(threading.current_thread().name)
+            told.set()
+
+        assert producer.send_async(Message("Ways", b"x"), callback).result(10).ok
+        assert told.wait(10)
+        assert threads[0].startswith("rmq-callback")
+        futures = [producer.send_async(Message("Ways", b"x")) for _ in range(200)]
+        assert len({future.result(10).msg_id for future in futures}) == 200
+        with pytest.raises(ClientError, match="empty body"):
+            producer.send(Message("Ways", b""))
+        with pytest.raises(ClientError, match="empty body"):
+            producer.send_async(Message("Ways", b""))
+    with pytest.raises(ClientError, match="shut down"):
+        producer.send(Message("Ways", b"x"))
+
+
+def test_many_threads_share_a_producer(cluster: BlockingCluster) -> None:
+    with Producer("pg", namesrv=cluster.namesrv_addr) as producer, ThreadPoolExecutor(32) as pool:
+
+        def send(number: int) -> tuple[str, object, int]:
+            result = producer.send(Message("Threads", b"%d" % number, keys=str(number)))
+            return result.msg_id, result.message_queue, result.queue_offset
+
+        results = list(pool.map(send, range(1_000)))
+    assert len({msg_id for msg_id, _, _ in results}) == 1_000
+    assert len({(queue, offset) for _, queue, offset in results}) == 1_000
+
+
+def test_listeners_run_on_the_pool_and_may_make_blocking_calls(cluster: BlockingCluster) -> None:
+    seen, copied = Seen(), Seen()
+    names: set[str] = set()
+    with Producer("pg", namesrv=cluster.namesrv_addr) as producer:
+        for i in range(50):
+            producer.send(Message("In", b"%d" % i, tags="A" if i % 2 else "B"))
+        consumer = PushConsumer(
+            "pool", namesrv=cluster.namesrv_addr, consume_from_where=FIRST, consume_thread_max=4, consume_thread_min=1
+        )
+
+        @consumer.on("In", "A")
+        def handle(message: MessageExt, context: ConsumeContext) -> ConsumeResult:
+            names.add(threading.current_thread().name)
+            producer.send(Message("Out", message.body))
+            seen(message)
+            return ConsumeResult.SUCCESS
+
+        consumer.on("Out")(copied)
+        with consumer:
+            seen.wait_for(25)
+            copied.wait_for(25)
+            assert {queue.topic for queue in consumer.assignment} >= {"In"}
+    assert {message.body for message in seen.messages} == {b"%d" % i for i in range(1, 50, 2)}
+    assert {message.body for message in copied.messages} == {message.body for message in seen.messages}
+    assert 1 <= len(names) <= 4
+    assert all(name.startswith("rmq-pool") for name in names)
+
+
+def test_a_listener_thread_may_shut_its_consumer_down(cluster: BlockingCluster) -> None:
+    ended = threading.Event()
+    consumer = PushConsumer("ends", namesrv=cluster.namesrv_addr, consume_from_where=FIRST)
+
+    @consumer.on("Ends")
+    def handle(message: MessageExt) -> None:
+        consumer.shutdown()
+        ended.set()
+
+    with Producer("pg", namesrv=cluster.namesrv_addr) as producer:
+        producer.send(Message("Ends", b"x"))
+        consumer.start()
+        assert ended.wait(20)
+
+
+def test_pull_and_admin(cluster: BlockingCluster) -> None:
+    with (
+        Producer("pg", namesrv=cluster.namesrv_addr) as producer,
+        PullConsumer("plg", namesrv=cluster.namesrv_addr) as consumer,
+        AdminClient(namesrv=cluster.namesrv_addr) as admin,
+    ):
+        admin.create_and_update_topic(cluster.broker_addr, "Pull", read_queue_nums=2, write_queue_nums=2)
+        results = [producer.send(Message("Pull", b"%d" % i)) for i in range(10)]
+        found: list[bytes] = []
+        for queue in consumer.fetch_subscribe_message_queues("Pull"):
+            result = consumer.pull(queue, "*", 0)
+            assert result.status is PullStatus.FOUND
+            found += [message.body for message in result.messages]
+            consumer.update_consume_offset(queue, result.next_begin_offset)
+        assert sorted(found) == [b"%d" % i for i in range(10)]
+        consumer.persist_offsets()
+        assert {queue.queue_id for queue in consumer.fetch_message_queues_in_balance("Pull")} == {0, 1}
+        assert "Pull" in admin.topic_list().topic_list
+        assert len(admin.topic_stats("Pull").offset_table) == 2
+        assert admin.view_message(results[0].offset_msg_id).body == b"0"
+        assert cluster.broker_addr in str(admin.cluster_info())
+        assert admin.topic_route("Pull").queue_datas[0].read_queue_nums == 2
+        assert int(admin.broker_runtime_stats(cluster.broker_addr)["msgPutTotalTodayNow"]) >= 10
+
+
+def test_a_call_from_the_loop_thread_is_refused(cluster: BlockingCluster) -> None:
+    caught: list[BaseException] = []
+    told = threading.Event()
+    with Producer("pg", namesrv=cluster.namesrv_addr) as producer:
+        consumer = PushConsumer("loop", namesrv=cluster.namesrv_addr, consume_from_where=FIRST)
+
+        @consumer.on("Loop")
+        async def handle(message: MessageExt) -> None:
+            try:
+                producer.send(Message("Loop", b"y"))
+            except ClientError as error:
+                caught.append(error)
+            told.set()
+
+        producer.send(Message("Loop", b"x"))
+        with consumer:
+            assert told.wait(20)
+    assert "use rmq.aio" in str(caught[0])
+
+
+def python(code: str, cluster: BlockingCluster) -> subprocess.Popen[str]:
+    root = Path(rmq.__file__).parent.parent
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "NAMESRV_ADDR": cluster.namesrv_addr, "PYTHONPATH": str(root)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+FORK = """
+import os
+from rmq import Message, Producer
+producer = Producer("pg")
+producer.start()
+ids = [producer.send(Message("Fork", b"before")).msg_id]
+children = []
+for number in range(4):
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        mine = [producer.send(Message("Fork", b"child")).msg_id for _ in range(500)]
+        os.write(write, (producer.client_id + " " + " ".join(mine)).encode())
+        os.close(write)
+        producer.shutdown()
+        raise SystemExit(0)
+    os.close(write)
+    children.append((pid, read))
+ids += [producer.send(Message("Fork", b"parent")).msg_id for _ in range(500)]
+clients = {producer.client_id}
+for pid, read in children:
+    data = b""
+    while part := os.read(read, 1 << 16):
+        data += part
+    client, *mine = data.decode().split()
+    clients.add(client)
+    ids += mine
+    assert os.waitpid(pid, 0)[1] == 0
+ids.append(producer.send(Message("Fork", b"after")).msg_id)
+assert len(ids) == len(set(ids)) == 2502, len(set(ids))
+assert len(clients) == 5, clients
+producer.shutdown()
+print("ok")
+"""
+
+
+def test_a_forked_child_has_clients_of_its_own(cluster: BlockingCluster) -> None:
+    process = python(FORK, cluster)
+    out, error = process.communicate(timeout=60)
+    assert (process.returncode, out.strip(), error.strip()) == (0, "ok", "")
+
+
+RUN = """
+import rmq
+consumer = rmq.PushConsumer("run", consume_from_where="CONSUME_FROM_FIRST_OFFSET")
+
+@consumer.on("Run")
+def handle(message):
+    print(message.body.decode(), flush=True)
+
+consumer.run()
+print("stopped", flush=True)
+"""
+
+
+def test_run_ends_cleanly_on_sigterm(cluster: BlockingCluster) -> None:
+    with Producer("pg", namesrv=cluster.namesrv_addr) as producer, AdminClient(namesrv=cluster.namesrv_addr) as admin:
+        sent = producer.send(Message("Run", b"hello"))
+        process = python(RUN, cluster)
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "hello"
+        process.send_signal(signal.SIGTERM)
+        out, error = process.communicate(timeout=30)
+        assert (process.returncode, out.strip(), error.strip()) == (0, "stopped", "")
+        stats = admin.consume_stats("run")
+        one = stats.offset_table[sent.message_queue]
+        assert one.consumer_offset == one.broker_offset == 1
+
+
+FORGETFUL = """
+import rmq, threading
+consumer = rmq.PushConsumer("forgetful", consume_from_where="CONSUME_FROM_FIRST_OFFSET")
+got = threading.Event()
+
+@consumer.on("Forget")
+def handle(message):
+    got.set()
+
+consumer.start()
+assert got.wait(20)
+"""
+
+
+def test_a_process_that_forgets_the_shutdown_ends_and_keeps_its_offsets(cluster: BlockingCluster) -> None:
+    with Producer("pg", namesrv=cluster.namesrv_addr) as producer, AdminClient(namesrv=cluster.namesrv_addr) as admin:
+        sent = producer.send(Message("Forget", b"x"))
+        process = python(FORGETFUL, cluster)
+        out, error = process.communicate(timeout=30)
+        assert (process.returncode, out.strip(), error.strip()) == (0, "", "")
+        assert admin.consume_stats("forgetful").offset_table[sent.message_queue].consumer_offset == 1
+
+
+def test_starting_and_stopping_leaves_nothing_behind(cluster: BlockingCluster) -> None:
+    def once() -> None:
+        with Producer("cycle", namesrv=cluster.namesrv_addr) as producer:
+            producer.send(Message("Cycle", b"x"))
+            seen = Seen()
+            consumer = PushConsumer("cycle", namesrv=cluster.namesrv_addr, consume_from_where=FIRST)
+            consumer.on("Cycle")(seen)
+            with consumer:
+                seen.wait_for(1)
+
+    once()
+    descriptors = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    threads = {thread.name for thread in threading.enumerate()}
+    for _ in range(10):
+        once()
+    assert len({thread.name for thread in threading.enumerate()} - threads) <= 1
+    if descriptors:
+        assert len(os.listdir("/proc/self/fd")) <= descriptors + 4
