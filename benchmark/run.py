@@ -33,6 +33,10 @@ from benchmark.servers import (
 )
 
 
+#: Of each kind of send, before the JVM is measured.
+WARM_MESSAGES = 400_000
+
+
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmark",
@@ -45,7 +49,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="rounds of each case (3; --quick 1)")
     parser.add_argument("--seconds", type=float, help="counted time of a round (3; --quick 1.5)")
     parser.add_argument("--warm", type=float, default=0.5, help="uncounted time before each round (0.5)")
-    parser.add_argument("--java-warm", type=float, default=45, help="at most so long for the JVM's warm-up, s (45)")
+    parser.add_argument("--java-warm", type=float, default=60, help="at most so long for the JVM's warm-up, s (60)")
     parser.add_argument("--no-start", action="store_true", help="leave out start time and idle memory")
     parser.add_argument("--server-cpu", type=int, help="core of the servers (the first we may use)")
     parser.add_argument("--load-cpu", type=int, help="core of the load (the last we may use)")
@@ -102,10 +106,10 @@ class Bench:
         try:
             for pid in pair.pids:
                 pin(pid, {self.options.server_cpu})
-            if java:
-                self.warm_up(pair)
             if any(case.work == "pull" for case in self.cases):
                 self.prepare_pulls(pair)
+            if java:
+                self.warm_up(pair)
             pair.sleep()
         except BaseException:
             pair.close()
@@ -128,21 +132,35 @@ class Bench:
             raise BenchmarkError(f"benchmark: {pair.kind}: filling the pull topic: {filled.problem}")
 
     def warm_up(self, pair: Pair) -> None:
-        """Both sizes, batches and single messages, until the JIT compiler has seen enough of them."""
-        share = self.options.java_warm / 3
+        """Both sizes, batches and single messages, then pulls, until the JIT compiler has seen enough of them."""
+        share = self.options.java_warm / 4
+        wanted, sent = 0, 0
         for body, connections, in_flight in ((128, 16, 16), (1024, 16, 16), (1024, 16, 1)):
-            run_load(
-                self.program,
-                "send",
-                pair.addr,
-                connections=connections,
-                in_flight=in_flight,
-                body=body,
-                messages=400_000,
-                seconds=share,
-                topic="BenchTopic",
-                cpu=self.options.load_cpu,
+            wanted += WARM_MESSAGES
+            sent += self.warm(pair, "send", body, connections, in_flight, share, messages=WARM_MESSAGES)
+        if sent < wanted:
+            print(
+                f"warm-up of {pair.kind} ended by its time after {sent:,} of {wanted:,} messages: --java-warm raises it"
             )
+        if any(case.work == "pull" for case in self.cases):
+            self.warm(pair, "pull", 1024, 16, 4, share)
+
+    def warm(
+        self, pair: Pair, work: str, body: int, connections: int, in_flight: int, seconds: float, messages: int = 0
+    ) -> int:
+        result = run_load(
+            self.program,
+            work,
+            pair.addr,
+            connections=connections,
+            in_flight=in_flight,
+            body=body,
+            messages=messages,
+            seconds=seconds,
+            topic=PULL_TOPIC if work == "pull" else "BenchTopic",
+            cpu=self.options.load_cpu,
+        )
+        return result.acknowledged
 
     def all_rounds(self, sides: dict[str, Pair]) -> None:
         """Every case on every side, `rounds` times; the order of the sides turns round from round to round."""
