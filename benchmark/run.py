@@ -32,7 +32,6 @@ from benchmark.servers import (
     resident_mib,
 )
 
-
 #: Of each kind of send, before the JVM is measured.
 WARM_MESSAGES = 400_000
 
