@@ -285,28 +285,28 @@ class Index:
                 break
             first += want
             await asyncio.sleep(0)
+        following = self._files[self._files.index(file) + 1 :]
         found = file.count
+        if following and found == file.capacity:
+            entry = await self._offload(shared.file.pread, ENTRY, file.entry_position(found - 1))
+            file.end_timestamp = min(was.end_timestamp, file.begin_timestamp + 1000 * _entry(entry)[2] + 999)
+            self._unsealed.append(file)
+            return
+        if following or found < was.next:
+            log.warning("index file %s: entries from %d on are built anew", file.path, found)
         while file.count > 1:
             first = max(1, file.count - 64)
             data = await self._offload(shared.file.pread, (file.count - first) * ENTRY, file.entry_position(first))
             if file.take_back(first, data):
                 break
         if file.count <= 1:
-            log.warning("index file %s holds nothing that can be used; it is built anew", file.path)
-            at = self._files.index(file)
-            await self._discard([item.name for item in self._files[at:]])
-            for item in self._files[at:]:
-                item.close()
-            del self._files[at:]
-            return
-        if found < was.next:
-            log.warning("index file %s: entries from %d on are built anew", file.path, file.count)
+            following.insert(0, file)
+        else:
             await self._offload(shared.file.pwrite, file.header(unfinished=True).encode(), 0)
-            following = self._files[self._files.index(file) + 1 :]
-            await self._discard([item.name for item in following])
-            for item in following:
-                item.close()
-                self._files.remove(item)
+        await self._discard([item.name for item in following])
+        for item in following:
+            item.close()
+            self._files.remove(item)
 
     async def discard_all(self) -> None:
         """Begin the index anew."""

@@ -68,26 +68,23 @@ def test_entries_come_from_file_and_memory_alike() -> None:
     run(main())
 
 
-def test_large_tails_are_written_first_and_small_ones_take_turns() -> None:
-    async def main() -> None:
-        _, store = await fresh(commit_log_file_size=1 << 24, queue_file_size=60_000, queue_flush_interval_ms=10_000)
-        large = store.queues.get_or_create("Large", 0)
-        small_ones = [store.queues.get_or_create("Small", n) for n in range(1100)]
-        store.append([put(queue) for queue in small_ones])
-        store.append([put(large) for _ in range(300)])
-        assert len(store.queues.dirty) == 1101
-        await store.writer.write()
-        assert not large.tail
-        left = [queue for queue in small_ones if queue.tail]
-        assert len(left) == 1100 - 1024
-        assert left == small_ones[1024:]
-        assert len(store.queues.open_files) <= 512
-        await store.writer.write()
-        assert store.queues.pending == 0
-        assert not store.queues.dirty
-        await store.stop()
-
-    run(main())
+async def test_large_tails_are_written_first_and_small_ones_take_turns(tmp_path: Path) -> None:
+    settings = small(str(tmp_path), commit_log_file_size=1 << 20, queue_file_size=60_000, queue_flush_interval_ms=10**6)
+    store = await opened(World.real(), settings)
+    large = store.queues.get_or_create("Large", 0)
+    small_ones = [store.queues.get_or_create("Small", n) for n in range(1100)]
+    store.append([put(queue) for queue in small_ones])
+    store.append([put(large) for _ in range(300)])
+    assert len(store.queues.dirty) == 1101
+    await store.writer.write()
+    assert not large.tail
+    left = [queue for queue in small_ones if queue.tail]
+    assert left == small_ones[1024:]
+    assert len(store.queues.open_files) == 512
+    await store.writer.write()
+    assert store.queues.pending == 0
+    assert not store.queues.dirty
+    await store.stop()
 
 
 def test_too_much_in_memory_is_written_without_waiting() -> None:
