@@ -29,10 +29,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "load.h"
+
 #define MAX_CONNECTIONS 4096
 #define MAX_IN_FLIGHT 4096 /* slot numbers take 12 bits of the opaque */
 #define SLOT_BITS 12
-#define EVENTS 256
 #define MAX_FRAME (16u << 20)
 #define QUEUES 16
 
@@ -54,7 +55,7 @@ static struct {
     .topic = "BenchTopic", .broker = "broker-a", .group = "bench_group",
 };
 
-static void fail(const char *format, ...)
+void fail(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -213,11 +214,6 @@ static void put_int(uint8_t *at, uint32_t value)
     at[1] = (uint8_t)(value >> 16);
     at[2] = (uint8_t)(value >> 8);
     at[3] = (uint8_t)value;
-}
-
-static uint32_t get_int(const uint8_t *at)
-{
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
 static char *put_text(char *at, const char *text)
@@ -712,93 +708,6 @@ static void load(const char *host, int port)
     printf("},\"first_error\":\"%s\"}\n", first_remark);
 }
 
-/* --------------------------------------------------------------------- echo */
-
-struct echo {
-    int fd;
-    uint8_t *data;
-    size_t size, used, whole, sent; /* [0, whole) are whole frames, of which [0, sent) went back */
-};
-
-static int echo_ready(int epoll, struct echo *e)
-{
-    for (;;) {
-        if (e->sent == e->whole) {
-            memmove(e->data, e->data + e->whole, e->used - e->whole);
-            e->used -= e->whole;
-            e->whole = e->sent = 0;
-            if (e->used == e->size && !(e->data = realloc(e->data, e->size *= 2)))
-                fail("out of memory");
-            ssize_t n = recv(e->fd, e->data + e->used, e->size - e->used, 0);
-            if (n < 0 && errno == EAGAIN)
-                break;
-            if (n <= 0)
-                return 0;
-            e->used += (size_t)n;
-            while (e->used - e->whole >= 4 && e->used - e->whole >= 4 + (size_t)get_int(e->data + e->whole))
-                e->whole += 4 + (size_t)get_int(e->data + e->whole);
-        }
-        if (e->sent < e->whole) {
-            ssize_t n = send(e->fd, e->data + e->sent, e->whole - e->sent, MSG_NOSIGNAL);
-            if (n < 0 && errno == EAGAIN) {
-                struct epoll_event event = {.events = EPOLLOUT, .data.ptr = e};
-                epoll_ctl(epoll, EPOLL_CTL_MOD, e->fd, &event);
-                return 1;
-            }
-            if (n < 0)
-                return 0;
-            e->sent += (size_t)n;
-            if (e->sent < e->whole)
-                continue;
-        }
-        break; /* one read an event: every connection has its turn */
-    }
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = e};
-    epoll_ctl(epoll, EPOLL_CTL_MOD, e->fd, &event);
-    return 1;
-}
-
-static void echo(int port)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    socklen_t size = sizeof address;
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
-    int epoll = epoll_create1(EPOLL_CLOEXEC);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 1024))
-        fail("cannot listen on port %d: %s", port, strerror(errno));
-    getsockname(listener, (struct sockaddr *)&address, &size);
-    printf("port %d\n", ntohs(address.sin_port));
-    fflush(stdout);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL}, events[EVENTS];
-    epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event);
-    for (;;) {
-        int n = epoll_wait(epoll, events, EVENTS, -1);
-        for (int i = 0; i < n; i++) {
-            struct echo *e = events[i].data.ptr;
-            if (e) {
-                if (!echo_ready(epoll, e)) {
-                    close(e->fd);
-                    free(e->data);
-                    free(e);
-                }
-                continue;
-            }
-            int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-            if (fd < 0)
-                continue;
-            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-            if (!(e = calloc(1, sizeof *e)) || !(e->data = malloc(e->size = 256u << 10)))
-                fail("out of memory");
-            e->fd = fd;
-            event.events = EPOLLIN;
-            event.data.ptr = e;
-            epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
-        }
-    }
-}
-
 /* --------------------------------------------------------------------- main */
 
 static long whole_number(const char *name, const char *text, long low, long high)
@@ -864,7 +773,7 @@ int main(int count, char **words)
     }
     pin(opt.cpu);
     if (serve)
-        echo(port);
+        serve_echo(port);
     else
         load(host, port);
     return 0;

@@ -14,7 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-SOURCE = Path(__file__).with_name("load.c")
+FOLDER = Path(__file__).parent
+SOURCES = (FOLDER / "load.c", FOLDER / "echo.c")
+HEADER = FOLDER / "load.h"
 FLAGS = ("-O2", "-Wall", "-Wextra")
 
 
@@ -32,17 +34,18 @@ def compile_load() -> Path:
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise BenchmarkError("benchmark: no C compiler found (cc, gcc or clang): install one, or name it with CC=...")
-    key = hashlib.sha256(SOURCE.read_bytes() + compiler.encode() + " ".join(FLAGS).encode()).hexdigest()[:16]
+    text = b"".join(path.read_bytes() for path in (*SOURCES, HEADER))
+    key = hashlib.sha256(text + compiler.encode() + " ".join(FLAGS).encode()).hexdigest()[:16]
     target = Path(tempfile.gettempdir()) / f"rmq-load-{os.getuid()}-{key}"
     if target.exists() and target.stat().st_uid == os.getuid():
         return target
     with tempfile.TemporaryDirectory(prefix="rmq-load-") as folder:
         built = Path(folder) / "load"
         done = subprocess.run(
-            [compiler, *FLAGS, "-o", str(built), str(SOURCE)], capture_output=True, text=True, check=False
+            [compiler, *FLAGS, "-o", str(built), *map(str, SOURCES)], capture_output=True, text=True, check=False
         )
         if done.returncode:
-            raise BenchmarkError(f"benchmark: {compiler} cannot compile {SOURCE.name}: {done.stderr.strip()[:500]}")
+            raise BenchmarkError(f"benchmark: {compiler} cannot compile the load program: {done.stderr.strip()[:500]}")
         shutil.move(built, target)
     return target
 
