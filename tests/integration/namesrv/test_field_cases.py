@@ -99,3 +99,27 @@ async def test_the_same_broker_name_in_a_second_cluster_is_refused(  # B092
         assert info.broker_addr_table["broker-0"].broker_addrs == {0: cluster.broker_addr}
         said = [r.getMessage() for r in caplog.records if r.levelname == "WARNING" and "registration" in r.name]
         assert any("belongs to cluster DefaultCluster" in line for line in said)
+
+
+async def test_a_changed_list_of_name_servers_is_followed_at_once(tmp_path: Path) -> None:  # B089
+    async with Cluster(tmp_path, brokers=0, namesrvs=3) as cluster:
+        first, second, third = (f"127.0.0.1:{app.address[1]}" for app in cluster.namesrvs)
+        await cluster.start_broker(0, namesrvAddr=f"{first};{second}")
+        names = [len(app.routes.cluster_info().broker_addr_table) for app in cluster.namesrvs]
+        assert names == [1, 1, 0]
+        gone = asyncio.Event()
+        unregister = cluster.namesrvs[0].routes.unregister
+
+        def spy(*args: object) -> bool:
+            gone.set()
+            return unregister(*args)  # type: ignore[arg-type]
+
+        cluster.namesrvs[0].routes.unregister = spy  # type: ignore[method-assign, assignment]
+        async with RemotingClient(World.real()) as client:
+            body = f"namesrvAddr={second};{third}".encode()
+            update = Command.request(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+            assert (await client.request(cluster.broker_addr, update)).code == 0
+        async with asyncio.timeout(20):
+            await registered(cluster.namesrvs[2], 1)
+            await gone.wait()
+        assert cluster.namesrvs[0].routes.cluster_info().broker_addr_table == {}
