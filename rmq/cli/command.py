@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -45,6 +46,10 @@ def invoke(command: click.Command, name: str, args: Sequence[str] | None = None)
         return INTERRUPTED
     except RMQError as error:
         return _fail(name, str(error), FAILED)
+    except BrokenPipeError:
+        # Whoever read our output has had enough; the interpreter's own flush at the end must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(name, f"{where}{error.strerror or error}", FAILED)

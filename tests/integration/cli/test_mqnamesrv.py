@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,18 @@ async def test_mqshutdown_leaves_other_programs_alone(tmp_path: Path) -> None:
     finally:
         other.kill()
         await other.wait()
+
+
+async def test_output_that_nobody_reads_any_more_is_no_stack_trace(tmp_path: Path) -> None:
+    program = f"{sys.executable} -m rmq.cli.mqnamesrv -p | true; echo ${{PIPESTATUS[0]}}"
+    process = await asyncio.create_subprocess_exec(
+        "bash",
+        "-c",
+        program,
+        env=environment(tmp_path),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert err == b""
+    assert out.strip() in (b"0", b"1")
