@@ -10,11 +10,14 @@ import click
 from rmq.cli.mqadmin.session import admin_command, print_json, stamp
 from rmq.client.admin import AdminClient
 from rmq.client.decode import decode_messages
-from rmq.client.message import MessageExt
-from rmq.protocol import ids
+from rmq.client.message import Message, MessageExt
+from rmq.client.producer import Producer
+from rmq.protocol import ids, properties
 from rmq.protocol.bodies.cluster import ClusterInfo
+from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.errors import ClientError, ProtocolError, ResponseError, RMQError
+from rmq.protocol.headers.client import ConsumeMessageDirectlyRequest
 from rmq.protocol.headers.message import ViewMessageRequest
 
 __all__ = ["query_msg_by_id", "query_msg_by_key"]
@@ -28,10 +31,30 @@ _id = click.option("-i", "--msgId", "msg_id", required=True, metavar="ID", help=
     "queryMsgById",
     _id,
     click.option("-t", "--topic", "topic", metavar="NAME", help="Where to look for a unique id; else in every topic."),
+    click.option("-g", "--consumerGroup", "group", metavar="NAME", help="Have a member of this group consume it now."),
+    click.option("-d", "--clientId", "client", metavar="ID", help="This member; without it every one."),
+    click.option("-s", "--sendMessage", "again", type=bool, metavar="BOOL", default=False, help="Send a copy of it."),
+    click.option("-u", "--unitName", "unit_name", metavar="NAME", help="The unit of the name servers."),
 )
-async def query_msg_by_id(admin: AdminClient, msg_id: str, topic: str | None, json: bool) -> None:
+async def query_msg_by_id(
+    admin: AdminClient,
+    msg_id: str,
+    topic: str | None,
+    group: str | None,
+    client: str | None,
+    again: bool,
+    json: bool,
+) -> None:
     """A message by its offset id or its unique id."""
+    if client is not None and group is None:
+        raise click.UsageError("-d names a member of the group given with -g", click.get_current_context())
     message = await _find(admin, msg_id, topic)
+    if group is not None:
+        await _consume_now(admin, message, group, client, json)
+        return
+    if again:
+        await _send_again(admin, message, json)
+        return
     if json:
         print_json(_as_json(message))
         return
@@ -131,6 +154,54 @@ async def _by_unique_id(admin: AdminClient, msg_id: str, topic: str | None) -> M
             if message.msg_id == msg_id:
                 return message
     return None
+
+
+# -- acting ----------------------------------------------------------------------------------------------------
+
+
+async def _consume_now(admin: AdminClient, message: MessageExt, group: str, client: str | None, json: bool) -> None:
+    """Have members of a group consume the message, through the broker that holds it."""
+    info = await admin.cluster_info()
+    broker = info.broker_addr_table.get(message.broker_name)
+    if broker is None or not broker.broker_addrs:
+        raise ClientError(f"the broker {message.broker_name}, which holds the message, is not registered")
+    addr = broker.broker_addrs[min(broker.broker_addrs)]
+    members = (
+        [client] if client else [one.client_id for one in (await admin.consumer_connections(group)).connection_set]
+    )
+    results: dict[str, object] = {}
+    for member in members:
+        header = ConsumeMessageDirectlyRequest(
+            consumer_group=group, client_id=member, msg_id=message.offset_msg_id, broker_name=message.broker_name
+        )
+        reply = await admin.instance.call(addr, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, timeout=30.0)
+        result = ConsumeMessageDirectlyResult.decode(reply.body)
+        results[member] = result.to_object()
+        if not json:
+            flags = f"order={str(result.order).lower()}, autoCommit={str(result.auto_commit).lower()}"
+            click.echo(
+                f"{member}: ConsumeMessageDirectlyResult [{flags}, consumeResult={result.consume_result}, "
+                f"remark={result.remark or 'null'}, spentTimeMills={result.spent_time_mills}]"
+            )
+    if json:
+        print_json(results)
+
+
+async def _send_again(admin: AdminClient, message: MessageExt, json: bool) -> None:
+    """Send a copy to the topic: body, tags, keys, flag and the application's properties."""
+    own = {name: value for name, value in message.properties.items() if name not in properties.RESERVED}
+    copy = Message(message.topic, message.body, tags=message.tags, keys=message.keys, flag=message.flag, properties=own)
+    async with Producer("ReSendMsgById", namesrv=";".join(admin.name_server_addresses)) as producer:
+        result = await producer.send(copy)
+    if json:
+        print_json({"originalMsgId": message.msg_id, "msgId": result.msg_id, "status": result.send_status.name})
+        return
+    click.echo(f"prepare resend msg. originalMsgId={message.msg_id}")
+    queue = result.message_queue
+    click.echo(
+        f"SendResult [sendStatus={result.send_status.name}, msgId={result.msg_id}, offsetMsgId={result.offset_msg_id}, "
+        f"messageQueue={queue}, queueOffset={result.queue_offset}]"
+    )
 
 
 # -- showing ---------------------------------------------------------------------------------------------------

@@ -29,8 +29,8 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
 
     def make(work: Work[P]) -> click.Command:
         @functools.wraps(work)
-        def run(namesrv: str | None, *args: P.args, **kwargs: P.kwargs) -> int:
-            return asyncio.run(_run(work, namesrv, args, kwargs)) or 0
+        def run(namesrv: str | None, unit_name: str | None = None, *args: P.args, **kwargs: P.kwargs) -> int:
+            return asyncio.run(_run(work, namesrv, unit_name, args, kwargs)) or 0
 
         decorated: Any = run
         for option in (
@@ -45,11 +45,15 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
 
 
 async def _run(
-    work: Callable[..., Awaitable[int | None]], namesrv: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    work: Callable[..., Awaitable[int | None]],
+    namesrv: str | None,
+    unit_name: str | None,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> int | None:
     if not namesrv and not any(os.environ.get(name) for name in ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_DOMAIN")):
         raise click.UsageError("no name server: give one with -n host:port, or set NAMESRV_ADDR")
-    options: Any = {"namesrv": namesrv} if namesrv else {}
+    options: Any = {name: value for name, value in (("namesrv", namesrv), ("unit_name", unit_name)) if value}
     async with AdminClient(**options) as admin:
         return await work(admin, *args, **kwargs)
 

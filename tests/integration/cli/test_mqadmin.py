@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rmq.aio import ConsumeFromWhere, Message, MessageModel, Producer, PushConsumer
+from rmq.aio import ConsumeFromWhere, Message, MessageExt, MessageModel, Producer, PushConsumer
 from rmq.cli.command import invoke
 from rmq.cli.mqadmin.commands import root
 from rmq.protocol import ids
@@ -187,3 +187,30 @@ async def test_an_auto_created_topic_is_on_one_broker_until_it_is_made_on_all(
         await admin.run("updateTopic", "-c", "DefaultCluster", "-t", "Auto")
         route = await admin.json("topicRoute", "-t", "Auto")
         assert [queues["writeQueueNums"] for queues in route["queueDatas"]] == [8, 8]
+
+
+async def test_a_message_is_consumed_now_or_sent_again(admin: Admin) -> None:
+    namesrv = admin.cluster.namesrv_addr
+    async with Producer("p", namesrv=namesrv) as producer:
+        result = await producer.send(Message("Topic", "hello", tags="A", keys="k", properties={"own": "1"}))
+    got: asyncio.Queue[str] = asyncio.Queue()
+    consumer = PushConsumer("members", namesrv=namesrv, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+
+    @consumer.on("Topic")
+    async def handle(message: MessageExt) -> None:
+        got.put_nowait(f"{message.body.decode()} {message.tags} {message.keys} {message.properties['own']}")
+
+    async with consumer:
+        assert await got.get() == "hello A k 1"
+        results = await admin.json("queryMsgById", "-i", result.msg_id, "-g", "members")
+        assert [one["consumeResult"] for one in results.values()] == ["CR_SUCCESS"]
+        assert await got.get() == "hello A k 1"
+        (client_id,) = results
+        shown = await admin.run("queryMsgById", "-i", result.msg_id, "-g", "members", "-d", client_id)
+        assert "consumeResult=CR_SUCCESS" in shown
+        assert await got.get() == "hello A k 1"
+        shown = await admin.run("queryMsgById", "-i", result.msg_id, "-s", "true")
+        assert shown.startswith(f"prepare resend msg. originalMsgId={result.msg_id}\nSendResult [sendStatus=SEND_OK, ")
+        assert await got.get() == "hello A k 1"
+    error = await admin.run("queryMsgById", "-i", result.msg_id, "-g", "members", "-d", "nobody", code=1)
+    assert error.startswith("mqadmin: code ")
