@@ -27,11 +27,16 @@ from rmq.broker.groups.locks import RebalanceLocks
 from rmq.broker.groups.offsets import OffsetTable
 from rmq.broker.lane.admit import Admission
 from rmq.broker.lane.answers import SendAnswers
+from rmq.broker.lane.pressure import Pressure
 from rmq.broker.lane.send_back import SendBack
 from rmq.broker.lane.step import Lane
 from rmq.broker.lane.topic_lane import LaneTable
 from rmq.broker.outward.registration import Registration
+from rmq.broker.schedule.recall import Recall
 from rmq.broker.schedule.service import ScheduleService
+from rmq.broker.schedule.steady import SteadyClock
+from rmq.broker.schedule.timers import TimerService
+from rmq.broker.schedule.timing import TimerSends
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.stats import BrokerStats
 from rmq.broker.store.state import Queue
@@ -140,11 +145,14 @@ class BrokerApp:
             clock, settings.broker_cluster_name, lambda: store.queues, lambda: settings.enable_detail_stat
         )
         levels = DelayLevels(settings.message_delay_level)
-        self._schedule = ScheduleService(
-            world, store, levels, settings.config_path("delayOffset.json"), settings.flush_delay_offset_interval
+        steady = SteadyClock(clock)
+        self._schedule = schedule = ScheduleService(
+            world, store, levels, settings.config_path("delayOffset.json"), settings.flush_delay_offset_interval, steady
         )
+        self._timers = timers = TimerService(world, settings, store, offsets, steady, store_host)
         lanes = LaneTable(topics, store.queues)
-        admission = Admission(world, settings, topics, groups, store, lanes, levels, store_host)
+        timer_sends = TimerSends(clock, settings, topics, store)
+        admission = Admission(world, settings, topics, groups, store, lanes, schedule, timer_sends, store_host)
         self._delivery = delivery = Delivery(
             world,
             settings,
@@ -162,8 +170,9 @@ class BrokerApp:
         answers = SendAnswers(store_host, settings)
         self._locks = locks = RebalanceLocks(clock)
         self.router = router = Router()
+        self.pressure = pressure = Pressure(clock, settings, store, stats)
         lane = Lane(
-            world, settings, store, lanes, admission, answers, delivery, stats, router,
+            world, settings, store, lanes, admission, answers, delivery, stats, pressure, router,
             store_host,
         )  # fmt: skip
         memory = world.identity.physical_memory() * settings.access_message_in_memory_max_ratio // 100
@@ -173,7 +182,8 @@ class BrokerApp:
             lane,
             delivery,
             SendBack(world, settings, topics, groups, store, admission, stats.sent_back),
-            TransactionEnds(store, halves, admission, check.settled),
+            TransactionEnds(store, halves, admission, check),
+            Recall(clock, settings, topics, store, admission, timers),
             ClientAdmin(settings, topics, groups, consumers, producers, locks),
             TopicAdmin(settings, topics, offsets, consumers, lookup, self._drop_topic),
             GroupAdmin(clock, settings, topics, groups, offsets, consumers, lookup, stats, self._advertised),
@@ -181,7 +191,7 @@ class BrokerApp:
             ResetAdmin(settings, topics, offsets, consumers, lookup, offset_admin),
             ClientRelay(settings, consumers, store.record_at),
             ConfigAdmin(world, settings, topics, store.settings),
-            RuntimeAdmin(world, settings, store, stats, self._schedule.offsets),
+            RuntimeAdmin(world, settings, store, stats, self._schedule.offsets, pressure),
             MessageAdmin(settings, store, consumers, lookup),
             StatisticsAdmin(stats),
             MaintenanceAdmin(store, topics),
@@ -196,6 +206,7 @@ class BrokerApp:
             tls=settings.server_tls(),
             name="broker",
         )
+        pressure.ready = lambda: self._server.ready
         self._client = RemotingClient(world)
         self._registration = Registration(
             world,
@@ -212,6 +223,7 @@ class BrokerApp:
         """New messages may be told of: to parked pulls and to the schedule."""
         self._delivery.holds.wake(queues)
         self._schedule.arrived(queues)
+        self._timers.arrived(queues)
 
     def _drop_topic(self, topic: str) -> None:
         """A topic was deleted: nothing of it may come back with a new topic of its name."""
@@ -229,7 +241,9 @@ class BrokerApp:
         self._offsets_file.load(lambda data: self.offsets.load(ConsumerOffsetTable.decode(data).offset_table))
         self.groups.load()
         await self.store.load()
-        self._schedule.load()
+        await self._schedule.load()
+        await self._timers.load()
+        await self._transaction_check.load()
 
     async def _listen(self) -> None:
         settings = self.settings
@@ -249,7 +263,8 @@ class BrokerApp:
     async def _serve(self) -> None:
         await self.store.start()
         self._schedule.start()
-        await self._transaction_check.start()
+        self._timers.start()
+        self._transaction_check.start()
         self.stats.start()
         settings = self.settings
         self._tasks.every(
@@ -278,6 +293,7 @@ class BrokerApp:
         await self._server.stop()
         await self._transaction_check.close()
         await self._schedule.stop()
+        await self._timers.stop()
         await self.stats.stop()
         await self._persist_offsets()
         await self.topics.file.flush()

@@ -41,15 +41,15 @@ WITHOUT_EFFECT: Mapping[str, str] = {
             "clientManageThreadPoolNums", "consumerManageThreadPoolNums", "heartbeatThreadPoolNums",
             "endTransactionThreadPoolNums", "serverWorkerThreads", "serverCallbackExecutorThreads",
             "serverSelectorThreads", "clientWorkerThreads", "clientCallbackExecutorThreads",
-            "useReentrantLockWhenPutMessage", "debugLockEnable", "osPageCacheBusyTimeOutMills",
+            "useReentrantLockWhenPutMessage", "debugLockEnable",
         ),
         _NO_POOLS,
     ),
     **dict.fromkeys(
         (
             "putThreadPoolQueueCapacity", "replyThreadPoolQueueCapacity", "clientManagerThreadPoolQueueCapacity",
-            "consumerManagerThreadPoolQueueCapacity", "heartbeatThreadPoolQueueCapacity", "brokerFastFailureEnable",
-            "waitTimeMillsInSendQueue", "waitTimeMillsInPullQueue", "waitTimeMillsInHeartbeatQueue",
+            "consumerManagerThreadPoolQueueCapacity", "heartbeatThreadPoolQueueCapacity", "waitTimeMillsInPullQueue",
+            "waitTimeMillsInHeartbeatQueue",
             "waitTimeMillsInTransactionQueue", "serverOnewaySemaphoreValue", "serverAsyncSemaphoreValue",
             "clientOnewaySemaphoreValue", "clientAsyncSemaphoreValue",
         ),
@@ -302,8 +302,37 @@ class BrokerSettings(TlsSettings):
     flush_delay_offset_interval: int = setting(
         10_000, key="flushDelayOffsetInterval", unit="ms", doc="How often delayOffset.json is written."
     )
+    timer_wheel_enable: bool = setting(
+        True, key="timerWheelEnable", live=True, doc="Take messages with a delivery time of their own (TIMER_*)."
+    )
+    timer_max_delay_sec: int = setting(
+        259_200, key="timerMaxDelaySec", unit="s", live=True, doc="How far ahead such a time may be."
+    )
+    timer_precision_ms: int = setting(
+        1, key="timerPrecisionMs", unit="ms", live=True, doc="Such times are rounded up to a multiple of it."
+    )
+    recall_message_enable: bool = setting(
+        True, key="recallMessageEnable", live=True, doc="Let producers recall such messages while they wait."
+    )
     send_thread_pool_queue_capacity: int = setting(
         10_000, key="sendThreadPoolQueueCapacity", live=True, doc="Sends under way before others are refused as busy."
+    )
+    broker_fast_failure_enable: bool = setting(
+        True, key="brokerFastFailureEnable", live=True, doc="Refuse sends that have waited too long, too."
+    )
+    wait_time_mills_in_send_queue: int = setting(
+        200,
+        key="waitTimeMillsInSendQueue",
+        unit="ms",
+        live=True,
+        doc="Sends that were read so long ago and are not stored yet are refused as busy.",
+    )
+    os_page_cache_busy_time_out_mills: int = setting(
+        1_000,
+        key="osPageCacheBusyTimeOutMills",
+        unit="ms",
+        live=True,
+        doc="A write or flush of the commit log that lasts longer makes sends refused as busy.",
     )
     pull_thread_pool_queue_capacity: int = setting(
         100_000, key="pullThreadPoolQueueCapacity", live=True, doc="Shown in the runtime information."

@@ -101,6 +101,7 @@ class Conn(asyncio.Protocol):
         "port",
         "principal",
         "queued",
+        "read_at",
         "secure",
     )
 
@@ -126,6 +127,8 @@ class Conn(asyncio.Protocol):
         self.frames: list[tuple[bytes, int, int]] = []
         #: Bytes of ``frames``.
         self.queued = 0
+        #: When the oldest of ``frames`` was read, monotonic seconds.
+        self.read_at = 0.0
         #: Bytes of requests that a handler holds: added by who takes them, given back with :meth:`settle`.
         self.owed_bytes = 0
         #: Answers that wait for the end of the tick, and their bytes.
@@ -233,6 +236,7 @@ class Conn(asyncio.Protocol):
                 endpoint.ready.append(self)
                 if not endpoint.scheduled:
                     endpoint.schedule()
+                self.read_at = endpoint.woken
 
     def _enqueue(self, size: int) -> None:
         """``size`` more bytes are framed: have them served (``data_received`` has the same in line)."""
@@ -244,6 +248,7 @@ class Conn(asyncio.Protocol):
                 endpoint.ready.append(self)
                 if not endpoint.scheduled:
                     endpoint.schedule()
+                self.read_at = endpoint.woken
 
     def _collect(self, data: bytes) -> bytes | None:
         """The slow way in: the first bytes of a connection, and frames that come in pieces."""
@@ -323,6 +328,7 @@ class Conn(asyncio.Protocol):
             self._ready = True
             self._endpoint.ready.append(self)
             self._endpoint.schedule()
+            self.read_at = self._endpoint.woken  # until now it was the peer who kept them waiting
 
     def eof_received(self) -> bool | None:
         return None  # a half-closed connection is closed, as the Java side does

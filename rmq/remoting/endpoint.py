@@ -47,6 +47,8 @@ class Endpoint:
         self.dirty: list[Conn] = []
         #: A tick is on its way or running.
         self.scheduled = False
+        #: When the coming tick was asked for, monotonic seconds.
+        self.woken = 0.0
         #: Stopping: nothing more is read.
         self.draining = False
         self.connections: dict[Conn, None] = {}
@@ -67,6 +69,7 @@ class Endpoint:
         """Have a tick run in the next turn of the loop."""
         if not self.scheduled:
             self.scheduled = True
+            self.woken = self.now()
             if self._loop is None:
                 self._loop = asyncio.get_running_loop()
             self._loop.call_soon(self._tick)

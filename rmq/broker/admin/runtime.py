@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rmq.broker.lane.pressure import Pressure
 from rmq.broker.schedule.levels import DelayOffsets
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.stats import RATE_WINDOWS, BrokerStats, Rates, put_buckets
@@ -21,16 +22,23 @@ _NO_POOL = 2_147_483_647
 
 
 class RuntimeAdmin:
-    """Handler of 28. Thread pools and their queues do not exist here: their figures are zero."""
+    """Handler of 28. There are no thread pools: the send queue's figures are of sends read and not answered yet."""
 
     def __init__(
-        self, world: World, settings: BrokerSettings, store: Store, stats: BrokerStats, delays: DelayOffsets
+        self,
+        world: World,
+        settings: BrokerSettings,
+        store: Store,
+        stats: BrokerStats,
+        delays: DelayOffsets,
+        pressure: Pressure,
     ) -> None:
         self._world = world
         self._settings = settings
         self._store = store
         self._stats = stats
         self._delays = delays
+        self._pressure = pressure
 
     @handles(RequestCode.GET_BROKER_RUNTIME_INFO)
     async def runtime_info(self, conn: Conn, request: Command) -> Command:
@@ -81,9 +89,9 @@ class RuntimeAdmin:
     def _pools(self) -> dict[str, str]:
         settings = self._settings
         return {
-            "sendThreadPoolQueueSize": "0",
+            "sendThreadPoolQueueSize": str(self._pressure.waiting()),
             "sendThreadPoolQueueCapacity": str(settings.send_thread_pool_queue_capacity),
-            "sendThreadPoolQueueHeadWaitTimeMills": "0",
+            "sendThreadPoolQueueHeadWaitTimeMills": str(self._pressure.head_wait_ms()),
             "pullThreadPoolQueueSize": "0",
             "pullThreadPoolQueueCapacity": str(settings.pull_thread_pool_queue_capacity),
             "pullThreadPoolQueueHeadWaitTimeMills": "0",
@@ -92,7 +100,7 @@ class RuntimeAdmin:
             "queryThreadPoolQueueHeadWaitTimeMills": "0",
             "EndTransactionQueueSize": "0",
             "EndTransactionThreadPoolQueueCapacity": str(settings.end_transaction_pool_queue_capacity),
-            "pageCacheLockTimeMills": "0",
+            "pageCacheLockTimeMills": str(self._pressure.flush_ms()),
             "remainTransientStoreBufferNumbs": str(_NO_POOL),
             "startAcceptSendRequestTimeStamp": str(settings.start_accept_send_request_time_stamp),
         }

@@ -8,6 +8,7 @@ topics, batches, odd queue ids, the binary header. Order and texts of the refusa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from rmq.broker.store.state import Put, Queue
@@ -55,6 +56,18 @@ class DelayLevels(Protocol):
     def deliver_at(self, level: int, store_timestamp: int) -> int: ...
 
 
+class Timers(Protocol):
+    """Messages with a delivery time of their own (schedule)."""
+
+    def divert(self, table: dict[str, str], queue: Queue, *, checked: bool = False) -> tuple[Queue, int] | None: ...
+
+    def check(self, table: dict[str, str]) -> None: ...
+
+    def handle(self, table: dict[str, str], topic: str) -> str | None: ...
+
+    def drop(self, table: dict[str, str]) -> None: ...
+
+
 @dataclass(slots=True)
 class Ticket:
     """Messages that may be appended, and what their answer needs."""
@@ -66,6 +79,8 @@ class Ticket:
     wait: bool = True
     #: A batch: all records in one file.
     together: bool = False
+    #: What a message that waits for its time is recalled by.
+    recall_handle: str | None = None
 
 
 #: Widths of record fields.
@@ -89,6 +104,15 @@ def _shown(config: TopicConfig) -> str:
     )
 
 
+def _shown_time(stamp: int) -> str:
+    """A wall-clock time as Java prints one in the refusal: local, down to the millisecond."""
+    try:
+        text = datetime.fromtimestamp(stamp // 1000).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, OSError, ValueError):
+        return str(stamp)
+    return f"{text},{stamp % 1000:03d}"
+
+
 class Admission:
     """Turns a send header and a body into a :class:`Ticket`, or raises the refusal as a ResponseError."""
 
@@ -101,6 +125,7 @@ class Admission:
         store: Store,
         lanes: LaneTable,
         levels: DelayLevels,
+        timers: Timers,
         store_host: bytes,
     ) -> None:
         self._clock = world.clock
@@ -111,6 +136,7 @@ class Admission:
         self._store = store
         self._lanes = lanes
         self._levels = levels
+        self.timers = timers
         self._store_host = store_host
 
     def admit(self, conn: Conn, header: SendMessageRequest | SendMessageV2Request, body: bytes, version: int) -> Ticket:
@@ -132,12 +158,16 @@ class Admission:
         if header.batch:
             return self._batch(conn, header, body, config, queue_id)
         topic = config.topic_name
+        text = header.properties or ""
+        table = properties.decode(text)
         if topic.startswith(RETRY_PREFIX):
             dead = self._dead_letter_topic(topic, header, version)
             if dead is not None:
                 config, queue_id = dead, 0
-        text = header.properties or ""
-        table = properties.decode(text)
+                # A dead letter is there at once, whatever delay its last retry had (field case B048).
+                if "DELAY" in table:
+                    table["DELAY"] = "0"
+                self.timers.drop(table)
         wait = table.get("WAIT", "true").lower() == "true"
         sys_flag = header.sys_flag & ~_HOST_BITS
         if config.topic_filter_type == "MULTI_TAG":
@@ -145,6 +175,7 @@ class Admission:
         level = self.delay_level(table)
         table["CLUSTER"] = self._settings.broker_cluster_name
         answer_queue = queue_id
+        handle = None
         queue = self._queue(config.topic_name, queue_id)
         if table.get("TRAN_MSG", "").lower() == "true":
             if self._settings.reject_transaction_message:
@@ -154,8 +185,9 @@ class Admission:
                 )
             queue, code = self._half(table, queue)
             sys_flag &= ~_TRANSACTION_BITS
-        elif level > 0 and sys_flag & _TRANSACTION_BITS not in (_PREPARED, _ROLLBACK):
-            queue, code = self.delay(table, level, queue)
+        elif sys_flag & _TRANSACTION_BITS not in (_PREPARED, _ROLLBACK) and (waits := self.later(table, level, queue)):
+            handle = None if level > 0 else self.timers.handle(table, queue.topic)
+            queue, code = waits
         else:
             table.pop("WAIT", None)
             tag = table.get("TAGS")
@@ -169,6 +201,7 @@ class Admission:
             ],
             answer_queue,
             wait=wait,
+            recall_handle=handle,
         )  # fmt: skip
 
     def put(
@@ -210,19 +243,36 @@ class Admission:
             prepared_offset, tags_code, index_keys(table),
         )  # fmt: skip
 
+    def later(
+        self, table: dict[str, str], level: int, queue: Queue, *, checked: bool = False
+    ) -> tuple[Queue, int] | None:
+        """Divert a message that is not to be delivered now; a level wins over a time, as in Java 5.
+
+        :param checked: a time that was admitted before is not judged again.
+        """
+        if level > 0:
+            self.timers.drop(table)
+            return self.delay(table, level, queue)
+        return self.timers.divert(table, queue, checked=checked)
+
     def delay(self, table: dict[str, str], level: int, queue: Queue) -> tuple[Queue, int]:
         """Divert to the schedule topic: (its queue, the delivery time in ms as the entry's tags code)."""
         level = min(level, self._levels.max_level)
         table["DELAY"] = str(level)
         table["REAL_TOPIC"] = queue.topic
         table["REAL_QID"] = str(queue.id)
-        due = self._levels.deliver_at(level, self._store.stamp(self._clock.now_ms()))
+        # Not from the store stamp: after the clock was set back, that one stands still until it has caught up.
+        due = self._levels.deliver_at(level, self._clock.now_ms())
         return self._queue(SCHEDULE_TOPIC, level - 1), due
 
     def _half(self, table: dict[str, str], queue: Queue) -> tuple[Queue, int]:
         """Divert to the half topic. A delay level waits for the commit (Java parks the half itself and loses it)."""
         table["REAL_TOPIC"] = queue.topic
         table["REAL_QID"] = str(queue.id)
+        # The broker's own notes about a half message are not taken from a client.
+        table.pop("TRANSACTION_CHECK_TIMES", None)
+        table.pop("TRAN_PREPARED_QUEUE_OFFSET", None)
+        self.timers.check(table)
         self._topics.create_for_send_back(HALF_TOPIC, 1, 6, 0)
         tag = table.get("TAGS")
         return self._queue(HALF_TOPIC, 0), string_hash(tag) if tag else 0
@@ -234,7 +284,7 @@ class Admission:
         settings = self._settings
         opens = settings.start_accept_send_request_time_stamp
         if opens and self._clock.now_ms() < opens:
-            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {opens}")
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {_shown_time(opens)}")
         if self._store.log.gate:
             raise self.unavailable()
 

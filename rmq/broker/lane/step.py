@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import DecodeError, ValidationError
 
+from rmq.broker.lane.answers import Recallable
 from rmq.broker.lane.hot_frames import PULL_START, SEND_START, decode_pull, decode_send
 from rmq.broker.lane.plain import plain_properties
+from rmq.broker.lane.pressure import Owed
 from rmq.broker.store.append import RecordTooLarge
+from rmq.broker.store.durability import Answers
 from rmq.broker.store.state import Put, Span
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from rmq.broker.delivery.pull import Delivery
     from rmq.broker.lane.admit import Admission, Ticket
     from rmq.broker.lane.answers import SendAnswers
+    from rmq.broker.lane.pressure import Pressure
     from rmq.broker.lane.topic_lane import LaneTable
     from rmq.broker.settings import BrokerSettings
     from rmq.broker.stats import BrokerStats
@@ -67,6 +71,7 @@ class Lane:
         answers: SendAnswers,
         delivery: Delivery,
         stats: BrokerStats,
+        pressure: Pressure,
         router: Router,
         store_host: bytes,
     ) -> None:
@@ -77,7 +82,9 @@ class Lane:
         self._answers = answers
         self._delivery = delivery
         self._monotonic = world.clock.monotonic
+        self._now_ms = world.clock.now_ms
         self._stats = stats
+        self._pressure = pressure
         self._router = router
         self._store_host = store_host
         self._cluster = f"CLUSTER\x01{settings.broker_cluster_name}".encode()
@@ -92,7 +99,10 @@ class Lane:
         store_v6 = len(store_host) == 20
         cluster = self._cluster
         # Checked once a tick: while it is closed every send takes the slow branch, which says why.
-        gate = self._store.log.gate or settings.start_accept_send_request_time_stamp
+        opens = settings.start_accept_send_request_time_stamp
+        gate = self._store.log.gate or (opens and self._now_ms() < opens)
+        pressure = self._pressure
+        late, room = pressure.look()
         puts: list[Put] = []
         acks: list[Ack] = []
         pulls = []
@@ -101,6 +111,8 @@ class Lane:
             born_host = conn.born_host
             plain_hosts = not (store_v6 or conn.born_v6)
             frames, conn.frames = conn.frames, []
+            if conn.read_at < late or len(frames) + len(puts) > room:
+                frames = pressure.shed(conn, frames, room - len(puts))
             pulled = 0
             for buf, lo, hi in frames:
                 (head,) = _head_of(buf, lo)
@@ -226,6 +238,8 @@ class Lane:
             self._append_batch(conn, request, ticket)
             return
         puts += ticket.puts
+        if ticket.recall_handle is not None:
+            request = Recallable(request, ticket.recall_handle)
         acks.append((conn, None if oneway else request.opaque, ticket.queue_id, ticket.wait, request))
 
     def _append(self, puts: list[Put], acks: list[Ack]) -> None:
@@ -238,7 +252,7 @@ class Lane:
             return
         self._stats.put_took((self._monotonic() - began) * 1000, len(puts))
         if self._store.waits:
-            self._hold(span, acks)
+            self._hold(span, puts, acks)
             return
         template = self._answers.template
         lengths = self._answers.lengths
@@ -260,22 +274,31 @@ class Lane:
         if current is not None and out:
             current.send(b"".join(out))
 
-    def _hold(self, span: Span, acks: list[Ack]) -> None:
+    def _hold(self, span: Span, puts: list[Put], acks: list[Ack]) -> None:
         """Answer WAIT=false now, the rest when the log is as durable as configured up to the span's end."""
-        waiting = []
-        for ack, offset in zip(acks, span.offsets, strict=True):
+        waiting: dict[Conn, list[tuple[Ack, list[tuple[int, int]]]]] = {}
+        sizes: dict[Conn, int] = {}
+        for ack, put, offset in zip(acks, puts, span.offsets, strict=True):
+            conn = ack[0]
             if ack[1] is None:
                 continue
-            if ack[3]:
-                waiting.append((ack, [offset]))
-            else:
-                ack[0].send(self._answer(0, ack, [offset]))
+            if not ack[3]:
+                conn.send(self._answer(0, ack, [offset]))
+                continue
+            held = waiting.get(conn)
+            if held is None:
+                held = waiting[conn] = []
+                sizes[conn] = 0
+            held.append((ack, [offset]))
+            sizes[conn] += len(put[1]) + len(put[2])
         if waiting:
-            self._store.hold(
-                span.end,
-                [(ack[0], self._answer(0, ack, offsets)) for ack, offsets in waiting],
-                lambda code: [(ack[0], self._answer(code, ack, offsets)) for ack, offsets in waiting],
-            )
+            pressure = self._pressure
+            owed = [(Owed(pressure, conn, len(held), sizes[conn]), held) for conn, held in waiting.items()]
+
+            def answers(code: int) -> Answers:
+                return [(who, b"".join([self._answer(code, *one) for one in held])) for who, held in owed]
+
+            self._store.hold(span.end, answers(0), answers)
 
     def _answer(self, code: int, ack: Ack, offsets: list[tuple[int, int]]) -> bytes:
         _, opaque, queue_id, _, request = ack
@@ -295,7 +318,8 @@ class Lane:
             return
         stored = self._answer(0, ack, span.offsets)
         if self._store.waits and ticket.wait:
-            self._store.hold(span.end, [(conn, stored)], lambda code: [(conn, self._answer(code, ack, span.offsets))])
+            owed = Owed(self._pressure, conn, 1, len(request.body))
+            self._store.hold(span.end, [(owed, stored)], lambda code: [(owed, self._answer(code, ack, span.offsets))])
         else:
             conn.send(stored)
 

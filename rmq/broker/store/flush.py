@@ -43,6 +43,7 @@ class LogFlusher:
         on_error: Callable[[], None],
     ) -> None:
         self._offload = world.offload
+        self._monotonic = world.clock.monotonic
         self._log = commit_log
         self._settings = settings
         self._tasks = tasks
@@ -50,6 +51,8 @@ class LogFlusher:
         self._on_error = on_error
         self._wanted = 0
         self._busy = False
+        #: When the flush that is under way began, monotonic seconds; None between flushes.
+        self.since: float | None = None
         #: Everything before it is on disk.
         self.flushed = 0
         #: Store time of the newest record that is, ms.
@@ -95,12 +98,14 @@ class LogFlusher:
         size = commit_log.file_size
         for file in [f for f in commit_log.segments if f.start + size > self.flushed and f.start < end]:
             file.shared.pin()
+            self.since = self._monotonic()
             try:
                 await self._offload(commit_log.files.sync, file)
             except OSError as error:
                 self.fail(file.path, error)
                 return
             finally:
+                self.since = None
                 file.shared.unpin()
             to = min(end, file.start + size)
             if to > self.flushed:
