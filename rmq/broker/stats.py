@@ -157,6 +157,9 @@ class Rates:
         return (last - first) * 1000 / (until - since) if until > since else 0.0
 
 
+#: Pulled queues whose counters are kept at hand.
+_DELIVERY_MOST = 20_000
+
 #: Upper bounds of the put-time buckets, ms, and their names in Java's text.
 _BUCKETS = (
     (0.0, "<=0ms"),
@@ -197,6 +200,8 @@ class BrokerStats:
         self._queues = queues
         self._detail = detail
         self._owner = TaskOwner("stats")
+        # The counters of a pull by (group, topic, queue id, detail): found once, not spelt out at each pull.
+        self._delivery: dict[tuple[str, str, int, bool], tuple[StatsItem, StatsItem, StatsItem, StatsItem]] = {}
         self._sets: dict[str, StatsSet] = {name: StatsSet() for name in STATS_NAMES}
         self.boot_ms = clock.now_ms()
         # Where each queue stood when it was last looked at.
@@ -235,17 +240,37 @@ class BrokerStats:
         :param size: their bytes.
         :param took_ms: how long the lookup took, ms.
         """
-        key = f"{topic}@{group}"
-        sets = self._sets
-        sets["GROUP_GET_NUMS"].item(key).add(count, 1)
-        sets["GROUP_GET_SIZE"].item(key).add(size, 1)
-        latency_key = f"{queue_id}@{key}" if self._detail() else key
-        sets["GROUP_GET_LATENCY"].item(latency_key).add(int(took_ms), 1)
-        sets["BROKER_GET_NUMS"].item(self._cluster).add(count, 0)
+        named = (group, topic, queue_id, self._detail())
+        items = self._delivery.get(named)
+        if items is None:
+            items = self._delivery_items(*named)
+        numbers, sizes, latency, broker = items
+        numbers.value += count
+        numbers.times += 1
+        sizes.value += size
+        sizes.times += 1
+        latency.value += int(took_ms)
+        latency.times += 1
+        broker.value += count
         self.gets += count
         self.pulls_found += 1
         if took_ms > self.get_time_max:
             self.get_time_max = took_ms
+
+    def _delivery_items(
+        self, group: str, topic: str, queue_id: int, detail: bool
+    ) -> tuple[StatsItem, StatsItem, StatsItem, StatsItem]:
+        key = f"{topic}@{group}"
+        sets = self._sets
+        if len(self._delivery) >= _DELIVERY_MOST:
+            self._delivery.clear()
+        items = self._delivery[group, topic, queue_id, detail] = (
+            sets["GROUP_GET_NUMS"].item(key),
+            sets["GROUP_GET_SIZE"].item(key),
+            sets["GROUP_GET_LATENCY"].item(f"{queue_id}@{key}" if detail else key),
+            sets["BROKER_GET_NUMS"].item(self._cluster),
+        )
+        return items
 
     def sent_back(self, group: str, topic: str) -> None:
         """A consumer sent a message back.
@@ -289,6 +314,7 @@ class BrokerStats:
 
     def forget_topic(self, topic: str) -> None:
         """Drop what was counted for a deleted topic."""
+        self._delivery.clear()
         self._sets["TOPIC_PUT_NUMS"].forget(lambda key: key == topic)
         self._sets["TOPIC_PUT_SIZE"].forget(lambda key: key == topic)
         self._sets["GROUP_GET_NUMS"].forget(lambda key: key.startswith(topic + "@"))
@@ -298,6 +324,7 @@ class BrokerStats:
 
     def forget_group(self, group: str) -> None:
         """Drop what was counted for a deleted group."""
+        self._delivery.clear()
         for name in ("GROUP_GET_NUMS", "GROUP_GET_SIZE", "GROUP_GET_LATENCY", "SNDBCK_PUT_NUMS"):
             self._sets[name].forget(lambda key: key.endswith("@" + group))
 

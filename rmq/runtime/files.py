@@ -71,6 +71,22 @@ class RealFile:
             return bytes(memoryview(room)[:count])
         return None
 
+    def pread_hot_into(self, room: bytearray, offset: int) -> bool:
+        if self._nowait:
+            try:
+                return os.preadv(self._fd, [room], offset, _NOWAIT) == len(room)
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                if error.errno not in _NO_NOWAIT:
+                    raise
+                self._nowait = False
+        data = self.pread_hot(len(room), offset)
+        if data is None or len(data) != len(room):
+            return False
+        room[:] = data
+        return True
+
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         size = len(data)
         done = os.pwrite(self._fd, data, offset)

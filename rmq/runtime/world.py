@@ -54,6 +54,9 @@ class File(Protocol):
     def pread_hot(self, size: int, offset: int) -> bytes | None:
         """The same, but only from the page cache: None when any of it would have to come from the disk."""
 
+    def pread_hot_into(self, room: bytearray, offset: int) -> bool:
+        """Fill all of ``room`` from the page cache; False when any of it is not there (``room`` is garbage then)."""
+
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         """Write all of ``data`` at ``offset`` (loops over short writes). Errors: OSError."""
 

@@ -322,6 +322,13 @@ class _SimFile:
             return None
         return inode.read(size, offset)
 
+    def pread_hot_into(self, room: bytearray, offset: int) -> bool:
+        data = self.pread_hot(len(room), offset)
+        if data is None or len(data) != len(room):
+            return False
+        room[:] = data
+        return True
+
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         inode = self._use("pwrite", writes=True)
         disk = self._files.disk

@@ -6,7 +6,7 @@ awaitable for what has to come from the disk. One algorithm, with and without wa
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
@@ -52,8 +52,8 @@ class Batch(NamedTuple):
     next_offset: int
     min_offset: int
     max_offset: int
-    #: Whole records, in order.
-    records: list[bytes]
+    #: Whole records, in order; perhaps as views that are good until the next read of the log.
+    records: Sequence[bytes | memoryview]
     #: Bytes of the records.
     size: int = 0
     #: Bytes of the commit log behind the last record looked at.
@@ -105,11 +105,10 @@ class Reader:
             run = self._run(queue, offset, min(wanted, most - offset))
             if run is not None:
                 spans, total = run
-                records = log.read_many(spans)
+                records: Sequence[bytes | memoryview] | None = log.views(spans) or log.read_many(spans)
                 if records is None:
                     records = yield log.read_many_cold(spans)
-                size = sum(map(len, records))
-                if size == total:
+                if sum(map(len, records)) == total:
                     last = spans[-1][0]
                     return Batch(Status.FOUND, offset + len(spans), least, most, records, total, log.end - last)
         limits = self.limits

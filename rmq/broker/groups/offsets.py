@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 #: What :meth:`OffsetTable.query` answers when nothing is stored.
 UNKNOWN = -1
 
+#: Offsets that move back are told of so many times between two writes of the file: a client that rewinds commits often.
+_WARNINGS = 10
 #: (topic, group) pairs rendered before the loop gets its turn.
 _SLICE = 500
 
@@ -30,6 +32,7 @@ class OffsetTable:
         self._groups: dict[str, dict[str, dict[int, int]]] = {}
         #: Counts changes, so that a writer sees whether there is anything to write.
         self.changes = 0
+        self._moved_back = 0
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Store an offset, the index of the next message the group wants."""
@@ -45,7 +48,9 @@ class OffsetTable:
         queues[queue_id] = offset
         self.changes += 1
         if old is not None and offset < old:
-            log.warning("%s moves back on %s-%d: %d to %d", group, topic, queue_id, old, offset)
+            self._moved_back += 1
+            if self._moved_back <= _WARNINGS:
+                log.warning("%s moves back on %s-%d: %d to %d", group, topic, queue_id, old, offset)
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """The stored offset, or UNKNOWN (-1). A stored negative one is returned as it is and means unknown, too."""
@@ -123,6 +128,7 @@ class OffsetTable:
 
     async def render(self) -> bytes:
         """The file's text, built in slices so that a large table never holds the loop."""
+        self._moved_back = 0
         parts: list[str] = []
         for slice_ in _slices(self.pairs()):
             for topic, group in slice_:

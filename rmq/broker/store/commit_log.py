@@ -68,7 +68,7 @@ class CommitLog:
         self._spare: LogFile | None = None
         self._preparing = False
         self._tail = MemoryTail()
-        self._blocks = BlockCache(self._read_file)
+        self._blocks = BlockCache(self._fill)
         self._cold = asyncio.Semaphore(_COLD_READS)
 
     def gate_reason(self) -> str:
@@ -317,11 +317,12 @@ class CommitLog:
             data = self._tail.read(offset, size)
             if data is not None:
                 return data
-        return self._read_file(offset, size)
-
-    def _read_file(self, offset: int, size: int) -> bytes | None:
         file = self._readable(offset, size)
         return b"" if file is None else file.file.pread_hot(size, offset - file.start)
+
+    def _fill(self, room: bytearray, offset: int) -> bool:
+        file = self._readable(offset, len(room))
+        return file is not None and file.file.pread_hot_into(room, offset - file.start)
 
     def _readable(self, offset: int, size: int) -> LogFile | None:
         if offset < self.start or offset + size > self.end or size < 0:
@@ -344,6 +345,18 @@ class CommitLog:
             finally:
                 shared.unpin()
 
+    def views(self, spans: Sequence[tuple[int, int]]) -> Sequence[bytes | memoryview] | None:
+        """The bytes of each (offset, size), offsets ascending, not copied: they are good until the next read.
+
+        :returns: None when that is not to be had; :meth:`read_many` is the other way.
+        """
+        first = spans[0][0]
+        if first >= self._tail.first:
+            return self._tail.read_many(spans)
+        if len(spans) < _WORTH_A_BLOCK or first < self.start:
+            return None
+        return self._blocks.views(spans, self.end)
+
     def read_many(self, spans: Sequence[tuple[int, int]]) -> list[bytes] | None:
         """The bytes of each (offset, size), offsets ascending: one pull's records.
 
@@ -353,10 +366,6 @@ class CommitLog:
             return []
         if spans[0][0] >= self._tail.first:
             found = self._tail.read_many(spans)
-            if found is not None:
-                return found
-        if len(spans) >= _WORTH_A_BLOCK and spans[0][0] >= self.start:
-            found = self._blocks.read_many(spans, self.end)
             if found is not None:
                 return found
         found = []
