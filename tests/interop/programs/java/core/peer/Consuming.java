@@ -103,7 +103,7 @@ final class Consuming {
     }
 
     private static Map<String, Object> unsubscribe(JSONObject arguments) {
-        Closing.later(CONSUMERS.remove(arguments.getString("handle"))::shutdown);
+        CONSUMERS.remove(arguments.getString("handle")).shutdown(); // its offsets are at the broker when this returns
         ARRIVALS.remove(arguments.getString("handle"));
         return Peer.done();
     }

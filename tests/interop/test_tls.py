@@ -1,0 +1,53 @@
+"""A Java client that speaks TLS to our nameserver and broker, beside one that does not."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tests.support.interop import Scene, run_cell
+from tests.support.peers import Client, Cluster, start_cluster
+from tests.support.peers.cluster import FAST_RETRIES
+
+
+@pytest.fixture(scope="module")
+def tls_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Our cluster with a certificate: both daemons take TLS and plain connections on the same port."""
+    cert, key = _certificate(tmp_path_factory.mktemp("tls"))
+    tls = {"tls.server.certPath": str(cert), "tls.server.keyPath": str(key)}
+    with start_cluster("ours", properties={**FAST_RETRIES, **tls}, namesrv_properties=tls) as cluster:
+        yield cluster
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    cert_file, key_file = folder / "server.pem", folder / "server.key"
+    cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    form = serialization.PrivateFormat.PKCS8
+    key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+    return cert_file, key_file
+
+
+@pytest.mark.parametrize("client", ["java-4.9.8-tls"])
+@pytest.mark.parametrize("cell", ["sync", "async", "clustering", "retry"])
+def test_tls_beside_plain(client: str, cell: str, tls_cluster: Cluster, clients: Callable[[str, str], Client]) -> None:
+    """The client under test speaks TLS; the reader, on the same ports, does not."""
+    run_cell(cell, Scene(tls_cluster, clients(client, "tested"), clients("java-4.9.8", "reader")))
