@@ -12,7 +12,7 @@ wire name, or of a type that has no text form, is an error when the class is def
 counts as absent where the field is optional, as in Java.
 
 Reading and writing headers is on the warm path of everything, so each class gets functions made for it, as dataclasses
-themselves do: straight code without a loop over fields.
+themselves do: straight code without a loop over fields, made when a header of the class is first read or written.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class Header:
     #: Wire names of what must be there.
     required: ClassVar[frozenset[str]]
 
+    _fields: ClassVar[list[_Field]]
+    _defaults: ClassVar[dict[str, Any]]
     _encode: ClassVar[Callable[[Any], dict[str, str | None]]]
     _decode: ClassVar[Callable[[Any, Mapping[str, str | None]], Any]]
 
@@ -157,21 +159,36 @@ def _functions(header: str, fields: list[_Field], defaults: dict[str, Any]) -> t
     return scope["encode"], scope["decode"]
 
 
+def _compile(cls: type[Header]) -> None:
+    cls._encode, cls._decode = _functions(cls.__name__, cls._fields, cls._defaults)
+
+
+def _first_encode(self: Header) -> dict[str, str | None]:
+    _compile(type(self))
+    return self._encode()
+
+
+def _first_decode(cls: type[Header], ext: Mapping[str, str | None]) -> Any:
+    _compile(cls)
+    return cls._decode(cls, ext)
+
+
+#: Annotations are texts here (``from __future__ import annotations``); evaluating them would double the import time.
+_KINDS: dict[str, type] = {"str": str, "int": int, "bool": bool, "float": float}
+
+
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def wire_header(cls: H) -> H:
     """Make a header class; refuses one that is incomplete."""
     made = dataclasses.dataclass(slots=True, kw_only=True)(cls)
-    hints = typing.get_type_hints(made)
     fields: list[_Field] = []
     defaults: dict[str, Any] = {}
     for field in dataclasses.fields(typing.cast(Any, made)):
         if "wire" not in field.metadata:
             raise TypeError(f"{cls.__name__}.{field.name} has no wire name: declare it with wire(...)")
-        kind = hints[field.name]
-        if typing.get_origin(kind) in (types.UnionType, typing.Union):
-            kind = next(arg for arg in typing.get_args(kind) if arg is not type(None))
-        if kind not in (str, int, bool, float):
-            raise TypeError(f"{cls.__name__}.{field.name}: {kind!r} has no text form on the wire")
+        kind = _KINDS.get(str(field.type).removesuffix("| None").rstrip())
+        if kind is None:
+            raise TypeError(f"{cls.__name__}.{field.name}: {field.type!r} has no text form on the wire")
         required = field.default is dataclasses.MISSING
         if not required:
             defaults[field.name] = field.default
@@ -179,5 +196,6 @@ def wire_header(cls: H) -> H:
         fields.append(_Field(field.name, data["wire"], data["also"], kind, required, data["long"]))
     made.wire_names = types.MappingProxyType({field.attribute: field.name for field in fields})
     made.required = frozenset(field.name for field in fields if field.required)
-    made._encode, made._decode = _functions(cls.__name__, fields, defaults)
+    made._fields, made._defaults = fields, defaults
+    made._encode, made._decode = _first_encode, _first_decode
     return typing.cast(H, made)
