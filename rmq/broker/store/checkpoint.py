@@ -55,7 +55,8 @@ class Checkpoint:
             magic, name, count, offset, check = _note.unpack_from(data, _NOTE_AT)
         except struct_error:
             return
-        if magic == _NOTE_MAGIC and check == _check(name, count, offset):
+        # Whoever wrote to the store since, Java included, has moved the times: the note is not about that any more.
+        if magic == _NOTE_MAGIC and check == _check(name, count, offset, self.physic, self.logics):
             self._indexed = (name, count, offset)
 
     @property
@@ -69,8 +70,16 @@ class Checkpoint:
             return None
         return self._indexed[2]
 
+    @property
+    def clean_end(self) -> int:
+        """Where the log ended at the last clean stop of ours, or -1."""
+        return -1 if self._indexed is None else self._indexed[2]
+
     def note_indexed(self, name: int, count: int, offset: int) -> None:
-        """A clean stop: the index is complete up to ``offset``."""
+        """A clean stop: the log ends at ``offset``, and so does the index.
+
+        :param name: the newest index file, 0 = none, -1 = there is no index.
+        """
         self._indexed = (name, count, offset)
 
     def forget_indexed(self) -> None:
@@ -83,7 +92,8 @@ class Checkpoint:
         _times.pack_into(data, 0, self.physic, self.logics, self.index)
         if self._indexed is not None:
             name, count, offset = self._indexed
-            _note.pack_into(data, _NOTE_AT, _NOTE_MAGIC, name, count, offset, _check(name, count, offset))
+            check = _check(name, count, offset, self.physic, self.logics)
+            _note.pack_into(data, _NOTE_AT, _NOTE_MAGIC, name, count, offset, check)
         new = not self._files.exists(self._path)
         file = self._files.open(self._path, create=True)
         try:
@@ -96,5 +106,5 @@ class Checkpoint:
             self._files.sync_dir(self._path.rpartition("/")[0])
 
 
-def _check(name: int, count: int, offset: int) -> int:
-    return crc32(b"%d %d %d" % (name, count, offset)) & 0x7FFFFFFF
+def _check(*values: int) -> int:
+    return crc32(b" ".join(b"%d" % value for value in values)) & 0x7FFFFFFF

@@ -25,7 +25,7 @@ _LARGEST = 32 << 20
 #: What a disk writes whole or not at all.
 _SECTOR = 512
 
-_head = Struct(">iii16xqi").unpack_from
+_head = Struct(">iii16xqi44xi").unpack_from
 _pair = Struct(">ii").unpack_from
 _int = Struct(">i").unpack_from
 _short = Struct(">h").unpack_from
@@ -33,7 +33,7 @@ _long = Struct(">q").unpack_from
 _fields = Struct(">12xi4xqqi").unpack_from
 
 
-def check(data: bytes | memoryview, at: int, offset: int, limit: int, *, crc: bool = True) -> int:
+def check(data: bytes, at: int, offset: int, limit: int, *, crc: bool = True) -> int:
     """Bytes of the good record at ``at``, 0 when there is none, or minus the bytes that are needed to tell.
 
     :param data: bytes read from the log.
@@ -44,46 +44,46 @@ def check(data: bytes | memoryview, at: int, offset: int, limit: int, *, crc: bo
     """
     have = len(data) - at
     if have < SMALLEST:
-        if limit < SMALLEST:
-            return 0
-        return -SMALLEST
-    size, magic, body_crc, physical, sys_flag = _head(data, at)
-    if (
-        (magic != MAGIC and magic != MAGIC_V2)
-        or size < SMALLEST
-        or size > limit
-        or size > _LARGEST
-        or physical != offset
-    ):
+        return 0 if limit < SMALLEST else -SMALLEST
+    size, magic, body_crc, physical, sys_flag, body_size = _head(data, at)
+    if (magic != MAGIC and magic != MAGIC_V2) or physical != offset:
+        return 0
+    if size < SMALLEST or size > limit or size > _LARGEST:
         return 0
     if have < size:
         return -int(size)
     body_at = at + 88
-    if sys_flag & 0x30:
-        body_at += 12 * (sys_flag >> 4 & 1) + 12 * (sys_flag >> 5 & 1)
     end = at + size
     try:
-        body_size = _int(data, body_at - 4)[0]
-        if body_size < 0 or body_at + body_size >= end:
-            return 0
+        if sys_flag & 0x30:
+            body_at += 12 * (sys_flag >> 4 & 1) + 12 * (sys_flag >> 5 & 1)
+            body_size = _int(data, body_at - 4)[0]
         topic_at = body_at + body_size
-        name_at = topic_at + (1 if magic == MAGIC else 2)
-        behind = name_at + (data[topic_at] if magic == MAGIC else _short(data, topic_at)[0])
-        if behind <= name_at or behind + 2 > end or behind + 2 + _short(data, behind)[0] != end:
+        if body_size < 0 or topic_at >= end:
+            return 0
+        if magic == MAGIC:
+            name_at = topic_at + 1
+            behind = name_at + data[topic_at]
+        else:
+            name_at = topic_at + 2
+            behind = name_at + _short(data, topic_at)[0]
+        if behind <= name_at or behind + 2 + _short(data, behind)[0] != end:
             return 0
     except (error, IndexError):
         return 0
     if crc:
-        if body_size and crc32(memoryview(data)[body_at:topic_at]) & 0x7FFFFFFF != body_crc:
+        if body_size and crc32(data[body_at:topic_at]) & 0x7FFFFFFF != body_crc:
             return 0
         # No checksum covers what comes behind the body: a sector of it that never got to the disk reads as zeros.
-        name = bytes(data[name_at:behind])
-        if b"\0" in name or (b"\0" in bytes(data[behind + 2 : end]) and _lost_sector(data, name_at, end, offset - at)):
+        find = data.find
+        if find(0, name_at, behind) >= 0 or (
+            find(0, behind + 2, end) >= 0 and _lost_sector(data, name_at, end, offset - at)
+        ):
             return 0
     return int(size)
 
 
-def _lost_sector(data: bytes | memoryview, start: int, end: int, shift: int) -> bool:
+def _lost_sector(data: bytes, start: int, end: int, shift: int) -> bool:
     """Whether the part of ``data`` from ``start`` to ``end`` that lies in some sector is all zeros."""
     while start < end:
         stop = min(end, (start + shift) // _SECTOR * _SECTOR + _SECTOR - shift)
@@ -93,12 +93,12 @@ def _lost_sector(data: bytes | memoryview, start: int, end: int, shift: int) -> 
     return False
 
 
-def is_blank(data: bytes | memoryview, at: int, limit: int) -> bool:
+def is_blank(data: bytes, at: int, limit: int) -> bool:
     """Whether the rest of a file, ``limit`` bytes, is marked as blank at ``at``."""
     return len(data) - at >= 8 and _int(data, at + 4)[0] == BLANK_MAGIC and _int(data, at)[0] == limit
 
 
-def store_time(data: bytes | memoryview, at: int = 0) -> int:
+def store_time(data: bytes, at: int = 0) -> int:
     """Store time of the record at ``at``, ms; its first 76 bytes suffice."""
     return int(_long(data, at + (68 if data[at + 39] & 0x10 else 56))[0])
 
@@ -145,7 +145,7 @@ class TagsRule:
         return store_timestamp + delay
 
 
-def derive(data: bytes | memoryview, at: int, rule: TagsRule) -> Derived:
+def derive(data: bytes, at: int, rule: TagsRule) -> Derived:
     """What the good record at ``at`` (see :func:`check`) puts into queues and index."""
     queue_id, queue_offset, _, sys_flag = _fields(data, at)
     size, magic = _pair(data, at)
@@ -164,12 +164,12 @@ def derive(data: bytes | memoryview, at: int, rule: TagsRule) -> Derived:
     else:
         behind = topic_at + 2 + _short(data, topic_at)[0]
         topic_at += 2
-    topic = bytes(data[topic_at:behind]).decode(errors="replace")
+    topic = data[topic_at:behind].decode(errors="replace")
     tags = b""
     delay = b""
     unique = b""
     texts = b""
-    for item in bytes(data[behind + 2 : at + size]).split(b"\2"):
+    for item in data[behind + 2 : at + size].split(b"\2"):
         name, _, value = item.partition(b"\1")
         if name == b"TAGS":
             tags = value

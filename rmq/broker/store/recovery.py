@@ -108,6 +108,8 @@ class Recovery:
             while True:
                 found.checked_from = files[first].start
                 reader = LogReader(self._world, commit_log, crc=self._crc)
+                if self._clean:
+                    reader.clean_end = self._checkpoint.clean_end
                 there = await self._scan(reader, files[first].start, files[-1].start + commit_log.file_size)
                 if there or not first:
                     break

@@ -149,7 +149,7 @@ class Store:
             await self.writer.sync()
             if self.index is not None:
                 await self.index.force()
-                self.checkpoint.note_indexed(*self.index.position, self.log.end)
+            self.checkpoint.note_indexed(*(self.index.position if self.index is not None else (-1, 0)), self.log.end)
             if clean:
                 self.checkpoint.physic = self.checkpoint.logics = self.log.stamp
             await self._offload(self.checkpoint.save)
