@@ -100,6 +100,7 @@ async def _serve(
         log.warning("%s", warning)
     daemon = make(world)
     await daemon.start()
+    loop.settle_memory()
     path = None
     try:
         path = pid_file()
