@@ -25,16 +25,18 @@ from rmq.protocol.errors import ClientError, ConnectFailed, ResponseError, RMQEr
 from rmq.protocol.header import Header
 from rmq.protocol.headers.client import UnregisterClientRequest
 from rmq.remoting.client import RemotingClient
-from rmq.remoting.conn import Done
+from rmq.remoting.conn import Conn, Done
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
-__all__ = ["ClientInstance", "ConsumerMember", "connect_instance"]
+__all__ = ["ClientInstance", "ConsumerMember", "connect_instance", "instances_of"]
 
 log = logging.getLogger(__name__)
 
 #: A fresh producer is told to brokers this soon after its first route, so that they know it before its next beat.
 _BEAT_SOON = 1.0
+#: Consumers try brokers that did not take a heartbeat again after this time: without one they get no messages.
+_BEAT_AGAIN = 5.0
 
 
 class ConsumerMember(Protocol):
@@ -78,6 +80,12 @@ def connect_instance(world: World, settings: ClientSettings, *, stable: bool = F
     return instance
 
 
+def instances_of(namesrv: str | None) -> list[ClientInstance]:
+    """The instances of the running loop with these name servers."""
+    table = _instances.get(asyncio.get_running_loop(), {})
+    return [instance for (_, servers), instance in table.items() if servers == namesrv]
+
+
 class ClientInstance:
     """Connections, routes and heartbeats of the clients with one id; lives while one of them does.
 
@@ -94,6 +102,7 @@ class ClientInstance:
             context = ssl.create_default_context()
         self.remoting = RemotingClient(world, tls=context or None)
         self.remoting.router.add(Answers(self))
+        self.remoting.on_close.append(self._lost)
         self.name_servers = NameServers(
             world, self.remoting, parse_addresses(settings.namesrv or ""), settings.unit_name
         )
@@ -356,7 +365,7 @@ class ClientInstance:
         if own:
             self.routes[topic] = route
         if (new_brokers or moved) and (self.producers or self.consumers):
-            self._beat_soon()
+            self.beat_soon()
 
     def _forget_brokers(self) -> None:
         """Drop brokers that no route names any more."""
@@ -410,9 +419,16 @@ class ClientInstance:
 
     # -- heartbeats ---------------------------------------------------------------------------------------------------
 
-    def _beat_soon(self) -> None:
-        if self._beat_handle is None and self._tasks is not None:
-            self._beat_handle = asyncio.get_running_loop().call_later(_BEAT_SOON, self._beat_now)
+    def beat_soon(self, delay: float = _BEAT_SOON) -> None:
+        """Send heartbeats shortly, out of their rhythm: a broker does not know us, or not as we are."""
+        if self._beat_handle is None and self._tasks is not None and not self._tasks.closed:
+            self._beat_handle = asyncio.get_running_loop().call_later(delay, self._beat_now)
+
+    def _lost(self, conn: Conn) -> None:
+        """A broker forgets who was on a connection that ended; a consumer tells it again at once."""
+        if conn.address in self._beaten and self.consumers:
+            self._beaten.discard(conn.address)
+            self.beat_soon()
 
     def _beat_now(self) -> None:
         self._beat_handle = None
@@ -453,3 +469,5 @@ class ClientInstance:
                     self._failing.add(address)
                     what = outcome.remark if isinstance(outcome, Command) else outcome
                     log.warning("the broker %s does not take heartbeats: %s", address, what)
+            if self.consumers and self._failing & set(addresses):
+                self.beat_soon(_BEAT_AGAIN)

@@ -113,7 +113,15 @@ class ProducerOptions(ClientOptions, total=False):
 
 
 class ConsumerOptions(ClientOptions, total=False):
+    """Keyword arguments of every consumer.
+
+    ``allow_mixed_subscriptions``: members of one group in this process may subscribe differently; brokers keep one
+    subscription a group, so that messages are lost unless you know better. ``offset_store_dir``: where a broadcasting
+    group keeps its offsets (default: ``~/.rocketmq_offsets``).
+    """
+
     message_model: MessageModel | str
+    allow_mixed_subscriptions: bool
     message_queue_listener: Callable[[str, list[MessageQueue], list[MessageQueue]], object] | None
     allocate_message_queue_strategy: str | AllocateMessageQueueStrategy
     offset_store_dir: str | None
@@ -240,6 +248,7 @@ class ProducerSettings(ClientSettings):
 @dataclass(slots=True, kw_only=True)
 class ConsumerSettings(ClientSettings):
     message_model: MessageModel = MessageModel.CLUSTERING
+    allow_mixed_subscriptions: bool = False
     message_queue_listener: Callable[[str, list[MessageQueue], list[MessageQueue]], object] | None = None
     allocate_message_queue_strategy: str | AllocateMessageQueueStrategy = "AVG"
     offset_store_dir: str | None = None

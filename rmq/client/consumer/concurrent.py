@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 
 from rmq.client.consumer.listeners import ConsumeContext, Listener, Outcome
@@ -25,7 +26,7 @@ _TIMEOUT_LEVEL = 3
 class _Job:
     """One call of a listener."""
 
-    __slots__ = ("context", "expired", "messages", "pq", "started")
+    __slots__ = ("context", "duration", "expired", "messages", "pq", "started")
 
     def __init__(self, pq: ProcessQueue, messages: list[MessageExt]) -> None:
         self.pq = pq
@@ -33,6 +34,7 @@ class _Job:
         self.context = ConsumeContext(pq.queue)
         #: When the listener was called; None while it waits for its turn.
         self.started: float | None = None
+        self.duration = 0.0
         #: Its messages were sent back because it takes too long: what it says in the end does not count.
         self.expired = False
 
@@ -73,8 +75,10 @@ class ConcurrentService:
         self._batch_max = batch_max
         self.limit = limit
         self._timeout = timeout
-        self._waiting: list[_Job] = []
-        self._coroutines = 0
+        self._waiting: deque[tuple[_Job, Listener]] = deque()
+        self._workers = 0
+        #: Calls that succeeded since the last settling, by queue: settled together at the end of the loop's turn.
+        self._succeeded: dict[ProcessQueue, list[_Job]] = {}
         self._under_way: set[_Job] = set()
         #: Coroutine listeners under way.
         self.listener_tasks: set[asyncio.Task[object]] = set()
@@ -131,7 +135,7 @@ class ConcurrentService:
                 self._under_way.add(job)
                 self._finish(job, Outcome(ConsumeResult.RECONSUME_LATER, job.messages, job.context), 0.0)
             elif listener.is_coroutine:
-                self._waiting.append(job)
+                self._waiting.append((job, listener))
             else:
                 self._under_way.add(job)
                 self._pool.submit(self._work(job, listener), self._done(job))
@@ -161,26 +165,28 @@ class ConcurrentService:
     # -- coroutine listeners: on the loop ----------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        while self._waiting and self._coroutines < self.limit and not self._tasks.closed:
-            job = self._waiting.pop(0)
-            self._coroutines += 1
-            self._under_way.add(job)
-            task = self._tasks.spawn(self._run(job), "listener")
+        while self._workers < min(self.limit, self._workers + len(self._waiting)) and not self._tasks.closed:
+            self._workers += 1
+            task = self._tasks.spawn(self._worker(), "listener")
             self.listener_tasks.add(task)
             task.add_done_callback(self.listener_tasks.discard)
 
-    async def _run(self, job: _Job) -> None:
-        outcome: Outcome | None = None
+    async def _worker(self) -> None:
+        """Calls coroutine listeners one after the other while there is something to consume."""
         try:
-            listener = self._pick(job.messages[0].topic)
-            if listener is not None and not (self._stopping or job.pq.dropped):
-                self._begin(job)
-                outcome = await listener.call_async(job.messages, job.context)
+            while self._waiting and not self._stopping and self._workers <= self.limit:
+                job, listener = self._waiting.popleft()
+                if job.pq.dropped:
+                    continue
+                self._under_way.add(job)
+                outcome: Outcome | None = None
+                try:
+                    self._begin(job)
+                    outcome = await listener.call_async(job.messages, job.context)
+                finally:
+                    self._end(job, outcome)
         finally:
-            self._coroutines -= 1
-            self._end(job, outcome)
-            if not self._stopping:
-                self._pump()
+            self._workers -= 1
 
     # -- both ---------------------------------------------------------------------------------------------------------
 
@@ -200,6 +206,13 @@ class ConcurrentService:
         self._finish(job, outcome, self._clock.monotonic() - job.started)
 
     def _finish(self, job: _Job, outcome: Outcome, duration: float) -> None:
+        if not outcome.failed and not job.expired:
+            job.duration = duration
+            succeeded = self._succeeded
+            if not succeeded:
+                asyncio.get_running_loop().call_soon(self._settle_succeeded)
+            succeeded.setdefault(job.pq, []).append(job)
+            return
         failed = list(outcome.failed)
         self._on_consume(job.messages[0].topic, len(job.messages) - len(failed), len(failed), duration)
         if job.expired:
@@ -211,10 +224,6 @@ class ConcurrentService:
             )
             self._over(job)
             return
-        if not failed:
-            self._over(job)
-            self._settle(job.pq, job.messages)
-            return
         if self._broadcasting:
             for message in failed:
                 log.warning("broadcasting: %r failed and is not tried again", message)
@@ -222,6 +231,22 @@ class ConcurrentService:
             self._settle(job.pq, job.messages)
             return
         self._tasks.spawn(self._send_back(job, failed), "send back")
+
+    def _settle_succeeded(self) -> None:
+        table, self._succeeded = self._succeeded, {}
+        for pq, jobs in table.items():
+            counted: dict[str, list[float]] = {}
+            messages: list[MessageExt] = []
+            for job in jobs:
+                messages += job.messages
+                count = counted.setdefault(job.messages[0].topic, [0, 0.0])
+                count[0] += len(job.messages)
+                count[1] += job.duration
+            for topic, (ok, duration) in counted.items():
+                self._on_consume(topic, int(ok), 0, duration)
+            self._settle(pq, messages)
+            for job in jobs:
+                self._over(job)
 
     async def _send_back(self, job: _Job, failed: list[MessageExt]) -> None:
         kept: list[MessageExt] = []

@@ -140,6 +140,8 @@ class Delivery:
                 )
             new = [queue for queue in new if queue in held]
         for queue in new:
+            if self._stopped:
+                break
             if not self._settings.broadcasting:
                 self._store.remove(queue)
             try:
@@ -149,8 +151,9 @@ class Delivery:
             except RMQError as error:
                 log.warning("group %s: %s is taken with the next rebalance: %s", self._group, queue, error)
                 continue
-            self._take(queue, offset)
-            changed = True
+            if not self._stopped:
+                self._take(queue, offset)
+                changed = True
         return changed
 
     def _take(self, queue: MessageQueue, offset: int) -> None:
@@ -307,9 +310,11 @@ class Delivery:
             await asyncio.sleep(_FLOW_CONTROL)
             return
         expected = isinstance(error, ResponseError) and error.code in (
-            ResponseCode.SUBSCRIPTION_NOT_LATEST,  # our heartbeat is on its way
+            ResponseCode.SUBSCRIPTION_NOT_LATEST,
             ResponseCode.SUBSCRIPTION_NOT_EXIST,
         )
+        if expected:
+            self._instance.beat_soon()
         first = queue not in self._failing
         self._failing.add(queue)
         log.log(
@@ -376,12 +381,13 @@ class Delivery:
 
     async def give_up(self) -> None:
         """After the last listener call: keep every offset, give back every lock."""
-        await self.persist(wait=True)
-        if self.locks and self.queues:
-            await rebalance.unlock_queues(self._instance, self._group, list(self.queues), wait=True)
-        for pq in self.queues.values():
-            pq.dropped = True
-        self.queues.clear()
+        async with self._lock:  # a rebalance under way ends first
+            await self.persist(wait=True)
+            if self.locks and self.queues:
+                await rebalance.unlock_queues(self._instance, self._group, list(self.queues), wait=True)
+            for pq in self.queues.values():
+                pq.dropped = True
+            self.queues.clear()
 
     def held(self) -> list[MessageExt]:
         """Every message held now."""

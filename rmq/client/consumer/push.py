@@ -19,7 +19,7 @@ from rmq.client.consumer.offsets import LocalFileOffsetStore, OffsetStore, Remot
 from rmq.client.consumer.orderly import OrderlyService
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.consumer.statistics import TopicStatistics
-from rmq.client.instance import ClientInstance, connect_instance
+from rmq.client.instance import ClientInstance, connect_instance, instances_of
 from rmq.client.lookup import Lookups
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.settings import Duration, PushConsumerOptions, PushConsumerSettings, seconds
@@ -162,6 +162,7 @@ class PushConsumer(Lookups):
         if not settings.broadcasting:
             retry = retry_topic(self.group)
             self._subscriptions.setdefault(retry, subscription.build(retry, "*", sub_version=self.world.clock.now_ms()))
+        self._refuse_mixture()
         instance = connect_instance(self.world, settings, stable=settings.broadcasting)
         instance.add_consumer(self)
         try:
@@ -214,6 +215,19 @@ class PushConsumer(Lookups):
             raise ClientError(
                 f"the topic {bare[0]} has no listener: use @consumer.on(topic) or register_message_listener()"
             )
+
+    def _refuse_mixture(self) -> None:
+        """Members of one group must subscribe the same: a broker keeps what the last heartbeat said (case B032)."""
+        if self.settings.allow_mixed_subscriptions:
+            return
+        mine = _wanted(self.heartbeat_data())
+        for instance in instances_of(self.settings.namesrv):
+            other = instance.consumers.get(self.group)
+            if other is not None and (theirs := _wanted(other.heartbeat_data())) != mine:
+                raise ClientError(
+                    f"group {self.group}: another member in this process subscribes {theirs}, this one {mine}: every "
+                    "member must subscribe the same (allow_mixed_subscriptions=True if it is meant)"
+                )
 
     def _make_store(self, instance: ClientInstance) -> OffsetStore:
         if self.settings.broadcasting:
@@ -472,3 +486,7 @@ class PushConsumer(Lookups):
     async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
         """Call the listener for one message and say how it ended; no offset moves."""
         return await consume_directly(self, message)
+
+
+def _wanted(data: ConsumerData) -> str:
+    return ", ".join(sorted(f"{one.topic}:{one.sub_string}" for one in data.subscription_data_set))

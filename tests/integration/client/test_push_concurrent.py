@@ -526,3 +526,64 @@ async def test_a_listener_may_shut_its_consumer_down() -> None:
         await eventually(lambda: not consumer.assignment)
         await asyncio.sleep(1)
         assert set((await s.diff()).values()) == {0}
+
+
+@in_virtual_time
+async def test_members_of_one_process_subscribe_the_same() -> None:
+    async with scene() as s:
+
+        async def handle(message: MessageExt) -> None:
+            raise AssertionError
+
+        first, second = s.consumer(), s.consumer()
+        first.on("T", "A")(handle)
+        second.on("T", "B")(handle)
+        async with first:
+            with pytest.raises(ClientError, match=r"another member .* T:A, this one .*T:B"):
+                await second.start()
+            meant = s.consumer(allow_mixed_subscriptions=True)
+            meant.on("T", "B")(handle)
+            async with meant:
+                pass
+
+
+@in_virtual_time
+async def test_a_broker_that_comes_back_elsewhere_serves_on() -> None:
+    async with scene() as s:
+        got: set[str] = set()
+        consumer = s.consumer()
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            got.add(message.msg_id)
+
+        async with consumer:
+            sent = set(await s.send(8))
+            await eventually(lambda: got == sent)
+            before = s.cluster.broker_addr
+            await s.cluster.stop_broker(s.cluster.brokers[0])
+            await asyncio.sleep(5)
+            await s.cluster.start_broker(0)
+            assert s.cluster.broker_addr != before
+            await asyncio.sleep(31)
+            sent |= set(await s.send(8))
+            await eventually(lambda: got == sent, within=35)
+
+
+@in_virtual_time
+async def test_a_broker_that_restarts_learns_of_its_consumers_at_once() -> None:
+    async with scene(listenPort="20911") as s:
+        got: set[str] = set()
+        consumer = s.consumer()
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            got.add(message.msg_id)
+
+        async with consumer:
+            sent = set(await s.send(8))
+            await eventually(lambda: got == sent)
+            await s.cluster.stop_broker(s.cluster.brokers[0])
+            await s.cluster.start_broker(0)
+            sent |= set(await s.send(8))
+            assert await eventually(lambda: got == sent) < 10
