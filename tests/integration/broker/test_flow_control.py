@@ -1,0 +1,194 @@
+"""A broker that cannot keep up refuses sends with Java's codes and remarks, and serves everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from rmq.broker.store.gate import Gate
+from rmq.protocol import fastjson
+from rmq.protocol.command import Command
+from rmq.runtime.world import Offload, World
+from rmq.testing.cluster import Cluster
+from tests.support.raw_peer import RawPeer, pull, send
+
+T = TypeVar("T")
+
+
+class SlowSync:
+    """An offload whose flushes of the commit log wait until they are let go."""
+
+    def __init__(self, real: Offload) -> None:
+        self._real = real
+        self.go = asyncio.Event()
+        self.go.set()
+        self.running = asyncio.Event()
+
+    async def __call__(self, what: Callable[..., T], *args: object) -> T:
+        if getattr(what, "__qualname__", "").endswith("LogFiles.sync"):
+            self.running.set()
+            await self.go.wait()
+            self.running.clear()
+        return await self._real(what, *args)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path) as cluster:
+        yield cluster
+
+
+async def connect(cluster: Cluster) -> RawPeer:
+    return RawPeer(*cluster.brokers[0].address)
+
+
+async def still_served(peer: RawPeer) -> None:
+    """Pulls and administration answer, whatever happens to sends."""
+    assert (await peer.ask(pull(offset=0))).code == 0
+    assert (await peer.ask(Command(28))).code == 0
+
+
+async def runtime(peer: RawPeer) -> dict[str, str]:
+    answer = await peer.ask(Command(28))
+    table: Any = fastjson.loads(answer.body)
+    return dict(table["table"])
+
+
+async def test_sends_that_waited_too_long(cluster: Cluster) -> None:
+    async with await connect(cluster) as peer:
+        assert (await peer.ask(send())).code == 0
+        # Everything has waited longer than "less than nothing".
+        cluster.brokers[0].settings.update("waitTimeMillsInSendQueue=-1000")
+        answer = await peer.ask(send())
+        assert answer.code == 2
+        assert re.fullmatch(
+            r"\[TIMEOUT_CLEAN_QUEUE\]broker busy, start flow control for a while, "
+            r"period in queue: \d+ms, size of queue: \d+",
+            answer.remark or "",
+        )
+        batch = await peer.ask(Command(320, ext=dict(send().ext or {}, m="true"), body=b"?"))
+        assert batch.code == 2
+        assert answer.ext in (None, {})
+        await still_served(peer)
+        cluster.brokers[0].settings.update("brokerFastFailureEnable=false")
+        assert (await peer.ask(send())).code == 0
+        assert cluster.brokers[0].stats.put_failures == 2
+
+
+async def test_oneway_sends_are_refused_in_silence(cluster: Cluster) -> None:
+    async with await connect(cluster) as peer:
+        assert (await peer.ask(send())).code == 0
+        cluster.brokers[0].settings.update("waitTimeMillsInSendQueue=-1000")
+        peer.submit(send(oneway=True))
+        await still_served(peer)
+        assert cluster.brokers[0].store.queues.get_or_create("T", 0).next == 1
+        assert peer.answered == 3
+
+
+async def test_more_sends_than_may_wait(cluster: Cluster) -> None:
+    async with await connect(cluster) as peer:
+        assert (await peer.ask(send())).code == 0
+        cluster.brokers[0].settings.update("sendThreadPoolQueueCapacity=3")
+        answers = await asyncio.gather(*[peer.submit(send()) for _ in range(5)])
+        codes = [answer.code for answer in answers]
+        assert codes.count(2) == len(codes) - codes.count(0)
+        assert codes[:3] == [0, 0, 0]
+        assert {answer.remark for answer in answers if answer.code == 2} <= {
+            "[OVERLOAD]system busy, start flow control for a while"
+        }
+        cluster.brokers[0].settings.update("sendThreadPoolQueueCapacity=0")
+        answer = await peer.ask(send())
+        assert (answer.code, answer.remark) == (2, "[OVERLOAD]system busy, start flow control for a while")
+        await still_served(peer)
+
+
+async def test_a_full_disk(cluster: Cluster) -> None:
+    async with await connect(cluster) as peer:
+        assert (await peer.ask(send())).code == 0
+        log = cluster.brokers[0].store.log
+        log.close_gate(Gate.DISK_FULL)
+        answer = await peer.ask(send())
+        assert answer.code == 14
+        assert re.search(r"the broker's disk is full \[CL: ", answer.remark or "")
+        await still_served(peer)
+        log.open_gate(Gate.DISK_FULL)
+        assert (await peer.ask(send())).code == 0
+
+
+async def test_a_broker_that_opens_later(cluster: Cluster) -> None:
+    broker = cluster.brokers[0]
+    async with await connect(cluster) as peer:
+        assert (await peer.ask(send())).code == 0
+        broker.settings.update("startAcceptSendRequestTimeStamp=4102444800123")
+        answer = await peer.ask(send())
+        assert answer.code == 1
+        assert re.fullmatch(r"broker unable to service, until 2\d\d\d-\d\d-\d\d \d\d:\d\d:00,123", answer.remark or "")
+        assert (await runtime(peer))["startAcceptSendRequestTimeStamp"] == "4102444800123"
+        await still_served(peer)
+        broker.settings.update("startAcceptSendRequestTimeStamp=1")
+        assert (await peer.ask(send())).code == 0
+
+
+async def test_a_flush_that_does_not_end(tmp_path: Path) -> None:
+    world = World.real()
+    slow = SlowSync(world.offload)
+    async with Cluster(
+        tmp_path, settings={"flushDiskType": "SYNC_FLUSH"}, world=replace(world, offload=slow)
+    ) as cluster:
+        settings = cluster.brokers[0].settings
+        async with await connect(cluster) as peer:
+            assert (await peer.ask(send())).code == 0
+            slow.go.clear()
+            held = [peer.submit(send(body=b"x" * 1000)) for _ in range(3)]
+            await slow.running.wait()
+            table = await runtime(peer)
+            assert table["sendThreadPoolQueueSize"] == "3"
+            assert int(table["sendThreadPoolQueueHeadWaitTimeMills"]) >= 0
+            owed = [conn.owed_bytes for conn in cluster.brokers[0]._server.connections]
+            assert max(owed) >= 3 * 1000
+
+            settings.update("osPageCacheBusyTimeOutMills=-1000000")
+            answer = await peer.ask(send())
+            assert (answer.code, answer.remark) == (2, "[REJECTREQUEST]system busy, start flow control for a while")
+            settings.update("osPageCacheBusyTimeOutMills=1000")
+            settings.update("sendThreadPoolQueueCapacity=3")
+            assert (await peer.ask(send())).code == 2
+            assert (await peer.ask(Command(28))).code == 0
+            assert not any(future.done() for future in held)
+
+            slow.go.set()
+            assert [(await future).code for future in held] == [0, 0, 0]
+            assert (await runtime(peer))["sendThreadPoolQueueSize"] == "0"
+            assert {conn.owed_bytes for conn in cluster.brokers[0]._server.connections} == {0}
+            assert (await peer.ask(send())).code == 0
+
+
+async def test_held_answers_stop_the_reading_of_their_connection(tmp_path: Path) -> None:
+    world = World.real()
+    slow = SlowSync(world.offload)
+    async with Cluster(
+        tmp_path,
+        settings={"flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": "60000"},
+        world=replace(world, offload=slow),
+    ) as cluster:
+        broker = cluster.brokers[0]
+        async with await connect(cluster) as peer, await connect(cluster) as other:
+            assert (await peer.ask(send())).code == 0
+            slow.go.clear()
+            body = b"x" * 1_000_000
+            held = [peer.submit(send(body=body)) for _ in range(40)]
+            await slow.running.wait()
+            while not any(conn._paused for conn in broker._server.connections):
+                assert (await other.ask(Command(28))).code == 0
+            # Nothing more of it is taken in, while others are served.
+            assert broker.pressure.held < 40
+            assert (await other.ask(Command(28))).code == 0
+            slow.go.set()
+            assert {(await future).code for future in held} == {0}
+            assert broker.pressure.held == 0
