@@ -157,8 +157,10 @@ class Appender:
                         unique = hasher.unique
                         other = hasher.of
                     hashes.append((unique(keys[0]), physical))
-                    for key in keys[1:]:
-                        hashes.append((other(key), physical))
+                    if len(keys) == 2:
+                        hashes.append((other(keys[1]), physical))
+                    else:
+                        hashes += [(other(key), physical) for key in keys[1:]]
                 queue.bytes_put += size
                 queue.max_phys = physical + size
                 physical += size + prefix
