@@ -113,6 +113,7 @@ def test_a_flush_that_lasts_refuses_new_sends_and_clears_old_ones() -> None:
     ]
     assert scene.pressure.flush_ms() == 1125
     scene.flusher.since = None
+    scene.conn.read_at = scene.now
     assert scene.shed(send()) == 1
 
 
