@@ -32,6 +32,7 @@ from rmq.broker.lane.send_back import SendBack
 from rmq.broker.lane.step import Lane
 from rmq.broker.lane.topic_lane import LaneTable
 from rmq.broker.outward.registration import Registration
+from rmq.broker.pop.service import PopService
 from rmq.broker.schedule.recall import Recall
 from rmq.broker.schedule.service import ScheduleService
 from rmq.broker.schedule.steady import SteadyClock
@@ -176,6 +177,10 @@ class BrokerApp:
             store_host,
         )  # fmt: skip
         memory = world.identity.physical_memory() * settings.access_message_in_memory_max_ratio // 100
+        self._pop = pop = PopService(
+            world, settings, topics, groups, consumers, offsets, store, admission, store_host, stats.delivered,
+            lambda: self._client, lambda: self._registration.addresses,
+        )  # fmt: skip
         lookup = Lookup(store, memory)
         offset_admin = OffsetAdmin(offsets, topics, store, lookup, self._schedule.offsets)
         for service in (
@@ -196,6 +201,7 @@ class BrokerApp:
             StatisticsAdmin(stats),
             MaintenanceAdmin(store, topics),
             ReplyAdmin(clock, settings, store, producers, admission, answers, self._advertised()),
+            *pop.handlers,
         ):
             router.add(service)
         self._server = Server(
@@ -216,7 +222,7 @@ class BrokerApp:
             broker_addr=self._advertised(),
             ha_addr=f"{settings.broker_ip2}:{settings.ha_listen_port}",
         )
-        self._server.on_close += [consumers.closed, producers.closed, delivery.holds.drop]
+        self._server.on_close += [consumers.closed, producers.closed, delivery.holds.drop, pop.closed]
         store.durability.on_visible = self._visible
 
     def _visible(self, queues: list[Queue]) -> None:
@@ -224,6 +230,7 @@ class BrokerApp:
         self._delivery.holds.wake(queues)
         self._schedule.arrived(queues)
         self._timers.arrived(queues)
+        self._pop.arrived(queues)
 
     def _drop_topic(self, topic: str) -> None:
         """A topic was deleted: nothing of it may come back with a new topic of its name."""
@@ -244,6 +251,7 @@ class BrokerApp:
         await self._schedule.load()
         await self._timers.load()
         await self._transaction_check.load()
+        await self._pop.load()
 
     async def _listen(self) -> None:
         settings = self.settings
@@ -265,6 +273,7 @@ class BrokerApp:
         self._schedule.start()
         self._timers.start()
         self._transaction_check.start()
+        self._pop.start()
         self.stats.start()
         settings = self.settings
         self._tasks.every(
@@ -290,10 +299,12 @@ class BrokerApp:
         await self._registration.stop()
         await self._client.close()
         await self._delivery.close()
+        await self._pop.close()
         await self._server.stop()
         await self._transaction_check.close()
         await self._schedule.stop()
         await self._timers.stop()
+        await self._pop.stop()
         await self.stats.stop()
         await self._persist_offsets()
         await self.topics.file.flush()

@@ -42,6 +42,9 @@ HALF_DELAY = "A transactional message with a delay level is not lost"
 SERIALIZED = "An answer is serialised like its request"
 SQL_END = "Text behind a complete SQL92 expression is refused"
 UNKNOWN_TYPE = "An unknown expression type is named in the refusal"
+DEAD_AT_ONCE = "A dead letter does not wait for the delay of its last retry"
+ONE_END = "The first end of a transaction is the only one"
+RECALL = "A message that waits for its time can be recalled"
 GATE = "The time in a refusal is in milliseconds"
 
 HALF_TOPIC = "The half topic is made with the first transactional message"
@@ -100,6 +103,7 @@ ACCEPTED = (
     Difference(UNUSED_CODE, ("broker.unserved.301",), 3, " request type 301 not supported"),
     Difference(UNUSED_CODE, ("broker.unserved.343",), 0),
     Difference(UNUSED_CODE, ("broker.unserved.351",), 0),
+    Difference(UNUSED_CODE, ("broker.unserved.400", "broker.unserved.401"), 1, "the request has no body"),
     Difference(
         ACL,
         (
@@ -123,6 +127,9 @@ ACCEPTED = (
         code=1,
         remark="The transaction state table offset wrong",  # the half is in the half topic, not in the schedule
     ),
+    Difference(DEAD_AT_ONCE, ("broker.retry.dlq_pull", "broker.back.dlq_pull"), 0, "FOUND"),
+    Difference(ONE_END, ("broker.tran.committed_pull",), 0, "FOUND"),
+    Difference(RECALL, ("broker.unserved.370",), 1, _MISSING),
     Difference(SQL_END, ("broker.sql.check_12",), 23, "unexpected 'trailing' after a complete expression .*"),
     Difference(
         UNKNOWN_TYPE,

@@ -1,0 +1,147 @@
+"""QUERY_ASSIGNMENT: the broker divides a topic's queues, and says whether to pull or to pop from them (400)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from rmq.broker.pop.allocate import STRATEGIES, allocate_to_pop
+from rmq.protocol.bodies.pop import (
+    MessageQueueAssignment,
+    QueryAssignmentRequestBody,
+    QueryAssignmentResponseBody,
+)
+from rmq.protocol.bodies.route import TopicRouteData
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ProtocolError, ResponseError, TransportError
+from rmq.protocol.headers.namesrv import GetRouteInfoRequest
+from rmq.protocol.names import RETRY_PREFIX
+from rmq.protocol.queue import MessageQueue
+from rmq.remoting.router import handles
+
+if TYPE_CHECKING:
+    from rmq.broker.groups.clients import Consumers
+    from rmq.broker.pop.modes import RequestModes
+    from rmq.broker.settings import BrokerSettings
+    from rmq.broker.topics.table import TopicTable
+    from rmq.remoting.client import RemotingClient
+    from rmq.remoting.conn import Conn
+    from rmq.runtime.world import Clock
+
+__all__ = ["Assignment"]
+
+log = logging.getLogger(__name__)
+
+#: A route is asked for again after this long, seconds; answers within a client's patience even with a dead name server.
+_ROUTE_SECONDS = 5.0
+_ROUTE_TIMEOUT = 0.8
+#: Routes kept.
+_ROUTES = 10_000
+
+
+class Assignment:
+    """Answers 400.
+
+    :param client: calls the name servers.
+    :param namesrvs: their addresses.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        settings: BrokerSettings,
+        topics: TopicTable,
+        consumers: Consumers,
+        modes: RequestModes,
+        client: Callable[[], RemotingClient],
+        namesrvs: Callable[[], Sequence[str]],
+    ) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._topics = topics
+        self._consumers = consumers
+        self._modes = modes
+        self._client = client
+        self._namesrvs = namesrvs
+        self._routes: dict[str, tuple[float, list[MessageQueue]]] = {}
+
+    @handles(RequestCode.QUERY_ASSIGNMENT)
+    async def query(self, conn: Conn, request: Command) -> Command:
+        """400: the queues of one member, each with its mode; none while the broker does not know the group."""
+        if not request.body:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "the request has no body")
+        body = QueryAssignmentRequestBody.decode(request.body)
+        topic, group = body.topic, body.consumer_group
+        mode = self._modes.get(topic, group)
+        name = "PULL" if topic.startswith(RETRY_PREFIX) or body.message_model == "BROADCASTING" else mode.mode or "PULL"
+        queues = await self._queues(topic)
+        found: list[MessageQueue]
+        if body.message_model == "BROADCASTING":
+            found = queues
+        else:
+            strategy = STRATEGIES.get(body.strategy_name or "AVG")
+            if strategy is None:
+                raise ResponseError(
+                    ResponseCode.INVALID_PARAMETER,
+                    f"the broker cannot divide queues by {body.strategy_name}: it knows {', '.join(STRATEGIES)}; "
+                    "let the client divide them",
+                )
+            members = self._consumers.group(group)
+            ids = sorted(members.client_ids()) if members is not None else []
+            if not ids or not queues:
+                found = []
+            elif name == "POP":
+                found = allocate_to_pop(strategy, body.client_id, queues, ids, mode.pop_share_queue_num)
+            else:
+                found = strategy(body.client_id, queues, ids) if body.client_id in ids else []
+        answer = QueryAssignmentResponseBody(
+            message_queue_assignments=[MessageQueueAssignment(message_queue=queue, mode=name) for queue in found]
+        )
+        return request.reply(ResponseCode.SUCCESS, body=answer.encode())
+
+    async def _queues(self, topic: str) -> list[MessageQueue]:
+        """Every readable queue of a topic in the cluster, sorted; this broker's own when no name server answers."""
+        now = self._clock.monotonic()
+        known = self._routes.get(topic)
+        if known is not None and now - known[0] < _ROUTE_SECONDS:
+            return known[1]
+        found = await self._ask(topic)
+        own = self._own(topic)
+        if found is None:
+            return known[1] if known is not None else own
+        if not any(queue.broker_name == self._settings.broker_name for queue in found):
+            # A topic so young that the name server has not heard of it.
+            found = sorted([*found, *own])
+        if len(self._routes) >= _ROUTES:
+            self._routes.clear()
+        self._routes[topic] = (now, found)
+        return found
+
+    async def _ask(self, topic: str) -> list[MessageQueue] | None:
+        for addr in self._namesrvs():
+            request = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic=topic))
+            try:
+                answer = await self._client().request(addr, request, _ROUTE_TIMEOUT)
+                if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+                    return []
+                if answer.code != ResponseCode.SUCCESS:
+                    continue
+                route = TopicRouteData.decode(answer.body)
+            except (TransportError, ProtocolError) as error:
+                log.warning("the name server %s does not tell the route of %s: %s", addr, topic, error)
+                continue
+            return sorted(
+                MessageQueue(topic, data.broker_name, queue_id)
+                for data in route.queue_datas
+                if data.perm & 4
+                for queue_id in range(data.read_queue_nums)
+            )
+        return None
+
+    def _own(self, topic: str) -> list[MessageQueue]:
+        config = self._topics.get(topic)
+        if config is None or not config.perm & 4:
+            return []
+        return [MessageQueue(topic, self._settings.broker_name, i) for i in range(config.read_queue_nums)]

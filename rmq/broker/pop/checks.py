@@ -1,0 +1,127 @@
+"""The checks of POP requests, in Java's order and words (protocol.md 2.13)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from rmq.broker.delivery.filtering import EVERYTHING, Filter, filter_of
+from rmq.broker.pop.handles import pop_retry_topic
+from rmq.filter.sql import ExpressionError
+from rmq.protocol import subscription
+from rmq.protocol.codes import ResponseCode
+from rmq.protocol.errors import ResponseError, RMQError
+from rmq.protocol.names import MAX_TOPIC, RETRY_PREFIX
+
+if TYPE_CHECKING:
+    from rmq.broker.groups.configs import GroupTable
+    from rmq.broker.settings import BrokerSettings
+    from rmq.broker.store.state import Queue
+    from rmq.broker.store.store import Store
+    from rmq.broker.topics.table import TopicTable
+    from rmq.protocol.bodies.topic import TopicConfig
+    from rmq.remoting.conn import Conn
+
+__all__ = ["MOST_MESSAGES", "Checks"]
+
+_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+MOST_MESSAGES = 32
+
+
+class Checks:
+    """Whether a request may be served."""
+
+    def __init__(self, settings: BrokerSettings, topics: TopicTable, groups: GroupTable, store: Store) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._groups = groups
+        self._store = store
+
+    def readable(self, conn: Conn, what: str, group: str, topic: str, queue_id: int, count: int = 1) -> TopicConfig:
+        """A group wants to read from a topic.
+
+        :param what: the kind of request, for the remarks.
+        :param queue_id: -1 = any.
+        :raises ResponseError: 1, 16, 17, 26 or 29.
+        """
+        settings = self._settings
+        if not settings.broker_permission & 4:
+            raise ResponseError(ResponseCode.NO_PERMISSION, f"the broker[{settings.broker_ip1}] {what} is forbidden")
+        if not 0 < count <= MOST_MESSAGES:
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the broker[{settings.broker_ip1}] {what}: maxMsgNums is {count}, 1 to {MOST_MESSAGES} are served",
+            )
+        config = self._topics.get(topic)
+        if config is None:
+            raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {_FAQ}")
+        if not config.perm & 4:
+            raise ResponseError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] {what} is forbidden")
+        if queue_id >= config.read_queue_nums:
+            raise ResponseError(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:"
+                f"[{config.read_queue_nums}] consumer:[{conn.peer}]",
+            )
+        found = self._groups.find(group)
+        if found is None:
+            raise ResponseError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group}] does not exist, {_FAQ}"
+            )
+        if not found.consume_enable:
+            raise ResponseError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
+        if not topic.startswith(RETRY_PREFIX) and len(pop_retry_topic(group, topic).encode()) > MAX_TOPIC:
+            raise ResponseError(
+                ResponseCode.INVALID_PARAMETER,
+                f"group {group} cannot pop from topic {topic}: the name of their retry topic would be longer than "
+                f"{MAX_TOPIC} bytes; use shorter names, or pull",
+            )
+        return config
+
+    def wanted(self, topic: str, kind: str | None, expression: str | None) -> Filter:
+        """What a request lets through.
+
+        :raises ResponseError: 1 when SQL92 is off here, 23 when it does not compile.
+        """
+        if not expression or expression == subscription.SUB_ALL:
+            return EVERYTHING
+        if kind and kind != subscription.TAG and not self._settings.enable_property_filter:
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
+            )
+        if kind and kind not in (subscription.TAG, subscription.SQL92):
+            raise ResponseError(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"unknown expression type {kind}: TAG and SQL92 are known"
+            )
+        try:
+            return _filter(topic, kind, expression)
+        except (ExpressionError, RMQError) as error:
+            raise ResponseError(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
+            ) from None
+
+    def queue_of(self, topic: str, queue_id: int, offset: int) -> Queue:
+        """The queue a handle speaks of.
+
+        :raises ResponseError: 17, 13 or 208.
+        """
+        config = self._topics.get(topic)
+        if config is None:
+            raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {_FAQ}")
+        if not 0 <= queue_id < config.read_queue_nums:
+            raise ResponseError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:[{config.read_queue_nums}]",
+            )
+        queue = self._store.queues.get_or_create(topic, queue_id)
+        if not queue.min <= offset < queue.visible:
+            raise ResponseError(
+                ResponseCode.NO_MESSAGE,
+                f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{queue.min}~{queue.visible}",
+            )
+        return queue
+
+
+@lru_cache(maxsize=1000)
+def _filter(topic: str, kind: str | None, expression: str) -> Filter:
+    return filter_of(subscription.build(topic, expression, kind))

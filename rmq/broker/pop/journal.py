@@ -1,0 +1,209 @@
+"""The journal of POP: every change of its state, as records of an internal topic.
+
+The state lives in memory; the journal brings it back after a restart. Its records lie in queue 0 of
+``rmq_sys_POP_JOURNAL``: a Java broker that opens the directory sees a topic it does not know and leaves it alone. The
+body of a record is a JSON array of events, and an event is an array that begins with its kind:
+
+====  =====================================================================================================
+kind  what follows
+====  =====================================================================================================
+p     group, topic, queue id, start, pop time, invisible time, offsets, open bits (hex): a checkpoint as it is
+n     group, topic, queue id, offset: the group's pops go on here
+x     group, topic, queue id: somebody else moved the group's offset; what consumerOffset.json says counts
+a     group, topic, queue id, start, pop time, offsets: settled
+d     the same: settled because the time was up and the messages were given back
+c     group, topic, queue id, start, pop time, offset, new pop time, new invisible time: moved
+o     group, topic, queue id, attempt, offsets, pop times, visible times, counts, acknowledged bits (hex): a batch
+s     a clean stop
+====  =====================================================================================================
+
+Replaying an event twice does no harm. Whatever still matters and was written long ago is written again, so that a
+restart reads a bounded piece: it starts at the offset which the group ``CID_RMQ_SYS_POP`` has on the topic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from rmq.broker.pop.checkpoints import Checkpoint, Checkpoints, Key
+from rmq.broker.pop.ordered import Batch, OrderedQueues, Place
+from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
+from rmq.protocol.errors import ProtocolError, StoreError
+from rmq.protocol.message import decode_record
+
+if TYPE_CHECKING:
+    from rmq.broker.store.store import Store
+    from rmq.broker.topics.table import TopicTable
+    from rmq.runtime.world import Clock
+
+__all__ = ["JOURNAL_GROUP", "JOURNAL_TOPIC", "Event", "Journal", "Replayed", "batch_event", "checkpoint_event"]
+
+log = logging.getLogger(__name__)
+
+JOURNAL_TOPIC = "rmq_sys_POP_JOURNAL"
+#: The group whose offset says where a restart begins to read.
+JOURNAL_GROUP = "CID_RMQ_SYS_POP"
+
+Event = tuple[Any, ...]
+
+#: Events of one record.
+_EVENTS = 200
+#: Entries read at a time when the journal is replayed.
+_READ = 256
+
+
+def checkpoint_event(checkpoint: Checkpoint) -> Event:
+    """A checkpoint as it is now."""
+    return ("p", *checkpoint.key, checkpoint.invisible, checkpoint.offsets, f"{checkpoint.open:x}")
+
+
+def batch_event(batch: Batch) -> Event:
+    """An orderly batch as it is now."""
+    return (
+        "o", *batch.place, batch.attempt, batch.offsets, batch.pop_times, batch.visible_at, batch.counts,
+        f"{batch.acked:x}",
+    )  # fmt: skip
+
+
+class Replayed:
+    """What a journal says.
+
+    :param checkpoints: filled.
+    :param ordered: filled.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, ordered: OrderedQueues) -> None:
+        self.checkpoints = checkpoints
+        self.ordered = ordered
+        #: Where each group's pops go on.
+        self.positions: dict[Place, int] = {}
+        #: The broker stopped in order: consumerOffset.json is as new as the journal.
+        self.clean = True
+
+    def apply(self, event: Sequence[Any], index: int) -> None:
+        """Take in one event of the record with this index."""
+        kind = event[0]
+        self.clean = kind == "s"
+        if kind == "s":
+            return
+        place = Place(event[1], event[2], event[3])
+        if kind == "n":
+            self.positions[place] = event[4]
+        elif kind == "x":
+            self.positions.pop(place, None)
+        elif kind == "o":
+            batch = Batch(place, event[4], event[5], event[6], event[7], event[8], int(event[9], 16))
+            batch.index = index
+            self.ordered.put(batch)
+        else:
+            self._checkpoint(kind, Key(*place, event[4], event[5]), event, index)
+
+    def _checkpoint(self, kind: str, key: Key, event: Sequence[Any], index: int) -> None:
+        checkpoints = self.checkpoints
+        if kind == "p":
+            made = Checkpoint(key, event[6], tuple(event[7]), open_=int(event[8], 16))
+            made.index = index
+            checkpoints.add(made)
+            return
+        held = checkpoints.get(key)
+        if held is None:
+            return
+        if kind == "c":
+            if held.open & held.bit(event[6]):
+                own = checkpoints.change(held, event[6], event[7], event[8], 0)
+                own.index = index
+        elif kind in ("a", "d"):
+            checkpoints.settle(held, event[6], 0, expired=kind == "d")
+        else:
+            raise ValueError(f"unknown kind {kind!r}")
+
+
+class Journal:
+    """Writes and reads the events."""
+
+    def __init__(self, clock: Clock, store: Store, topics: TopicTable, store_host: bytes) -> None:
+        self._clock = clock
+        self._store = store
+        self._topics = topics
+        self._host = store_host
+        self._sys_flag = 0x30 if len(store_host) == 20 else 0
+        self._waiting: list[Event] = []
+        self._written: asyncio.Future[int] | None = None
+
+    @property
+    def queue(self) -> Queue:
+        return self._store.queues.get_or_create(JOURNAL_TOPIC, 0)
+
+    def write(self, events: Iterable[Event], puts: Iterable[Put] = ()) -> tuple[int, int]:
+        """Append events at once, behind messages that belong to them.
+
+        :returns: the index of the last record in the journal, and the log's end behind it.
+        :raises StoreError: the store takes no messages.
+        :raises OSError: the disk refused.
+        """
+        events = list(events)
+        # Known as a topic, so that nobody takes its queue for a leftover.
+        self._topics.create_for_send_back(JOURNAL_TOPIC, 1, 6, 0)
+        records = [self._record(events[i : i + _EVENTS]) for i in range(0, len(events), _EVENTS)]
+        span = self._store.append([*puts, *records])
+        return span.offsets[-1][0], span.end
+
+    def _record(self, events: list[Event]) -> Put:
+        return Put(
+            self.queue, orjson.dumps(events), b"", 0, self._sys_flag, self._clock.now_ms(), self._host, self._host,
+            0, 0, 0, (),
+        )  # fmt: skip
+
+    async def soon(self, events: Sequence[Event]) -> int:
+        """Append events together with those of others of this turn of the loop; the index of their last record.
+
+        :raises StoreError: as :meth:`write`.
+        """
+        self._waiting += events
+        written = self._written
+        if written is None:
+            loop = asyncio.get_running_loop()
+            written = self._written = loop.create_future()
+            loop.call_soon(self._flush)
+        return await asyncio.shield(written)
+
+    def _flush(self) -> None:
+        written, self._written = self._written, None
+        events, self._waiting = self._waiting, []
+        assert written is not None
+        try:
+            index, _ = self.write(events)
+        except (StoreError, OSError) as error:
+            written.set_exception(StoreError(str(error)))
+            # Whoever waited may be gone with its connection: then nobody asks for the error.
+            written.exception()
+        else:
+            written.set_result(index)
+
+    async def replay(self, start: int, into: Replayed) -> int:
+        """Read the journal from an index on; how many records were read."""
+        queue = self.queue
+        index = max(start, queue.min)
+        first = index
+        while index < queue.next:
+            data = await self._store.queues.entries_cold(queue, index, min(_READ, queue.next - index))
+            spans = [
+                (int.from_bytes(data[at : at + 8], "big"), int.from_bytes(data[at + 8 : at + 12], "big"))
+                for at in range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE)
+            ]
+            if not spans:
+                log.error("the journal of POP cannot be read from %d on", index)
+                break
+            for record in await self._store.log.read_many_cold(spans):
+                try:
+                    for event in orjson.loads(decode_record(record).body):
+                        into.apply(event, index)
+                except (ProtocolError, ValueError, TypeError, IndexError, KeyError) as error:
+                    log.error("record %d of the journal of POP is skipped: %s", index, error)
+                index += 1
+        return index - first

@@ -1,0 +1,76 @@
+"""Whether a group pulls or pops from a topic: messageRequestMode.json, in the form that Java 5 gives it (401, 402)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from rmq.broker.topics.metadata import MetadataFile
+from rmq.protocol import fastjson
+from rmq.protocol.bodies.pop import MessageRequestModeTable, SetMessageRequestModeRequestBody
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ResponseError
+from rmq.protocol.names import RETRY_PREFIX
+from rmq.remoting.router import handles
+
+if TYPE_CHECKING:
+    from rmq.remoting.conn import Conn
+    from rmq.runtime.world import World
+
+__all__ = ["RequestModes"]
+
+log = logging.getLogger(__name__)
+
+_PULL = SetMessageRequestModeRequestBody(mode="PULL", pop_share_queue_num=-1)
+
+
+class RequestModes:
+    """The table, its file, and the requests that change and list it."""
+
+    def __init__(self, world: World, path: str) -> None:
+        self._modes: dict[str, dict[str, SetMessageRequestModeRequestBody]] = {}
+        self.file = MetadataFile(world, path, self._render)
+
+    def load(self) -> None:
+        """Read the file.
+
+        :raises StoreError: neither it nor its backup can be read.
+        """
+        self.file.load(self._parse)
+
+    def _parse(self, data: bytes) -> None:
+        self._modes = MessageRequestModeTable.decode(data).message_request_mode_map
+
+    def _table(self) -> MessageRequestModeTable:
+        return MessageRequestModeTable(message_request_mode_map=self._modes)
+
+    def _render(self) -> bytes:
+        return fastjson.pretty(fastjson.loads(self._table().encode()))
+
+    def get(self, topic: str, group: str) -> SetMessageRequestModeRequestBody:
+        """The mode of a group on a topic; pulling unless it was set."""
+        return self._modes.get(topic, {}).get(group, _PULL)
+
+    @handles(RequestCode.SET_MESSAGE_REQUEST_MODE)
+    async def set_mode(self, conn: Conn, request: Command) -> Command:
+        """401: let a group pop, or pull again."""
+        if not request.body:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "the request has no body")
+        body = SetMessageRequestModeRequestBody.decode(request.body)
+        if not body.topic or not body.consumer_group or body.mode is None:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "topic, consumerGroup and mode are expected")
+        if body.topic.startswith(RETRY_PREFIX):
+            raise ResponseError(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+        self._modes.setdefault(body.topic, {})[body.consumer_group] = body
+        log.info(
+            "%s on %s: mode %s, shared by %d", body.consumer_group, body.topic, body.mode, body.pop_share_queue_num
+        )
+        self.file.changed()
+        await self.file.flush()
+        return request.reply(ResponseCode.SUCCESS)
+
+    @handles(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+    def all_modes(self, conn: Conn, request: Command) -> Command:
+        """402: the whole table."""
+        return request.reply(ResponseCode.SUCCESS, body=self._table().encode())

@@ -1,0 +1,166 @@
+"""POP_MESSAGE and the requests beside it: peek, notification, polling info (200050, 200052, 200054, 200055)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rmq.broker.pop.handles import ORDERED, offset_info, order_count_info, start_info
+from rmq.broker.pop.polls import PollingFull, Polls, Waiter
+from rmq.broker.pop.take import Taken, Wish
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.headers.pop import (
+    NotificationRequest,
+    NotificationResponse,
+    PeekMessageRequest,
+    PollingInfoRequest,
+    PollingInfoResponse,
+    PopMessageRequest,
+    PopMessageResponse,
+)
+from rmq.remoting.router import handles
+
+if TYPE_CHECKING:
+    from rmq.broker.pop.checks import Checks
+    from rmq.broker.pop.take import Taker
+    from rmq.protocol.bodies.topic import TopicConfig
+    from rmq.remoting.conn import Conn
+    from rmq.runtime.world import Clock
+
+__all__ = ["PopRequests"]
+
+#: A poll longer than this is cut, seconds: the client asks again.
+_LONGEST_POLL = 120.0
+
+
+class PopRequests:
+    """Hands out messages, and lets requests wait for them."""
+
+    def __init__(self, clock: Clock, checks: Checks, taker: Taker, polls: Polls) -> None:
+        self._clock = clock
+        self._checks = checks
+        self._taker = taker
+        self._polls = polls
+
+    @handles(RequestCode.POP_MESSAGE, header=PopMessageRequest)
+    async def pop(self, conn: Conn, request: Command, header: PopMessageRequest) -> Command | None:
+        """200050: messages that nobody else of the group gets while they are invisible."""
+        group, topic = header.consumer_group, header.topic
+        config = self._checks.readable(conn, "pop message", group, topic, header.queue_id, header.max_msg_nums)
+        wish = Wish(
+            group,
+            topic,
+            header.queue_id,
+            header.max_msg_nums,
+            header.invisible_time,
+            header.init_mode,
+            self._checks.wanted(topic, header.exp_type, header.exp),
+            bool(header.order),
+            header.attempt_id or "",
+        )
+        if header.poll_time <= 0:
+            taken = await self._taker.take(wish, config)
+            if taken is None:
+                return self._nothing(request, ResponseCode.PULL_NOT_FOUND, wish)
+            return self._found(request, wish, taken)
+        try:
+            waiter = self._polls.enter(conn, group, topic, header.queue_id)
+        except PollingFull:
+            taken = await self._taker.take(wish, config)
+            if taken is None:
+                return self._nothing(request, ResponseCode.POLLING_FULL, wish)
+            return self._found(request, wish, taken)
+        try:
+            return await self._poll(conn, request, wish, config, waiter, header.poll_time / 1000)
+        finally:
+            self._polls.leave(waiter)
+            if waiter.woken:
+                # It cannot use what it was woken for: somebody else may.
+                self._polls.wake(group, topic, header.queue_id)
+
+    async def _poll(
+        self, conn: Conn, request: Command, wish: Wish, config: TopicConfig, waiter: Waiter, seconds: float
+    ) -> Command | None:
+        clock = self._clock
+        deadline = clock.monotonic() + min(seconds, _LONGEST_POLL)
+        while True:
+            if conn.closed:
+                return None
+            waiter.woken = False
+            taken = await self._taker.take(wish, config)
+            if taken is not None:
+                if taken.rest:
+                    self._polls.wake(wish.group, wish.topic)
+                return self._found(request, wish, taken)
+            if not await self._polls.wait(waiter, deadline - clock.monotonic()):
+                return self._nothing(request, ResponseCode.POLLING_TIMEOUT, wish)
+
+    def _found(self, request: Command, wish: Wish, taken: Taken) -> Command:
+        parts = taken.parts
+        header = PopMessageResponse(
+            pop_time=taken.pop_time,
+            invisible_time=wish.invisible,
+            revive_qid=ORDERED if wish.order else 0,
+            rest_num=taken.rest,
+            start_offset_info=start_info((part.queue.topic, part.queue.id, part.start) for part in parts),
+            msg_offset_info=offset_info((part.queue.topic, part.queue.id, part.offsets) for part in parts),
+            order_count_info=order_count_info((part.queue.topic, part.queue.id, part.counts) for part in parts)
+            if wish.order
+            else None,
+        )
+        return request.reply(ResponseCode.SUCCESS, "FOUND", header=header, body=taken.body)
+
+    def _nothing(self, request: Command, code: int, wish: Wish) -> Command:
+        header = PopMessageResponse(pop_time=self._clock.now_ms(), invisible_time=wish.invisible)
+        return request.reply(code, "no message for this group now", header=header)
+
+    @handles(RequestCode.PEEK_MESSAGE, header=PeekMessageRequest)
+    async def peek(self, conn: Conn, request: Command, header: PeekMessageRequest) -> Command:
+        """200052: the next messages; they stay where they are."""
+        group, topic = header.consumer_group, header.topic
+        config = self._checks.readable(conn, "peek message", group, topic, header.queue_id, header.max_msg_nums)
+        wish = Wish(group, topic, header.queue_id, header.max_msg_nums, 0, 0, self._checks.wanted(topic, None, None))
+        records = await self._taker.peek(wish, config)
+        rest = max(0, self._taker.rest(wish, config) - len(records))
+        answer = PopMessageResponse(pop_time=self._clock.now_ms(), rest_num=rest)
+        if not records:
+            return request.reply(ResponseCode.PULL_NOT_FOUND, "no message for this group now", header=answer)
+        return request.reply(ResponseCode.SUCCESS, "FOUND", header=answer, body=b"".join(records))
+
+    @handles(RequestCode.NOTIFICATION, header=NotificationRequest)
+    async def notification(self, conn: Conn, request: Command, header: NotificationRequest) -> Command | None:
+        """200054: tell when there is something to pop."""
+        group, topic = header.consumer_group, header.topic
+        config = self._checks.readable(conn, "notification", group, topic, header.queue_id)
+        wish = Wish(
+            group, topic, header.queue_id, 1, 0, 0, self._checks.wanted(topic, None, None), bool(header.order),
+            header.attempt_id or "",
+        )  # fmt: skip
+        has = self._taker.rest(wish, config) > 0
+        full = False
+        if not has and header.poll_time > 0:
+            try:
+                waiter = self._polls.enter(conn, group, topic, header.queue_id)
+            except PollingFull:
+                full = True
+            else:
+                try:
+                    has = await self._polls.wait(waiter, min(header.poll_time / 1000, _LONGEST_POLL))
+                    waiter.woken = has
+                    has = self._taker.rest(wish, config) > 0
+                finally:
+                    self._polls.leave(waiter)
+                    if waiter.woken:
+                        # The message is still there: whoever wants to pop it may.
+                        self._polls.wake(group, topic, header.queue_id)
+                if conn.closed:
+                    return None
+        return request.reply(ResponseCode.SUCCESS, header=NotificationResponse(has_msg=has, polling_full=full))
+
+    @handles(RequestCode.POLLING_INFO, header=PollingInfoRequest)
+    def polling_info(self, conn: Conn, request: Command, header: PollingInfoRequest) -> Command:
+        """200055: how many requests wait."""
+        group, topic = header.consumer_group, header.topic
+        self._checks.readable(conn, "polling info", group, topic, header.queue_id)
+        count = self._polls.count(group, topic, header.queue_id)
+        return request.reply(ResponseCode.SUCCESS, header=PollingInfoResponse(polling_num=count))

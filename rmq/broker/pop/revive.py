@@ -1,0 +1,186 @@
+"""Gives back what was not acknowledged in time: as a retry, or as a dead letter when its tries are used up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from rmq.broker.pop.checkpoints import Checkpoint
+from rmq.broker.pop.handles import FIRST_POP_TIME, POP_CK, pop_retry_topic
+from rmq.broker.pop.ordered import Place
+from rmq.broker.store.state import ENTRY_SIZE, Put
+from rmq.protocol.errors import ProtocolError, ResponseError, StoreError
+from rmq.protocol.ids import offset_msg_id, pack_host
+from rmq.protocol.message import decode_record
+from rmq.protocol.names import RETRY_PREFIX, dlq_topic
+from rmq.protocol.tags import string_hash
+from rmq.runtime.tasks import TaskOwner
+
+if TYPE_CHECKING:
+    from rmq.broker.groups.configs import GroupTable
+    from rmq.broker.lane.admit import Admission
+    from rmq.broker.pop.polls import Polls
+    from rmq.broker.pop.state import PopState
+    from rmq.broker.store.store import Store
+    from rmq.broker.topics.table import TopicTable
+    from rmq.runtime.world import World
+
+__all__ = ["Reviver"]
+
+log = logging.getLogger(__name__)
+
+#: Checkpoints given back before the loop gets its turn.
+_AT_ONCE = 16
+#: Longest sleep while something waits, seconds: how late a step of the wall clock is noticed.
+_LONGEST_SLEEP = 1.0
+#: When a checkpoint is tried again that could not be given back, ms.
+_RETRY_MS = 1_000
+
+
+class Reviver:
+    """One task that sleeps until the next deadline."""
+
+    def __init__(
+        self,
+        world: World,
+        store: Store,
+        topics: TopicTable,
+        groups: GroupTable,
+        admission: Admission,
+        state: PopState,
+        polls: Polls,
+        store_host: bytes,
+    ) -> None:
+        self._clock = world.clock
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._admission = admission
+        self._state = state
+        self._polls = polls
+        self._store_host = store_host
+        self._tasks = TaskOwner("pop")
+        self._wake = asyncio.Event()
+        #: Messages given back and dead letters since start.
+        self.given_back = 0
+        self.dead = 0
+
+    def start(self) -> None:
+        self._tasks.spawn(self._run(), "revive")
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    def changed(self) -> None:
+        """There is a new deadline, perhaps the next one."""
+        self._wake.set()
+
+    async def _run(self) -> None:
+        state = self._state
+        while True:
+            self._wake.clear()
+            now = self._clock.now_ms()
+            for place in state.ordered.take_due(now):
+                self._polls.wake(place.group, place.topic, place.queue_id)
+            due = state.checkpoints.take_due(now, _AT_ONCE)
+            for checkpoint in due:
+                try:
+                    await self._give_back(checkpoint)
+                except (StoreError, ResponseError, OSError) as error:
+                    log.error("%s cannot be given back yet: %s", checkpoint, error)
+                    state.checkpoints.later(checkpoint, self._clock.now_ms() + _RETRY_MS)
+            if due:
+                await asyncio.sleep(0)
+                continue
+            deadlines = [when for when in (state.checkpoints.next_deadline(), state.ordered.next_due()) if when]
+            if not deadlines:
+                await self._wake.wait()
+                continue
+            pause = min(max(min(deadlines) - self._clock.now_ms(), 1) / 1000, _LONGEST_SLEEP)
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _give_back(self, checkpoint: Checkpoint) -> None:
+        """Write again what is open of a checkpoint, and that it is settled, with one append."""
+        key = checkpoint.key
+        state = self._state
+        records = {}
+        if key.topic in self._topics and self._groups.get(key.group) is not None:
+            for offset in checkpoint.open_offsets():
+                record = await self._record(key.topic, key.queue_id, offset)
+                if record is not None:
+                    records[offset] = record
+        # From here on nothing waits: what was acknowledged while the disk was read is not given out again.
+        offsets = checkpoint.open_offsets()
+        if not offsets:
+            return
+        puts: list[Put] = []
+        for offset in offsets:
+            if offset in records:
+                try:
+                    puts.append(self._again(checkpoint, records[offset]))
+                except ProtocolError as error:
+                    log.error("message %d of %s-%d is damaged: %s", offset, key.topic, key.queue_id, error)
+        state.journal.write([("d", *key, offsets)], puts)
+        state.checkpoints.settle(checkpoint, offsets, self._clock.now_ms(), expired=True)
+        self.given_back += len(puts)
+        if state.has_room_again(_place(checkpoint)):
+            self._polls.wake(key.group, key.topic)
+
+    async def _record(self, topic: str, queue_id: int, offset: int) -> bytes | None:
+        """A message by its queue offset; None when retention took it."""
+        store = self._store
+        queue = store.queues.get(topic, queue_id)
+        if queue is None or not queue.min <= offset < queue.next:
+            return None
+        entry = await store.queues.entries_cold(queue, offset, 1)
+        if len(entry) < ENTRY_SIZE:
+            return None
+        size = int.from_bytes(entry[8:12], "big")
+        record = await store.log.read_cold(int.from_bytes(entry[:8], "big"), size)
+        return record if len(record) == size else None
+
+    def _again(self, checkpoint: Checkpoint, record: bytes) -> Put:
+        """The message as it is given out again."""
+        key = checkpoint.key
+        group = self._groups.get(key.group)
+        source = decode_record(record)
+        table = dict(source.properties)
+        table.pop(POP_CK, None)
+        table.setdefault(FIRST_POP_TIME, str(key.pop_time))
+        table["ORIGIN_GROUP"] = key.group
+        if not key.topic.startswith(RETRY_PREFIX):
+            table.setdefault("RETRY_TOPIC", key.topic)
+        table.setdefault("ORIGIN_MESSAGE_ID", offset_msg_id(*source.store_host, source.physical_offset))
+        tries = source.reconsume_times
+        if group is not None and tries >= group.retry_max_times:
+            name = dlq_topic(key.group)
+            self.dead += 1
+        elif key.topic.startswith(RETRY_PREFIX):
+            name = key.topic
+        else:
+            name = pop_retry_topic(key.group, key.topic)
+        if self._topics.create_for_send_back(name, 1, 6, 0) is None:
+            raise StoreError(f"topic {name} cannot be made")
+        tag = table.get("TAGS")
+        return self._admission.put(
+            self._store.queues.get_or_create(name, 0),
+            source.body,
+            table,
+            source.flag,
+            source.sys_flag,
+            source.born_timestamp,
+            pack_host(*source.born_host),
+            self._store_host,
+            tries + 1,
+            0,
+            string_hash(tag) if tag else 0,
+        )
+
+
+def _place(checkpoint: Checkpoint) -> Place:
+    return Place(checkpoint.key.group, checkpoint.key.topic, checkpoint.key.queue_id)

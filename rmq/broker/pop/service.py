@@ -1,0 +1,116 @@
+"""POP as the broker sees it: one object that makes the parts and knows their life."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rmq.broker.delivery.read import Reader, ReadLimits
+from rmq.broker.pop.acks import Acks
+from rmq.broker.pop.assignment import Assignment
+from rmq.broker.pop.checks import Checks
+from rmq.broker.pop.modes import RequestModes
+from rmq.broker.pop.polls import Polls
+from rmq.broker.pop.requests import PopRequests
+from rmq.broker.pop.revive import Reviver
+from rmq.broker.pop.state import PopState
+from rmq.broker.pop.take import Taker
+from rmq.runtime.tasks import TaskOwner
+
+if TYPE_CHECKING:
+    from rmq.broker.groups.clients import Consumers
+    from rmq.broker.groups.configs import GroupTable
+    from rmq.broker.groups.offsets import OffsetTable
+    from rmq.broker.lane.admit import Admission
+    from rmq.broker.settings import BrokerSettings
+    from rmq.broker.store.state import Queue
+    from rmq.broker.store.store import Store
+    from rmq.broker.topics.table import TopicTable
+    from rmq.remoting.client import RemotingClient
+    from rmq.remoting.conn import Conn
+    from rmq.runtime.world import World
+
+__all__ = ["PopService"]
+
+#: How often positions are told to the offset table, and how often the journal is kept short, seconds.
+_TELL_SECONDS = 0.5
+_SHORTEN_SECONDS = 10.0
+
+
+class PopService:
+    """Pop consumption of a broker (Java: the Pop... processors and services).
+
+    :param on_delivered: called with (group, topic, queue id, messages, bytes) of what is handed out.
+    :param client: calls the name servers.
+    :param namesrvs: their addresses.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        settings: BrokerSettings,
+        topics: TopicTable,
+        groups: GroupTable,
+        consumers: Consumers,
+        offsets: OffsetTable,
+        store: Store,
+        admission: Admission,
+        store_host: bytes,
+        on_delivered: Callable[[str, str, int, int, int], None],
+        client: Callable[[], RemotingClient],
+        namesrvs: Callable[[], Sequence[str]],
+    ) -> None:
+        self._tasks = TaskOwner("pop")
+        self.state = state = PopState(world.clock, store, topics, offsets, store_host)
+        self.polls = polls = Polls()
+        self.modes = modes = RequestModes(world, settings.config_path("messageRequestMode.json"))
+        self.reviver = reviver = Reviver(world, store, topics, groups, admission, state, polls, store_host)
+        memory = world.identity.physical_memory() * settings.access_message_in_memory_max_ratio // 100
+        limits = ReadLimits(
+            settings.max_transfer_bytes_on_message_in_memory,
+            settings.max_transfer_count_on_message_in_memory,
+            settings.max_transfer_bytes_on_message_in_disk,
+            settings.max_transfer_count_on_message_in_disk,
+            memory,
+        )
+        checks = Checks(settings, topics, groups, store)
+        taker = Taker(world, settings, store, state, Reader(store, limits), on_delivered, reviver.changed, memory)
+        #: What the router serves.
+        self.handlers: tuple[object, ...] = (
+            PopRequests(world.clock, checks, taker, polls),
+            Acks(world.clock, state, checks, polls, reviver.changed),
+            modes,
+            Assignment(world.clock, settings, topics, consumers, modes, client, namesrvs),
+        )
+
+    async def load(self) -> None:
+        """Read what is on disk; the store is recovered.
+
+        :raises StoreError: messageRequestMode.json cannot be read.
+        """
+        self.modes.load()
+        await self.state.load()
+
+    def start(self) -> None:
+        self.reviver.start()
+        self._tasks.every(_TELL_SECONDS, self.state.tell, "positions")
+        self._tasks.every(_SHORTEN_SECONDS, self.state.keep_short, "journal")
+
+    def arrived(self, queues: Iterable[Queue]) -> None:
+        """New messages are visible in these queues."""
+        self.polls.arrived(queues)
+
+    def closed(self, conn: Conn) -> None:
+        """A connection is gone."""
+        self.polls.drop(conn)
+
+    async def close(self) -> None:
+        """Answer what waits and end the tasks; :meth:`stop` follows when nobody is served any more."""
+        self.polls.close()
+        await self.reviver.close()
+        await self._tasks.close()
+
+    async def stop(self) -> None:
+        """Bring everything to disk."""
+        await self.state.stop()
+        await self.modes.file.flush()
