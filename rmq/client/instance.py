@@ -21,7 +21,7 @@ from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, ConnectFailed, ResponseError, RMQError, TransportError
+from rmq.protocol.errors import ClientError, ConnectFailed, RequestTimeout, ResponseError, RMQError, TransportError
 from rmq.protocol.header import Header
 from rmq.protocol.headers.client import UnregisterClientRequest
 from rmq.remoting.client import RemotingClient
@@ -157,6 +157,8 @@ class ClientInstance:
             del table[key]
         if self._beat_handle is not None:
             self._beat_handle.cancel()
+        for task in self._refreshing.values():
+            task.cancel()
         if self._tasks is not None:
             await self._tasks.close()
         await self.remoting.close()
@@ -226,6 +228,8 @@ class ClientInstance:
         calls = [
             self.remoting.request(address, Command.request(RequestCode.UNREGISTER_CLIENT, header), 3.0)
             for address in sorted(self._beaten)
+            # A broker to which the connection is gone has dropped us already.
+            if self.remoting.connected(address) is not None
         ]
         for outcome in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(outcome, BaseException):
@@ -317,6 +321,7 @@ class ClientInstance:
 
         :param template: (topic whose route serves when there is none, most queues) for a topic that a send creates.
         :returns: whether there is a route.
+        :raises RMQError: no name server says.
         """
         if template is not None:
             self._templates[topic] = template
@@ -327,9 +332,17 @@ class ClientInstance:
                 self._refresh(topic, timeout, template or self._templates.get(topic)), name=f"route {topic}"
             )
             self._refreshing[key] = task
-            task.add_done_callback(lambda _: self._refreshing.pop(key, None))
-        async with asyncio.timeout(timeout + 0.1):
-            return await asyncio.shield(task)
+            task.add_done_callback(lambda ended: self._refreshed(key, ended))
+        try:
+            async with asyncio.timeout(timeout + 0.1):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            raise RequestTimeout(f"no name server answered in {timeout:g} s for the route of {topic}") from None
+
+    def _refreshed(self, key: tuple[str, str | None], task: asyncio.Task[bool]) -> None:
+        self._refreshing.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # seen here even when nobody waits for it any more
 
     async def _refresh(self, topic: str, timeout: float, template: tuple[str, int] | None) -> bool:
         route = await self.name_servers.route(topic, timeout)

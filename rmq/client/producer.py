@@ -334,7 +334,7 @@ class Producer(Lookups):
             if rest > 0:
                 try:
                     await self.instance.refresh_route(send.topic, min(rest / 2, 3.0))
-                except (RMQError, TimeoutError) as failed:
+                except RMQError as failed:
                     log.debug("route of %s: %s", send.topic, failed)
                 if by_template and send.topic not in self.instance.routes:
                     # Its broker knows the topic before the name servers do.
@@ -383,10 +383,7 @@ class Producer(Lookups):
         if rest <= 0:
             raise RequestTimeout(f"no time was left to look up the route of {topic}")
         template = (self.settings.create_topic_key, self.settings.default_topic_queue_nums)
-        try:
-            await instance.refresh_route(topic, rest, template)
-        except TimeoutError:
-            raise RequestTimeout(f"no name server answered in time for the route of {topic}") from None
+        await instance.refresh_route(topic, rest, template)
         info = instance.publish.get(topic)
         if info is None or not info.queues:
             servers = ";".join(instance.name_servers.addresses)

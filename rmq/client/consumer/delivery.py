@@ -121,6 +121,7 @@ class Delivery:
             result = self._on_changed(topic, queues, sorted(mine))
             if asyncio.iscoroutine(result):
                 await result
+        self._start_pulls()
 
     async def _apply(self, topic: str, mine: set[MessageQueue]) -> bool:
         changed = False
@@ -163,7 +164,12 @@ class Delivery:
         self.queues[queue] = pq
         if isinstance(self.service, OrderlyService):
             self.service.open(pq)
-        self._pulls[queue] = self._tasks.spawn(self._pull_loop(pq), f"pull {queue}")
+
+    def _start_pulls(self) -> None:
+        """Pull from the queues that were taken; after the brokers were told of the new subscription version."""
+        for queue, pq in self.queues.items():
+            if queue not in self._pulls and not self._stopped:
+                self._pulls[queue] = self._tasks.spawn(self._pull_loop(pq), f"pull {queue}")
 
     async def _drop(self, pq: ProcessQueue) -> None:
         """Give a queue up: no more pulls, keep its offset, let go of its lock."""

@@ -27,7 +27,7 @@ from rmq.protocol import subscription
 from rmq.protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, SubscriptionData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq.protocol.codes import RequestCode
-from rmq.protocol.errors import ClientError, RMQError
+from rmq.protocol.errors import ClientError, RMQError, TransportError
 from rmq.protocol.names import retry_topic
 from rmq.runtime.bridge import ListenerPool, signal_came
 from rmq.runtime.tasks import TaskOwner
@@ -36,6 +36,8 @@ from rmq.runtime.world import World
 __all__ = ["PushConsumer"]
 
 log = logging.getLogger(__name__)
+
+_HEARTBEAT_WAIT = 1.0
 
 
 class PushConsumer(Lookups):
@@ -135,7 +137,7 @@ class PushConsumer(Lookups):
             if topic not in instance.routes:
                 try:
                     await instance.refresh_route(topic)
-                except (RMQError, TimeoutError) as error:
+                except RMQError as error:
                     log.warning("route of %s: %s", topic, error)
         await instance.heartbeat()
         instance.spawn_rebalance()
@@ -196,8 +198,8 @@ class PushConsumer(Lookups):
             for topic in self.topics():
                 try:
                     await instance.refresh_route(topic)
-                except TimeoutError:
-                    log.warning("no name server answered in time for the route of %s", topic)
+                except TransportError as error:
+                    log.warning("the route of %s is asked for again: %s", topic, error)
             await self._check_expressions(instance)
         except BaseException:
             await self.shutdown()
@@ -422,8 +424,10 @@ class PushConsumer(Lookups):
         if data is not None:
             data.sub_version = max(data.sub_version + 1, self.world.clock.now_ms())
         log.info("group %s: %d of %d queues of %s are ours", self.group, len(mine), len(queues), topic)
-        if self._instance is not None:
-            await self._instance.heartbeat()
+        if self._instance is not None and self._tasks is not None and not self._tasks.closed:
+            # Before the first pull, which names the new version; a broker that does not answer holds nobody up.
+            beat = self._tasks.spawn(self._instance.heartbeat(), "heartbeat")
+            await asyncio.wait({beat}, timeout=_HEARTBEAT_WAIT)
         if (told := self.settings.message_queue_listener) is not None:
             try:
                 result = told(topic, queues, mine)

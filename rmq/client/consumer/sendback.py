@@ -6,14 +6,13 @@ import logging
 
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageExt
-from rmq.client.settings import ProducerSettings
 from rmq.protocol import properties as property_string
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.errors import ClientError, ResponseError, RMQError
 from rmq.protocol.headers.send import ConsumerSendMsgBackRequest, SendMessageV2Request
 from rmq.protocol.names import retry_topic
 
-__all__ = ["original_topic", "send_message_back", "send_to_retry_topic"]
+__all__ = ["give_back", "original_topic", "send_message_back", "send_to_retry_topic"]
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +77,12 @@ async def send_to_retry_topic(
         properties.pop(name, None)
     properties["RETRY_TOPIC"] = original_topic(message)
     properties.setdefault("ORIGIN_MESSAGE_ID", message.msg_id)
-    properties["DELAY"] = str(3 + message.reconsume_times)
+    times = message.reconsume_times + 1
+    if 0 <= max_reconsume_times <= times:
+        # On its way to the dead letters a delay level would only make it late (field case B048).
+        properties.pop("DELAY", None)
+    else:
+        properties["DELAY"] = str(3 + message.reconsume_times)
     if topic not in instance.publish:
         await instance.refresh_route(topic, timeout, ("TBW102", 1))
     info = instance.publish.get(topic)
@@ -91,13 +95,13 @@ async def send_to_retry_topic(
             producer_group="CLIENT_INNER_PRODUCER",
             topic=topic,
             default_topic="TBW102",
-            default_topic_queue_nums=ProducerSettings().default_topic_queue_nums,
+            default_topic_queue_nums=4,
             queue_id=queue.queue_id,
             sys_flag=0,
             born_timestamp=instance.world.clock.now_ms(),
             flag=message.flag,
             properties=property_string.encode(properties),
-            reconsume_times=message.reconsume_times + 1,
+            reconsume_times=times,
             max_reconsume_times=max_reconsume_times,
             bname=queue.broker_name,
         )
