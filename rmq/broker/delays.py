@@ -48,11 +48,3 @@ class DelayLevels:
     def deliver_at(self, level: int, store_timestamp: int) -> int:
         """When a message is due, ms since the epoch: what its queue entry carries instead of a tag hash."""
         return store_timestamp + self.delay(level)
-
-    def due(self, level: int, deliver_at: int, now_ms: int) -> bool:
-        """Whether an entry is to be delivered now.
-
-        An entry that lies further ahead than its level allows is due at once: the clock was set back, or the level
-        was shortened after it was stored.
-        """
-        return deliver_at <= now_ms or deliver_at > now_ms + self.delay(level)

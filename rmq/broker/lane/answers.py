@@ -18,7 +18,7 @@ from rmq.protocol.frame import encode
 if TYPE_CHECKING:
     from rmq.broker.settings import BrokerSettings
 
-__all__ = ["SendAnswers", "text_bytes"]
+__all__ = ["Recallable", "SendAnswers", "text_bytes"]
 
 _lengths = Struct(">ii").pack
 #: Room for the digits of what is filled in.
@@ -29,6 +29,16 @@ def text_bytes(text: str) -> bytes:
     """A text as the inside of a JSON string, safe to stand in a ``%`` template."""
     inside: bytes = orjson.dumps(text)[1:-1]
     return inside.replace(b"%", b"%%")
+
+
+class Recallable(Command):
+    """A send whose message waits for its time: the answer tells the handle it is recalled by."""
+
+    __slots__ = ("recall_handle",)
+
+    def __init__(self, request: Command, recall_handle: str) -> None:
+        super().__init__(request.code, opaque=request.opaque, serialize=request.serialize)
+        self.recall_handle = recall_handle
 
 
 class SendAnswers:
@@ -85,6 +95,8 @@ class SendAnswers:
         }
         if transaction_id is not None:
             ext["transactionId"] = transaction_id
+        if isinstance(request, Recallable):
+            ext["recallHandle"] = request.recall_handle
         return self._answer(request, code, None, ext)
 
     def refused(self, request: Command, code: int, remark: str | None) -> bytes:

@@ -28,13 +28,18 @@ class HalfMessageParked(ValueError):
     """A half message with a delay: its own topic is lost, it is not delivered (store-and-broker.md 7.1)."""
 
 
-def rebuild(record: bytes, queue_of: Callable[[str, int], Queue]) -> Put:
+def rebuild(
+    record: bytes,
+    queue_of: Callable[[str, int], Queue],
+    change: Callable[[dict[str, str], int], None] | None = None,
+) -> Put:
     """The message to append for a due record.
 
     Kept: body, flag, properties, sysFlag, born time and host, store host, reconsume times. The store stamp is new.
 
     :param record: one whole record of the commit log.
     :param queue_of: finds the queue of a topic and queue id.
+    :param change: given the properties and the store time, ms; what it makes of them is what is delivered.
     :raises ValueError: it is no record, or it does not say where to go.
     """
     if len(record) < 91:
@@ -58,6 +63,9 @@ def rebuild(record: bytes, queue_of: Callable[[str, int], Queue]) -> Put:
     if len(raw) != int.from_bytes(record[properties_at : properties_at + 2], "big"):
         raise ValueError("the property string does not end where the record does")
     held = properties.decode(raw.decode())
+    if change is not None:
+        change(held, int.from_bytes(record[born_end : born_end + 8], "big"))
+        raw = properties.encode(held).encode()
     topic, queue_id = held.get("REAL_TOPIC"), held.get("REAL_QID")
     if not topic or queue_id is None:
         raise ValueError("it has no REAL_TOPIC or REAL_QID")

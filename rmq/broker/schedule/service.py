@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from rmq.broker.delays import DelayLevels
 from rmq.broker.schedule.levels import DelayOffsets
 from rmq.broker.schedule.rebuild import HalfMessageParked, rebuild
+from rmq.broker.schedule.steady import Shifts, SteadyClock
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
 from rmq.broker.store.store import Store
 from rmq.broker.topics.metadata import MetadataFile
@@ -44,38 +45,92 @@ class ScheduleService:
     :param levels: the delays.
     :param path: delayOffset.json.
     :param flush_interval: ``flushDelayOffsetInterval``, ms.
+    :param steady: the clock that delays are measured with.
     """
 
     def __init__(
-        self, world: World, store: Store, levels: DelayLevels, path: str, flush_interval: int = 10_000
+        self,
+        world: World,
+        store: Store,
+        levels: DelayLevels,
+        path: str,
+        flush_interval: int = 10_000,
+        steady: SteadyClock | None = None,
     ) -> None:
         self._world = world
+        self._steady = steady if steady is not None else SteadyClock(world.clock)
+        self._steady.on_step.append(self._stepped)
+        self._shifts = {level: Shifts() for level in range(1, levels.max_level + 1)}
         self._store = store
         self.levels = levels
         #: How far each level is delivered (what 28 and 45 tell).
         self.offsets = DelayOffsets()
         self._durable = DelayOffsets()
         self._ahead: deque[tuple[int, int, int]] = deque()  # (commit-log end, level, offset), in log order
-        self._heads: dict[int, int] = {}  # level -> when its first message is due
+        self._heads: dict[int, int] = {}  # level -> when its first message is due, by the steady clock
         self._file = MetadataFile(world, path, self._durable.render)
         self._flush_interval = flush_interval
         self._wake = asyncio.Event()
         self._owner = TaskOwner("schedule")
         self._retry = _FIRST_RETRY
 
-    def load(self) -> None:
+    async def load(self) -> None:
         """Read delayOffset.json and bring every level into what its queue holds.
 
         :raises StoreError: neither the file nor its backup can be read.
         """
         self._file.load(self._parse)
-        for level in list(self.offsets.table):
+        corrected = False
+        for level, offset in list(self.offsets.table.items()):
             queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
-            if queue is not None:
-                self.offsets.correct(level, queue.min, queue.next)
+            if queue is None:
+                fixed = self.offsets.correct(level, 0, 0)
+            elif offset > queue.next:
+                # Not from the end of the queue: what was not due when this store was last written was not delivered.
+                fixed = await self._first_after(queue, self._store.log.stamp)
+                self.offsets.set(level, fixed)
             else:
-                self.offsets.correct(level, 0, 0)
+                fixed = self.offsets.correct(level, queue.min, queue.next)
+            if fixed != offset:
+                corrected = True
+                log.warning(
+                    "delayOffset.json says %d for level %d, which its queue does not hold; delivery goes on at %d",
+                    offset,
+                    level,
+                    fixed,
+                )
         self._durable.load(self.offsets.table)
+        self._durable.changed = corrected
+
+    async def _first_after(self, queue: Queue, time: int) -> int:
+        """Index of the first message of a level that is due after ``time``, ms."""
+        low, high = queue.min, queue.next
+        while low < high:
+            middle = (low + high) // 2
+            entry = await self._store.queues.entries_cold(queue, middle, 1)
+            if int.from_bytes(entry[12:20], "big", signed=True) > time:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    # -- what the lane asks when it stores a delayed message
+
+    @property
+    def max_level(self) -> int:
+        return self.levels.max_level
+
+    def deliver_at(self, level: int, now_ms: int) -> int:
+        """When a message that is stored now is due, by the wall clock; notices a step of it before that."""
+        self._steady.offset()
+        return self.levels.deliver_at(level, now_ms)
+
+    def _stepped(self) -> None:
+        """The wall clock was set: what is stored from now on is told apart from what was stored before."""
+        offset = self._steady.offset()
+        for level, shifts in self._shifts.items():
+            queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
+            shifts.begin(0 if queue is None else queue.next, offset)
 
     def _parse(self, data: bytes) -> None:
         content = fastjson.loads(data)
@@ -148,10 +203,13 @@ class ScheduleService:
 
     async def _level(self, level: int, queue: Queue) -> float | None:
         """Deliver a batch of one level; seconds until its next message, 0 for at once, None for no more."""
+        self._steady.offset()
         head = self._heads.get(level)
-        now = self._world.clock.now_ms()
-        if head is not None and not self.levels.due(level, head, now):
+        now = self._steady.now_ms()
+        if head is not None and head > now:
             return min((head - now) / 1000, _LONGEST_SLEEP)
+        shifts = self._shifts[level]
+        shifts.forget(self.offsets.get(level))
         offset = self.offsets.correct(level, queue.min, queue.next)
         entries = await self._entries(queue, offset, min(_BATCH, queue.visible - offset))
         if not entries:
@@ -161,9 +219,13 @@ class ScheduleService:
         taken = offset
         waits: int | None = None
         for start in range(0, len(entries) - ENTRY_SIZE + 1, ENTRY_SIZE):
-            deliver_at = int.from_bytes(entries[start + 12 : start + 20], "big", signed=True)
-            if not self.levels.due(level, deliver_at, now):
-                waits = deliver_at
+            due = shifts.due(taken, int.from_bytes(entries[start + 12 : start + 20], "big", signed=True))
+            if due > now + self.levels.delay(level):
+                # Stored before this start by a clock that was ahead, or when the level was longer.
+                shifts.cap(queue.next, now + self.levels.delay(level))
+                due = shifts.due(taken, due)
+            if due > now:
+                waits = due
                 break
             if size >= _BATCH_BYTES:
                 break
@@ -209,6 +271,6 @@ class ScheduleService:
             return rebuild(data, self._store.queues.get_or_create)
         except HalfMessageParked as error:
             log.error("a delayed transactional message is dropped: %s", error)
-        except (ProtocolError, ValueError) as error:
+        except (ProtocolError, StoreError, ValueError) as error:
             log.error("the delayed message at %d cannot be read and is skipped: %s", position, error)
         return None

@@ -1,19 +1,25 @@
 """The check of half messages nobody has settled: who is asked, how often, and where they go in the end.
 
-This broker is the only writer of its op records, so what is settled is known in memory: read once from the op queue at
-start, then told by :mod:`rmq.broker.transaction.ends`. Progress is kept, as in Java, as the offsets of group
+This broker is the only writer of its op records, so what is settled is known in memory: read once from the op queue
+before the start, then told by :mod:`rmq.broker.transaction.ends`. Progress is kept, as in Java, as the offsets of group
 CID_RMQ_SYS_TRANS on the half and the op queue (store-and-broker.md 7.4).
+
+A half that is asked about is stored anew, with the count of its checks. The copies are one transaction, known by the
+queue index of its first half, which every copy carries (TRAN_PREPARED_QUEUE_OFFSET): its first final state wins,
+whichever copy an end names (field case B058). A half that nobody could be asked about stays where it is (B061).
 """
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import logging
 from collections import deque
 from enum import Enum, auto
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.state import ENTRY_SIZE, Put, Queue, Span
 from rmq.broker.transaction.halves import CHECK_GROUP, DISCARD_TOPIC
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from rmq.broker.store.store import Store
     from rmq.broker.topics.table import TopicTable
     from rmq.broker.transaction.halves import Halves
+    from rmq.remoting.conn import Conn
     from rmq.runtime.world import World
 
 __all__ = ["TransactionCheck", "Verdict", "judge"]
@@ -41,6 +48,9 @@ _entry = Struct(">qiq").unpack_from
 #: Entries read at a time, and what one pass may take, seconds.
 _SLICE = 32
 _PASS_SECONDS = 60.0
+#: How often progress is looked at, seconds, and how much of it is remembered until it is on disk.
+_NOTE_SECONDS = 5.0
+_MOST_AHEAD = 4096
 
 _CHECKED = "TRANSACTION_CHECK_TIMES"
 _IMMUNITY = "CHECK_IMMUNITY_TIME_IN_SECONDS"
@@ -52,7 +62,7 @@ class Verdict(Enum):
 
     #: Too young, and so is all that follows: end the pass here.
     STOP = auto()
-    #: Still immune by its own property: put it back and look at the next one.
+    #: Still immune by its own property: look at the next one.
     LATER = auto()
     #: Ask its producer.
     CHECK = auto()
@@ -61,28 +71,34 @@ class Verdict(Enum):
 
 
 def judge(
-    table: dict[str, str], born: int, stored: int, *, started: int, now: int, timeout: int, most: int, keep: int
+    table: dict[str, str], born: int, stored: int, *, now: int, timeout: int, most: int, keep: int, seen: bool
 ) -> Verdict:
     """Decide about one unsettled half message; all times in ms.
 
+    Its age is by the broker's clock: a producer's clock that is wrong changes nothing.
+
     :param table: its properties.
-    :param started: when this pass began: what was stored since is the next pass's.
     :param timeout: ``transactionTimeOut``, the age of a first check.
     :param most: ``transactionCheckMax``.
     :param keep: the time after which the file with it may be deleted.
+    :param seen: an earlier pass has met it: where the clock was set back, that is what is known of its age.
     """
-    checked = table.get(_CHECKED, "0")
-    if (int(checked) if checked.isdecimal() else 0) >= most or now - born > keep:
+    checked = _number(table.get(_CHECKED))
+    if checked >= most or now - stored > keep:
         return Verdict.DISCARD
-    if stored >= started:
-        return Verdict.STOP
-    age = now - born
+    if checked:
+        return Verdict.CHECK
+    # A copy that Java has made because of its immunity has the store time of the copy.
+    age = now - (born if _FIRST_OFFSET in table else stored)
     immunity = table.get(_IMMUNITY)
-    if immunity is not None:
-        wait = int(immunity) * 1000 if immunity.isdecimal() else timeout
-        # A clock that was set back must not hold a message for ever: a negative age is checked.
-        return Verdict.LATER if 0 <= age < wait else Verdict.CHECK
-    return Verdict.STOP if 0 <= age < timeout else Verdict.CHECK
+    wait = int(immunity) * 1000 if immunity is not None and immunity.isdecimal() else timeout
+    if age >= wait or (age < 0 and seen):
+        return Verdict.CHECK
+    return Verdict.LATER if immunity is not None else Verdict.STOP
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isascii() and text.isdecimal() else 0
 
 
 class TransactionCheck:
@@ -99,7 +115,6 @@ class TransactionCheck:
         halves: Halves,
     ) -> None:
         self._clock = world.clock
-        self._random = world.random
         self._settings = settings
         self._topics = topics
         self._offsets = offsets
@@ -110,34 +125,115 @@ class TransactionCheck:
         #: First half that is not settled, and what is settled beyond it.
         self._next = 0
         self._settled: set[int] = set()
+        #: First half of a transaction -> its newest copy, while that is not settled.
+        self._copies: dict[int, int] = {}
         #: Op records in order: (index in the op queue, index of the half).
         self._ops: deque[tuple[int, int]] = deque()
+        #: Progress that may be told when the log is on disk so far: (end, half, op or 0).
+        self._ahead: deque[tuple[int, int, int]] = deque()
+        #: Halves settled by an append that a crash has torn: their op records are still to be written.
+        self._owed: list[int] = []
+        #: End of the half queue at the last pass.
+        self._seen = 0
+        self._turn = 0
 
-    async def start(self) -> None:
-        """Read what is settled, then check every ``transactionCheckInterval``."""
-        half = self._queue(HALF_TOPIC)
-        self._next = max(self._offsets.query(CHECK_GROUP, HALF_TOPIC, 0), half.min, 0)
-        op = self._queue(OP_HALF_TOPIC)
-        index = max(self._offsets.query(CHECK_GROUP, OP_HALF_TOPIC, 0), op.min, 0)
-        while index < op.visible:
-            records = await self._records(op, index)
-            if not records:
-                break
+    async def load(self) -> None:
+        """Read what is settled, from the queues of the recovered store."""
+        half, op = self._queue(HALF_TOPIC), self._queue(OP_HALF_TOPIC)
+        self._next = min(max(self._offsets.query(CHECK_GROUP, HALF_TOPIC, 0), half.min), half.next)
+        index = min(max(self._offsets.query(CHECK_GROUP, OP_HALF_TOPIC, 0), op.min), op.next)
+        while index < op.next:
+            records = await self._records(op, index, op.next)
             for at, record in records:
-                self._note(at, record.body)
-            index = records[-1][0] + 1
+                if record is not None:
+                    self._note(at, record.body)
+            index += max(1, len(records))
         self._advance()
+        await self._read_unsettled(half)
+
+    async def _read_unsettled(self, half: Queue) -> None:
+        """Which unsettled halves are copies of which, and what a torn append has left undone."""
+        index = self._next
+        while index < half.next:
+            if index in self._settled:
+                index += 1
+                continue
+            records = await self._records(half, index, half.next)
+            for at, record in records:
+                if record is None or at in self._settled:
+                    continue
+                root = self.root(record)
+                if root != at:
+                    older = self._copies.get(root, root)
+                    self._copies[root] = at
+                    if self._is_open(older) and older != at:
+                        self._settled.add(older)
+                        self._owed.append(older)
+            index += max(1, len(records))
+        last = await self._last_record()
+        if last is not None and last.prepared_transaction_offset > 0 and self._next < half.next:
+            prepared = await self._store.record_at(last.prepared_transaction_offset)
+            if prepared is not None:
+                try:
+                    current = self.live(decode_record(prepared))
+                except ProtocolError:
+                    current = None
+                if current is not None:
+                    log.warning("a commit was stored without its op record: it is not done again")
+                    self._settled.add(current)
+                    self._owed.append(current)
+
+    async def _last_record(self) -> MessageRecord | None:
+        """The last record of the log; a commit can have lost its op record only there."""
+        queue = max(self._store.queues, key=lambda one: one.max_phys, default=None)
+        if queue is None or queue.next <= queue.min:
+            return None
+        records = await self._records(queue, queue.next - 1, queue.next)
+        return records[0][1] if records else None
+
+    def start(self) -> None:
+        """Check every ``transactionCheckInterval``."""
         self._tasks.every(lambda: self._settings.transaction_check_interval / 1000, self._check, "pass")
+        self._tasks.every(_NOTE_SECONDS, self._tell, "progress")
 
     async def close(self) -> None:
         await self._tasks.close()
+        self._tell()
 
-    def settled(self, index: int) -> None:
-        """A half was committed or rolled back, and its op record was appended last."""
+    @staticmethod
+    def root(record: MessageRecord) -> int:
+        """The queue index of the first half of a half's transaction."""
+        text = record.properties.get(_FIRST_OFFSET)
+        return _number(text) if text is not None else record.queue_offset
+
+    def live(self, record: MessageRecord) -> int | None:
+        """The index of the unsettled half of this half's transaction; None when it has its final state."""
+        root = self.root(record)
+        current = self._copies.get(root, root)
+        return current if self._is_open(current) else None
+
+    def _is_open(self, index: int) -> bool:
+        return self._next <= index < self._queue(HALF_TOPIC).next and index not in self._settled
+
+    def settle(self, record: MessageRecord, index: int, puts: list[Put]) -> Span:
+        """Append what ends a transaction and, last, the op record of its unsettled half.
+
+        :param record: any half of it.
+        :param index: what :meth:`live` said.
+        :raises StoreError: the store takes nothing; the transaction is as it was.
+        """
+        span = self._store.append([*puts, self._halves.settled(index)])
+        self._copies.pop(self.root(record), None)
+        self._mark([index])
+        return span
+
+    def _mark(self, indexes: list[int]) -> None:
+        """These halves are settled; their op records were appended last."""
         op = self._queue(OP_HALF_TOPIC)
-        self._ops.append((op.next - 1, index))
-        if index >= self._next:
-            self._settled.add(index)
+        for at, index in enumerate(indexes, op.next - len(indexes)):
+            self._ops.append((at, index))
+            if index >= self._next:
+                self._settled.add(index)
         self._advance()
 
     def _note(self, at: int, body: bytes) -> None:
@@ -158,133 +254,175 @@ class TransactionCheck:
         done = -1
         while ops and ops[0][1] < self._next:
             done = ops.popleft()[0]
-        self._offsets.commit(CHECK_GROUP, HALF_TOPIC, 0, self._next)
-        if done >= 0:
-            self._offsets.commit(CHECK_GROUP, OP_HALF_TOPIC, 0, done + 1)
+        op = done + 1
+        ahead = self._ahead
+        if len(ahead) >= _MOST_AHEAD:
+            op = max(op, ahead.pop()[2])
+        ahead.append((self._store.log.end, self._next, op))
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tell the progress that is on disk: a power cut must not lose a settlement and keep its progress."""
+        durable = self._store.durable_end()
+        ahead = self._ahead
+        while ahead and ahead[0][0] <= durable:
+            _, half, op = ahead.popleft()
+            if half > 0:
+                self._offsets.commit(CHECK_GROUP, HALF_TOPIC, 0, half)
+            if op > 0:
+                self._offsets.commit(CHECK_GROUP, OP_HALF_TOPIC, 0, op)
 
     def _queue(self, topic: str) -> Queue:
         return self._store.queues.get_or_create(topic, 0)
 
-    async def _records(self, queue: Queue, index: int) -> list[tuple[int, MessageRecord]]:
-        """Some records of a queue from ``index`` on; unreadable ones are left out."""
+    async def _records(self, queue: Queue, index: int, end: int) -> list[tuple[int, MessageRecord | None]]:
+        """Some records of a queue from ``index`` to before ``end``; None for one that cannot be read."""
         queues = self._store.queues
-        count = min(_SLICE, queue.visible - index)
-        data = queues.entries(queue, index, count)
-        if data is None:
-            data = await queues.entries_cold(queue, index, count)
-        found = []
+        data = await queues.entries_cold(queue, index, min(_SLICE, end - index))
+        found: list[tuple[int, MessageRecord | None]] = []
         for number in range(len(data) // ENTRY_SIZE):
             physical, _, _ = _entry(data, number * ENTRY_SIZE)
-            record = await self._store.record_at(physical)
-            if record is not None:
+            raw = await self._store.record_at(physical)
+            record = None
+            if raw is not None:
                 try:
-                    found.append((index + number, decode_record(record)))
+                    record = decode_record(raw)
                 except ProtocolError as error:
                     log.warning("%s-%d at %d cannot be read: %s", queue.topic, queue.id, index + number, error)
+            found.append((index + number, record))
         return found
+
+    # -- the pass
 
     async def _check(self) -> None:
         """One pass over what is not settled."""
         if self._store.log.gate:
             return
         self._topics.create_for_send_back(HALF_TOPIC, 1, 6, 0)
+        if self._owed:
+            self._store.append([self._halves.settled(index) for index in self._owed])
+            owed, self._owed = self._owed, []
+            self._mark(owed)
         half = self._queue(HALF_TOPIC)
-        started = self._clock.now_ms()
         deadline = self._clock.monotonic() + _PASS_SECONDS
-        self._next = max(self._next, half.min)
-        self._settled = {index for index in self._settled if index >= self._next}
+        if self._next < half.min:
+            self._next = half.min
+            self._settled = {index for index in self._settled if index >= self._next}
+            self._copies = {root: index for root, index in self._copies.items() if index >= self._next}
         self._advance()
+        # What is stored from here on, copies of this pass among it, is the next one's.
+        end = half.visible
+        seen, self._seen = self._seen, end
+        counted = _Counts()
         index = self._next
-        asked = 0
-        while index < half.visible and self._clock.monotonic() < deadline:
+        while index < end and self._clock.monotonic() < deadline:
             if index in self._settled:
                 index += 1
                 continue
-            records = await self._records(half, index)
-            if not records:
-                index += 1
+            records = await self._records(half, index, end)
+            index += max(1, len(records))
+            if not self._slice(records, seen, counted):
+                break
+            await asyncio.sleep(0)
+        counted.report()
+
+    def _slice(self, records: list[tuple[int, MessageRecord | None]], seen: int, counted: _Counts) -> bool:
+        """Treat some halves, each on its own; whether to go on."""
+        for at, record in records:
+            if not self._is_open(at):
                 continue
-            for at, record in records:
-                index = at + 1
-                if at < self._next or at in self._settled:
-                    continue
-                verdict = self._judge(record, started)
-                if verdict is Verdict.STOP:
-                    self._report(asked)
-                    return
-                try:
-                    asked += self._treat(at, record, verdict)
-                except (StoreError, OSError, RMQError) as error:
-                    log.error("half message %s cannot be treated: %s", record.msg_id, error)
-                    return
-        self._report(asked)
+            if record is None:
+                log.error("half message %d cannot be read and is given up", at)
+                self._settled.add(at)
+                continue
+            verdict = self._judge(record, at < seen)
+            if verdict is Verdict.STOP:
+                return False
+            if verdict is Verdict.LATER:
+                continue
+            try:
+                if verdict is Verdict.CHECK:
+                    self._ask(at, record, counted)
+                else:
+                    self._discard(at, record)
+            except (StoreError, OSError) as error:
+                log.error("half messages cannot be treated until the next pass: %s", error)
+                return False
+            except RMQError as error:
+                log.error("half message %s cannot be treated: %s", record.msg_id, error)
+        return True
 
-    @staticmethod
-    def _report(asked: int) -> None:
-        if asked:
-            log.info("asked producers about %d half messages", asked)
-
-    def _judge(self, record: MessageRecord, started: int) -> Verdict:
+    def _judge(self, record: MessageRecord, seen: bool) -> Verdict:
         settings = self._settings
         return judge(
             record.properties,
             record.born_timestamp,
             record.store_timestamp,
-            started=started,
             now=self._clock.now_ms(),
             timeout=settings.transaction_time_out,
             most=settings.transaction_check_max,
-            keep=settings.file_reserved_time * 3_600_000,
+            # A little before its file may go.
+            keep=settings.file_reserved_time * 3_564_000,
+            seen=seen,
         )
 
-    def _treat(self, index: int, record: MessageRecord, verdict: Verdict) -> int:
-        """Carry out a verdict; how many producers were asked."""
-        table = dict(record.properties)
-        if verdict is Verdict.LATER:
-            table.setdefault(_FIRST_OFFSET, str(index))
-            table["WAIT"] = "false"
-            self._store.append([self._halves.again(record, table), self._halves.settled(index)])
-            self.settled(index)
-            return 0
-        checked = table.get(_CHECKED, "0")
-        table[_CHECKED] = str((int(checked) if checked.isdecimal() else 0) + 1)
-        if verdict is Verdict.DISCARD:
-            self._topics.create_for_send_back(DISCARD_TOPIC, 1, 6, 0)
-            self._store.append([self._halves.discarded(record, table), self._halves.settled(index)])
-            self.settled(index)
-            log.warning(
-                "half message %s of group %s is given up and moved to %s",
-                record.msg_id,
-                table.get("PGROUP"),
-                DISCARD_TOPIC,
-            )
-            return 0
-        span = self._store.append([self._halves.again(record, table), self._halves.settled(index)])
-        self.settled(index)
-        return self._ask(record, table, *span.offsets[0])
+    def _discard(self, index: int, record: MessageRecord) -> None:
+        """Move a half to where an operator finds it."""
+        table = {**record.properties, _CHECKED: str(_number(record.properties.get(_CHECKED)) + 1)}
+        table.pop(_FIRST_OFFSET, None)
+        self._topics.create_for_send_back(DISCARD_TOPIC, 1, 6, 0)
+        self.settle(record, index, [self._halves.discarded(record, table)])
+        log.warning(
+            "half message %s of group %s is given up and moved to %s", record.msg_id, table.get("PGROUP"), DISCARD_TOPIC
+        )
 
-    def _ask(self, record: MessageRecord, table: dict[str, str], index: int, physical: int) -> int:
-        """Send CHECK_TRANSACTION_STATE to some member of the producer group."""
-        group = table.get("PGROUP", "")
-        channels = [channel for channel in self._producers.group(group) or () if not channel.conn.closed]
-        if not channels:
-            log.warning("no producer of group %r is online to be asked about half message %s", group, record.msg_id)
-            return 0
+    def _ask(self, index: int, record: MessageRecord, counted: _Counts) -> None:
+        """Store a half anew with one more check counted, and ask some member of the producer group about it."""
+        group = record.properties.get("PGROUP", "")
+        conn = self._member(group, record.born_host)
+        if conn is None:
+            counted.alone[group] = counted.alone.get(group, 0) + 1
+            return
+        root = self.root(record)
+        table = {
+            **record.properties,
+            _CHECKED: str(_number(record.properties.get(_CHECKED)) + 1),
+            _FIRST_OFFSET: str(root),
+        }
+        span = self._store.append([self._halves.again(record, table), self._halves.settled(index)])
+        copy, physical = span.offsets[0]
+        self._copies[root] = copy
+        self._mark([index])
+        conn.oneway(self._question(record, table, copy, physical))
+        counted.asked += 1
+
+    def _member(self, group: str, born_host: tuple[str, int]) -> Conn | None:
+        """Whom to ask: the connection the half came by, else its machine, else the members in turn (B062).
+
+        None when nobody is online that takes what is sent.
+        """
+        conns = [channel.conn for channel in self._producers.group(group) or ()]
+        conns = [conn for conn in conns if not (conn.closed or conn.congested)]
+        host, port = born_host
+        near = [conn for conn in conns if conn.host == host]
+        for conn in near:
+            if conn.port == port:
+                return conn
+        self._turn += 1
+        choice = near or conns
+        return choice[self._turn % len(choice)] if choice else None
+
+    @staticmethod
+    def _question(record: MessageRecord, table: dict[str, str], index: int, physical: int) -> Command:
+        """CHECK_TRANSACTION_STATE about the copy at ``index`` (protocol.md 2.9)."""
         unique = table.get("UNIQ_KEY")
-        shown = MessageRecord(
+        shown = dataclasses.replace(
+            record,
             topic=table.get("REAL_TOPIC", record.topic),
-            queue_id=int(table.get("REAL_QID", "0")),
-            flag=record.flag,
+            queue_id=_number(table.get("REAL_QID")),
             queue_offset=index,
             physical_offset=physical,
-            sys_flag=record.sys_flag,
-            born_timestamp=record.born_timestamp,
-            born_host=record.born_host,
-            store_timestamp=record.store_timestamp,
-            store_host=record.store_host,
-            reconsume_times=record.reconsume_times,
             prepared_transaction_offset=0,
-            body=record.body,
             properties={**table, "WAIT": "false"},
         )
         header = CheckTransactionStateRequest(
@@ -294,6 +432,19 @@ class TransactionCheck:
             transaction_id=unique,
             offset_msg_id=offset_msg_id(*record.store_host, physical),
         )
-        request = Command.request(RequestCode.CHECK_TRANSACTION_STATE, header, encode_record(shown))
-        self._random.choice(channels).conn.oneway(request)
-        return 1
+        return Command.request(RequestCode.CHECK_TRANSACTION_STATE, header, encode_record(shown))
+
+
+@dataclasses.dataclass(slots=True)
+class _Counts:
+    """What one pass did, for one line of the log each."""
+
+    asked: int = 0
+    #: Group -> halves that nobody could be asked about.
+    alone: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def report(self) -> None:
+        if self.asked:
+            log.info("asked producers about %d half messages", self.asked)
+        for group, count in self.alone.items():
+            log.warning("nobody of producer group %r is online to be asked about %d half messages", group, count)

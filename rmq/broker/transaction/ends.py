@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from typing import TYPE_CHECKING
 
+from rmq.protocol import frame
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ProtocolError, ResponseError, StoreError
@@ -17,10 +18,13 @@ from rmq.remoting.router import handles
 if TYPE_CHECKING:
     from rmq.broker.lane.admit import Admission
     from rmq.broker.store.store import Store
+    from rmq.broker.transaction.check import TransactionCheck
     from rmq.broker.transaction.halves import Halves
     from rmq.remoting.conn import Conn
 
 __all__ = ["TransactionEnds"]
+
+log = logging.getLogger(__name__)
 
 _UNKNOWN = 0
 _COMMIT = 8
@@ -30,14 +34,14 @@ _ROLLBACK = 12
 class TransactionEnds:
     """Commits and rolls back.
 
-    :param on_settled: told the queue index of each half that needs no check any more.
+    :param check: knows which transactions are open.
     """
 
-    def __init__(self, store: Store, halves: Halves, admission: Admission, on_settled: Callable[[int], None]) -> None:
+    def __init__(self, store: Store, halves: Halves, admission: Admission, check: TransactionCheck) -> None:
         self._store = store
         self._halves = halves
         self._admission = admission
-        self._on_settled = on_settled
+        self._check = check
 
     @handles(RequestCode.END_TRANSACTION, header=EndTransactionRequest)
     async def end(self, conn: Conn, request: Command, header: EndTransactionRequest) -> Command | None:
@@ -50,17 +54,32 @@ class TransactionEnds:
                 ResponseCode.SYSTEM_ERROR, f"commitOrRollback={verdict}: 8 commits, 12 rolls back, 0 is undecided"
             )
         half = await self._half(header)
-        puts = [self._halves.settled(half.queue_offset)]
-        if verdict == _COMMIT:
-            puts.insert(0, self._halves.committed(half))
+        # From here on without a pause: of two ends of one transaction the first wins.
+        current = self._check.live(half)
+        if current is None:
+            log.info(
+                "%s of half message %s comes after its end: nothing is done",
+                "a commit" if verdict == _COMMIT else "a rollback",
+                half.properties.get("UNIQ_KEY"),
+            )
+            return request.reply(ResponseCode.SUCCESS)
         if self._store.log.gate:
-            raise self._admission.unavailable()
+            raise ResponseError(ResponseCode.SERVICE_NOT_AVAILABLE, "Service not available now.")
         try:
-            self._store.append(puts)
-        except (OSError, StoreError):
+            span = self._check.settle(half, current, [self._halves.committed(half)] if verdict == _COMMIT else [])
+        except (OSError, StoreError) as error:
+            log.error("the end of half message %s is not stored: %s", half.properties.get("UNIQ_KEY"), error)
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "Create mapped file failed.") from None
-        self._on_settled(half.queue_offset)
-        return request.reply(ResponseCode.SUCCESS)
+        return self._answer(conn, request, span.end)
+
+    def _answer(self, conn: Conn, request: Command, end: int) -> Command | None:
+        """Success, when what was appended is as durable as configured. A wait that was too long is no failure."""
+        answer = request.reply(ResponseCode.SUCCESS)
+        if not self._store.waits or request.is_oneway:
+            return answer
+        held = [(conn, frame.encode(answer))]
+        self._store.hold(end, held, lambda _: held)
+        return None
 
     async def _half(self, header: EndTransactionRequest) -> MessageRecord:
         data = await self._store.record_at(header.commit_log_offset) if header.commit_log_offset >= 0 else None
@@ -81,7 +100,7 @@ class TransactionEnds:
 
     @handles(RequestCode.RESUME_CHECK_HALF_MESSAGE, header=ResumeCheckHalfMessageRequest)
     async def resume(self, conn: Conn, request: Command, header: ResumeCheckHalfMessageRequest) -> Command | None:
-        """Put a discarded half message back, to be checked from the beginning."""
+        """Put a discarded half message back, to be checked from the beginning (field case B060)."""
         refusal = ResponseError(
             ResponseCode.SYSTEM_ERROR, "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC."
         )
@@ -92,7 +111,17 @@ class TransactionEnds:
                 raise refusal
             record = decode_record(data)
             table = {**record.properties, "TRANSACTION_CHECK_TIMES": "0"}
-            self._store.append([self._halves.again(record, table, keep_flags=True)])
+            # A new transaction: ends that name the old one stay without effect.
+            table.pop("TRAN_PREPARED_QUEUE_OFFSET", None)
+            if not (table.get("REAL_TOPIC") and table.get("REAL_QID", "").isdecimal() and table.get("PGROUP")):
+                raise refusal
+            again = self._halves.again(record, table, keep_flags=True)
+            current = self._check.live(record) if record.topic == HALF_TOPIC else None
+            if current is None:
+                span = self._store.append([again])
+            else:
+                # It is being checked: its count begins anew, but it stays one message.
+                span = self._check.settle(record, current, [again])
         except (ProtocolError, StoreError, OSError):
             raise refusal from None
-        return request.reply(ResponseCode.SUCCESS)
+        return self._answer(conn, request, span.end)

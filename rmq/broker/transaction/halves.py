@@ -49,9 +49,11 @@ class Halves:
         queue = self._store.queues.get_or_create(table["REAL_TOPIC"], int(table["REAL_QID"]))
         tag = table.get("TAGS")
         code = string_hash(tag) if tag else 0
-        level = self._admission.delay_level(table)
-        if level > 0:
-            queue, code = self._admission.delay(table, level, queue)
+        table.pop("TRAN_PREPARED_QUEUE_OFFSET", None)
+        # A delay runs from the commit.
+        waits = self._admission.later(table, self._admission.delay_level(table), queue, checked=True)
+        if waits is not None:
+            queue, code = waits
         return self._admission.put(
             queue,
             half.body,

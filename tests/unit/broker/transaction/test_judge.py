@@ -8,9 +8,9 @@ NOW = 1_700_000_100_000
 HOURS = 72 * 3_600_000
 
 
-def verdict(table: dict[str, str], age: int, *, stored_ago: int | None = None) -> Verdict:
-    stored = NOW - (age if stored_ago is None else stored_ago)
-    return judge(table, NOW - age, stored, started=NOW - 10, now=NOW, timeout=6000, most=15, keep=HOURS)
+def verdict(table: dict[str, str], age: int, *, born_ago: int | None = None, seen: bool = False) -> Verdict:
+    born = NOW - (age if born_ago is None else born_ago)
+    return judge(table, born, NOW - age, now=NOW, timeout=6000, most=15, keep=HOURS, seen=seen)
 
 
 @pytest.mark.parametrize(
@@ -18,12 +18,14 @@ def verdict(table: dict[str, str], age: int, *, stored_ago: int | None = None) -
     [
         ({}, 5999, Verdict.STOP),
         ({}, 6000, Verdict.CHECK),
-        ({"TRANSACTION_CHECK_TIMES": "14"}, 6000, Verdict.CHECK),
+        ({"TRANSACTION_CHECK_TIMES": "14"}, 1, Verdict.CHECK),
         ({"TRANSACTION_CHECK_TIMES": "15"}, 6000, Verdict.DISCARD),
         ({"TRANSACTION_CHECK_TIMES": "x"}, 6000, Verdict.CHECK),
+        ({"TRANSACTION_CHECK_TIMES": "1", "CHECK_IMMUNITY_TIME_IN_SECONDS": "30"}, 1, Verdict.CHECK),
         ({}, HOURS + 1, Verdict.DISCARD),
         ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "30"}, 29_999, Verdict.LATER),
         ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "30"}, 30_000, Verdict.CHECK),
+        ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "1"}, 1_000, Verdict.CHECK),
         ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "soon"}, 5999, Verdict.LATER),
         ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "soon"}, 6000, Verdict.CHECK),
     ],
@@ -32,9 +34,17 @@ def test_by_age_and_tries(table: dict[str, str], age: int, expected: Verdict) ->
     assert verdict(table, age) is expected
 
 
-def test_what_was_stored_in_this_pass_waits_for_the_next() -> None:
-    assert verdict({}, 60_000, stored_ago=5) is Verdict.STOP
+@pytest.mark.parametrize("born_ago", [-3_600_000, 4 * 24 * 3_600_000])
+def test_a_producer_s_wrong_clock_changes_nothing(born_ago: int) -> None:
+    assert verdict({}, 5999, born_ago=born_ago) is Verdict.STOP
+    assert verdict({}, 6000, born_ago=born_ago) is Verdict.CHECK
+
+
+def test_a_copy_that_java_made_of_an_immune_half_is_as_old_as_the_first() -> None:
+    table = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "30", "TRAN_PREPARED_QUEUE_OFFSET": "4"}
+    assert verdict(table, 5, born_ago=31_000) is Verdict.CHECK
 
 
 def test_a_clock_that_went_back_does_not_hold_a_message_for_ever() -> None:
-    assert verdict({}, -5000, stored_ago=20) is Verdict.CHECK
+    assert verdict({}, -5000, seen=True) is Verdict.CHECK
+    assert verdict({}, -5000) is Verdict.STOP

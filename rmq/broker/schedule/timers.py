@@ -1,0 +1,425 @@
+"""Delivers messages at times of their own, and takes them back (store-and-broker.md 7.3; docs/delays.md).
+
+Everything that matters lies in the commit log: the waiting message in the timer topic, and a mark, appended together
+with the delivery, that says which waiting messages are dealt with. Memory holds 8 bytes a waiting message and is
+rebuilt at start from the two queues, from the first message that is not dealt with. So nothing is lost by a crash, and
+what a torn append leaves delivered but not marked is delivered once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from rmq.broker.schedule.done import DoneMap, decode_marks, encode_marks
+from rmq.broker.schedule.rebuild import rebuild
+from rmq.broker.schedule.timing import DELETE_KEY, DONE_TOPIC, OUT_MS, TIMER_TOPIC, decode_code, encode_code
+from rmq.broker.schedule.wheel import Wheel
+from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
+from rmq.protocol import properties
+from rmq.protocol.errors import ProtocolError, StoreError
+from rmq.protocol.message import MessageRecord, decode_record
+from rmq.protocol.tags import string_hash
+from rmq.runtime.tasks import TaskOwner
+
+if TYPE_CHECKING:
+    from rmq.broker.groups.offsets import OffsetTable
+    from rmq.broker.schedule.steady import SteadyClock
+    from rmq.broker.settings import BrokerSettings
+    from rmq.broker.store.state import Span
+    from rmq.broker.store.store import Store
+    from rmq.runtime.world import World
+
+__all__ = ["TIMER_GROUP", "TimerService"]
+
+log = logging.getLogger(__name__)
+
+#: The group whose offset on the timer topic is where the next start begins to read.
+TIMER_GROUP = "CID_RMQ_SYS_TIMER"
+#: Messages and bytes delivered with one append, before the loop gets its turn.
+_BATCH = 128
+_BATCH_BYTES = 1 << 20
+#: Entries read at a time.
+_ENTRIES = 1024
+#: Longest sleep while something waits, seconds: how late a step of the wall clock is noticed.
+_LONGEST_SLEEP = 0.1
+_FIRST_RETRY = 0.1
+_LAST_RETRY = 5.0
+#: How often old messages are looked for, seconds.
+_ROLL_SECONDS = 600.0
+_HOUR_MS = 3_600_000
+#: How often it is noted where the next start may begin, seconds.
+_NOTE_SECONDS = 5.0
+
+_entry = Struct(">qiq").unpack_from
+
+
+class TimerService:
+    """One task for all of them: it sleeps until the next one is due or a new one arrives.
+
+    :param steady: the clock of relative delays; times that a producer chose itself are the wall clock's.
+    :param store_host: the broker's address, for the marks.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        settings: BrokerSettings,
+        store: Store,
+        offsets: OffsetTable,
+        steady: SteadyClock,
+        store_host: bytes,
+    ) -> None:
+        self._clock = world.clock
+        self._settings = settings
+        self._store = store
+        self._offsets = offsets
+        self._steady = steady
+        self._store_host = store_host
+        self._wall_wheel = Wheel()
+        self._steady_wheel = Wheel()
+        self._done = DoneMap()
+        self._seen = 0  # entries of the timer queue before it are in a wheel or dealt with
+        self._ahead: deque[tuple[int, int]] = deque()  # (commit-log end, floor), in log order
+        self._chunk = (0, b"")  # entries last read, and the index of the first
+        self._wake = asyncio.Event()
+        self._owner = TaskOwner("timers")
+        self._retry = _FIRST_RETRY
+
+    def __len__(self) -> int:
+        """About how many messages wait."""
+        return len(self._wall_wheel) + len(self._steady_wheel)
+
+    async def load(self) -> None:
+        """Find out what is dealt with already; what waits is read after the start, while the broker serves."""
+        queue = self._store.queues.get(TIMER_TOPIC, 0)
+        if queue is None:
+            return
+        floor = min(max(self._offsets.query(TIMER_GROUP, TIMER_TOPIC, 0), queue.min), queue.next)
+        self._done = DoneMap(floor)
+        self._seen = floor
+        await self._read_marks(queue, floor)
+
+    def start(self) -> None:
+        self._owner.spawn(self._deliver(), "deliver")
+        self._owner.every(_ROLL_SECONDS, self.roll, "roll")
+        self._owner.every(_NOTE_SECONDS, self._note_floor, "floor")
+
+    async def stop(self) -> None:
+        await self._owner.close()
+        self._note_floor()
+
+    def arrived(self, queues: Iterable[Queue]) -> None:
+        """Queues got messages that are visible now; those of the timer topic wake the service."""
+        for queue in queues:
+            if queue.topic == TIMER_TOPIC:
+                self._wake.set()
+                return
+
+    # -- what waits
+
+    async def _read_marks(self, queue: Queue, floor: int) -> None:
+        """Take in the marks that may speak of messages from ``floor`` on: those that lie behind it in the log."""
+        marks = self._store.queues.get(DONE_TOPIC, 0)
+        if marks is None or floor >= queue.next:
+            return
+        first = await self._position(queue, floor)
+        low, high = marks.min, marks.next
+        while low < high:
+            middle = (low + high) // 2
+            if await self._position(marks, middle) < first:
+                low = middle + 1
+            else:
+                high = middle
+        async for index, record in self._records(marks, low):
+            try:
+                for indexes in decode_marks(record.body):
+                    for done in indexes:
+                        self._done.add(done)
+            except (ValueError, UnicodeError):
+                log.error("entry %d of %s is no mark and is skipped", index, DONE_TOPIC)
+
+    async def _position(self, queue: Queue, index: int) -> int:
+        entry = await self._store.queues.entries_cold(queue, index, 1)
+        return int.from_bytes(entry[:8], "big") if len(entry) == ENTRY_SIZE else -1
+
+    async def _records(self, queue: Queue, index: int) -> AsyncIterator[tuple[int, MessageRecord]]:
+        while index < queue.next:
+            data = await self._store.queues.entries_cold(queue, index, min(_ENTRIES, queue.next - index))
+            if not data:
+                return
+            for at in range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE):
+                position, size, _ = _entry(data, at)
+                raw = await self._raw(position, size)
+                try:
+                    yield index, decode_record(raw)
+                except ProtocolError as error:
+                    log.error("entry %d of %r cannot be read: %s", index, queue, error)
+                index += 1
+            await asyncio.sleep(0)
+
+    async def _take_in(self, queue: Queue) -> None:
+        """Put into the wheels what has become visible."""
+        if self._seen < queue.min:
+            self._seen = queue.min
+        self._done.skip_to(queue.min)
+        while self._seen < queue.visible:
+            index = self._seen
+            data = await self._store.queues.entries_cold(queue, index, min(_ENTRIES, queue.visible - index))
+            if not data:
+                raise StoreError(f"entry {index} of {queue!r} cannot be read")
+            for at in range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE):
+                position, size, code = _entry(data, at)
+                if index not in self._done:
+                    await self._take(index, position, size, code)
+                index += 1
+                self._seen = index
+            await asyncio.sleep(0)
+
+    async def _take(self, index: int, position: int, size: int, code: int) -> None:
+        known = decode_code(code)
+        if known is None:
+            # Recovery dispatched it anew, or Java wrote it: the record itself says what the entry does not.
+            known = self._from_record(await self._raw(position, size))
+            if known is None:
+                log.error("the message at %d waits for no readable time and is skipped", position)
+                self._settle([], [index])
+                return
+        due, relative, deletes = known
+        if deletes:
+            await self._delete(index, await self._raw(position, size))
+        elif relative:
+            # The exact difference, not the noticed one: a delay is neither early nor late by what is called no step.
+            self._steady_wheel.add(due + 1 + self._steady.now_ms() - self._clock.now_ms(), index)
+        else:
+            self._wall_wheel.add(due, index)
+
+    @staticmethod
+    def _from_record(raw: bytes) -> tuple[int, bool, bool] | None:
+        try:
+            table = decode_record(raw).properties
+            return int(table[OUT_MS]), "TIMER_DELAY_SEC" in table or "TIMER_DELAY_MS" in table, DELETE_KEY in table
+        except (ProtocolError, KeyError, ValueError):
+            return None
+
+    async def _raw(self, position: int, size: int) -> bytes:
+        data = self._store.log.read(position, size)
+        return data if data is not None else await self._store.log.read_cold(position, size)
+
+    # -- delivery
+
+    async def _deliver(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                pause = await self._pass()
+            except (StoreError, OSError) as error:
+                log.error("timer messages cannot be delivered, next try in %.1f s: %s", self._retry, error)
+                await asyncio.sleep(self._retry)
+                self._retry = min(self._retry * 2, _LAST_RETRY)
+                continue
+            if pause == 0:
+                await asyncio.sleep(0)
+                continue
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _pass(self) -> float | None:
+        """Deliver a batch; seconds until there is something to do, 0 for at once, None when nothing waits."""
+        queue = self._store.queues.get(TIMER_TOPIC, 0)
+        if queue is None:
+            return None
+        await self._take_in(queue)
+        self._note_floor()
+        wall, steady = self._clock.now_ms(), self._steady.now_ms()
+        taken = [(due, index, self._wall_wheel) for due, index in self._wall_wheel.take(wall, _BATCH)]
+        taken += [(due, index, self._steady_wheel) for due, index in self._steady_wheel.take(steady, _BATCH)]
+        if taken:
+            # The same wall clock for both, so that equal times keep the order in which they were stored.
+            shift = steady - wall
+            taken.sort(key=lambda one: (one[0] - shift if one[2] is self._steady_wheel else one[0], one[1]))
+            rest = taken
+            try:
+                while rest:
+                    rest = await self._batch(queue, rest)
+            except BaseException:
+                for due, index, wheel in rest:
+                    wheel.add(due, index)
+                raise
+            self._retry = _FIRST_RETRY
+            return 0.0
+        pauses = []
+        for wheel, now in ((self._wall_wheel, wall), (self._steady_wheel, steady)):
+            due_next = wheel.next_due()
+            if due_next is not None:
+                pauses.append(max(1, due_next - now) / 1000)
+        return min(*pauses, _LONGEST_SLEEP) if pauses else None
+
+    async def _batch(self, queue: Queue, taken: list[tuple[int, int, Wheel]]) -> list[tuple[int, int, Wheel]]:
+        """Deliver as many as go into one append; what is left."""
+        puts: list[tuple[int, Put | None]] = []
+        size = 0
+        for _, index, _ in taken:
+            if index not in self._done:
+                position, length = await self._place(queue, index)
+                puts.append((index, await self._rebuilt(position, length)))
+                size += length
+                if size >= _BATCH_BYTES:
+                    break
+        # Recalled while it was being read: not delivered.
+        kept = [(index, put) for index, put in puts if index not in self._done]
+        if kept:
+            self._settle([put for _, put in kept if put is not None], [index for index, _ in kept])
+        if not puts:
+            return []
+        last = puts[-1][0]
+        at = next(number for number, (_, index, _) in enumerate(taken) if index == last)
+        return taken[at + 1 :]
+
+    async def _place(self, queue: Queue, index: int) -> tuple[int, int]:
+        """Where the record of an entry lies; neighbours are read together."""
+        first, data = self._chunk
+        at = (index - first) * ENTRY_SIZE
+        if not 0 <= at < len(data) - ENTRY_SIZE + 1:
+            data = await self._store.queues.entries_cold(queue, index, min(_BATCH, queue.visible - index))
+            if len(data) < ENTRY_SIZE:
+                return -1, 0
+            self._chunk = (index, data)
+            at = 0
+        position, size, _ = _entry(data, at)
+        return position, size
+
+    async def _rebuilt(self, position: int, length: int) -> Put | None:
+        """The message as it is to be delivered, or None when it cannot be."""
+        try:
+            if position < self._store.log.start:
+                raise ValueError("its commit-log file is deleted")
+            return rebuild(await self._raw(position, length), self._store.queues.get_or_create, self._stamp)
+        except (ProtocolError, StoreError, ValueError) as error:
+            log.error("the timer message at %d cannot be delivered and is skipped: %s", position, error)
+            return None
+
+    def _stamp(self, table: dict[str, str], stored: int) -> None:
+        """What a delivered message shows of its wait, as with Java 5."""
+        table["TIMER_ENQUEUE_MS"] = str(stored)
+        table["TIMER_DEQUEUE_MS"] = str(self._clock.now_ms())
+
+    def _settle(self, puts: list[Put], indexes: list[int]) -> Span:
+        """Append messages and, with them, the mark that says which waiting ones are dealt with.
+
+        The mark comes last: an append that a crash has torn delivers twice rather than never.
+        """
+        host = self._store_host
+        mark = Put(
+            self._store.queues.get_or_create(DONE_TOPIC, 0), encode_marks(indexes),
+            properties.encode({"TAGS": "d"}).encode(), 0, 0x30 if len(host) == 20 else 0, self._clock.now_ms(), host,
+            host, 0, 0, string_hash("d"), (),
+        )  # fmt: skip
+        span = self._store.append([*puts, mark])
+        for index in indexes:
+            self._done.add(index)
+        self._ahead.append((span.end, self._done.floor))
+        return span
+
+    def _note_floor(self) -> None:
+        """Tell where the next start may begin, but never ahead of what is on disk."""
+        end = self._store.durable_end()
+        floor = -1
+        while self._ahead and self._ahead[0][0] <= end:
+            floor = self._ahead.popleft()[1]
+        if floor >= 0:
+            self._offsets.commit(TIMER_GROUP, TIMER_TOPIC, 0, floor)
+
+    # -- taking back, and keeping
+
+    async def waiting(self, topic: str, unique: str) -> list[int]:
+        """The indexes of the messages of a topic that wait and have this unique key."""
+        queue = self._store.queues.get(TIMER_TOPIC, 0)
+        found = []
+        for raw in await self._store.query_message(TIMER_TOPIC, unique, 64, 0, 1 << 62):
+            try:
+                record = decode_record(raw)
+            except ProtocolError:
+                continue
+            table = record.properties
+            if (
+                record.topic == TIMER_TOPIC
+                and table.get("UNIQ_KEY") == unique
+                and table.get("REAL_TOPIC") == topic
+                and DELETE_KEY not in table
+                and queue is not None
+                and record.queue_offset < queue.next
+                and record.queue_offset not in self._done
+            ):
+                found.append(record.queue_offset)
+        return found
+
+    def take_back(self, indexes: list[int]) -> int:
+        """These waiting messages are never delivered; the commit-log end of the mark that says so.
+
+        :raises StoreError: the store takes no messages.
+        """
+        return self._settle([], indexes).end
+
+    async def _delete(self, index: int, raw: bytes) -> None:
+        """A message that names another one, which is to be taken back (TIMER_DEL_UNIQKEY)."""
+        table = decode_record(raw).properties
+        wanted = table[DELETE_KEY]
+        topic = table.get("REAL_TOPIC", "")
+        indexes = await self.waiting(topic, wanted.removeprefix(f"{topic}+"))
+        self._settle([], [*indexes, index])
+
+    async def roll(self) -> None:
+        """Store old messages that still wait anew, so that neither their file is deleted nor a start reads far back."""
+        queue = self._store.queues.get(TIMER_TOPIC, 0)
+        if queue is None or self._store.log.gate:
+            return
+        age = max(1, self._settings.file_reserved_time) * _HOUR_MS // 3
+        if self._done.floor >= queue.visible:
+            return
+        before = self._clock.now_ms() - age
+        oldest = await self._store.search.time_at(queue, max(self._done.floor, queue.min))
+        if oldest < 0 or oldest >= before:
+            return
+        end = min(await self._store.offset_by_time(queue, before), self._seen)
+        batch: list[int] = []
+        for index in self._done.missing(queue.min, end):
+            batch.append(index)
+            if len(batch) == _BATCH:
+                await self._again(queue, batch)
+                batch = []
+        if batch:
+            await self._again(queue, batch)
+
+    async def _again(self, queue: Queue, indexes: list[int]) -> None:
+        puts: list[tuple[int, Put]] = []
+        for index in indexes:
+            position, size = await self._place(queue, index)
+            raw = await self._raw(position, size)
+            known = self._from_record(raw)
+            if known is None:
+                continue
+            try:
+                moved = rebuild(raw, self._store.queues.get_or_create, _rolled)
+            except ValueError as error:
+                log.error("the timer message at %d cannot be stored anew: %s", position, error)
+                continue
+            puts.append(
+                (index, moved._replace(queue=queue, tags_code=encode_code(known[0], relative=known[1], deletes=False)))
+            )
+        kept = [(index, put) for index, put in puts if index not in self._done]
+        if kept:
+            self._settle([put for _, put in kept], [index for index, _ in kept])
+        await asyncio.sleep(0)
+
+
+def _rolled(table: dict[str, str], stored: int) -> None:
+    times = table.get("TIMER_ROLL_TIMES", "0")
+    table["TIMER_ROLL_TIMES"] = str((int(times) if times.isdecimal() else 0) + 1)
