@@ -1,38 +1,98 @@
-"""Records as brokers send them, to the messages an application gets."""
+"""Records as brokers send them, to the messages an application gets.
+
+Nearly all records are of version 1 with IPv4 hosts: those are read here in one go, straight into the message. Others
+go through the general codec of :mod:`rmq.protocol.message`, which has the table of the format.
+"""
 
 from __future__ import annotations
 
 import logging
+from struct import Struct
 
 from rmq.client.message import MessageExt
 from rmq.protocol import message as codec
+from rmq.protocol import properties as property_string
 from rmq.protocol.errors import ProtocolError
-from rmq.protocol.message import MessageRecord
+from rmq.protocol.ids import host_text
+from rmq.protocol.message import MAGIC_V1, MessageRecord
+from rmq.protocol.sysflags import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 
 __all__ = ["decode_messages", "received"]
 
 log = logging.getLogger(__name__)
 
-_COMPRESSED = 1
+#: A version 1 record with IPv4 hosts, up to the length of its body.
+_FIXED = Struct(">iiIiiqqiq4siq4siiqi")
+_FIXED_SIZE = 88
+_NOT_PLAIN = BORN_HOST_V6 | STORE_HOST_V6
+
+
+def decode_messages(body: bytes, broker_name: str) -> list[MessageExt]:
+    """The records of a pull or a query, up to the first that is damaged or cut off; empty for an empty body."""
+    messages = []
+    position, size = 0, len(body)
+    while size - position > _FIXED_SIZE:
+        message = _plain(body, position, size)
+        if message is None:
+            try:
+                message = received(codec.decode_record(body, position), broker_name)
+            except ProtocolError as error:
+                log.error("%s sent a record that cannot be read: %s", broker_name or "a broker", error)
+                break
+        else:
+            message.broker_name = broker_name
+            if message.sys_flag & COMPRESSED:
+                _decompress(message)
+        messages.append(message)
+        position += message.store_size
+    return messages
+
+
+def _plain(body: bytes, position: int, size: int) -> MessageExt | None:
+    """The record at ``position`` when it is of the common form and whole; its body as stored."""
+    message = MessageExt()
+    (
+        length,
+        magic,
+        message.body_crc,
+        message.queue_id,
+        message.flag,
+        message.queue_offset,
+        message.commit_log_offset,
+        sys_flag,
+        message.born_timestamp,
+        born_ip,
+        born_port,
+        message.store_timestamp,
+        store_ip,
+        store_port,
+        message.reconsume_times,
+        message.prepared_transaction_offset,
+        body_size,
+    ) = _FIXED.unpack_from(body, position)
+    end = position + length
+    at = position + _FIXED_SIZE + body_size
+    if magic != MAGIC_V1 or sys_flag & _NOT_PLAIN or body_size < 0 or end > size or at + 3 > end:
+        return None
+    topic_end = at + 1 + body[at]
+    if topic_end + 2 + (body[topic_end] << 8 | body[topic_end + 1] if topic_end + 2 <= end else -1) != end:
+        return None
+    message.sys_flag = sys_flag
+    message.store_size = length
+    message.born_host = (host_text(born_ip), born_port)
+    message.store_host = (host_text(store_ip), store_port)
+    message.body = body[at - body_size : at]
+    message.topic = str(body[at + 1 : topic_end], "utf-8", "replace")
+    message.properties = property_string.decode(str(body[topic_end + 2 : end], "utf-8", "replace"))
+    return message
 
 
 def received(record: MessageRecord, broker_name: str) -> MessageExt:
-    """One record as a message; its body is decompressed.
-
-    A body that cannot be decompressed is given as it was stored, with a line in the log: the application decides.
-    """
+    """One record as a message; its body is decompressed."""
     message = MessageExt()
     message.topic = record.topic
-    sys_flag = record.sys_flag
-    body = record.body
-    if sys_flag & _COMPRESSED:
-        try:
-            body = codec.decompress(body, sys_flag)
-            sys_flag &= ~_COMPRESSED
-        except (ProtocolError, ImportError, ValueError) as error:
-            log.error("%s offset %d: the body cannot be decompressed: %s", record.topic, record.queue_offset, error)
-    message.body = body
-    message.sys_flag = sys_flag
+    message.body = record.body
+    message.sys_flag = record.sys_flag
     message.flag = record.flag
     message.properties = record.properties
     message.broker_name = broker_name
@@ -47,9 +107,15 @@ def received(record: MessageRecord, broker_name: str) -> MessageExt:
     message.body_crc = record.body_crc or 0
     message.reconsume_times = record.reconsume_times
     message.prepared_transaction_offset = record.prepared_transaction_offset
+    if record.sys_flag & COMPRESSED:
+        _decompress(message)
     return message
 
 
-def decode_messages(body: bytes, broker_name: str) -> list[MessageExt]:
-    """The records of a pull or a query; empty for an empty body."""
-    return [received(record, broker_name) for record in codec.decode_records(body)]
+def _decompress(message: MessageExt) -> None:
+    """A body that cannot be decompressed is given as it was stored, with a line in the log: the application decides."""
+    try:
+        message.body = codec.decompress(message.body, message.sys_flag)
+        message.sys_flag &= ~COMPRESSED
+    except ProtocolError as error:
+        log.error("%s offset %d: the body cannot be decompressed: %s", message.topic, message.queue_offset, error)
