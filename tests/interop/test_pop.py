@@ -1,0 +1,199 @@
+"""POP with Apache's own 5.3.3 push consumer, which lets the broker divide the queues (clientRebalance=false)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.interop.scene import fresh
+from tests.support.peers import JAVA_OPENS, Client, Cluster, ToolMissing, java_classpath, require, skip_or_fail
+from tests.support.peers import start_cluster as start
+from tests.support.peers.cache import cached, content_key
+from tests.support.peers.jars import pom, run_tool
+from tests.support.peers.programs import PROGRAMS
+
+COUNT = 1000
+VERSION = "5.3.3"
+
+
+def program() -> str:
+    """The class path of the Java program."""
+    source = PROGRAMS / "java" / "pop"
+
+    def build(folder: Path) -> None:
+        require("javac")
+        files = [str(file) for file in sorted(source.rglob("*.java"))]
+        options = ["-nowarn", "-encoding", "UTF-8", "-d", str(folder), "-cp", java_classpath(VERSION)]
+        run_tool(["javac", *options, *files], folder)
+
+    require("java")
+    return java_classpath(VERSION, cached(f"{VERSION}/pop-{content_key(pom(VERSION), source)}", build))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    try:
+        running = start("ours", brokers=1)
+    except ToolMissing as missing:
+        skip_or_fail(missing)
+    with running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[Client]:
+    folder = Path(tempfile.mkdtemp(prefix="rmq-client-pop-"))
+    try:
+        command = [
+            "java", "-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            "-Drocketmq.client.rebalance.waitInterval=1000", *JAVA_OPENS, f"-Duser.home={folder}",
+            "-cp", program(), "peer.Popping",
+        ]  # fmt: skip
+    except ToolMissing as missing:
+        shutil.rmtree(folder, ignore_errors=True)
+        skip_or_fail(missing)
+    with Client("java-5.3.3-pop", command, folder) as client:
+        yield client
+
+
+class Group:
+    """A group of popping consumers on a topic of its own."""
+
+    def __init__(self, java: Client, cluster: Cluster, share: int = 0, mode: str = "POP") -> None:
+        self.java = java
+        self.cluster = cluster
+        self.topic = fresh("pop")
+        self.name = fresh("g-pop")
+        self.members: list[str] = []
+        java.call(
+            "topic", namesrv=cluster.namesrv, brokers=[broker.addr for broker in cluster.brokers], topic=self.topic,
+            group=self.name, queues=4, mode=mode, share=share,
+        )  # fmt: skip
+
+    def produce(self, count: int = COUNT) -> None:
+        self.java.call("produce", namesrv=self.cluster.namesrv, topic=self.topic, count=count)
+
+    def join(self, **how: Any) -> str:
+        member = fresh("member")
+        self.java.call(
+            "subscribe", namesrv=self.cluster.namesrv, topic=self.topic, group=self.name, handle=member,
+            **{"expression": "*", "invisible": 20_000, "failEvery": 0, "pause": 0, **how},
+        )  # fmt: skip
+        self.members.append(member)
+        return member
+
+    def rows(self, member: str) -> list[tuple[int, int, str, str]]:
+        """(number, reconsume times, topic, handle) of everything a member was given."""
+        return [(int(row[0]), *row[1:]) for row in self.java.call("received", handle=member)["rows"]]
+
+    def all_rows(self) -> list[tuple[int, int, str, str]]:
+        return [row for member in self.members for row in self.rows(member)]
+
+    def until(self, done: Callable[[list[tuple[int, int, str, str]]], bool], within: float = 90.0) -> Any:
+        """Everything given, as soon as ``done`` says that it is enough."""
+        deadline = time.monotonic() + within
+        while not done(rows := self.all_rows()):
+            assert time.monotonic() < deadline, (
+                f"not within {within} s: {len(rows)} given, {len({row[0] for row in rows})} different\n"
+                + self.java.tail(20)
+                + self.cluster.logs(15)
+            )
+            time.sleep(0.2)
+        return rows
+
+    def leave(self) -> None:
+        for member in self.members:
+            self.java.call("unsubscribe", handle=member)
+
+
+def numbers(rows: list[tuple[int, int, str, str]]) -> Counter[int]:
+    return Counter(row[0] for row in rows)
+
+
+def complete(rows: list[tuple[int, int, str, str]]) -> bool:
+    return len({row[0] for row in rows}) == COUNT
+
+
+def test_every_message_once(java: Client, cluster: Cluster) -> None:
+    group = Group(java, cluster)
+    group.produce()
+    group.join(invisible=5_000)
+    rows = group.until(complete)
+    time.sleep(7)  # longer than the invisible time: what was not acknowledged would be here again
+    rows = group.all_rows()
+    assert numbers(rows) == Counter(range(COUNT))
+    assert {row[2] for row in rows} == {group.topic}
+    assert all(row[3] and row[3].split(" ")[5] == "broker-a" for row in rows), "they were not popped"
+    group.leave()
+    offsets = json.loads((cluster.brokers[0].store / "config" / "messageRequestMode.json").read_text())
+    assert offsets["messageRequestModeMap"][group.topic][group.name]["mode"] == "POP"
+
+
+@pytest.mark.parametrize("share", [0, 1], ids=["every queue", "shared queues"])
+def test_two_members_share(java: Client, cluster: Cluster, share: int) -> None:
+    group = Group(java, cluster, share=share)
+    for _ in range(2):
+        group.join(pause=5)
+    group.produce()
+    rows = group.until(complete)
+    shares = [len(group.rows(member)) for member in group.members]
+    assert numbers(rows) == Counter(range(COUNT))
+    assert min(shares) > COUNT // 10, shares
+    group.leave()
+
+
+def test_failures_come_again(java: Client, cluster: Cluster) -> None:
+    group = Group(java, cluster)
+    group.produce()
+    group.join(failEvery=10)
+    rows = group.until(lambda rows: sum(row[1] == 1 for row in rows) >= COUNT // 10)
+    assert numbers(rows) == Counter(range(COUNT)) + Counter(range(0, COUNT, 10))
+    assert {row[0] for row in rows if row[1] == 1} == set(range(0, COUNT, 10))
+    assert {row[2] for row in rows} == {group.topic}
+    group.leave()
+
+
+@pytest.mark.parametrize("how", [{"expression": "even"}, {"sql": "number < 500"}], ids=["tags", "sql"])
+def test_filters(java: Client, cluster: Cluster, how: dict[str, str]) -> None:
+    group = Group(java, cluster)
+    group.produce()
+    group.join(**how)
+    wanted = set(range(0, COUNT, 2)) if "expression" in how else set(range(500))
+    rows = group.until(lambda rows: {row[0] for row in rows} >= wanted)
+    assert numbers(rows) == Counter(wanted)
+    group.leave()
+
+
+def test_a_killed_broker_loses_nothing(java: Client, cluster: Cluster) -> None:
+    group = Group(java, cluster)
+    group.produce()
+    group.join(invisible=10_000, pause=40)
+    group.until(lambda rows: len(rows) > COUNT // 4)
+    daemon = cluster.brokers[0].daemon
+    daemon.kill()
+    daemon.start()
+    group.until(complete)
+    time.sleep(12)  # longer than the invisible time: what was not acknowledged before the kill comes again
+    given = numbers(group.all_rows())
+    assert sum(given.values()) < COUNT + COUNT // 5, "pops began anew"
+    print(f"{sum(given.values()) - COUNT} of {COUNT} messages came again after the kill")
+    group.leave()
+
+
+def test_a_group_that_pulls_by_assignment(java: Client, cluster: Cluster) -> None:
+    group = Group(java, cluster, mode="PULL")
+    group.produce()
+    group.join()
+    group.join()
+    rows = group.until(complete)
+    assert {row[0] for row in rows} == set(range(COUNT))
+    assert {row[3] for row in rows} == {None}
+    group.leave()
