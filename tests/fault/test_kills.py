@@ -1,0 +1,151 @@
+"""C01, C02, C08, C09: a real broker dies by SIGKILL, at random and at every named point, and stops by SIGTERM."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.support.killer_campaign import LONG, Campaign, Cycle, amount, shuffled
+
+SYNC = {"RMQ_FLUSH_DISK_TYPE": "SYNC_FLUSH"}
+
+#: What happens often is let pass a few times; the rest is taken the first time.
+OFTEN = (
+    "run:store.append.before",
+    "run:store.append.after",
+    "run:log.write.before",
+    "run:log.write.half",
+    "run:log.write.after",
+    "run:log.datasync.before",
+    "run:log.datasync.after",
+    "run:store.flushed.before",
+    "run:store.flushed.after",
+    "run:client.answer.before",
+    "run:client.answer.after",
+    "run:queue.write.half",
+    "run:queue.write.after",
+)
+RARE = (
+    "run:store.roll.before",
+    "run:store.roll.after",
+    "run:log.create.before",
+    "run:log.create.after",
+    "run:log.extend.after",
+    "run:log.syncdir.before",
+    "run:log.syncdir.after",
+    "run:queue.datasync.before",
+    "run:queue.datasync.after",
+    "run:index.write.half",
+    "run:index.write.after",
+    "run:index.datasync.before",
+    "run:index.datasync.after",
+    "run:checkpoint.write.half",
+    "run:checkpoint.write.after",
+    "run:checkpoint.datasync.after",
+)
+RECOVER = (
+    "recover:lock.write.half",
+    "recover:log.extend.before",
+    "recover:log.extend.after",
+    "recover:log.datasync.before",
+    "recover:log.datasync.after",
+    "recover:index.write.half",
+    "recover:index.write.after",
+    "recover:abort.create.before",
+    "recover:abort.create.after",
+    "recover:checkpoint.write.half",
+    "recover:checkpoint.datasync.before",
+    "recover:checkpoint.datasync.after",
+    "recover:queue.extend.before",
+    "recover:queue.extend.after",
+    "recover:queue.write.half",
+)
+STOP = (
+    "stop:queue.datasync.before",
+    "stop:index.datasync.before",
+    "stop:checkpoint.write.half",
+    "stop:checkpoint.datasync.after",
+    "stop:log.unlink.before",
+    "stop:log.unlink.after",
+    "stop:abort.unlink.before",
+    "stop:abort.unlink.after",
+    "stop:offsets.write.half",
+    "stop:offsets.fsync.after",
+    "stop:offsets.rename.before",
+    "stop:offsets.rename.after",
+)
+POINTS = OFTEN + RARE + RECOVER + STOP
+#: Only reached when a start finds something to repair: not every time.
+SOMETIMES = {
+    "recover:queue.extend.before", "recover:queue.extend.after", "recover:queue.write.half",
+    "recover:log.extend.before", "recover:log.extend.after",
+    "recover:index.write.half", "recover:index.write.after", "run:index.datasync.before",
+    "run:index.datasync.after", "stop:index.datasync.before",
+}  # fmt: skip
+
+
+def cycle_at(point: str, rng: random.Random) -> Cycle:
+    skip = rng.randint(0, 30) if point in OFTEN else 0
+    return Cycle(point, seconds=0.3 if point.startswith("stop:") else 2.0, skip=skip, stop=point.startswith("stop:"))
+
+
+@pytest.mark.timeout(0 if LONG else 120)
+async def test_c01_kills_at_random_times_lose_nothing(tmp_path: Path) -> None:
+    rng = random.Random(101)
+    cycles = [Cycle(seconds=min(3.0, 0.05 + rng.expovariate(3))) for _ in range(amount(6, 200))]
+    campaign = Campaign(tmp_path, SYNC, seed=101)
+    verdict = await campaign.run(cycles)
+    print(campaign.report("C01"), dict(verdict.counts))
+    verdict.demand()
+    # A run in which nothing was in flight proves nothing.
+    assert campaign.counts["cycles with sends in flight"] >= len(cycles) * 3 // 4
+    assert verdict.counts["send ok"] > 100
+    assert verdict.counts["send unknown"]
+    assert verdict.counts["unknown and stored"]
+
+
+@pytest.mark.timeout(0 if LONG else 120)
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+async def test_c02_kills_at_named_points_lose_nothing(tmp_path: Path, flush: str) -> None:
+    rng = random.Random(102)
+    if LONG:
+        points = [point for number in range(6) for point in shuffled(POINTS, number)]
+    else:
+        # Both flush types together meet half of the points once; the long form meets each of them six times.
+        points = shuffled(POINTS, 102)[flush == "SYNC_FLUSH" :: 2][:12]
+    campaign = Campaign(tmp_path, {"RMQ_FLUSH_DISK_TYPE": flush}, seed=102)
+    verdict = await campaign.run([cycle_at(point, rng) for point in points])
+    print(campaign.report(f"C02 {flush}", sorted(set(points))))
+    verdict.demand()
+    expected = {point for point in points if point not in SOMETIMES}
+    missed = {point for point in expected if not campaign.died[point]}
+    if flush == "ASYNC_FLUSH":
+        missed -= {"run:log.datasync.before", "run:log.datasync.after"}
+    assert len(missed) <= len(expected) // 5, f"points that were never reached: {sorted(missed)}"
+
+
+@pytest.mark.timeout(0 if LONG else 120)
+async def test_c08_weak_sends_are_no_phantoms_and_records_are_whole(tmp_path: Path) -> None:
+    """Killed in the middle of a write: whole records come back, from the beginning of each batch on."""
+    rng = random.Random(108)
+    cycles = [Cycle("run:log.write.half", 2.0, skip=rng.randint(0, 60)) for _ in range(amount(4, 60))]
+    campaign = Campaign(tmp_path, seed=108)
+    verdict = await campaign.run(cycles)
+    print(campaign.report("C08"), dict(verdict.counts))
+    verdict.demand()
+    assert campaign.died["run:log.write.half"] >= len(cycles) // 2
+
+
+@pytest.mark.timeout(0 if LONG else 120)
+async def test_c09_sigterm_under_load_is_clean(tmp_path: Path) -> None:
+    cycles = [Cycle(seconds=0.3, stop=True) for _ in range(amount(3, 50))]
+    campaign = Campaign(tmp_path, SYNC, seed=109)
+    verdict = await campaign.run(cycles)
+    print(campaign.report("C09"))
+    verdict.demand()
+    assert campaign.counts["clean stops"] == len(cycles)
+    log = (tmp_path / "broker" / "logs" / "broker.log").read_text()
+    assert "after a clean stop" in log
+    assert "after an unclean stop" not in log

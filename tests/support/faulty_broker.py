@@ -1,0 +1,76 @@
+"""``python -m rmq.cli.mqbroker`` with faults: the same program, started through :mod:`tests.support.faulty_os`.
+
+``RMQTEST_RULES`` holds the rules as JSON, ``RMQTEST_POINTS`` the file that gets a line for every point met first and
+for a kill. Beside the system calls there are points at ``run:store.append``, ``run:store.roll``, ``run:store.flushed``
+and ``run:client.answer``, before and after each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from tests.support.faulty_os import Points, Rule, install
+
+
+def _record(path: str) -> Any:
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def record(line: str) -> None:
+        os.write(fd, f"{line}\n".encode())
+
+    return record
+
+
+def _around(owner: type, name: str, points: Points, what: str) -> None:
+    real = getattr(owner, name)
+
+    def watched(self: Any, *arguments: Any, **named: Any) -> Any:
+        points.pass_by(f"{what}.before")
+        result = real(self, *arguments, **named)
+        points.pass_by(f"{what}.after")
+        return result
+
+    setattr(owner, name, watched)
+
+
+def _phase(owner: type, name: str, points: Points, before: str, after: str) -> None:
+    real = getattr(owner, name)
+
+    async def watched(self: Any, *arguments: Any) -> Any:
+        points.phase = before
+        result = await real(self, *arguments)
+        points.phase = after
+        return result
+
+    setattr(owner, name, watched)
+
+
+def main() -> None:
+    rules = [Rule(**rule) for rule in json.loads(os.environ.get("RMQTEST_RULES", "[]"))]
+    points = Points(rules)
+    if path := os.environ.get("RMQTEST_POINTS"):
+        points.record = _record(path)
+    install(points)
+    from rmq.broker.app import BrokerApp
+    from rmq.broker.store.commit_log import CommitLog
+    from rmq.broker.store.durability import Durability
+    from rmq.broker.store.store import Store
+    from rmq.remoting.conn import Conn
+
+    _around(Store, "append", points, "store.append")
+    _around(CommitLog, "roll", points, "store.roll")
+    _around(Durability, "on_flushed", points, "store.flushed")
+    _around(Conn, "flush", points, "client.answer")
+    _phase(Store, "load", points, "recover", "recover")
+    _phase(Store, "start", points, "recover", "run")
+    _phase(BrokerApp, "stop", points, "stop", "stop")
+
+    from rmq.cli.mqbroker import main as program
+
+    program()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Lives and deaths of one broker under load, then the judgement over all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.faulty_os import Rule
+from tests.support.history import OK, Verdict, judge, read_histories, sends_of
+from tests.support.killer import LOG_FILE_SIZE, BrokerProcess, Killed, OsTree
+from tests.support.killer_load import Load, read_back, scan_back
+
+__all__ = ["LONG", "Campaign", "Cycle", "amount", "shuffled"]
+
+#: The long forms: ``make torture``.
+LONG = bool(os.environ.get("RMQ_TORTURE"))
+
+
+def amount(short: int, long: int) -> int:
+    """How many rounds: few in CI, many with ``make torture``."""
+    return long if LONG else short
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """How one life ends.
+
+    :param point: SIGKILL there; "" = at a time.
+    :param seconds: SIGKILL then, at the latest.
+    :param stop: SIGTERM instead, after ``seconds``; points of phase ``stop`` need it.
+    """
+
+    point: str = ""
+    seconds: float = 2.5
+    skip: int = 0
+    stop: bool = False
+
+
+@dataclass
+class Campaign:
+    """One store through many cycles.
+
+    :param folder: everything is kept there.
+    """
+
+    folder: Path
+    settings: dict[str, str] = field(default_factory=dict)
+    seed: int = 1
+    producers: int = 6
+    #: Where it died, and how often.
+    died: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.broker = BrokerProcess(self.folder / "broker", **self.settings)
+        self.load = Load(self.folder / "history", producers=self.producers, seed=self.seed, pause=0.002)
+        self._known = 0
+
+    async def run(self, cycles: Sequence[Cycle]) -> Verdict:
+        """All cycles, one clean start, and what the readers then found."""
+        async with self.broker:
+            for number, cycle in enumerate(cycles):
+                await self._cycle(cycle)
+                if number % 20 == 19:
+                    self._look(f"after cycle {number}")
+            address = await self._start()
+            pulled = await read_back(address)
+            again = await read_back(address, name="again")
+            assert await self.broker.stop() == 0, self.broker.errors
+            scanned = self._scan()
+            address = await self._start()
+            restarted = await read_back(address, name="restarted")
+            assert await self.broker.stop() == 0
+        self.load.close()
+        verdict = judge(read_histories(self.folder / "history"), [pulled, again, scanned, restarted])
+        verdict.counts.update(self.counts)
+        return verdict
+
+    async def _start(self, *rules: Rule) -> str:
+        """Start it, however often a rule of phase ``recover`` kills it."""
+        began = time.monotonic()
+        try:
+            address = await self.broker.start(*rules)
+        except Killed:
+            self._note_death()
+            address = await self.broker.start()
+        self.counts["starts"] += 1
+        self.counts["slowest start ms"] = max(self.counts["slowest start ms"], int((time.monotonic() - began) * 1000))
+        return address
+
+    async def _cycle(self, cycle: Cycle) -> None:
+        rules = [Rule(cycle.point, "kill", cycle.skip)] if cycle.point else []
+        address = await self._start(*rules)
+        alive = True
+        enough = asyncio.get_running_loop().time() + cycle.seconds
+        sending = asyncio.create_task(
+            self.load.run(address, lambda: not alive or (cycle.stop and asyncio.get_running_loop().time() > enough))
+        )
+        try:
+            if cycle.stop:
+                await asyncio.sleep(cycle.seconds)
+                code = await self.broker.stop()
+                self.counts["stops"] += 1
+                if code == 0:
+                    self.counts["clean stops"] += 1
+                    assert not (self.broker.store / "abort").exists(), "a clean stop leaves no abort file"
+            elif not await self.broker.ended_within(cycle.seconds):
+                await self.broker.kill()
+                self.counts["kills by time"] += 1
+        finally:
+            alive = False
+            await sending
+        self._note_death()
+        if self.load.in_flight:
+            self.counts["cycles with sends in flight"] += 1
+
+    def _note_death(self) -> None:
+        lines = self.broker.lines()
+        for line in lines[self._known :]:
+            if line.startswith("KILL "):
+                self.died[line[5:]] += 1
+                self.counts["kills at points"] += 1
+        self._known = len(lines)
+
+    def _scan(self) -> object:
+        return scan_back(OsTree(), str(self.broker.store / "commitlog"), LOG_FILE_SIZE)
+
+    def _look(self, when: str) -> None:
+        """Between two lives: every acknowledged message is in the files as they lie there."""
+        scanned = scan_back(OsTree(), str(self.broker.store / "commitlog"), LOG_FILE_SIZE)
+        there = {key for items in scanned.places.values() for key, _ in items.values()}
+        sends, _ = sends_of(read_histories(self.folder / "history"))
+        lost = [send.key for send in sends.values() if send.outcome == OK and send.claims and send.key not in there]
+        assert not lost, f"{when}: {len(lost)} acknowledged messages are not in the commit log: {lost[:5]}"
+
+    def report(self, title: str, points: Sequence[str] = ()) -> str:
+        """Coverage, for people."""
+        lines = [f"{title}: {dict(sorted(self.counts.items()))}"]
+        if points:
+            lines.append(f"  points hit {sum(1 for p in points if self.died[p])} of {len(points)}")
+            lines += [f"  {self.died[point]:5} {point}" for point in points]
+        return "\n".join(lines)
+
+
+def shuffled(items: Sequence[str], seed: int) -> list[str]:
+    found = list(items)
+    random.Random(seed).shuffle(found)
+    return found
