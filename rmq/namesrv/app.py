@@ -9,9 +9,11 @@ from rmq.namesrv.configuration import ConfigService
 from rmq.namesrv.kv import KVService
 from rmq.namesrv.kvconfig import KVConfig
 from rmq.namesrv.lookup import LookupService
+from rmq.namesrv.metrics import NamesrvMetrics
 from rmq.namesrv.routes import RouteTable
 from rmq.namesrv.settings import NamesrvSettings, expand
 from rmq.protocol.errors import ConfigError
+from rmq.remoting.health import Observer
 from rmq.remoting.limits import Limits
 from rmq.remoting.router import Router
 from rmq.remoting.server import Server
@@ -56,6 +58,10 @@ class NamesrvApp:
         )
         self._server.on_close.append(self._brokers.on_close)
         self._tasks = TaskOwner("namesrv")
+        metrics = NamesrvMetrics(self.routes, lambda: len(self._server.connections))
+        self.observer = Observer(
+            world, settings, "namesrv", settings.bind_address, missing=lambda: None, metrics=metrics.page
+        )
         self._address: tuple[str, int] | None = None
 
     @property
@@ -76,7 +82,18 @@ class NamesrvApp:
         :raises StoreError: the key-value settings cannot be read.
         :raises ConfigError: the port is taken, or the address is not one of this machine.
         """
-        await self.kv.load()
+        await self.observer.start()
+        try:
+            await self.kv.load()
+            await self._listen()
+        except BaseException:
+            await self.observer.stop()
+            raise
+        self._tasks.every(SCAN_PERIOD, self._brokers.scan, "scan", first=FIRST_SCAN)
+        self.observer.serving()
+        log.info("the nameserver listens on %s:%d", *self.address)
+
+    async def _listen(self) -> None:
         host, port = self.settings.bind_address, self.settings.listen_port
         try:
             self._address = await self._server.start(host, port, backlog=self.settings.server_socket_backlog)
@@ -86,11 +103,10 @@ class NamesrvApp:
                 f"the nameserver cannot listen on {where}: {error.strerror or error}: "
                 "stop what listens there, or set another listenPort or bindAddress"
             ) from error
-        self._tasks.every(SCAN_PERIOD, self._brokers.scan, "scan", first=FIRST_SCAN)
-        log.info("the nameserver listens on %s:%d", *self._address)
 
     async def stop(self) -> None:
         """Stop accepting, answer what is in flight, close every connection."""
+        await self.observer.stop()
         await self._tasks.close()
         await self._server.stop()
         log.info("the nameserver stopped")

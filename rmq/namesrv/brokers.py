@@ -31,6 +31,8 @@ __all__ = ["BrokerService"]
 
 #: V3_0_11: brokers before it send their topics alone, without the list of filter servers (protocol.md 1.5).
 FILTER_SERVERS_SINCE = 37
+#: How a compressed body begins, and JSON never does: a 5.3.3 broker compresses and says that it does not.
+ZLIB = b"\x78"
 _INT31 = 0x7FFFFFFF
 
 log = logging.getLogger(__name__)
@@ -53,7 +55,8 @@ class BrokerService:
         if request.body:
             try:
                 if request.version >= FILTER_SERVERS_SINCE:
-                    body = RegisterBrokerBody.decode(request.body, compressed=header.compressed)
+                    compressed = header.compressed or request.body.startswith(ZLIB)
+                    body = RegisterBrokerBody.decode(request.body, compressed=compressed)
                     table, filter_servers = body.topic_config_serialize_wrapper, body.filter_server_list
                 else:
                     table = TopicConfigTable.decode(request.body)

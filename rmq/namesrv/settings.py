@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from rmq.config.settings import setting
-from rmq.remoting.tls_settings import TlsSettings
+from rmq.remoting.health import ObserverSettings
 
 __all__ = ["JAVA_DEFAULTS", "NamesrvSettings", "expand"]
 
@@ -47,7 +47,7 @@ JAVA_DEFAULTS = {
 }
 
 
-class NamesrvSettings(TlsSettings):
+class NamesrvSettings(ObserverSettings):
     """Java: NamesrvConfig and the server half of the Netty configuration."""
 
     inert = _INERT
@@ -89,6 +89,9 @@ class NamesrvSettings(TlsSettings):
     )
     server_socket_backlog: int = setting(
         1024, key="serverSocketBacklog", minimum=1, doc="Connections that may wait to be accepted."
+    )
+    metrics_prom_exporter_port: int = setting(
+        5558, key="metricsPromExporterPort", minimum=0, maximum=65535, doc="Port of /metrics and /health."
     )
 
 

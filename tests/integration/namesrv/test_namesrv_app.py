@@ -133,6 +133,14 @@ async def test_an_undecodable_body_registers_nothing(rig: Rig) -> None:
     assert info.broker_addr_table == {}
 
 
+async def test_a_compressed_body_is_known_by_its_bytes(rig: Rig) -> None:
+    # A Java 5.3.3 broker with compressedRegister=true writes compressed=false into the header.
+    table = TopicConfigTable(DataVersion(1, 2), {"T": TopicConfig("T", 3, 2)})
+    assert (await rig.register(body=RegisterBrokerBody([], table).encode(compressed=True))).code == 0
+    (queues,) = TopicRouteData.decode((await rig.route("T")).body).queue_datas
+    assert (queues.read_queue_nums, queues.write_queue_nums) == (3, 2)
+
+
 async def test_a_blank_broker_name_is_refused(rig: Rig) -> None:
     header = RegisterBrokerRequest(broker_name=" ", broker_addr="a:1", cluster_name="C", broker_id=0)
     answer = await rig.ask(Command.request(RequestCode.REGISTER_BROKER, header))
