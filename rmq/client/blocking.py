@@ -141,6 +141,15 @@ class _Lookups(_Blocking[A]):
         """Who this client is for brokers."""
         return self._alive().instance.client_id
 
+    def update_name_server_address(self, namesrv: str) -> None:
+        """Ask other name servers from now on: ``host:port`` list separated by ``;``."""
+        client = self._alive()
+
+        async def there() -> None:
+            client.update_name_server_address(namesrv)
+
+        self._run(there())
+
     def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues a producer sends to. :raises ClientError: the topic does not exist."""
         return self._run(self._alive().fetch_publish_message_queues(topic))

@@ -117,6 +117,8 @@ class ClientInstance:
         self._rebalance_now = asyncio.Event()
         self._refreshing: dict[tuple[str, str | None], asyncio.Task[bool]] = {}
         self._templates: dict[str, tuple[str, int]] = {}
+        #: Topics without a route of their own -> the template's route, by which they are sent.
+        self._borrowed: dict[str, TopicRouteData] = {}
         self._beaten: set[str] = set()
         self._beat_handle: asyncio.TimerHandle | None = None
         self._beat_lock = asyncio.Lock()
@@ -377,17 +379,17 @@ class ClientInstance:
             self.publish = {**self.publish, topic: PublishInfo(topic, queues, old.turn)}
         if own:
             self.routes[topic] = route
+            self._borrowed.pop(topic, None)
+        else:
+            self._borrowed[topic] = route
         if (new_brokers or moved) and (self.producers or self.consumers):
             self.beat_soon()
 
     def _forget_brokers(self) -> None:
         """Drop brokers that no route names any more."""
-        if not self.routes:
-            return
-        named = {broker.broker_name for route in self.routes.values() for broker in route.broker_datas}
+        routes = [*self.routes.values(), *self._borrowed.values()]
+        named = {broker.broker_name for route in routes for broker in route.broker_datas}
         if gone := self.broker_addrs.keys() - named:
-            if self._templates:
-                return
             self.broker_addrs = {name: addrs for name, addrs in self.broker_addrs.items() if name not in gone}
 
     def subscribe_queues(self, topic: str) -> list[MessageQueue] | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from rmq.client.decode import decode_messages
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.nameservers import parse_addresses
 from rmq.client.results import QueryResult
 from rmq.client.route import publish_queues
 from rmq.protocol import ids
@@ -207,6 +208,13 @@ class Lookups:
     def client_id(self) -> str:
         """Who this client is for brokers."""
         return self.instance.client_id
+
+    def update_name_server_address(self, namesrv: str) -> None:
+        """Ask other name servers from now on: ``host:port`` list separated by ``;``."""
+        addresses = parse_addresses(namesrv)
+        if not addresses:
+            raise ClientError("no name server is left: give one host:port at least")
+        self.instance.name_servers.update(addresses)
 
     async def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues a producer sends to. :raises ClientError: the topic does not exist."""

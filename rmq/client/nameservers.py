@@ -67,6 +67,8 @@ class NameServers:
         """Take a new list; servers that are not on it are not asked again (field case B089)."""
         new = list(addresses)
         if sorted(new) != sorted(self._addresses):
+            for gone in set(self._addresses) - set(new):
+                self._remoting.disconnect(gone, "no longer a name server of ours")
             self._world.random.shuffle(new)
             self._addresses = new
             self._at = 0

@@ -230,6 +230,9 @@ class ConcurrentService:
             self._over(job)
             self._settle(job.pq, job.messages)
             return
+        if self._tasks.closed:
+            self._over(job)  # after the end: its messages come again
+            return
         self._tasks.spawn(self._send_back(job, failed), "send back")
 
     def _settle_succeeded(self) -> None:
@@ -281,10 +284,12 @@ class ConcurrentService:
             if job.started is None or job.expired or job.pq.dropped or now - job.started < self._timeout:
                 continue
             job.expired = True
-            sent = []
-            for message in job.messages:
-                if await self._give_back(message, _TIMEOUT_LEVEL):
-                    sent.append(message)
-            if len(sent) < len(job.messages):
-                job.expired = False  # tried again with the next look
+            messages = job.messages
+            sent = [message for message in messages if await self._give_back(message, _TIMEOUT_LEVEL)]
             self._settle(job.pq, sent)
+            if len(sent) < len(messages):
+                # Tried again with the next look, or at leisure when the listener has ended meanwhile.
+                job.messages = [message for message in messages if message not in sent]
+                job.expired = False
+                if job not in self._under_way and not self._tasks.closed:
+                    self._tasks.spawn(self._again(job.pq, job.messages), "local retry")

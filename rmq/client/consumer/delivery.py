@@ -112,6 +112,7 @@ class Delivery:
                 level = logging.DEBUG if is_retry_topic(topic) else logging.INFO
                 log.log(level, "group %s: the topic %s does not exist yet", self._group, topic)
                 return
+            await self._instance.heartbeat()  # its brokers may not know us yet
         if self._settings.broadcasting:
             mine = queues
         else:

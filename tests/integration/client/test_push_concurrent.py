@@ -587,3 +587,22 @@ async def test_a_broker_that_restarts_learns_of_its_consumers_at_once() -> None:
             await s.cluster.start_broker(0)
             sent |= set(await s.send(8))
             assert await eventually(lambda: got == sent) < 10
+
+
+@in_virtual_time
+async def test_a_consumer_starts_again_after_its_shutdown() -> None:
+    async with scene() as s:
+        got: set[str] = set()
+        consumer = s.consumer()
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            got.add(message.msg_id)
+
+        sent: set[str] = set()
+        for _ in range(3):
+            sent.update(await s.send(4))
+            async with consumer:
+                await eventually(lambda: len(got) == len(sent))
+            assert not consumer.assignment
+        assert got == sent

@@ -311,3 +311,33 @@ async def test_no_name_server_is_said_at_the_start(monkeypatch: pytest.MonkeyPat
         await p.start()
     with pytest.raises(ClientError, match="not host:port"):
         await Producer("g", namesrv="localhost", world=ScriptedCluster().world).start()
+
+
+@in_virtual_time
+async def test_name_servers_can_be_changed_while_running() -> None:
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        await p.send(Message("T", b"x"))
+        before = len(c.routes_asked)
+        p.update_name_server_address(f"{c.node.address}:1")
+        assert c.namesrv not in p.instance.remoting.addresses
+        with pytest.raises(ConnectFailed):
+            await p.fetch_publish_message_queues("T")
+        assert len(c.routes_asked) == before
+        with pytest.raises(ClientError, match="no name server is left"):
+            p.update_name_server_address(" ; ")
+        p.update_name_server_address(c.namesrv)
+        await p.fetch_publish_message_queues("T")
+
+
+@in_virtual_time
+async def test_a_broker_that_leaves_every_route_is_forgotten() -> None:
+    async with ScriptedCluster("a", "b") as c, producer(c) as p:
+        for _ in range(4):
+            await p.send(Message("T", b"x"))
+        assert set(p.instance.broker_addrs) == {"a", "b"}
+        c.topics["T"] = ["b"]
+        await asyncio.sleep(31)
+        assert set(p.instance.broker_addrs) == {"b"}
+        beats = len(c.brokers["a"].beats)
+        await asyncio.sleep(65)
+        assert len(c.brokers["a"].beats) == beats
