@@ -1,0 +1,98 @@
+"""Finding name servers: lists, the address server, who is asked."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from rmq.client.nameservers import NameServers, parse_addresses
+from rmq.protocol.errors import ClientError, ConnectFailed
+from rmq.remoting.client import RemotingClient
+from rmq.runtime.world import World
+from rmq.testing.simworld import Simulation
+from tests.support.virtual import in_virtual_time
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a:1;b:2", ["a:1", "b:2"]),
+        (" a:1 , b:2; ", ["a:1", "b:2"]),
+        ("http://a:1", ["a:1"]),
+        ("[::1]:9876;127.0.0.1:9876", ["[::1]:9876", "127.0.0.1:9876"]),
+        ("a:1;a:1", ["a:1"]),
+        ("", []),
+    ],
+)
+def test_lists(text: str, expected: list[str]) -> None:
+    assert parse_addresses(text) == expected
+
+
+@pytest.mark.parametrize("text", ["a", "a:", ":1", "a:x", "a:0", "a:65536", "a:1;b"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(ClientError, match="is not host:port"):
+        parse_addresses(text)
+
+
+class AddressServer:
+    """Stands where the network is: answers HTTP, notes what was asked."""
+
+    def __init__(self, status: int = 200, body: bytes = b"10.0.0.9:9876;10.0.0.8:9876\nmore\n") -> None:
+        self.status, self.body = status, body
+        self.asked: list[str] = []
+
+    async def http_get(self, url: str, headers: dict[str, str], timeout: float) -> tuple[int, bytes]:
+        self.asked.append(url)
+        assert headers["Client-Version"] == "V4_9_8"
+        return self.status, self.body
+
+
+def servers(address_server: AddressServer, *addresses: str, unit_name: str | None = None) -> NameServers:
+    world: World = dataclasses.replace(Simulation().node("c").world, network=address_server)  # type: ignore[arg-type]
+    return NameServers(world, RemotingClient(world), addresses, unit_name)
+
+
+@in_virtual_time
+async def test_the_address_server_gives_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROCKETMQ_NAMESRV_DOMAIN", "names.example")
+    answering = AddressServer()
+    found = servers(answering, unit_name="u")
+    await found.lookup()
+    assert answering.asked == ["http://names.example:8080/rocketmq/nsaddr-u?nofix=1"]
+    assert sorted(found.addresses) == ["10.0.0.8:9876", "10.0.0.9:9876"]
+    assert found.needs_lookup
+    answering.status = 500
+    await found.lookup()
+    assert sorted(found.addresses) == ["10.0.0.8:9876", "10.0.0.9:9876"]
+
+
+@in_virtual_time
+async def test_no_answer_and_no_list_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROCKETMQ_NAMESRV_DOMAIN", "names.example:80")
+    for answering in (AddressServer(404), AddressServer(body=b""), AddressServer(body=b"nonsense")):
+        with pytest.raises(ConnectFailed, match=r"http://names.example:80/rocketmq/nsaddr gave no name servers"):
+            await servers(answering).lookup()
+
+
+@in_virtual_time
+async def test_a_list_in_the_settings_needs_no_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROCKETMQ_NAMESRV_DOMAIN", "names.example")
+    assert not servers(AddressServer(), "a:1").needs_lookup
+    monkeypatch.delenv("ROCKETMQ_NAMESRV_DOMAIN")
+    await servers(AddressServer(), "a:1").lookup()
+    with pytest.raises(ClientError, match="NAMESRV_ADDR"):
+        await servers(AddressServer()).lookup()
+
+
+def test_every_server_may_come_first() -> None:
+    firsts: set[Any] = set()
+    simulation = Simulation(3)
+    world = simulation.node("c").world
+    for _ in range(40):
+        made = NameServers.__new__(NameServers)
+        made._world, made._addresses, made._at = world, [], 0
+        made.update(["a:1", "b:1", "c:1"])
+        firsts.add(made.addresses[0])
+    assert firsts == {"a:1", "b:1", "c:1"}
