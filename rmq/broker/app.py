@@ -31,6 +31,8 @@ from rmq.broker.lane.pressure import Pressure
 from rmq.broker.lane.send_back import SendBack
 from rmq.broker.lane.step import Lane
 from rmq.broker.lane.topic_lane import LaneTable
+from rmq.broker.observe.figures import Figures
+from rmq.broker.observe.pages import BrokerMetrics
 from rmq.broker.outward.registration import Registration
 from rmq.broker.pop.service import PopService
 from rmq.broker.schedule.recall import Recall
@@ -40,6 +42,7 @@ from rmq.broker.schedule.timers import TimerService
 from rmq.broker.schedule.timing import TimerSends
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.stats import BrokerStats
+from rmq.broker.store.gate import Gate
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.broker.topics.metadata import MetadataFile
@@ -51,6 +54,7 @@ from rmq.protocol.bodies.offset import ConsumerOffsetTable
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.ids import pack_host
 from rmq.remoting.client import RemotingClient
+from rmq.remoting.health import Observer
 from rmq.remoting.limits import Limits
 from rmq.remoting.router import Router
 from rmq.remoting.server import Server
@@ -96,13 +100,19 @@ class BrokerApp:
         """
         await self._choose_ports()
         self._wire(await self._store_host())
-        await self._load()
+        await self.observer.start()
+        try:
+            await self._load()
+        except BaseException:
+            await self.observer.stop()
+            raise
         try:
             await self._listen()
             await self._serve()
         except BaseException:
             await self.stop()
             raise
+        self.observer.serving()
 
     async def _choose_ports(self) -> None:
         """With listenPort 0 (tests): a free port whose VIP port, two below, is free, too."""
@@ -182,6 +192,7 @@ class BrokerApp:
             lambda: self._client, lambda: self._registration.addresses,
         )  # fmt: skip
         lookup = Lookup(store, memory)
+        runtime = RuntimeAdmin(world, settings, store, stats, self._schedule.offsets, pressure)
         offset_admin = OffsetAdmin(offsets, topics, store, lookup, self._schedule.offsets)
         for service in (
             lane,
@@ -196,7 +207,7 @@ class BrokerApp:
             ResetAdmin(settings, topics, offsets, consumers, lookup, offset_admin),
             ClientRelay(settings, consumers, store.record_at),
             ConfigAdmin(world, settings, topics, store.settings),
-            RuntimeAdmin(world, settings, store, stats, self._schedule.offsets, pressure),
+            runtime,
             MessageAdmin(settings, store, consumers, lookup),
             StatisticsAdmin(stats),
             MaintenanceAdmin(store, topics),
@@ -224,6 +235,20 @@ class BrokerApp:
         )
         self._server.on_close += [consumers.closed, producers.closed, delivery.holds.drop, pop.closed]
         store.durability.on_visible = self._visible
+        figures = Figures(
+            clock, settings, topics, groups, consumers, producers, offsets, stats, store, pressure,
+            lambda: len(self._server.connections), lambda: delivery.holds.count,
+        )  # fmt: skip
+        metrics = BrokerMetrics(figures, runtime.table)
+        self.observer = Observer(
+            world, settings, "broker", settings.bind_address, missing=self._missing, metrics=metrics.page
+        )
+
+    def _missing(self) -> str | None:
+        """Why clients may not be sent here: a full disk is no reason, what is stored can still be read."""
+        if self.store.log.gate & (Gate.SHUT_DOWN | Gate.NOT_READABLE):
+            return f"the store is not open: {self.store.log.gate_reason()}"
+        return self._registration.missing
 
     def _visible(self, queues: list[Queue]) -> None:
         """New messages may be told of: to parked pulls and to the schedule."""
@@ -295,6 +320,7 @@ class BrokerApp:
 
     async def stop(self) -> None:
         """Unregister, stop accepting, answer what is in flight, bring everything to disk."""
+        await self.observer.stop()
         await self._tasks.close()
         await self._registration.stop()
         await self._client.close()

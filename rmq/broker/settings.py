@@ -15,7 +15,7 @@ from rmq.broker.delays import DelayLevels
 from rmq.broker.store.settings import StoreSettings
 from rmq.config.settings import setting
 from rmq.protocol.errors import ConfigError
-from rmq.remoting.tls_settings import TlsSettings
+from rmq.remoting.health import ObserverSettings
 from rmq.runtime.identity import Advertised, choose_address
 from rmq.runtime.world import Identity
 
@@ -123,7 +123,7 @@ _ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
 _FLUSH_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
 
 
-class BrokerSettings(TlsSettings):
+class BrokerSettings(ObserverSettings):
     """Settings of one broker; attributes are the keys in snake_case."""
 
     inert = WITHOUT_EFFECT

@@ -303,6 +303,14 @@ class BrokerStats:
             self._count_puts()
         return found.summaries(key)
 
+    def counters(self, name: str) -> list[tuple[str, int]]:
+        """What every item of a statistic amounts to since start, by key."""
+        return [(key, item.value) for key, item in self._sets[name].items.items()]
+
+    def tps(self, name: str, key: str) -> float:
+        """The rate of one item of a statistic over the last minute, a second; 0 for an unknown item."""
+        return self._sets[name].minute_tps(key)
+
     def consume_tps(self, topic: str, group: str) -> float:
         """Messages a second that a group pulled from a topic during the last minute."""
         return self._sets["GROUP_GET_NUMS"].minute_tps(f"{topic}@{group}")

@@ -9,6 +9,7 @@ from rmq.runtime.files import RealFiles
 from rmq.runtime.identity import RealIdentity
 from rmq.runtime.network import RealNetwork
 from rmq.runtime.offload import ThreadOffload
+from rmq.runtime.stall import ThreadWatch
 from rmq.runtime.world import Random, World
 
 __all__ = ["RealClock", "real_world", "seeded"]
@@ -41,4 +42,5 @@ def real_world() -> World:
         network=RealNetwork(offload),
         offload=offload,
         identity=RealIdentity(),
+        stalls=ThreadWatch,
     )

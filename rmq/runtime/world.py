@@ -23,6 +23,7 @@ __all__ = [
     "Network",
     "Offload",
     "Random",
+    "StallWatch",
     "Usage",
     "World",
 ]
@@ -198,6 +199,21 @@ class Identity(Protocol):
         """Bytes of memory of the machine."""
 
 
+class StallWatch(Protocol):
+    """Sees from outside what the running loop does while it stands still."""
+
+    def start(self) -> None:
+        """Watch the loop that runs now."""
+
+    def beat(self) -> None:
+        """The loop runs."""
+
+    def take(self) -> str | None:
+        """What it was doing when it was late, told once."""
+
+    def stop(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     clock: Clock
@@ -206,6 +222,8 @@ class World:
     network: Network
     offload: Offload
     identity: Identity
+    #: Makes a watch over the running loop from the seconds it may stand still; None where time is not real.
+    stalls: Callable[[float], StallWatch] | None = None
 
     @staticmethod
     def real() -> World:

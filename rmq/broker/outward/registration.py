@@ -101,6 +101,13 @@ class Registration:
         """The name servers registered with."""
         return list(self._links)
 
+    @property
+    def missing(self) -> str | None:
+        """Why clients do not find this broker, or None when they do: one name server that knows it is enough."""
+        if not self._links or any(link.registered for link in self._links.values()):
+            return None
+        return f"registered with none of {', '.join(self._links)}"
+
     async def start(self) -> None:
         """Register with all name servers; returns when each has answered or failed once."""
         if self._settings.fetch_namesrv_addr_by_address_server:

@@ -1,0 +1,212 @@
+"""The same figures in the names and labels of rocketmq-exporter, so that its dashboards and alerts work unchanged.
+
+Given on ``/metrics?names=exporter``. What the exporter asks of clients one by one (their running information) is not
+here; a broker tells only what it knows itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rmq.broker.observe.figures import Figures
+from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from rmq.remoting.metrics import Family, Labels, Sample
+
+__all__ = ["ExporterMetrics"]
+
+#: Runtime information told as it is: (key, metric, which of its blank-separated numbers).
+_RUNTIME = (
+    ("msgPutTotalTodayNow", "msg_put_total_today_now", 0),
+    ("msgPutTotalTodayMorning", "msg_puttotal_todaymorning", 0),
+    ("msgPutTotalYesterdayMorning", "msg_puttotal_yesterdaymorning", 0),
+    ("msgGetTotalTodayNow", "msg_gettotal_today_now", 0),
+    ("msgGetTotalTodayMorning", "msg_gettotal_todaymorning", 0),
+    ("msgGetTotalYesterdayMorning", "msg_gettotal_yesterdaymorning", 0),
+    ("dispatchBehindBytes", "dispatch_behind_bytes", 0),
+    ("putMessageSizeTotal", "put_message_size_total", 0),
+    ("putMessageAverageSize", "put_message_average_size", 0),
+    ("putMessageTimesTotal", "putmessage_times_total", 0),
+    ("putMessageEntireTimeMax", "putmessage_entire_time_max", 0),
+    ("getMessageEntireTimeMax", "getmessage_entire_time_max", 0),
+    ("putLatency99", "put_latency_99", 0),
+    ("putLatency999", "put_latency_999", 0),
+    ("pageCacheLockTimeMills", "pagecache_lock_time_mills", 0),
+    ("remainTransientStoreBufferNumbs", "remain_transientstore_buffer_numbs", 0),
+    ("earliestMessageTimeStamp", "earliest_message_timestamp", 0),
+    ("commitLogMaxOffset", "commitlog_maxoffset", 0),
+    ("commitLogMinOffset", "commitlog_minoffset", 0),
+    ("commitLogDiskRatio", "commitlog_disk_ratio", 0),
+    ("consumeQueueDiskRatio", "consumequeue_disk_ratio", 0),
+    ("sendThreadPoolQueueSize", "send_threadpool_queue_size", 0),
+    ("sendThreadPoolQueueCapacity", "send_threadpool_queue_capacity", 0),
+    ("sendThreadPoolQueueHeadWaitTimeMills", "send_threadpool_queue_headwait_timemills", 0),
+    ("pullThreadPoolQueueSize", "pull_threadpool_queue_size", 0),
+    ("pullThreadPoolQueueCapacity", "pull_threadpool_queue_capacity", 0),
+    ("pullThreadPoolQueueHeadWaitTimeMills", "pull_threadpool_queue_headwait_timemills", 0),
+    ("queryThreadPoolQueueSize", "query_threadpool_queue_size", 0),
+    ("queryThreadPoolQueueCapacity", "query_threadpool_queue_capacity", 0),
+    ("queryThreadPoolQueueHeadWaitTimeMills", "query_threadpool_queue_headwait_timemills", 0),
+    ("startAcceptSendRequestTimeStamp", "start_accept_sendrequest_time", 0),
+    ("putTps", "put_tps10", 0),
+    ("putTps", "put_tps60", 1),
+    ("putTps", "put_tps600", 2),
+    ("getFoundTps", "getfound_tps10", 0),
+    ("getFoundTps", "getfound_tps60", 1),
+    ("getFoundTps", "getfound_tps600", 2),
+    ("getMissTps", "getmiss_tps10", 0),
+    ("getMissTps", "getmiss_tps60", 1),
+    ("getMissTps", "getmiss_tps600", 2),
+    ("getTotalTps", "gettotal_tps10", 0),
+    ("getTotalTps", "gettotal_tps60", 1),
+    ("getTotalTps", "gettotal_tps600", 2),
+    ("getTransferedTps", "gettransfered_tps10", 0),
+    ("getTransferedTps", "gettransfered_tps60", 1),
+    ("getTransferedTps", "gettransfered_tps600", 2),
+)
+
+
+class ExporterMetrics:
+    """Makes the families of one page.
+
+    :param figures: where they come from.
+    """
+
+    def __init__(self, figures: Figures) -> None:
+        self._of = figures
+
+    def families(self, runtime: Mapping[str, str]) -> Iterator[Family]:
+        """Every metric.
+
+        :param runtime: the broker's runtime information (code 28), taken just before.
+        """
+        of = self._of
+        stats = of.stats
+        settings = of.settings
+        cluster, broker = ("cluster", settings.broker_cluster_name), ("broker", settings.broker_name)
+        address = ("brokerIP", f"{settings.broker_ip1}:{settings.listen_port}")
+        whole: Labels = (cluster, address, broker)
+        cluster_key = settings.broker_cluster_name
+        yield _one("rocketmq_broker_tps", "Messages stored a second", whole, stats.tps("BROKER_PUT_NUMS", cluster_key))
+        yield _one(
+            "rocketmq_broker_qps", "Messages handed out a second", whole, stats.tps("BROKER_GET_NUMS", cluster_key)
+        )
+
+        def topics(name: str, meaning: str, statistic: str) -> Family:
+            return Family(
+                name,
+                "gauge",
+                meaning,
+                [
+                    ("", (cluster, broker, ("topic", topic)), stats.tps(statistic, topic))
+                    for topic, _ in of.by_topic(statistic)
+                ],
+            )
+
+        yield topics("rocketmq_producer_tps", "Messages stored a second, by topic", "TOPIC_PUT_NUMS")
+        yield topics("rocketmq_producer_message_size", "Bytes stored a second, by topic", "TOPIC_PUT_SIZE")
+        yield from self._ends(cluster, broker)
+
+        def groups(name: str, meaning: str, statistic: str) -> Family:
+            return Family(
+                name,
+                "gauge",
+                meaning,
+                [
+                    (
+                        "",
+                        (cluster, broker, ("topic", topic), ("group", group)),
+                        stats.tps(statistic, f"{topic}@{group}"),
+                    )
+                    for topic, group, _ in of.by_group(statistic)
+                ],
+            )
+
+        yield groups("rocketmq_consumer_tps", "Messages handed to a group a second", "GROUP_GET_NUMS")
+        yield groups("rocketmq_group_consume_tps", "The same", "GROUP_GET_NUMS")
+        yield groups("rocketmq_consumer_message_size", "Bytes handed to a group a second", "GROUP_GET_SIZE")
+        yield groups("rocketmq_send_back_nums", "Messages given back a second", "SNDBCK_PUT_NUMS")
+        yield from self._lags(cluster, broker)
+        yield Family(
+            "rocketmq_group_count",
+            "gauge",
+            "A connected consumer",
+            [
+                ("", (("caddr", channel.conn.peer), ("localaddr", channel.client_id), ("group", group.name)), 1)
+                for group in of.consumers.groups()
+                for channel in list(group.channels.values())
+            ],
+        )
+        yield Family(
+            "rocketmq_producer_count",
+            "gauge",
+            "Connected producers of a group",
+            [("", (cluster, broker, ("group", name)), len(found)) for name, found in of.producers.groups().items()],
+        )
+        yield from self._runtime(runtime, cluster)
+
+    def _ends(self, cluster: tuple[str, str], broker: tuple[str, str]) -> Iterator[Family]:
+        """Sums of the queues' ends; retry and dead-letter topics have metrics of their own."""
+        plain: list[Sample] = []
+        retry: list[Sample] = []
+        dead: list[Sample] = []
+        queues = self._of.store.queues
+        for config in self._of.topics.all():
+            topic = config.topic_name
+            end = sum(queue.visible for queue in queues.all(topic))
+            into, labels = plain, (("topic", topic),)
+            if topic.startswith(RETRY_PREFIX):
+                into, labels = retry, (("group", topic[len(RETRY_PREFIX) :]),)
+            elif topic.startswith(DLQ_PREFIX):
+                into, labels = dead, (("group", topic[len(DLQ_PREFIX) :]),)
+            into.append(("", (cluster, broker, *labels), end))
+        yield Family("rocketmq_producer_offset", "gauge", "Sum of the ends of a topic's queues", plain)
+        yield Family("rocketmq_topic_retry_offset", "gauge", "The same of a group's retries", retry)
+        yield Family("rocketmq_topic_dlq_offset", "gauge", "The same of a group's dead letters", dead)
+
+    def _lags(self, cluster: tuple[str, str], broker: tuple[str, str]) -> Iterator[Family]:
+        behind: list[Sample] = []
+        retries: list[Sample] = []
+        offsets: list[Sample] = []
+        totals: list[Sample] = []
+        for lag in self._of.lags():
+            online = self._of.consumers.group(lag.group)
+            count = len(online.channels) if online is not None else 0
+            place = (cluster, broker, ("topic", lag.topic), ("group", lag.group))
+            offsets.append(("", place, lag.offset))
+            totals.append(("", place, lag.offset))
+            if lag.total is None:
+                continue
+            labels: Labels = (
+                ("group", lag.group),
+                ("topic", lag.topic),
+                ("countOfOnlineConsumers", str(count)),
+                ("msgModel", (online.message_model if online is not None else None) or "CLUSTERING"),
+            )
+            (retries if lag.topic.startswith(RETRY_PREFIX) else behind).append(("", labels, lag.total))
+        yield Family("rocketmq_group_diff", "gauge", "Messages a group is behind", behind)
+        yield Family("rocketmq_group_retrydiff", "gauge", "Retries a group is behind", retries)
+        yield Family("rocketmq_consumer_offset", "gauge", "Sum of a group's offsets on a topic", offsets)
+        yield Family("rocketmq_group_consume_total_offset", "gauge", "The same", totals)
+
+    def _runtime(self, table: Mapping[str, str], cluster: tuple[str, str]) -> Iterator[Family]:
+        settings = self._of.settings
+        address = f"{settings.broker_ip1}:{settings.listen_port}"
+        labels: Labels = (
+            cluster,
+            ("brokerIP", address),
+            ("brokerHost", settings.broker_name),
+            ("des", table.get("brokerVersionDesc", "")),
+            ("boottime", table.get("bootTimestamp", "")),
+            ("broker_version", table.get("brokerVersion", "")),
+        )
+        for key, name, number in _RUNTIME:
+            words = table.get(key, "").split(" ")
+            try:
+                value = float(words[number])
+            except (IndexError, ValueError):
+                continue  # not enough samples yet: not known is not zero
+            yield _one(f"rocketmq_brokeruntime_{name}", f"{key} of the runtime information", labels, value)
+
+
+def _one(name: str, meaning: str, labels: Labels, value: float) -> Family:
+    return Family(name, "gauge", meaning, [("", labels, value)])

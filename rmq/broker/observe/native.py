@@ -1,0 +1,212 @@
+"""The broker's metrics in RocketMQ 5's names and labels, as far as they mean something here (docs/metrics.md)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from rmq.broker.groups.clients import Channel
+from rmq.broker.observe.figures import Figures
+from rmq.protocol.codes import Language, version_name
+from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_group
+from rmq.remoting.metrics import Family, Labels, Sample
+
+__all__ = ["NativeMetrics"]
+
+_MODES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull"}
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _client(channel: Channel) -> tuple[str, str]:
+    language = "UNKNOWN" if channel.language is None else Language(channel.language).name
+    return language.lower(), version_name(channel.version).lower()
+
+
+class NativeMetrics:
+    """Makes the families of one page.
+
+    :param figures: where they come from.
+    """
+
+    def __init__(self, figures: Figures) -> None:
+        self._of = figures
+
+    def labels(self) -> Labels:
+        """What every sample begins with."""
+        settings = self._of.settings
+        return (
+            ("cluster", settings.broker_cluster_name),
+            ("node_type", "broker"),
+            ("node_id", settings.broker_name),
+        )
+
+    def families(self, query: Mapping[str, str]) -> Iterator[Family]:
+        """Every metric.
+
+        :param query: ``queues=true`` tells lags queue by queue, with a label ``queue_id``.
+        """
+        of = self._of
+        of.stats.sample_totals()
+        yield from self._broker()
+        yield from self._messages()
+        yield Family(
+            "rocketmq_consumer_lag_messages",
+            "gauge",
+            "Messages between a group's committed offset and the end of the topic; absent when not known",
+            self._lags(by_queue=query.get("queues", "").lower() in ("1", "true")),
+        )
+        yield Family(
+            "rocketmq_producer_connections", "gauge", "Connected producers, by language and version", self._producers()
+        )
+        yield Family("rocketmq_consumer_connections", "gauge", "Connected consumers of a group", self._consumers())
+        yield from self._store()
+
+    def _broker(self) -> Iterator[Family]:
+        of = self._of
+        yield Family(
+            "rocketmq_processor_watermark",
+            "gauge",
+            "Requests read and not answered yet",
+            [("", (("processor", "send"),), of.pressure.waiting())],
+        )
+        for name, meaning, value in (
+            ("rocketmq_broker_permission", "brokerPermission: 4 read, 2 write", of.settings.broker_permission),
+            ("rocketmq_topic_number", "Topics, those of the system included", len(of.topics)),
+            (
+                "rocketmq_consumer_group_number",
+                "Subscription groups, those of the system included",
+                len(of.groups.all()),
+            ),
+            ("rmq_connections", "Open connections of clients and tools", of.connections()),
+            ("rmq_held_pulls", "Pulls that wait for messages", of.holds()),
+            (
+                "rmq_send_wait_seconds",
+                "How long the oldest unanswered send has waited",
+                of.pressure.head_wait_ms() / 1000,
+            ),
+            (
+                "rmq_flush_seconds",
+                "How long the running flush of the commit log has lasted",
+                of.pressure.flush_ms() / 1000,
+            ),
+        ):
+            yield _single(name, "gauge", meaning, value)
+        yield _single("rmq_sends_refused_total", "counter", "Sends refused as busy", of.pressure.refused)
+        yield _single(
+            "rmq_sends_failed_total", "counter", "Sends that were not stored, for any reason", of.stats.put_failures
+        )
+
+    def _messages(self) -> Iterator[Family]:
+        of = self._of
+        yield Family(
+            "rocketmq_messages_in_total",
+            "counter",
+            "Messages stored in a topic since the broker started",
+            self._topics("TOPIC_PUT_NUMS"),
+        )
+        yield Family(
+            "rocketmq_throughput_in_total", "counter", "Their bytes, as stored", self._topics("TOPIC_PUT_SIZE")
+        )
+        yield Family(
+            "rocketmq_messages_out_total",
+            "counter",
+            "Messages of a topic handed to a group since the broker started",
+            self._groups("GROUP_GET_NUMS"),
+        )
+        yield Family("rocketmq_throughput_out_total", "counter", "Their bytes", self._groups("GROUP_GET_SIZE"))
+        yield Family("rocketmq_message_size", "summary", "Bytes of a message, as stored", self._sizes())
+        yield Family(
+            "rocketmq_send_to_dlq_messages_total",
+            "counter",
+            "Messages that became dead letters of a group",
+            [
+                ("", (("consumer_group", topic[len(DLQ_PREFIX) :]), ("is_system", "false")), value)
+                for topic, value in of.by_topic("TOPIC_PUT_NUMS")
+                if topic.startswith(DLQ_PREFIX)
+            ],
+        )
+
+    def _store(self) -> Iterator[Family]:
+        store = self._of.store
+        log = store.log
+        yield _single("rocketmq_storage_size", "gauge", "Bytes of messages in the commit log", log.end - log.start)
+        yield _single(
+            "rocketmq_storage_flush_behind_bytes",
+            "gauge",
+            "Bytes of the commit log that are not on disk",
+            max(0, log.end - store.durability.flushed),
+        )
+        yield _single(
+            "rocketmq_storage_dispatch_behind_bytes",
+            "gauge",
+            "Bytes of the commit log that are in no queue yet",
+            store.dispatcher.behind,
+        )
+
+    def _topics(self, statistic: str) -> Iterator[Sample]:
+        for topic, value in self._of.by_topic(statistic):
+            yield "", self._topic(topic), value
+
+    def _topic(self, topic: str) -> Labels:
+        return ("topic", topic), ("is_system", _word(self._of.topics.is_system(topic)))
+
+    def _pair(self, topic: str, group: str) -> Labels:
+        return (
+            ("topic", topic),
+            ("consumer_group", group),
+            ("is_retry", _word(topic.startswith(RETRY_PREFIX))),
+            ("is_system", _word(self._of.topics.is_system(topic) or is_system_group(group))),
+        )
+
+    def _groups(self, statistic: str) -> Iterator[Sample]:
+        for topic, group, value in self._of.by_group(statistic):
+            yield "", self._pair(topic, group), value
+
+    def _sizes(self) -> Iterator[Sample]:
+        sizes = dict(self._of.by_topic("TOPIC_PUT_SIZE"))
+        for topic, count in self._of.by_topic("TOPIC_PUT_NUMS"):
+            labels = self._topic(topic)
+            yield "_sum", labels, sizes.get(topic, 0)
+            yield "_count", labels, count
+
+    def _lags(self, *, by_queue: bool) -> Iterator[Sample]:
+        for lag in self._of.lags():
+            labels = self._pair(lag.topic, lag.group)
+            if by_queue:
+                for queue_id, messages in lag.queues.items():
+                    yield "", (*labels, ("queue_id", str(queue_id))), messages
+            elif lag.total is not None:
+                yield "", labels, lag.total
+
+    def _producers(self) -> Iterator[Sample]:
+        counts = Counter(
+            _client(channel)
+            for channel in {c.conn: c for channels in self._of.producers.groups().values() for c in channels}.values()
+        )
+        for (language, version), count in counts.items():
+            yield "", (("language", language), ("version", version), ("protocol_type", "remoting")), count
+
+    def _consumers(self) -> Iterator[Sample]:
+        for group in self._of.consumers.groups():
+            mode = _MODES.get(group.consume_type or "", "pull")
+            counts = Counter(_client(channel) for channel in group.channels.values())
+            for (language, version), count in counts.items():
+                yield (
+                    "",
+                    (
+                        ("consumer_group", group.name),
+                        ("language", language),
+                        ("version", version),
+                        ("consume_mode", mode),
+                        ("protocol_type", "remoting"),
+                        ("is_system", _word(is_system_group(group.name))),
+                    ),
+                    count,
+                )
+
+
+def _single(name: str, kind: str, meaning: str, value: float) -> Family:
+    return Family(name, kind, meaning, [("", (), value)])

@@ -1,0 +1,37 @@
+"""Which vocabulary a page of metrics is told in."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from rmq.broker.observe.exporter import ExporterMetrics
+from rmq.broker.observe.figures import Figures
+from rmq.broker.observe.native import NativeMetrics
+from rmq.remoting.metrics import Family, Labels
+
+__all__ = ["BrokerMetrics"]
+
+
+class BrokerMetrics:
+    """The metrics of one broker.
+
+    :param runtime: tells the runtime information (code 28), which the exporter's names need.
+    """
+
+    def __init__(self, figures: Figures, runtime: Callable[[], Awaitable[Mapping[str, str]]]) -> None:
+        self._native = NativeMetrics(figures)
+        self._exporter = ExporterMetrics(figures)
+        self._runtime = runtime
+
+    async def page(self, query: Mapping[str, str]) -> tuple[Labels, Iterable[Family]]:
+        """Common labels and families.
+
+        :param query: ``names=exporter`` for rocketmq-exporter's names, else RocketMQ 5's.
+        :raises ValueError: other names.
+        """
+        names = query.get("names", "")
+        if names == "exporter":
+            return (), self._exporter.families(await self._runtime())
+        if names not in ("", "native"):
+            raise ValueError(f"names={names}: must be native or exporter")
+        return self._native.labels(), self._native.families(query)

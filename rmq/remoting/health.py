@@ -1,0 +1,145 @@
+"""What a daemon tells its operators over HTTP: probes, metrics and the lag of its loop, with the settings for it.
+
+``/health/live`` answers while the process serves at all, ``/health/ready`` once clients may be sent to it, ``/metrics``
+with Prometheus' text. All of it is off until ``metricsExporterType=PROM`` (RocketMQ 5's keys).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import chain
+
+from rmq.config.settings import setting
+from rmq.protocol.errors import ConfigError
+from rmq.remoting.health_http import Answer, HttpListener
+from rmq.remoting.lag import LoopLag
+from rmq.remoting.metrics import CONTENT_TYPE, Family, Labels, render
+from rmq.remoting.tls_settings import TlsSettings
+from rmq.runtime.world import World
+
+__all__ = ["Observer", "ObserverSettings"]
+
+log = logging.getLogger(__name__)
+
+#: Pages of metrics rendered at a time: each holds its whole text.
+_RENDERED_AT_ONCE = 2
+
+
+class ObserverSettings(TlsSettings):
+    """The keys of this part, for every daemon."""
+
+    metrics_exporter_type: str = setting(
+        "DISABLE",
+        key="metricsExporterType",
+        doc="PROM serves /metrics, /health/live and /health/ready over HTTP; DISABLE does not.",
+    )
+    metrics_prom_exporter_port: int = setting(
+        5557, key="metricsPromExporterPort", minimum=0, maximum=65535, doc="Port of /metrics and /health."
+    )
+    metrics_prom_exporter_host: str = setting(
+        "", key="metricsPromExporterHost", doc="Address they are served on. Default: bindAddress."
+    )
+    loop_stall_warn_mills: int = setting(
+        50,
+        key="loopStallWarnMills",
+        unit="ms",
+        minimum=0,
+        doc="Standstills of the event loop beyond it are counted and logged with what it ran; 0 = do not look.",
+    )
+
+    def check_observer(self) -> None:
+        """Refuse exporters that are not served here.
+
+        :raises ConfigError: names the key and what to do.
+        """
+        if self.metrics_exporter_type not in ("DISABLE", "PROM"):
+            raise ConfigError(
+                f"metricsExporterType={self.metrics_exporter_type}: must be DISABLE or PROM; "
+                "other exporters can read /metrics of PROM"
+            )
+
+
+class Observer:
+    """The observed side of one daemon.
+
+    :param name: of the daemon, in log lines.
+    :param bind_address: where to listen when no other address is set.
+    :param missing: why clients may not be sent here yet, or None when they may.
+    :param metrics: by the query's parameters, the labels of every sample and the metrics; asked once it serves.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        settings: ObserverSettings,
+        name: str,
+        bind_address: str,
+        *,
+        missing: Callable[[], str | None],
+        metrics: Callable[[Mapping[str, str]], Awaitable[tuple[Labels, Iterable[Family]]]],
+    ) -> None:
+        self._settings = settings
+        self._name = name
+        self._bind_address = bind_address
+        self._missing = missing
+        self._told = metrics
+        self._rendering = 0
+        self._serving = False
+        pages = {"/health/live": self._live, "/health/ready": self._ready, "/metrics": self._metrics}
+        self._http = HttpListener(world, pages, f"{name}-http")
+        limit = settings.loop_stall_warn_mills
+        self.lag = LoopLag(world, limit, name) if limit > 0 and world.stalls is not None else None
+        #: Where it listens; None when it does not.
+        self.address: tuple[str, int] | None = None
+
+    async def start(self) -> None:
+        """Listen, when that is configured: from the beginning of the daemon's start on.
+
+        :raises ConfigError: an exporter that is not served, a port that is taken, or an address of another machine.
+        """
+        settings = self._settings
+        settings.check_observer()
+        if settings.metrics_exporter_type != "PROM":
+            return
+        host, port = settings.metrics_prom_exporter_host or self._bind_address, settings.metrics_prom_exporter_port
+        try:
+            self.address = await self._http.start(host, port)
+        except OSError as error:
+            raise ConfigError(
+                f"metrics cannot be served on {host or '*'}:{port}: {error.strerror or error}: "
+                "stop what listens there, or set another metricsPromExporterPort"
+            ) from error
+        log.info("metrics and health of the %s on http://%s:%d", self._name, *self.address)
+
+    def serving(self) -> None:
+        """The daemon has started: its metrics can be told, and its loop is watched."""
+        self._serving = True
+        if self.lag is not None:
+            self.lag.start()
+
+    async def stop(self) -> None:
+        self._serving = False
+        if self.lag is not None:
+            self.lag.stop()
+        self.address = None
+        await self._http.stop()
+
+    async def _live(self, query: Mapping[str, str]) -> Answer:
+        return Answer(200, b"alive\n")
+
+    async def _ready(self, query: Mapping[str, str]) -> Answer:
+        missing = self._missing() if self._serving else f"the {self._name} is starting"
+        return Answer(200, b"ready\n") if missing is None else Answer(503, f"not ready: {missing}\n".encode())
+
+    async def _metrics(self, query: Mapping[str, str]) -> Answer:
+        if not self._serving or self._rendering >= _RENDERED_AT_ONCE:
+            return Answer(503, b"starting, or asked too often at a time\n")
+        self._rendering += 1
+        try:
+            lag = self.lag.families() if self.lag is not None else []
+            labels, families = await self._told(query)
+            body = await render(chain(families, lag), labels)
+        finally:
+            self._rendering -= 1
+        return Answer(200, body, CONTENT_TYPE)
