@@ -154,6 +154,31 @@ class CommitLog:
                 log.exception("%s could not be cleared behind offset %d", self._current.path, self.end)
                 self.close_gate(Gate.NOT_WRITABLE)
 
+    def rewind(self, to: int) -> None:
+        """Take back what was written from ``to`` on: an append that failed half-way leaves nothing.
+
+        Closes the gate when that does not work, since a restart would find those records.
+        """
+        if to == self.end or self._current is None:
+            return
+        try:
+            while self._base > to and len(self._files) > 1:
+                left = self._files.pop()
+                self.files.zero_from(left, 0)
+                if self._spare is not None:
+                    self._spare.shared.drop()
+                self._spare = left
+                self._current = self._files[-1]
+                self._file = self._current.file
+                self._base = self._current.start
+            self.files.zero_from(self._current, max(0, to - self._base))
+        except OSError:
+            log.exception("%s could not be cleared behind offset %d", self._current.path, to)
+            self.close_gate(Gate.NOT_WRITABLE)
+        self.end = max(to, self._base)
+        self.room = self._base + self.file_size - self.end - BLANK_SIZE
+        self._tail.cut(self.end)
+
     def close_gate(self, bit: int) -> None:
         """Refuse appends for the reason ``bit``; logged when it is news."""
         if not self.gate & bit:

@@ -86,7 +86,8 @@ class LogFlusher:
 
     async def _work(self) -> None:
         try:
-            while self.flushed < self._wanted and not self.failed:
+            # The log may have been cut back meanwhile.
+            while self.flushed < min(self._wanted, self._log.end) and not self.failed:
                 await self._flush_once()
         finally:
             self._busy = False

@@ -130,6 +130,14 @@ class MemoryTail:
             expected += len(self._chunks[at])
         return b"".join(parts)
 
+    def cut(self, offset: int) -> None:
+        """Forget the chunks that reach beyond ``offset``."""
+        while len(self._chunks) > self._head and self._starts[-1] + len(self._chunks[-1]) > offset:
+            self.size -= len(self._chunks.pop())
+            self._starts.pop()
+        if len(self._chunks) == self._head:
+            self.clear()
+
     def clear(self) -> None:
         self._starts.clear()
         self._chunks.clear()

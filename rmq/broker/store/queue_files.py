@@ -147,12 +147,15 @@ class QueueDisk:
         finally:
             file.close()
 
-    def bury(self, directory: str, serial: int) -> str | None:
+    def bury(self, directory: str) -> str | None:
         """Move a directory out of the way at once; :meth:`remove_tree` of what is returned does the slow part."""
         if not self._files.is_dir(directory):
             return None
         self._files.mkdir(self._trash)
-        grave = os.path.join(self._trash, f"{serial}-{os.path.basename(directory)}")
+        # What an earlier process buried may still be there.
+        serial = 0
+        while self._files.exists(grave := os.path.join(self._trash, f"{serial}-{os.path.basename(directory)}")):
+            serial += 1
         self._files.rename(directory, grave)
         return grave
 

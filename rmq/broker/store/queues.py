@@ -40,7 +40,6 @@ class QueueTable:
         #: Directories of deleted topics, moved away and still to be removed.
         self.graves: list[str] = []
         self._topics: dict[str, dict[int, Queue]] = {}
-        self._serial = 0
         self._cold = asyncio.Semaphore(4)
 
     # -- the table -------------------------------------------------------------------------------------------------
@@ -115,9 +114,8 @@ class QueueTable:
 
     def _bury(self, directory: str) -> None:
         # A rename is quick, and a topic of the same name may be created in the next moment.
-        self._serial += 1
         try:
-            grave = self.disk.bury(directory, self._serial)
+            grave = self.disk.bury(directory)
         except OSError as error:
             log.error(
                 "%s could not be moved away (%s); remove it by hand while the broker is stopped", directory, error

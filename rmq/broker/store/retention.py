@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from rmq.broker.store.commit_log import CommitLog
@@ -39,6 +40,8 @@ class Retention:
         self._log = commit_log
         self._queues = queues
         self._index = index
+        #: Brings queues to disk before the first file of a round goes.
+        self.before_delete: Callable[[], Awaitable[None]] | None = None
         self._manual = 0
         self._cleaned_to = 0
         #: Used shares of the disks of commit log and consume queues, as last seen; -1 = unknown.
@@ -91,6 +94,9 @@ class Retention:
             age = self._world.clock.now_ms() - await self._offload(self._world.files.mtime_ms, first.path)
             if not at_once and age < settings.file_reserved_hours * _HOUR_MS:
                 return
+            if self.before_delete is not None:
+                # A queue whose entries are nowhere else would begin again at 0 after a crash.
+                await self.before_delete()
             if not await self._log.remove_first():
                 return
             self.deleted_files += 1

@@ -29,7 +29,7 @@ from rmq.broker.store.records import SMALLEST, TagsRule, check, store_time
 from rmq.broker.store.recovery import Recovered, Recovery
 from rmq.broker.store.retention import Retention
 from rmq.broker.store.settings import StoreSettings
-from rmq.broker.store.state import Put, Queue, Span
+from rmq.broker.store.state import ENTRY_SIZE, Put, Queue, Span
 from rmq.protocol.errors import StoreError
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
@@ -78,6 +78,7 @@ class Store:
         self.dispatcher = Dispatcher(self.log, self.queues, self.index, self.tags)
         self.search = QueueSearch(self.log, self.queues)
         self.retention = Retention(world, settings, self.log, self.queues, self.index)
+        self.retention.before_delete = self.force
         self.appender = Appender(self.log, self.index)
         self.recovered = Recovered()
         #: Whether a replica is connected that a sync master can wait for (set by replication).
@@ -177,7 +178,13 @@ class Store:
         commit_log = self.log
         # Store times never go back, not even over a restart with a clock that did.
         stamp = max(self._world.clock.now_ms() if now_ms is None else now_ms, commit_log.stamp)
-        span = self.appender.append(puts, stamp, together=together)
+        before = commit_log.end
+        try:
+            span = self.appender.append(puts, stamp, together=together)
+        except BaseException:
+            if commit_log.end != before:
+                self._take_back(puts, before)
+            raise
         commit_log.stamp = stamp
         queues = self.queues
         queues.note(span.touched, len(span.offsets))
@@ -187,6 +194,16 @@ class Store:
         self.durability.on_appended(span.end, span.touched)
         self.flusher.appended()
         return span
+
+    def _take_back(self, puts: Sequence[Put], before: int) -> None:
+        """An append failed when part of it was in an older file already: all of its senders are told that it failed."""
+        self.log.rewind(before)
+        for queue in dict.fromkeys(message.queue for message in puts):
+            tail = queue.tail
+            while tail and int.from_bytes(tail[-ENTRY_SIZE : -ENTRY_SIZE + 8], "big") >= before:
+                del tail[-ENTRY_SIZE:]
+                queue.next -= 1
+            queue.max_phys = min(queue.max_phys, before)
 
     @property
     def waits(self) -> bool:

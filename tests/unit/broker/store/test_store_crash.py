@@ -351,6 +351,46 @@ def test_a_failed_write_leaves_nothing_behind() -> None:
     run(main())
 
 
+def test_an_append_that_fails_behind_a_roll_leaves_nothing() -> None:
+    """The first half is in the old file already when the second cannot be written: both halves are refused (I2)."""
+
+    async def main() -> None:
+        simulation, machine = node()
+        store = await opened(machine.world, small(sync_flush=True))
+        queue = store.queues.get_or_create("T", 0)
+        store.append([put(queue, b"first")])
+        await asyncio.sleep(0.1)
+        before = store.log.end
+        for action in ("open", "pwrite"):
+            if action == "open":
+                # No file was made in time, and none can be made now.
+                await asyncio.sleep(0.1)
+                assert store.log._spare is not None
+                store.log._spare.shared.drop()
+                store.log._spare = None
+            machine.disk.fail(action, errno.ENOSPC, f"*{LOG_SIZE:020d}")
+            with pytest.raises(OSError, match="space"):
+                store.append([put(queue, b"%d" % n * 2000) for n in range(10)])
+            assert (store.log.end, queue.next, queue.visible, len(store.log.segments)) == (before, 1, 1, 1)
+            assert not any(machine.files.read("/store/commitlog/00000000000000000000")[before:])
+            await store.retention.check_disk()
+            await asyncio.sleep(0.1)
+        store.append([put(queue, b"%d" % n * 2000) for n in range(10)])
+        await asyncio.sleep(0.1)
+        assert queue.visible == 11
+        machine.files.freeze()
+        await die(store)
+        simulation.kill(machine)
+        store = await opened(machine.world, small())
+        got = store.queues.get("T", 0)
+        assert got is not None
+        assert await bodies(store, got) == [b"first", *(b"%d" % n * 2000 for n in range(10))]
+        await store.stop()
+        check_store(machine.files, "/store", log_size=LOG_SIZE, queue_size=QUEUE_SIZE)
+
+    run(main())
+
+
 def test_the_first_failed_flush_is_the_last() -> None:
     async def main() -> None:
         _, machine = node()
