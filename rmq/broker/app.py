@@ -189,7 +189,7 @@ class BrokerApp:
         memory = world.identity.physical_memory() * settings.access_message_in_memory_max_ratio // 100
         self._pop = pop = PopService(
             world, settings, topics, groups, consumers, offsets, store, admission, store_host, stats.delivered,
-            lambda: self._client, lambda: self._registration.addresses,
+            lambda: self._client, lambda: self._registration.addresses, self._drop_topic,
         )  # fmt: skip
         lookup = Lookup(store, memory)
         runtime = RuntimeAdmin(world, settings, store, stats, self._schedule.offsets, pressure)

@@ -177,7 +177,8 @@ class PopScene:
 
 
 def _queue(handle: str) -> int:
-    return int(handle.split(" ")[-2])
+    tokens = handle.split(" ")
+    return int(tokens[-2])
 
 
 def given(answer: Command, topic: str) -> list[Given]:

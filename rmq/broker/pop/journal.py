@@ -9,7 +9,7 @@ kind  what follows
 ====  =====================================================================================================
 p     group, topic, queue id, start, pop time, invisible time, offsets, open bits (hex): a checkpoint as it is
 n     group, topic, queue id, offset: the group's pops go on here
-x     group, topic, queue id: somebody else moved the group's offset; what consumerOffset.json says counts
+x     group, topic, queue id: somebody has removed the group's offset
 a     group, topic, queue id, start, pop time, offsets: settled
 d     the same: settled because the time was up and the messages were given back
 c     group, topic, queue id, start, pop time, offset, new pop time, new invisible time: moved

@@ -75,14 +75,27 @@ class Positions:
         """The journal index of the oldest position that the table was not told of."""
         return self._pending[0][1] if self._pending else None
 
-    def moved(self) -> list[Place]:
-        """Queues whose offset somebody else has changed; they are forgotten here, and the table counts."""
-        found = [place for place, known in self._places.items() if self._offsets.query(*place) != known.told]
+    def moved(self) -> list[tuple[Place, int]]:
+        """Queues whose offset somebody else has changed, with what the table says; each change is told once."""
+        found = []
+        for place, known in list(self._places.items()):
+            told = self._offsets.query(*place)
+            if told != known.told:
+                found.append((place, told))
+                if told < 0:
+                    del self._places[place]
+                else:
+                    # A new object, so that what is pending of the old one is not told any more.
+                    self._places[place] = _Position(told, told)
+        return found
+
+    def restore(self, place: Place, offset: int) -> None:
+        """What the table says of this place comes from the journal."""
+        self._places[place] = _Position(offset, offset)
+
+    def forget(self, topic: str) -> list[Place]:
+        """A topic is gone; its places that were known."""
+        found = [place for place in self._places if place.topic == topic]
         for place in found:
             del self._places[place]
         return found
-
-    def forget(self, topic: str) -> None:
-        """A topic is gone."""
-        for place in [place for place in self._places if place.topic == topic]:
-            del self._places[place]

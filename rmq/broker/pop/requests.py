@@ -89,14 +89,15 @@ class PopRequests:
             waiter.woken = False
             taken = await self._taker.take(wish, config)
             if taken is not None:
-                if taken.rest:
-                    self._polls.wake(wish.group, wish.topic)
                 return self._found(request, wish, taken)
             if not await self._polls.wait(waiter, deadline - clock.monotonic()):
                 return self._nothing(request, ResponseCode.POLLING_TIMEOUT, wish)
 
     def _found(self, request: Command, wish: Wish, taken: Taken) -> Command:
         parts = taken.parts
+        if taken.rest:
+            # One arrival wakes one request; what this one leaves is for the next.
+            self._polls.wake(wish.group, wish.topic)
         header = PopMessageResponse(
             pop_time=taken.pop_time,
             invisible_time=wish.invisible,

@@ -9,12 +9,14 @@ from rmq.broker.delivery.read import Reader, ReadLimits
 from rmq.broker.pop.acks import Acks
 from rmq.broker.pop.assignment import Assignment
 from rmq.broker.pop.checks import Checks
+from rmq.broker.pop.handles import pop_retry_topic
 from rmq.broker.pop.modes import RequestModes
 from rmq.broker.pop.polls import Polls
 from rmq.broker.pop.requests import PopRequests
 from rmq.broker.pop.revive import Reviver
 from rmq.broker.pop.state import PopState
 from rmq.broker.pop.take import Taker
+from rmq.protocol.names import RETRY_PREFIX
 from rmq.runtime.tasks import TaskOwner
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ class PopService:
     :param on_delivered: called with (group, topic, queue id, messages, bytes) of what is handed out.
     :param client: calls the name servers.
     :param namesrvs: their addresses.
+    :param drop_topic: removes the queues of a topic.
     """
 
     def __init__(
@@ -59,8 +62,14 @@ class PopService:
         on_delivered: Callable[[str, str, int, int, int], None],
         client: Callable[[], RemotingClient],
         namesrvs: Callable[[], Sequence[str]],
+        drop_topic: Callable[[str], None],
     ) -> None:
         self._tasks = TaskOwner("pop")
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._drop_topic = drop_topic
+        topics.on_change.append(self._topic_changed)
         self.state = state = PopState(world.clock, store, topics, offsets, store_host)
         self.polls = polls = Polls()
         self.modes = modes = RequestModes(world, settings.config_path("messageRequestMode.json"))
@@ -99,6 +108,20 @@ class PopService:
     def arrived(self, queues: Iterable[Queue]) -> None:
         """New messages are visible in these queues."""
         self.polls.arrived(queues)
+
+    def _topic_changed(self, topic: str | None) -> None:
+        """With a topic go the retries of its messages, and all that is known of them."""
+        if topic is None or topic in self._topics:
+            return
+        self.state.forget_topic(topic)
+        if topic.startswith(RETRY_PREFIX):
+            return
+        for group in self._groups.all():
+            retry = pop_retry_topic(group.group_name, topic)
+            if retry in self._topics and self._groups.get(retry[len(RETRY_PREFIX) :]) is None:
+                self._drop_topic(retry)
+                self._offsets.remove_topic(retry)
+                self._topics.delete(retry)
 
     def closed(self, conn: Conn) -> None:
         """A connection is gone."""

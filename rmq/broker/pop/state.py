@@ -82,8 +82,10 @@ class PopState:
         start = max(self._offsets.query(JOURNAL_GROUP, JOURNAL_TOPIC, 0), 0)
         read = await self.journal.replay(start, replayed)
         if not replayed.clean:
+            # consumerOffset.json is some seconds old; whatever else moved an offset stands in the journal, too.
             for place, offset in replayed.positions.items():
                 self._offsets.commit(*place, offset)
+                self.positions.restore(place, offset)
         if read:
             log.info("%d records of the journal of POP read: %d checkpoints are open", read, len(self.checkpoints))
 
@@ -97,6 +99,24 @@ class PopState:
             self.positions.advance(place, offset, end, index)
         return index
 
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: nothing of it is given out again, not even when it is made anew."""
+        events: list[Event] = []
+        for checkpoint in [checkpoint for checkpoint in self.checkpoints if checkpoint.key.topic == topic]:
+            offsets = checkpoint.open_offsets()
+            events.append(("d", *checkpoint.key, offsets))
+            self.checkpoints.settle(checkpoint, offsets, 0, expired=True)
+        for batch in [batch for batch in self.ordered if batch.place.topic == topic]:
+            batch.acked = (1 << len(batch.offsets)) - 1
+            self.ordered.drop(batch.place)
+            events.append(batch_event(batch))
+        events += (("x", *place) for place in self.positions.forget(topic))
+        if events:
+            try:
+                self.journal.write(events)
+            except (StoreError, OSError) as error:
+                log.warning("it was not noted that topic %s is gone: %s", topic, error)
+
     def tell(self) -> None:
         """Tell the offset table what is on the disk by now, and notice who else has written to it."""
         self.positions.tell(self._store.durable_end())
@@ -105,7 +125,7 @@ class PopState:
         moved = self.positions.moved()
         if moved:
             try:
-                self.journal.write([("x", *place) for place in moved])
+                self.journal.write([("n", *place, offset) if offset >= 0 else ("x", *place) for place, offset in moved])
             except (StoreError, OSError) as error:
                 log.warning("it was not noted that %d offsets were moved: %s", len(moved), error)
         self._offset_changes = self._offsets.changes
