@@ -21,6 +21,7 @@ from rmq.broker.admin.topic import TopicAdmin
 from rmq.broker.delays import DelayLevels
 from rmq.broker.delivery.moved import OffsetMovedEvents
 from rmq.broker.delivery.pull import Delivery
+from rmq.broker.delivery.slow_readers import JUDGED_EVERY
 from rmq.broker.groups.clients import SCAN_SECONDS, Consumers, Producers
 from rmq.broker.groups.configs import GroupTable
 from rmq.broker.groups.locks import RebalanceLocks
@@ -305,6 +306,7 @@ class BrokerApp:
             lambda: settings.flush_consumer_offset_interval / 1000, self._persist_offsets, "offsets", first=10.0
         )
         self._tasks.every(SCAN_SECONDS, self._expire, "expiry")
+        self._tasks.every(JUDGED_EVERY, self._delivery.slow_readers.judge, "slow readers")
         await self._registration.start()
 
     async def _persist_offsets(self) -> None:

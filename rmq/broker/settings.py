@@ -96,8 +96,6 @@ WITHOUT_EFFECT: Mapping[str, str] = {
         ),
         _UNUSED,
     ),
-    "disableConsumeIfConsumerReadSlowly": "groups that are behind are shown, not switched off",
-    "consumerFallbehindThreshold": "groups that are behind are shown, not switched off",
     "rocketmqHome": "nothing is looked for there",
     "transferMsgByHeap": "messages are handed out one way only",
     "messageStorePlugIn": "Java classes cannot be loaded",
@@ -333,6 +331,19 @@ class BrokerSettings(ObserverSettings):
         unit="ms",
         live=True,
         doc="A write or flush of the commit log that lasts longer makes sends refused as busy.",
+    )
+    disable_consume_if_consumer_read_slowly: bool = setting(
+        False,
+        key="disableConsumeIfConsumerReadSlowly",
+        live=True,
+        doc="Switch groups off that read from too far back; looked at every 3 minutes.",
+    )
+    consumer_fallbehind_threshold: int = setting(
+        17_179_869_184,
+        key="consumerFallbehindThreshold",
+        unit="bytes",
+        live=True,
+        doc="How far back in the commit log that is.",
     )
     pull_thread_pool_queue_capacity: int = setting(
         100_000, key="pullThreadPoolQueueCapacity", live=True, doc="Shown in the runtime information."

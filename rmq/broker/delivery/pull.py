@@ -12,6 +12,7 @@ from rmq.broker.delivery.answers import code_of, pull_answer
 from rmq.broker.delivery.filtering import EVERYTHING, Filter, filter_of
 from rmq.broker.delivery.holds import Hold, Holds
 from rmq.broker.delivery.read import Batch, Reader, ReadLimits, Scan, Status
+from rmq.broker.delivery.slow_readers import SlowReaders
 from rmq.broker.lane.hot_frames import PullFields, PullFrame
 from rmq.filter.sql import ExpressionError
 from rmq.protocol import subscription
@@ -87,6 +88,7 @@ class Delivery:
             ),
         )
         self.holds = Holds(world.clock, self._wake, self._expire)
+        self.slow_readers = SlowReaders(settings, groups)
         #: Pulls that found nothing, for the statistics.
         self.missed = 0
         topics.on_change.append(self._topic_changed)
@@ -215,6 +217,8 @@ class Delivery:
     ) -> None:
         if code == 0:
             self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, len(batch.records), batch.size)
+            if self._settings.disable_consume_if_consumer_read_slowly:
+                self.slow_readers.read(fields.consumer_group, fields.topic, fields.queue_id, batch.behind)
         else:
             self.missed += 1
             if code == ResponseCode.PULL_OFFSET_MOVED:
