@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
 from collections.abc import Awaitable, Callable
 
 from rmq.protocol.errors import ProtocolError, StoreError
@@ -110,6 +111,8 @@ class MetadataFile:
 
 def _replace(files: Files, path: str, data: bytes, backup: bool) -> None:
     folder = path.rpartition("/")[0]
-    if folder:
+    if folder and not files.is_dir(folder):
         files.mkdir(folder)
+        # A file survives a power cut only with its folder's name, which the folder's own fsync does not cover.
+        files.sync_dir(os.path.dirname(folder))
     files.write_atomic(path, data, backup=backup)
