@@ -1,0 +1,183 @@
+"""Every planted bug turns a check red: a bug that no check catches fails the build (reliability.md B.3).
+
+A bug is a patch of the product, made in the test's process only. Each scene is green without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from rmq.broker.store import log_reader, recovery, store
+from rmq.broker.store.append import Appender
+from rmq.broker.store.commit_log import CommitLog
+from rmq.broker.store.durability import Durability
+from rmq.broker.store.flush import LogFlusher
+from rmq.broker.store.gate import Gate
+from rmq.broker.store.log_files import LogFile, LogFiles
+from rmq.broker.store.records import check
+from rmq.broker.store.recovery import Recovery
+from tests.support import faulty_scenes as scenes
+
+Patch = pytest.MonkeyPatch
+
+
+def acknowledge_before_fsync(patch: Patch) -> None:
+    """SEND_OK as soon as the bytes are written."""
+    patch.setattr(Durability, "_met", lambda self, held: True)
+
+
+def acknowledge_what_came_while_flushing(patch: Patch) -> None:
+    """The end is noted after the flush, not before it."""
+    real = LogFlusher._flush_once
+
+    async def late(self: LogFlusher) -> None:
+        await real(self)
+        if not self.failed:
+            self.flushed = self._log.end
+            self._on_flushed(self.flushed)
+
+    patch.setattr(LogFlusher, "_flush_once", late)
+
+
+def no_directory_fsync(patch: Patch) -> None:
+    """New files are forced, their names are not."""
+
+    def sync(self: LogFiles, file: LogFile) -> None:
+        file.file.datasync()
+
+    patch.setattr(LogFiles, "sync", sync)
+
+
+def trust_the_checkpoint(patch: Patch) -> None:
+    """What the checkpoint says is on disk is not looked at."""
+
+    async def first_to_check(self: Recovery, files: list[LogFile]) -> int:
+        newest = 0
+        for at, file in enumerate(files):
+            data = await self._offload(file.file.pread, 128, 0)
+            if len(data) == 128 and 0 < recovery.store_time(data) <= self._checkpoint.oldest:
+                newest = at
+        return newest
+
+    patch.setattr(Recovery, "_first_to_check", first_to_check)
+
+
+def skip_crc(patch: Patch) -> None:
+    """Bodies are taken as they are."""
+
+    def lax(data: Any, at: int, offset: int, limit: int, *, crc: bool = True) -> int:
+        return check(data, at, offset, limit, crc=False)
+
+    for module in (log_reader, recovery, store):
+        patch.setattr(module, "check", lax, raising=False)
+
+
+def dispatch_beyond_durable(patch: Patch) -> None:
+    """Consumers see what is written, not what is on disk."""
+    real = Durability.on_appended
+
+    def at_once(self: Durability, end: int, touched: list[Any]) -> None:
+        real(self, end, touched)
+        self.visible = end
+        for queue in touched:
+            queue.visible = queue.next
+
+    patch.setattr(Durability, "on_appended", at_once)
+
+
+def partial_batch(patch: Patch) -> None:
+    """A batch is written record by record: what went before the failure stays."""
+    real = Appender.append
+
+    def one_by_one(self: Appender, puts: Any, now_ms: int, *, together: bool = False) -> Any:
+        span = None
+        for put in puts:
+            span = real(self, [put], now_ms)
+        return span
+
+    patch.setattr(Appender, "append", one_by_one)
+
+
+def leave_half_a_write(patch: Patch) -> None:
+    """A failed write is not cleared away."""
+
+    def refuse(self: CommitLog, error: OSError) -> None:
+        self.close_gate(Gate.DISK_FULL)
+
+    patch.setattr(CommitLog, "_write_failed", refuse)
+
+
+def leave_the_torn_tail(patch: Patch) -> None:
+    """Recovery sets the end and leaves the bytes behind it."""
+
+    def keep(self: LogFiles, file: LogFile, position: int) -> None:
+        """Nothing is cleared."""
+
+    patch.setattr(LogFiles, "zero_from", keep)
+
+
+def retry_a_failed_fsync(patch: Patch) -> None:
+    """A flush that failed is tried again, and believed."""
+
+    def forgive(self: LogFlusher, path: str, error: OSError) -> None:
+        self._tasks.spawn(self._again(), "again")  # type: ignore[attr-defined]
+
+    async def again(self: LogFlusher) -> None:
+        await asyncio.sleep(0)
+        self._busy = False
+        self.request()
+
+    patch.setattr(LogFlusher, "fail", forgive)
+    patch.setattr(LogFlusher, "_again", again, raising=False)
+
+
+def trust_the_queues(patch: Patch) -> None:
+    """What the queues hold is not compared with what the log holds."""
+
+    def nothing(there: dict[int, int], covered: dict[int, int], checked_from: int) -> None:
+        return None
+
+    async def none(self: Recovery, files: Any, covered: Any) -> None:
+        return None
+
+    patch.setattr(Recovery, "_first_difference", staticmethod(nothing))
+    patch.setattr(Recovery, "_first_wrong", none)
+
+
+class Bug(NamedTuple):
+    plant: Callable[[Patch], None]
+    caught_by: Callable[[], None]
+    #: What the failing check says.
+    says: str
+
+
+BUGS = (
+    Bug(acknowledge_before_fsync, scenes.acknowledged_survives_power_cuts, "I1"),
+    Bug(acknowledge_what_came_while_flushing, scenes.acknowledged_survives_power_cuts, "I1"),
+    Bug(no_directory_fsync, scenes.acknowledged_survives_power_cuts, "I1"),
+    Bug(dispatch_beyond_durable, scenes.consumed_survives_power_cuts, "I7"),
+    Bug(retry_a_failed_fsync, scenes.failed_flush_is_final, "I1"),
+    Bug(trust_the_checkpoint, scenes.checkpoint_decides_nothing, "I10"),
+    Bug(skip_crc, scenes.damage_is_never_served, "I11"),
+    Bug(partial_batch, scenes.refused_batches_leave_nothing, "I2"),
+    Bug(leave_half_a_write, scenes.refused_batches_leave_nothing, "I2"),
+    Bug(leave_the_torn_tail, scenes.stale_bytes_never_come_back, "I3"),
+    Bug(trust_the_queues, scenes.queue_entries_are_checked, "I10|has no entry"),
+)
+SCENES = tuple(dict.fromkeys(bug.caught_by for bug in BUGS))
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+def test_the_scene_is_green(scene: Callable[[], None]) -> None:
+    scene()
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.plant.__name__)
+def test_a_planted_bug_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.plant(monkeypatch)
+    with pytest.raises(AssertionError, match=bug.says):
+        bug.caught_by()
