@@ -27,7 +27,9 @@ class Markers:
 
         :raises StoreError: another process has it.
         """
-        self._files.mkdir(self._root)
+        if not self._files.is_dir(self._root):
+            self._files.mkdir(self._root)
+            self._files.sync_dir(os.path.dirname(self._root) or ".")
         path = os.path.join(self._root, "lock")
         try:
             self._lock = self._files.lock(path)

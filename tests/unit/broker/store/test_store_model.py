@@ -96,6 +96,11 @@ async def _apply(store: Store, model: Model, simulation: Simulation, machine: Si
                 for index in [n for n in known if n < queue_start and n < max(known)]:
                     del known[index]
     else:
+        if value.endswith("without queues"):
+            # Of a queue whose messages have all expired only its files knew where it stands.
+            for queue in store.queues:
+                if queue.min == queue.next:
+                    model.queues.pop(queue.topic, None)
         if value.startswith("clean"):
             await store.stop()
             check_store(machine.files, "/store", log_size=LOG_SIZE, queue_size=QUEUE_SIZE)
