@@ -6,6 +6,7 @@ import os
 
 from tests.support.peers import Cluster, ToolMissing, skip_or_fail, start_cluster
 from tests.support.peers.cluster import FAST_RETRIES
+from tests.support.peers.process import ProcessFailed
 
 
 class Clusters:
@@ -13,6 +14,7 @@ class Clusters:
 
     def __init__(self) -> None:
         self._running: dict[str, Cluster] = {}
+        self._failed: dict[str, Exception] = {}
 
     @staticmethod
     def tested() -> str:
@@ -20,13 +22,21 @@ class Clusters:
         return os.environ.get("RMQ_INTEROP_CLUSTER", "ours")
 
     def get(self, kind: str | None = None) -> Cluster:
-        """A running cluster of a kind (the tested one), with retries after a second."""
+        """A running cluster of a kind (the tested one), with retries after a second.
+
+        One that did not start is not tried again: each test that wants it gets the same error.
+        """
         kind = kind or self.tested()
+        if kind in self._failed:
+            raise self._failed[kind]
         if kind not in self._running:
             try:
                 self._running[kind] = start_cluster(kind, properties=FAST_RETRIES)
             except ToolMissing as missing:
                 skip_or_fail(missing)
+            except ProcessFailed as failed:
+                self._failed[kind] = failed
+                raise
         return self._running[kind]
 
     def running(self) -> list[Cluster]:

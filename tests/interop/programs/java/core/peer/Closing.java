@@ -6,7 +6,14 @@ public final class Closing {
     }
 
     public static void later(Runnable shutdown) {
-        Thread thread = new Thread(shutdown, "closing");
+        Thread thread = new Thread(() -> {
+            try {
+                Thread.sleep(3_000); // a one-way send has only been queued for the socket when it returns
+            } catch (InterruptedException ended) {
+                return;
+            }
+            shutdown.run();
+        }, "closing");
         thread.setDaemon(true);
         thread.start();
     }
