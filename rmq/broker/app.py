@@ -52,7 +52,7 @@ from rmq.broker.transaction.check import TransactionCheck
 from rmq.broker.transaction.ends import TransactionEnds
 from rmq.broker.transaction.halves import Halves
 from rmq.protocol.bodies.offset import ConsumerOffsetTable
-from rmq.protocol.errors import ConfigError
+from rmq.protocol.errors import ConfigError, ProtocolError
 from rmq.protocol.ids import pack_host
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.health import Observer
@@ -136,7 +136,7 @@ class BrokerApp:
         host, port = self.settings.broker_ip1, self.settings.listen_port
         try:
             return pack_host(host, port)
-        except ValueError:
+        except ProtocolError:
             try:
                 found = await asyncio.get_running_loop().getaddrinfo(host, port)
             except OSError as error:

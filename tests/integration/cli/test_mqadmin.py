@@ -97,6 +97,18 @@ async def test_ids_of_nobody_are_one_line_and_nobody_else_is_asked(admin: Admin)
     assert asked == []
 
 
+async def test_a_broker_known_by_name_finds_its_messages_by_id(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # field cases B096, B118
+    async with Cluster(tmp_path, settings={"brokerIP1": "localhost"}) as cluster:
+        admin = Admin(cluster, capsys)
+        async with Producer("p", namesrv=cluster.namesrv_addr) as producer:
+            result = await producer.send(Message("Topic", "hello"))
+        route = await admin.json("topicRoute", "-t", "Topic")
+        assert route["brokerDatas"][0]["brokerAddrs"] == {"0": f"localhost:{cluster.brokers[0].address[1]}"}
+        assert (await admin.json("queryMsgById", "-i", result.offset_msg_id))["body"] == "hello"
+
+
 async def test_a_message_is_found_by_its_old_id_after_its_broker_moved(admin: Admin) -> None:  # field case B093
     cluster = admin.cluster
     async with Producer("p", namesrv=cluster.namesrv_addr) as producer:
