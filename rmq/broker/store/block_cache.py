@@ -76,7 +76,7 @@ class BlockCache:
         return found
 
     def _take(self, number: int, end: int) -> memoryview | None:
-        """A block, which becomes the newest: what one call hands out is never given up by a later block of that call."""
+        """A block, made the newest: what one call hands out is not given up for a later block of that call."""
         blocks = self._blocks
         kept = blocks.pop(number, None)
         if kept is not None:

@@ -1,9 +1,9 @@
 """Hashes of index keys: Java's hash of ``topic#key``, cheap enough for every message.
 
 The hash of a text is its units as the digits of a number in base 31 (store-and-broker.md 4.2), and ``int(text, 31)``
-reads such numbers in C. Units are no digits, so they are mapped: 48 is taken off (unique keys are upper-case hex, whose units
-less 48 are all below 31), or a unit is split into its remainder and its quotient by 31, each of which is a digit. What
-was taken off, and the topic in front, is a constant for each length of a key.
+reads such numbers in C. Units are no digits, so they are mapped: 48 is taken off (unique keys are upper-case hex, whose
+units less 48 are all below 31), or a unit is split into its remainder and its quotient by 31, each of which is a digit.
+What was taken off, and the topic in front, is a constant for each length of a key.
 """
 
 from __future__ import annotations
