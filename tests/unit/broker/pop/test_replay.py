@@ -90,3 +90,15 @@ def test_an_orderly_batch() -> None:
     ordered.ack(batch, 0)
     ordered.ack(batch, 2)
     assert read([batch_event(batch)]).ordered.get(place) is None
+
+
+def test_nothing_passes_a_message_that_must_wait_longer() -> None:
+    ordered = OrderedQueues()
+    place = Place("g", "T", 0)
+    batch = ordered.popped(place, "", [0, 1, 2], 1_000, 50)
+    ordered.change(batch, 1, 5_000)
+    assert not ordered.blocked(place, "", 1_050)
+    assert ordered.again(place, "", 1_050) == [0]
+    ordered.ack(batch, 0)
+    assert ordered.blocked(place, "", 4_999)
+    assert ordered.again(place, "", 5_000) == [1, 2]
