@@ -45,7 +45,7 @@ _BATCH = 128
 _BATCH_BYTES = 1 << 20
 #: Entries read at a time.
 _ENTRIES = 1024
-#: Longest sleep while something waits, seconds: how late a step of the wall clock is noticed.
+#: Longest sleep while something waits for a wall-clock time, seconds: how late a step of that clock is noticed.
 _LONGEST_SLEEP = 0.1
 _FIRST_RETRY = 0.1
 _LAST_RETRY = 5.0
@@ -256,11 +256,11 @@ class TimerService:
             self._retry = _FIRST_RETRY
             return 0.0
         pauses = []
-        for wheel, now in ((self._wall_wheel, wall), (self._steady_wheel, steady)):
-            due_next = wheel.next_due()
-            if due_next is not None:
-                pauses.append(max(1, due_next - now) / 1000)
-        return min(*pauses, _LONGEST_SLEEP) if pauses else None
+        if (soonest := self._wall_wheel.next_due()) is not None:
+            pauses.append(min(max(1, soonest - wall) / 1000, _LONGEST_SLEEP))
+        if (soonest := self._steady_wheel.next_due()) is not None:
+            pauses.append(max(1, soonest - steady) / 1000)
+        return min(pauses, default=None)
 
     async def _batch(self, queue: Queue, taken: list[tuple[int, int, Wheel]]) -> list[tuple[int, int, Wheel]]:
         """Deliver as many as go into one append; what is left."""
@@ -388,7 +388,7 @@ class TimerService:
         oldest = await self._store.search.time_at(queue, max(self._done.floor, queue.min))
         if oldest < 0 or oldest >= before:
             return
-        end = min(await self._store.offset_by_time(queue, before), self._seen)
+        end = await self._first_since(queue, before)
         batch: list[int] = []
         for index in self._done.missing(queue.min, end):
             batch.append(index)
@@ -397,6 +397,17 @@ class TimerService:
                 batch = []
         if batch:
             await self._again(queue, batch)
+
+    async def _first_since(self, queue: Queue, time: int) -> int:
+        """Index of the first message known here that was stored at ``time`` (ms) or later."""
+        low, high = queue.min, self._seen
+        while low < high:
+            middle = (low + high) // 2
+            if await self._store.search.time_at(queue, middle) < time:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     async def _again(self, queue: Queue, indexes: list[int]) -> None:
         puts: list[tuple[int, Put]] = []

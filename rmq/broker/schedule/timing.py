@@ -7,7 +7,6 @@ delivery time instead of a tag hash. What was delivered or recalled is said by m
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import TYPE_CHECKING, NamedTuple
 
 from rmq.protocol import properties
@@ -82,7 +81,7 @@ class RecallHandle(NamedTuple):
         """
         try:
             parts = base64.b64decode(text, altchars=b"-_", validate=True).decode().split(" ")
-        except (binascii.Error, UnicodeError) as error:
+        except ValueError as error:
             raise ValueError(f"it is not URL-safe base64 of text ({error})") from None
         if len(parts) != 5 or parts[0] != "v1" or not all(parts):
             raise ValueError("it does not hold: v1 topic brokerName deliverTimestampMs uniqueKey")

@@ -16,12 +16,13 @@ from .tools import require
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "interop" / "programs"
 
-# Source folders by what a version offers: `lite` needs DefaultLitePullConsumer (4.6), `admin` the tools' jars.
+# Source folders by what a version offers: `lite` needs DefaultLitePullConsumer (4.6), `admin` the tools' jars, `timed`
+# the transaction producer of 4.9.
 _JAVA_SOURCES = {
     "4.5.2": ("core",),
-    "4.9.4": ("core", "lite", "admin"),
-    "4.9.8": ("core", "lite", "admin"),
-    "5.3.3": ("core", "lite", "admin"),
+    "4.9.4": ("core", "lite", "admin", "timed"),
+    "4.9.8": ("core", "lite", "admin", "timed"),
+    "5.3.3": ("core", "lite", "admin", "timed"),
 }
 
 

@@ -51,6 +51,8 @@ public final class Peer {
         OPS.putAll(Reading.ops());
         optional("peer.LitePulling");
         optional("peer.Administering");
+        optional("peer.Delaying");
+        optional("peer.Transacting");
         OPS.put("ops", arguments -> {
             Map<String, Object> answer = done();
             answer.put("ops", new ArrayList<>(OPS.keySet()));
