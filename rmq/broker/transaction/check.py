@@ -52,6 +52,8 @@ _PASS_SECONDS = 60.0
 _NOTE_SECONDS = 5.0
 _MOST_AHEAD = 4096
 
+_TRANSACTION_BITS = 0xC
+_COMMIT = 0x8
 _CHECKED = "TRANSACTION_CHECK_TIMES"
 _IMMUNITY = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 _FIRST_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
@@ -170,18 +172,27 @@ class TransactionCheck:
                         self._settled.add(older)
                         self._owed.append(older)
             index += max(1, len(records))
+        current = await self._torn_commit() if self._next < half.next else None
+        if current is not None:
+            log.warning("a commit was stored without its op record: it is not done again")
+            self._settled.add(current)
+            self._owed.append(current)
+
+    async def _torn_commit(self) -> int | None:
+        """The unsettled half whose committed message is the last record of the log: its op record was to follow."""
         last = await self._last_record()
-        if last is not None and last.prepared_transaction_offset > 0 and self._next < half.next:
-            prepared = await self._store.record_at(last.prepared_transaction_offset)
-            if prepared is not None:
-                try:
-                    current = self.live(decode_record(prepared))
-                except ProtocolError:
-                    current = None
-                if current is not None:
-                    log.warning("a commit was stored without its op record: it is not done again")
-                    self._settled.add(current)
-                    self._owed.append(current)
+        if last is None or last.sys_flag & _TRANSACTION_BITS != _COMMIT:
+            return None
+        raw = await self._store.record_at(last.prepared_transaction_offset)
+        if raw is None:
+            return None
+        try:
+            prepared = decode_record(raw)
+        except ProtocolError:
+            return None
+        if prepared.topic != HALF_TOPIC or prepared.properties.get("UNIQ_KEY") != last.properties.get("UNIQ_KEY"):
+            return None
+        return self.live(prepared)
 
     async def _last_record(self) -> MessageRecord | None:
         """The last record of the log; a commit can have lost its op record only there."""
