@@ -1,0 +1,46 @@
+"""docs/metrics.md names every metric that there is, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rmq.testing.cluster import Cluster
+from tests.support.http_get import fetch
+from tests.support.raw_peer import RawPeer, pull, send, subscribe
+
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+
+async def names_told(address: tuple[str, int] | None, query: str = "") -> set[str]:
+    assert address is not None
+    status, text = await fetch(address, f"/metrics{query}")
+    assert status == 200
+    return set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
+
+
+async def test_every_metric_is_explained(tmp_path: Path) -> None:
+    explained = set(re.findall(r"`((?:rocketmq|rmq)_[a-z_0-9]+)`", PAGE.read_text().partition("## Names of")[0]))
+    unknown = {"rocketmq_consumer_inflight_messages", "rocketmq_consumer_ready_messages"}
+    observed = {"metricsExporterType": "PROM", "metricsPromExporterPort": "0"}
+    async with Cluster(tmp_path, settings=observed) as cluster:
+        broker = cluster.brokers[0]
+        async with RawPeer(*broker.address) as peer:
+            for topic in ("T", "%DLQ%G"):
+                assert (await peer.ask(send(topic))).code == 0
+            assert (await peer.ask(subscribe())).code == 0
+            assert (await peer.ask(pull())).code == 0
+            for queue in range(16):
+                broker.offsets.commit("G", "T", queue, 0)
+            told = await names_told(broker.observer.address)
+            assert not told - explained
+            own = {name for name in explained if not name.startswith("rmq_namesrv_")}
+            assert own - unknown - told == set()
+            as_exporter = await names_told(broker.observer.address, "?names=exporter")
+    page = PAGE.read_text().partition("## Names of")[2]
+    missing = {
+        name
+        for name in as_exporter
+        if f"`{name}`" not in page and not name.startswith(("rocketmq_brokeruntime_", "rmq_loop_"))
+    }
+    assert not missing
