@@ -7,7 +7,7 @@ for it. A point's name is ``phase:kind.call.when``, for example ``run:log.datasy
 =======  ========================================================================================================
 phase    recover (until the store has been read), run, stop
 kind     log, queue, index, checkpoint, abort, lock, topics, groups, offsets, delays, pid, other; folder.X of them
-call     create, extend, write, datasync, fsync, rename, unlink, read
+call     open, create, extend, write, datasync, fsync, rename, unlink, read
 when     before, half (a write whose first half is done), after
 =======  ========================================================================================================
 """
@@ -125,8 +125,7 @@ class FaultyOs:
 
     def open(self, path: str, flags: int, mode: int = 0o777) -> int:
         new = bool(flags & os.O_CREAT) and not os.path.exists(path)
-        if new:
-            self._at(path, "create", "before")
+        self._at(path, "create" if new else "open", "before")
         fd = os.open(path, flags, mode)
         self._paths[fd] = path if not os.path.isdir(path) else f"{path}/"
         if new:

@@ -94,13 +94,13 @@ class QueueDisk:
     def _open_target(self, target: Target) -> File:
         directory, start = target.key
         path = f"{directory}/{file_name(start)}"
-        if not target.new:
-            return self._files.open(path)
-        self._files.mkdir(directory)
-        file = self._files.open(path, create=True)
+        if target.new:
+            self._files.mkdir(directory)
+        file = self._files.open(path, create=target.new)
         try:
+            # A process that died while it cut the file left it short; Java opens files of full size only.
             file.allocate(self.file_size)
-            if target.position:
+            if target.new and target.position:
                 # Entries that an earlier life of this queue had: nobody reads them.
                 file.pwrite(BLANK_ENTRY * (target.position // ENTRY_SIZE), 0)
         except OSError:
@@ -203,6 +203,11 @@ class QueueDisk:
         for key in keys:
             file = self._files.open(f"{key[0]}/{file_name(key[1])}", readonly=True)
             try:
+                if (size := file.size()) > self.file_size:
+                    raise StoreError(
+                        f"{file.path} has {size} bytes, a consume-queue file has {self.file_size}: set "
+                        f"mappedFileSizeConsumeQueue to what this store was made with"
+                    )
                 parts: list[bytes] = []
                 at = 0
                 block = 204 * ENTRY_SIZE

@@ -17,6 +17,7 @@ from struct import Struct
 from rmq.broker.store.queue_files import BLANK_ENTRY_SIZE, FileKey, QueueFiles, is_blank
 from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.protocol.errors import StoreError
 from rmq.runtime.world import World
 
 __all__ = ["QueueLoader", "segment_size"]
@@ -56,6 +57,7 @@ class QueueLoader:
     async def load(self) -> None:
         """Read every queue there is.
 
+        :raises StoreError: files of another size than the one that is set.
         :raises OSError: a file that cannot be read.
         """
         table = self._table
@@ -85,7 +87,12 @@ class QueueLoader:
         size = self._table.file_size
         usable: list[int] = []
         for start in starts:
-            if start % size or (usable and start != usable[-1] + size):
+            if start % size:
+                raise StoreError(
+                    f"{queue.files.directory}/{start:020d}: no consume-queue file of {size} bytes begins there: set "
+                    f"mappedFileSizeConsumeQueue to what this store was made with"
+                )
+            if usable and start != usable[-1] + size:
                 log.warning("%s: file %020d does not follow the one before it", queue.files.directory, start)
                 break
             usable.append(start)
