@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done; echo python3)
 
-.PHONY: run test lint types layers bench docs clean help
+.PHONY: run test torture lint types layers bench docs clean help
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run [PORT=9876]  a nameserver and a broker on this machine, ten messages through them, until Ctrl-C"
 	@echo "make test             the whole test suite"
+	@echo "make torture          hundreds of kills and power cuts, with the points that were hit (docs/durability.md)"
 	@echo "make lint types layers  ruff, mypy, the layers of the packages"
 	@echo "make bench            the benchmarks against Java (benchmark/README.md)"
 	@echo "make docs             write docs/settings.md again from the settings tables"
@@ -23,6 +24,9 @@ run: $(VENV)/.run
 test: $(VENV)/.test
 	@echo "== running the test suite"
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+torture: $(VENV)/.test
+	@RMQ_TORTURE=1 $(BIN)/python -m pytest tests/fault -s --timeout=0 $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .
