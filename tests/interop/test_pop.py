@@ -197,3 +197,31 @@ def test_a_group_that_pulls_by_assignment(java: Client, cluster: Cluster) -> Non
     assert {row[0] for row in rows} == set(range(COUNT))
     assert {row[3] for row in rows} == {None}
     group.leave()
+
+
+def test_a_java_broker_opens_the_store_between(java: Client) -> None:
+    """What is popped and not acknowledged survives a turn of a 4.9.4 broker on the same directory."""
+    folder = Path(tempfile.mkdtemp(prefix="rmq-pop-store-"))
+    paths = {"storePathRootDir": str(folder / "store"), "storePathCommitLog": str(folder / "store" / "commitlog")}
+    try:
+        with start("ours", properties=paths) as ours:
+            group = Group(java, ours)
+            group.produce()
+            group.join(invisible=30_000, failEvery=1, pause=1)
+            group.until(lambda rows: len(rows) > COUNT // 2)
+            ours.brokers[0].daemon.stop(30.0)
+            group.leave()
+        with start("java-4.9.4", properties=paths) as theirs:
+            java.call("produce", namesrv=theirs.namesrv, topic=group.topic, count=10)
+            theirs.brokers[0].daemon.stop(30.0)
+        with start("ours", properties=paths) as ours:
+            group.cluster = ours
+            group.members.clear()
+            group.join()
+            rows = group.until(complete, within=120.0)
+            assert set(numbers(rows)) == set(range(COUNT))
+            group.leave()
+    except ToolMissing as missing:
+        skip_or_fail(missing)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
