@@ -49,6 +49,9 @@ _ONEWAY = 2
 _RESPONSE = 1
 #: Pulls of one connection served in one tick: an answer may be 256 KiB.
 _PULLS_PER_TICK = 16
+#: Other commands routed in one tick, and their bytes: a handler takes some 0.1 ms, and more the larger its request is.
+_OTHERS_PER_TICK = 64
+_OTHER_BYTES_PER_TICK = 128 << 10
 #: Sends: what the step takes itself, whatever the header's form.
 _SENDS = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 #: System flags of a plain send: everything but transaction and host bits.
@@ -107,6 +110,7 @@ class Lane:
         acks: list[Ack] = []
         pulls = []
         later: list[tuple[Conn, Command]] = []
+        room_for_others = _OTHER_BYTES_PER_TICK
         for conn in ready:
             born_host = conn.born_host
             plain_hosts = not (store_v6 or conn.born_v6)
@@ -167,6 +171,10 @@ class Lane:
                                 pulled += 1
                                 pulls.append((conn, pull))
                                 continue
+                if room_for_others <= 0 or len(later) == _OTHERS_PER_TICK:
+                    # A thousand heartbeats at once must not make everybody wait for the last of them.
+                    conn.frames = frames[frames.index((buf, lo, hi)) :]
+                    break
                 try:
                     command = decode(buf[lo:hi])
                 except ProtocolError as error:
@@ -176,6 +184,7 @@ class Lane:
                     self._slow(conn, command, puts, acks)
                 else:
                     later.append((conn, command))
+                    room_for_others -= hi - lo
         if puts:
             self._append(puts, acks)
         if pulls:

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
@@ -192,3 +193,36 @@ async def test_held_answers_stop_the_reading_of_their_connection(tmp_path: Path)
             slow.go.set()
             assert {(await future).code for future in held} == {0}
             assert broker.pressure.held == 0
+
+
+async def test_a_storm_of_other_commands_is_served_in_slices(cluster: Cluster) -> None:
+    broker = cluster.brokers[0]
+    async with await connect(cluster) as peer:
+        assert (await peer.ask(send())).code == 0
+        routed: list[int] = []
+        step, route = broker._server._step, broker.router.route
+
+        def counting_step(ready: list[Any]) -> None:
+            routed.append(0)
+            step(ready)
+
+        def counting_route(conn: Any, command: Command) -> None:
+            routed[-1] += 1
+            route(conn, command)
+
+        broker._server._step = counting_step
+        lane: Any = step.__self__  # type: ignore[attr-defined]
+        lane._router = SimpleNamespace(route=counting_route)
+        finished: list[int] = []
+        futures = []
+        for number in range(300):
+            command = send() if number % 10 == 9 else Command(30, ext={"topic": "T", "queueId": "0"})
+            future = peer.submit(command)
+            future.add_done_callback(lambda _, number=number: finished.append(number))
+            futures.append(future)
+        answers = await asyncio.gather(*futures)
+        assert {answer.code for answer in answers} == {0}
+        assert sum(routed) == 270
+        assert max(routed) <= 64
+        others = [number for number in finished if number % 10 != 9]
+        assert others == sorted(others)

@@ -1,0 +1,333 @@
+"""What the broker holds and how fast it is when nobody sends much: ``python -m benchmark.limits [PART ...]``.
+
+Parts: ``idle`` (10,000 connections with heartbeats: memory), ``delivery`` (100 waiting consumers, 1,000 messages a
+second: time from send to delivery), ``filter`` (SQL92 evaluations a second), ``storm`` (heartbeats of 1,000 groups at
+once: the longest standstill of the loop). Each is bounded and prints figures; none judges. The broker runs in a process
+of its own, on a core of its own when there are two; the peers are raw sockets in this one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import resource
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from rmq.filter.sql import compile_sql
+from rmq.runtime import loop
+
+TOPIC = "LimitTopic"
+_HELD_SECONDS = 30
+
+
+class Daemon:
+    """One daemon process; ``async with``."""
+
+    def __init__(self, module: str, folder: str, settings: dict[str, str]) -> None:
+        self._module = module
+        self._file = Path(folder) / f"{module}.properties"
+        self._file.write_text("".join(f"{key}={text}\n" for key, text in settings.items()))
+        self._environment = {**os.environ, "HOME": folder, "RMQ_LOG_DIR": folder}
+
+    async def __aenter__(self) -> int:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", f"rmq.cli.{self._module}", "-c", str(self._file),
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, env=self._environment,
+        )  # fmt: skip
+        assert self._process.stdout is not None
+        line = await asyncio.wait_for(self._process.stdout.readline(), 60)
+        if b"boot success" not in line:
+            raise SystemExit(f"benchmark: {self._module} did not start; see {self._file.parent}")
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) > 1:
+            os.sched_setaffinity(self._process.pid, {cores[-1]})
+        return self._process.pid
+
+    async def __aexit__(self, *_: object) -> None:
+        self._process.terminate()
+        await self._process.wait()
+
+
+class Broker:
+    """A broker without a nameserver, on free ports; ``async with``."""
+
+    def __init__(self, folder: str) -> None:
+        self.port = _free_port()
+        self.metrics = _free_port()
+        settings = {
+            "brokerIP1": "127.0.0.1",
+            "bindAddress": "127.0.0.1",
+            "listenPort": str(self.port),
+            "storePathRootDir": f"{folder}/store",
+            "metricsExporterType": "PROM",
+            "metricsPromExporterPort": str(self.metrics),
+        }
+        self._daemon = Daemon("mqbroker", folder, settings)
+
+    async def __aenter__(self) -> Broker:
+        self.pid = await self._daemon.__aenter__()
+        return self
+
+    async def __aexit__(self, *what: object) -> None:
+        await self._daemon.__aexit__(*what)
+
+    def resident_mib(self) -> float:
+        text = Path(f"/proc/{self.pid}/status").read_text()
+        found = re.search(r"VmRSS:\s+(\d+)", text)
+        return int(found[1]) / 1024 if found else 0.0
+
+    async def figure(self, name: str) -> float:
+        """One metric of the broker's own page."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.metrics)
+        writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
+        text = (await reader.read()).decode()
+        writer.close()
+        found = re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)
+        return float(found[1]) if found else float("nan")
+
+
+def _free_port() -> int:
+    """A port that is free together with the one two below (the VIP port)."""
+    import socket
+
+    while True:
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            port = int(one.getsockname()[1])
+            try:
+                other.bind(("127.0.0.1", port - 2))
+            except OSError:
+                continue
+            return port
+
+
+def frame(code: int, opaque: int, ext: dict[str, str] | None = None, body: bytes = b"") -> bytes:
+    head = {"code": code, "extFields": ext or {}, "flag": 0, "language": "JAVA", "opaque": opaque, "version": 409}
+    header = json.dumps(head, separators=(",", ":")).encode()
+    return (len(header) + len(body) + 4).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + body
+
+
+def heartbeat(client: str, groups: Sequence[str], opaque: int = 1) -> bytes:
+    subscription = {"topic": TOPIC, "subString": "*", "subVersion": 1, "tagsSet": [], "codeSet": []}
+    consumers = [
+        {
+            "groupName": group,
+            "messageModel": "CLUSTERING",
+            "consumeType": "CONSUME_PASSIVELY",
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+            "subscriptionDataSet": [{**subscription, "expressionType": "TAG", "classFilterMode": False}],
+            "unitMode": False,
+        }
+        for group in groups
+    ]
+    return frame(34, opaque, None, json.dumps({"clientID": client, "consumerDataSet": consumers}).encode())
+
+
+class Link(asyncio.Protocol):
+    """A connection that hands out whole frames."""
+
+    def __init__(self, took: Callable[[Link, bytes], None]) -> None:
+        self._took = took
+        self._data = b""
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        data = self._data + data
+        position = 0
+        while len(data) - position >= 4:
+            end = position + 4 + int.from_bytes(data[position : position + 4], "big")
+            if end > len(data):
+                break
+            self._took(self, data[position + 4 : end])
+            position = end
+        self._data = data[position:]
+
+
+async def link(port: int, took: Callable[[Link, bytes], None]) -> Link:
+    _, made = await asyncio.get_running_loop().create_connection(lambda: Link(took), "127.0.0.1", port)
+    return made
+
+
+async def idle(folder: str, count: int) -> None:
+    """Memory of a broker that thousands of consumers are connected to."""
+    room = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if room != resource.RLIM_INFINITY and room < count + 100:
+        count = room - 100
+    resource.setrlimit(resource.RLIMIT_NOFILE, (room, room))
+    async with Broker(folder) as broker:
+        before = broker.resident_mib()
+        answered = 0
+        done = asyncio.Event()
+
+        def took(_: Link, __: bytes) -> None:
+            nonlocal answered
+            answered += 1
+            if answered % count == 0:
+                done.set()
+
+        links = []
+        for start in range(0, count, 200):
+            links += await asyncio.gather(*[link(broker.port, took) for _ in range(start, min(start + 200, count))])
+        for turn in range(3):
+            done.clear()
+            for number, one in enumerate(links):
+                one.transport.write(heartbeat(f"10.0.0.1@{number}", [f"group-{number % 100}"], turn + 1))
+            await asyncio.wait_for(done.wait(), 120)
+        after = broker.resident_mib()
+        print(f"idle      {count} connections, 3 heartbeats each: {after:.0f} MiB resident ({before:.0f} without them)")
+        for one in links:
+            one.transport.abort()
+
+
+async def delivery(folder: str, seconds: int) -> None:
+    """Time from a send to its delivery, with 100 consumers waiting, each in a group of its own."""
+    groups, rate = 100, 1_000
+    async with Broker(folder) as broker:
+        times: list[float] = []
+        waiting: dict[Link, tuple[str, int]] = {}
+
+        def pull(one: Link) -> None:
+            group, offset = waiting[one]
+            ext = {
+                "consumerGroup": group, "topic": topic_of[one], "queueId": "0", "queueOffset": str(offset),
+                "maxMsgNums": "32", "sysFlag": "6", "commitOffset": "0",
+                "suspendTimeoutMillis": str(_HELD_SECONDS * 1000), "subscription": "*", "subVersion": "1",
+                "expressionType": "TAG",
+            }  # fmt: skip
+            one.transport.write(frame(11, 2, ext))
+
+        def took(one: Link, data: bytes) -> None:
+            now = time.perf_counter()
+            size = int.from_bytes(data[:4], "big") & 0xFFFFFF
+            head = json.loads(data[4 : 4 + size])
+            if head["code"] == 0 and one in waiting and "nextBeginOffset" in (head.get("extFields") or {}):
+                for stamp in re.findall(rb"@(\d+\.\d+)@", data[4 + size :]):
+                    times.append(now - float(stamp))
+                waiting[one] = (waiting[one][0], int(head["extFields"]["nextBeginOffset"]))
+                pull(one)
+
+        topic_of: dict[Link, str] = {}
+        sender = await link(broker.port, lambda _, __: None)
+
+        def send(number: int) -> bytes:
+            ext = {
+                "a": "p", "b": f"{TOPIC}-{number % groups}", "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "0",
+                "h": "0", "i": "WAIT\x01true", "j": "0", "k": "false", "m": "false",
+            }  # fmt: skip
+            return frame(310, number, ext, b"@%.9f@" % time.perf_counter() + bytes(100))
+
+        for number in range(groups):
+            sender.transport.write(send(number))
+        await asyncio.sleep(0.5)
+        for number in range(groups):
+            one = await link(broker.port, took)
+            waiting[one] = (f"group-{number}", 1)
+            topic_of[one] = f"{TOPIC}-{number}"
+            pull(one)
+        await asyncio.sleep(1.0)
+        begun = time.perf_counter()
+        for number in range(rate * seconds):
+            await asyncio.sleep(max(0.0, begun + number / rate - time.perf_counter()))
+            sender.transport.write(send(number))
+        await asyncio.sleep(0.5)
+        times.sort()
+        share = lambda part: times[min(len(times) - 1, int(len(times) * part))] * 1000  # noqa: E731
+        print(
+            f"delivery  {groups} waiting consumers, {rate} messages/s, {len(times)} of {rate * seconds} delivered: "
+            f"p50 {share(0.5):.2f} ms, p99 {share(0.99):.2f} ms, p99.9 {share(0.999):.2f} ms, "
+            f"most {times[-1] * 1000:.1f} ms"
+        )
+
+
+async def sql(folder: str, count: int) -> None:
+    """SQL92 conditions, on this thread."""
+    table = {"a": "7", "region": "hangzhou", "price": "19.5"}
+    for text in ("a > 5", "a BETWEEN 1 AND 9", "region = 'hangzhou'", "a > 5 AND region IN ('x', 'hangzhou')"):
+        matches = compile_sql(text).matches
+        best = 0.0
+        for _ in range(5):
+            begun = time.perf_counter()
+            for _ in range(count):
+                matches(table)
+            best = max(best, count / (time.perf_counter() - begun))
+        print(f"filter    {text:45} {best:12,.0f} evaluations/s")
+
+
+async def storm(folder: str, count: int) -> None:
+    """The first heartbeats of many groups at once, then all of them again: how long the broker's loop stood still."""
+    async with Broker(folder) as broker:
+        answered = 0
+        done = asyncio.Event()
+
+        def took(_: Link, __: bytes) -> None:
+            nonlocal answered
+            answered += 1
+            if answered % count == 0:
+                done.set()
+
+        links = [await link(broker.port, took) for _ in range(count)]
+        await asyncio.sleep(35)  # what starting took is out of the broker's window
+        probe = await link(broker.port, lambda _, __: pong.set())
+        pong = asyncio.Event()
+        worst: list[float] = []
+        for turn in range(3):
+            done.clear()
+            for number, one in enumerate(links):
+                one.transport.write(heartbeat(f"10.0.0.1@{number}", [f"group-{number}", "shared"], turn + 1))
+            while not done.is_set():
+                pong.clear()
+                begun = time.perf_counter()
+                probe.transport.write(frame(105, 1, {"topic": TOPIC}))
+                await pong.wait()
+                worst.append(time.perf_counter() - begun)
+                await asyncio.sleep(0.001)
+        lag = await broker.figure("rmq_loop_lag_seconds")
+        print(
+            f"storm     {count} groups, 3 heartbeats each at once: longest standstill {lag * 1000:.0f} ms; "
+            f"a request of another client took {statistics.median(worst) * 1000:.1f} ms, "
+            f"at most {max(worst) * 1000:.0f} ms"
+        )
+
+
+PARTS: dict[str, tuple[Callable[[str, int], Awaitable[None]], int]] = {
+    "idle": (idle, 10_000),
+    "delivery": (delivery, 10),
+    "filter": (sql, 100_000),
+    "storm": (storm, 1_000),
+}
+
+
+async def run(parts: Sequence[str]) -> None:
+    for part in parts:
+        work, size = PARTS[part]
+        folder = tempfile.mkdtemp(prefix=f"rmq-limits-{part}-")
+        try:
+            await asyncio.wait_for(work(folder, size), 300)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmark.limits", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help=", ".join(PARTS))
+    parts = parser.parse_args(words).parts or list(PARTS)
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) > 1:
+        os.sched_setaffinity(0, set(cores[:-1]))
+    return loop.run(run(parts))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
