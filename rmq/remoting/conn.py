@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -132,7 +132,7 @@ class Conn(asyncio.Protocol):
         #: Bytes of requests that a handler holds: added by who takes them, given back with :meth:`settle`.
         self.owed_bytes = 0
         #: Answers that wait for the end of the tick, and their bytes.
-        self.out: list[bytes] = []
+        self.out: list[bytes | memoryview] = []
         self.out_bytes = 0
         #: The peer does not take what was written: nothing is read or served until it does.
         self.congested = False
@@ -396,6 +396,22 @@ class Conn(asyncio.Protocol):
             if not endpoint.scheduled:
                 endpoint.schedule()
 
+    def send_parts(self, parts: Sequence[bytes | memoryview], size: int) -> None:
+        """:meth:`send` of a frame in pieces of ``size`` bytes together: they are put together once, when written.
+
+        Views must stay as they are until the end of the tick.
+        """
+        if self.closed:
+            return
+        self.out += parts
+        self.out_bytes += size
+        if not self._dirty:
+            self._dirty = True
+            endpoint = self._endpoint
+            endpoint.dirty.append(self)
+            if not endpoint.scheduled:
+                endpoint.schedule()
+
     def send_command(self, command: Command) -> None:
         """Encode and :meth:`send`."""
         if not self.closed:
@@ -407,7 +423,8 @@ class Conn(asyncio.Protocol):
         out = self.out
         if not out or self.closed:
             return
-        data = out[0] if len(out) == 1 else b"".join(out)
+        first = out[0]
+        data = first if len(out) == 1 and isinstance(first, bytes) else b"".join(out)
         out.clear()
         self.out_bytes = 0
         self.active = True

@@ -12,6 +12,7 @@ import fcntl
 import os
 import stat
 
+from rmq.runtime.residency import Mapping
 from rmq.runtime.world import File, FileLock, Usage
 
 __all__ = ["RealFile", "RealFiles"]
@@ -28,13 +29,15 @@ _NO_NOWAIT = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 class RealFile:
     """One open file of the operating system."""
 
-    __slots__ = ("_fd", "_nowait", "_written", "path")
+    __slots__ = ("_fd", "_mapping", "_nowait", "_unmappable", "_written", "path")
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self._fd = fd
         self._nowait = bool(_NOWAIT)
         self._written = -1
+        self._mapping: Mapping | None = None
+        self._unmappable = False
 
     def pread(self, size: int, offset: int) -> bytes:
         data = os.pread(self._fd, size, offset)
@@ -71,21 +74,17 @@ class RealFile:
             return bytes(memoryview(room)[:count])
         return None
 
-    def pread_hot_into(self, room: bytearray, offset: int) -> bool:
-        if self._nowait:
+    def hot_view(self, size: int, offset: int) -> memoryview | None:
+        mapping = self._mapping
+        if mapping is None:
+            if self._unmappable:
+                return None
             try:
-                return os.preadv(self._fd, [room], offset, _NOWAIT) == len(room)
-            except BlockingIOError:
-                return False
-            except OSError as error:
-                if error.errno not in _NO_NOWAIT:
-                    raise
-                self._nowait = False
-        data = self.pread_hot(len(room), offset)
-        if data is None or len(data) != len(room):
-            return False
-        room[:] = data
-        return True
+                mapping = self._mapping = Mapping(self._fd, self.size())
+            except (OSError, ValueError):
+                self._unmappable = True
+                return None
+        return mapping.hot(offset, size)
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         size = len(data)
@@ -105,6 +104,7 @@ class RealFile:
             os.ftruncate(self._fd, size)
 
     def truncate(self, size: int) -> None:
+        self._unmap()
         os.ftruncate(self._fd, size)
         self._written = min(self._written, size)
 
@@ -114,7 +114,13 @@ class RealFile:
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 
+    def _unmap(self) -> None:
+        mapping, self._mapping = self._mapping, None
+        if mapping is not None:
+            mapping.close()
+
     def close(self) -> None:
+        self._unmap()
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)

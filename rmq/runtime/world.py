@@ -55,8 +55,11 @@ class File(Protocol):
     def pread_hot(self, size: int, offset: int) -> bytes | None:
         """The same, but only from the page cache: None when any of it would have to come from the disk."""
 
-    def pread_hot_into(self, room: bytearray, offset: int) -> bool:
-        """Fill all of ``room`` from the page cache; False when any of it is not there (``room`` is garbage then)."""
+    def hot_view(self, size: int, offset: int) -> memoryview | None:
+        """A view of the page cache itself, nothing copied; None when any of it is not there or files have no views.
+
+        What is written to the file later shows in it: ask for bytes that do not change any more.
+        """
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         """Write all of ``data`` at ``offset`` (loops over short writes). Errors: OSError."""

@@ -322,12 +322,9 @@ class _SimFile:
             return None
         return inode.read(size, offset)
 
-    def pread_hot_into(self, room: bytearray, offset: int) -> bool:
-        data = self.pread_hot(len(room), offset)
-        if data is None or len(data) != len(room):
-            return False
-        room[:] = data
-        return True
+    def hot_view(self, size: int, offset: int) -> memoryview | None:
+        data = self.pread_hot(size, offset)
+        return None if data is None or len(data) != size else memoryview(data)
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         inode = self._use("pwrite", writes=True)

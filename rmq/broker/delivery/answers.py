@@ -37,17 +37,18 @@ def code_of(batch: Batch, offset: int) -> int:
     return _CODES[batch.status]
 
 
-def pull_answer(opaque: int, batch: Batch, code: int, broker_id: int, serialize: SerializeType) -> bytes:
-    """A whole frame.
+def pull_answer(
+    opaque: int, batch: Batch, code: int, broker_id: int, serialize: SerializeType
+) -> tuple[list[bytes | memoryview], int]:
+    """A whole frame in pieces, and their bytes together.
 
     :param broker_id: the broker the client is to ask next time.
     """
     if code == 0 and serialize is SerializeType.JSON:
         header = _FOUND % (broker_id, batch.next_offset, batch.max_offset, batch.min_offset, opaque)
         size = len(header)
-        body = batch.records
-        return b"".join((_lengths(4 + size + batch.size, size), header, *body))
-    return encode(
+        return [_lengths(4 + size + batch.size, size), header, *batch.records], 8 + size + batch.size
+    frame = encode(
         Command(
             code,
             ext={
@@ -63,3 +64,4 @@ def pull_answer(opaque: int, batch: Batch, code: int, broker_id: int, serialize:
             serialize=serialize,
         )
     )
+    return [frame], len(frame)

@@ -225,7 +225,7 @@ class Delivery:
                 self._moved.add(
                     fields.consumer_group, fields.topic, fields.queue_id, fields.queue_offset, batch.next_offset
                 )
-        conn.send(pull_answer(opaque, batch, code, 0, serialize))
+        conn.send_parts(*pull_answer(opaque, batch, code, 0, serialize))
 
     def _check(self, conn: Conn, fields: PullFields) -> tuple[Queue, Filter]:
         """The checks of a pull, in Java's order; the queue and what the subscription lets through."""

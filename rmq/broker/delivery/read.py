@@ -104,12 +104,16 @@ class Reader:
         if codes is None:
             run = self._run(queue, offset, min(wanted, most - offset))
             if run is not None:
-                spans, total = run
-                records: Sequence[bytes | memoryview] | None = log.views(spans) or log.read_many(spans)
+                offsets, sizes, total = run
+                last = offsets[-1]
+                views = log.views(offsets, sizes)
+                if views is not None:
+                    return Batch(Status.FOUND, offset + len(sizes), least, most, views, total, log.end - last)
+                spans = list(zip(offsets, sizes, strict=True))
+                records = log.read_many(spans)
                 if records is None:
                     records = yield log.read_many_cold(spans)
                 if sum(map(len, records)) == total:
-                    last = spans[-1][0]
                     return Batch(Status.FOUND, offset + len(spans), least, most, records, total, log.end - last)
         limits = self.limits
         log_start = log.start
@@ -168,8 +172,8 @@ class Reader:
                 return Batch(Status.MESSAGE_WAS_REMOVING, position, least, most, [])
         return Batch(Status.FOUND, position, least, most, records, total, end - spans[-1][0])
 
-    def _run(self, queue: Queue, offset: int, count: int) -> tuple[list[tuple[int, int]], int] | None:
-        """The spans of the next ``count`` messages and their bytes, when nothing about them is special.
+    def _run(self, queue: Queue, offset: int, count: int) -> tuple[Sequence[int], Sequence[int], int] | None:
+        """Offsets, sizes and bytes together of the next ``count`` messages, when nothing about them is special.
 
         None when they are not all in memory and within the limits of one pull: the scan then looks at each.
         """
@@ -189,7 +193,7 @@ class Reader:
         total = sum(sizes)
         if total > limits.bytes_in_memory:
             return None
-        return list(zip(values[::3], sizes, strict=True)), total
+        return values[::3], sizes, total
 
     def _scan_records(self, queue: Queue, offset: int, wanted: int, wants: Filter) -> Scan:
         """The scan with a condition on the record: each one is read before it is known whether it goes out."""

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Sequence
 from struct import Struct
 
-from rmq.broker.store.block_cache import BlockCache
 from rmq.broker.store.gate import Gate
 from rmq.broker.store.log_files import LogFile, LogFiles
 from rmq.broker.store.memory_tail import MemoryTail
@@ -29,8 +28,6 @@ BLANK_SIZE = 8
 _blank = Struct(">ii").pack
 #: Reads from the disk at a time; two of the eight threads stay free for flushes.
 _COLD_READS = 6
-#: Spans of one read that make it worth while to read whole blocks.
-_WORTH_A_BLOCK = 8
 #: Neighbouring spans closer than this are read in one go: copying is cheaper than another system call.
 _NEAR = 4096
 #: But never more than this at once.
@@ -68,7 +65,6 @@ class CommitLog:
         self._spare: LogFile | None = None
         self._preparing = False
         self._tail = MemoryTail()
-        self._blocks = BlockCache(self._fill)
         self._cold = asyncio.Semaphore(_COLD_READS)
 
     def gate_reason(self) -> str:
@@ -261,7 +257,6 @@ class CommitLog:
         :param end: where the next record goes; 0 for an empty log.
         """
         self._tail.clear()
-        self._blocks.clear()
         if self._spare is not None:
             self._spare.shared.drop()
             self._spare = None
@@ -345,10 +340,6 @@ class CommitLog:
         file = self._readable(offset, size)
         return b"" if file is None else file.file.pread_hot(size, offset - file.start)
 
-    def _fill(self, room: bytearray, offset: int) -> bool:
-        file = self._readable(offset, len(room))
-        return file is not None and file.file.pread_hot_into(room, offset - file.start)
-
     def _readable(self, offset: int, size: int) -> LogFile | None:
         if offset < self.start or offset + size > self.end or size < 0:
             return None
@@ -370,17 +361,22 @@ class CommitLog:
             finally:
                 shared.unpin()
 
-    def views(self, spans: Sequence[tuple[int, int]]) -> Sequence[bytes | memoryview] | None:
-        """The bytes of each (offset, size), offsets ascending, not copied: they are good until the next read.
+    def views(self, offsets: Sequence[int], sizes: Sequence[int]) -> Sequence[bytes | memoryview] | None:
+        """The bytes of each message, whole, perhaps as views that are not copied; offsets ascending.
 
         :returns: None when that is not to be had; :meth:`read_many` is the other way.
         """
-        first = spans[0][0]
+        first = offsets[0]
         if first >= self._tail.first:
-            return self._tail.read_many(spans)
-        if len(spans) < _WORTH_A_BLOCK or first < self.start:
+            return self._tail.read_many(list(zip(offsets, sizes, strict=True)))
+        size = offsets[-1] + sizes[-1] - first
+        file = self._readable(first, size)
+        if file is None:
             return None
-        return self._blocks.views(spans, self.end)
+        view = file.file.hot_view(size, first - file.start)
+        if view is None:
+            return None
+        return [view[at - first : at - first + size] for at, size in zip(offsets, sizes, strict=True)]
 
     def read_many(self, spans: Sequence[tuple[int, int]]) -> list[bytes] | None:
         """The bytes of each (offset, size), offsets ascending: one pull's records.
