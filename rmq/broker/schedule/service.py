@@ -31,6 +31,8 @@ _BATCH_BYTES = 1 << 20
 _LONGEST_SLEEP = 1.0
 #: Pauses after a failed append, seconds.
 _FIRST_RETRY = 0.1
+#: Hundredths of a second that a stop waits for what was delivered to be on disk.
+_STOP_TRIES = 200
 _LAST_RETRY = 5.0
 
 
@@ -144,8 +146,14 @@ class ScheduleService:
         self._owner.every(self._flush_interval / 1000, self.persist, "offsets", first=10.0)
 
     async def stop(self) -> None:
-        """End delivery and write the offsets."""
+        """End delivery and write the offsets: after a clean stop nothing is delivered again."""
         await self._owner.close()
+        flusher = self._store.flusher
+        for _ in range(_STOP_TRIES):
+            if flusher.failed or not self._ahead or self._ahead[-1][0] <= self._store.durable_end():
+                break
+            flusher.request()
+            await asyncio.sleep(0.01)
         await self.persist()
 
     def arrived(self, queues: Iterable[Queue]) -> None:

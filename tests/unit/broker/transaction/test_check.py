@@ -500,7 +500,7 @@ def test_a_delay_runs_from_the_commit() -> None:
 def test_a_half_whose_commit_would_be_refused_is_refused_itself(more: dict[str, str]) -> None:
     async def check(broker: TransactionBroker) -> None:
         with pytest.raises(ResponseError) as refused:
-            broker.send("a", **more)
+            broker.send("a", None, "P", **more)
         assert refused.value.code == 13
 
     in_a_broker(check)

@@ -1,0 +1,111 @@
+"""Messages that wait, sent and received by Apache's clients: levels, times of their own, recall."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.interop import Clusters, Scene
+from tests.support.interop.scene import fresh
+from tests.support.peers import Client, ClientError
+
+LATE = 200
+CLIENTS = ("java-4.9.8", "java-5.3.3")
+
+
+@pytest.fixture(params=CLIENTS)
+def where(request: pytest.FixtureRequest, scene: Callable[[str, str], Scene]) -> Scene:
+    return scene(Clusters.tested(), request.param)
+
+
+def delayed(scene: Scene, topic: str, key: str, **how: Any) -> dict[str, Any]:
+    """Send one message that waits."""
+    answer = scene.client.call("delayed", namesrv=scene.cluster.namesrv, topic=topic, key=key, **how)
+    assert answer["status"] == "SEND_OK"
+    return answer
+
+
+def stored(scene: Scene, topic: str) -> dict[str, dict[str, str]]:
+    """What mqadmin (Java 4.9.8) prints of each message of a topic, by key."""
+    printed = scene.reader.call(
+        "mqadmin", namesrv=scene.cluster.namesrv, args=["printMsg", "-n", scene.cluster.namesrv, "-t", topic]
+    )["output"]
+    found = {}
+    for line in printed.splitlines():
+        if line.startswith("MSGID:"):
+            fields = dict(re.findall(r"(\w+)=([^,}\]]*)", line))
+            found[fields["KEYS"]] = fields
+    return found
+
+
+def test_levels_and_times_of_their_own(where: Scene) -> None:
+    topic = where.topic("delay")
+    member = where.subscribe(topic, where.group("delay"))
+    delayed(where, topic, "level", level=2)
+    delayed(where, topic, "sec", properties={"TIMER_DELAY_SEC": "2", "TIMER_DELAY_MS": "90000"})
+    delayed(where, topic, "ms", properties={"TIMER_DELAY_MS": "1500"})
+    delayed(where, topic, "past", properties={"TIMER_DELIVER_MS": "1000"})
+    if where.client.name == "java-5.3.3":
+        delayed(where, topic, "setter", setter="setDelayTimeMs", value=1700)
+    wanted = {"level", "sec", "ms", "past"} | ({"setter"} if where.client.name == "java-5.3.3" else set())
+    rows = member.received(len(wanted), 20)
+    member.stop()
+    assert sorted(row.key for row in rows) == sorted(wanted)
+    shown = stored(where, topic)
+    for key in wanted - {"level", "past"}:
+        fields = shown[key]
+        late = int(fields["storeTimestamp"]) - int(fields["TIMER_OUT_MS"])
+        assert 0 <= late <= LATE, (key, late)
+        assert int(fields["TIMER_OUT_MS"]) - int(fields["TIMER_ENQUEUE_MS"]) > 1000
+        assert fields["REAL_TOPIC"] == topic
+
+
+def test_a_time_too_far_ahead_is_refused(where: Scene) -> None:
+    topic = where.topic("limit")
+    with pytest.raises(ClientError, match=r"CODE: 13 .*259200000ms"):
+        delayed(where, topic, "far", properties={"TIMER_DELAY_SEC": "259201"})
+
+
+def test_recall(scene: Callable[[str, str], Scene]) -> None:
+    where = scene(Clusters.tested(), "java-5.3.3")
+    topic, other = where.topic("recall"), where.topic("other")
+    client, namesrv = where.client, where.cluster.namesrv
+    taken = delayed(where, topic, "taken", setter="setDelayTimeMs", value=3000)
+    kept = delayed(where, topic, "kept", setter="setDelayTimeMs", value=3000)
+    answer = client.call("recall", namesrv=namesrv, topic=topic, handle=taken["handle"])
+    assert answer["uniqueId"] == taken["uniqueId"]
+    refused = client.call("recall", namesrv=namesrv, topic=other, handle=kept["handle"])["refused"]
+    assert "topic not match" in refused
+    member = where.subscribe(topic, where.group("recall"))
+    assert [row.key for row in member.received(2, 8)] == ["kept"]
+    member.stop()
+    for handle in (taken["handle"], kept["handle"]):
+        refused = client.call("recall", namesrv=namesrv, topic=topic, handle=handle)["refused"]
+        assert "604" in refused
+        assert "no such message waits" in refused
+
+
+def test_what_waits_survives_a_kill_and_a_java_broker_reads_the_topic(
+    clients: Callable[[str, str], Client],
+) -> None:
+    from tests.support.peers import start_cluster
+
+    client = clients("java-4.9.8", "tested")
+    with start_cluster("ours") as cluster:
+        where = Scene(cluster, client, clients("java-4.9.8", "reader"))
+        topic = fresh("kill")
+        where.reader.call("topic", namesrv=cluster.namesrv, topic=topic, queues=4)
+        for number in range(20):
+            delayed(where, topic, f"k{number}", properties={"TIMER_DELAY_MS": str(500 + 400 * number)})
+        delayed(where, topic, "level", level=2)
+        cluster.brokers[0].daemon.kill()
+        cluster.brokers[0].daemon.start()
+        member = where.subscribe(topic, where.group("kill"))
+        rows = member.received(21, 30)
+        member.stop()
+        assert sorted({row.key for row in rows}) == sorted(["level", *(f"k{number}" for number in range(20))])
+        waiting = where.pull(where.reader, "rmq_sys_wheel_timer")
+        assert sorted(row.key for row in waiting) == sorted(f"k{number}" for number in range(20))
