@@ -8,14 +8,13 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
-import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.client.producer.TransactionSendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** txstart, txsend, txend, txanswer, txchecks, txstop: transaction producers by handle. */
+/** txstart, txsend, txanswer, txchecks, txstop: transaction producers by handle. */
 public final class Transacting {
     private static final Map<String, Side> SIDES = new ConcurrentHashMap<>();
 
@@ -23,8 +22,6 @@ public final class Transacting {
     private static final class Side implements TransactionListener {
         private final TransactionMQProducer producer;
         private final List<Object[]> checks = new ArrayList<>();
-        private final Map<String, Message> messages = new ConcurrentHashMap<>();
-        private final Map<String, SendResult> results = new ConcurrentHashMap<>();
         private volatile LocalTransactionState answer;
 
         Side(TransactionMQProducer producer) {
@@ -55,7 +52,6 @@ public final class Transacting {
         Map<String, Peer.Op> ops = new LinkedHashMap<>();
         ops.put("txstart", Transacting::start);
         ops.put("txsend", Transacting::send);
-        ops.put("txend", Transacting::end);
         ops.put("txanswer", arguments -> {
             side(arguments).answer = LocalTransactionState.valueOf(arguments.getString("answer"));
             return Peer.done();
@@ -101,20 +97,6 @@ public final class Transacting {
         Message message = new Message(arguments.getString("topic"), "A", key, body);
         Delaying.prepare(message, arguments);
         TransactionSendResult result = side.producer.sendMessageInTransaction(message, arguments.getString("state"));
-        side.messages.put(key, message);
-        side.results.put(key, result);
-        Map<String, Object> answer = Delaying.told(result);
-        answer.put("transactionId", result.getTransactionId());
-        return answer;
-    }
-
-    /** An end of a message that was sent before, as a producer gives it that was slow, or changed its mind. */
-    private static Map<String, Object> end(JSONObject arguments) throws Exception {
-        Side side = side(arguments);
-        String key = arguments.getString("key");
-        side.producer.getDefaultMQProducerImpl().endTransaction(
-            side.messages.get(key), side.results.get(key), LocalTransactionState.valueOf(arguments.getString("state")),
-            null);
-        return Peer.done();
+        return Delaying.told(result);
     }
 }

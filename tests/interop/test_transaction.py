@@ -1,0 +1,125 @@
+"""Transactions of Apache's producers: commit, rollback, check-back, other members, discard, delays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.interop.scene import Member, Scene, fresh
+from tests.support.peers import Client, Cluster, ToolMissing, skip_or_fail, start_cluster
+
+CLIENTS = ("java-4.9.8", "java-5.3.3")
+FAST = {"transactionTimeOut": "1000", "transactionCheckInterval": "1000", "transactionCheckMax": "3"}
+
+
+@pytest.fixture(scope="module")
+def fast() -> Iterator[Cluster]:
+    try:
+        cluster = start_cluster("ours", properties=FAST)
+    except ToolMissing as missing:
+        skip_or_fail(missing)
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture(params=CLIENTS)
+def where(request: pytest.FixtureRequest, fast: Cluster, clients: Callable[[str, str], Client]) -> Scene:
+    return Scene(fast, clients(request.param, "tested"), clients("java-4.9.8", "reader"))
+
+
+class Transactions:
+    """A transaction producer in a client's process."""
+
+    def __init__(self, where: Scene, topic: str, group: str, answer: str) -> None:
+        self.client = where.client
+        self.topic = topic
+        self.handle = fresh("tx")
+        self.client.call(
+            "txstart", handle=self.handle, namesrv=where.cluster.namesrv, group=group, topic=topic, answer=answer
+        )
+
+    def send(self, key: str, state: str, **more: Any) -> dict[str, Any]:
+        answer = self.client.call("txsend", handle=self.handle, topic=self.topic, key=key, state=state, **more)
+        assert answer["status"] == "SEND_OK"
+        return answer
+
+    def answers(self, state: str) -> None:
+        self.client.call("txanswer", handle=self.handle, answer=state)
+
+    def checks(self) -> list[list[str]]:
+        rows: list[list[str]] = self.client.call("txchecks", handle=self.handle)["rows"]
+        return rows
+
+    def stop(self) -> None:
+        self.client.call("txstop", handle=self.handle)
+
+
+def subscribed(where: Scene, topic: str) -> Member:
+    return where.subscribe(topic, where.group("tx"))
+
+
+def keys(member: Member, count: int, seconds: float) -> list[str]:
+    return sorted(row.key for row in member.received(count, seconds))
+
+
+def test_commit_rollback_and_check_back(where: Scene) -> None:
+    topic = where.topic("tx")
+    member = subscribed(where, topic)
+    producer = Transactions(where, topic, where.group("txp"), "COMMIT_MESSAGE")
+    producer.send("committed", "COMMIT_MESSAGE")
+    producer.send("rolled", "ROLLBACK_MESSAGE")
+    unknown = producer.send("unknown", "UNKNOW")
+    assert keys(member, 2, 20) == ["committed", "unknown"]
+    assert keys(member, 3, 3) == ["committed", "unknown"]
+    assert producer.checks() == [["unknown", "unknown", topic, unknown["uniqueId"], "1", "A"]]
+    producer.stop()
+    member.stop()
+
+
+def test_the_one_who_sent_is_asked_and_another_when_it_is_gone(where: Scene) -> None:
+    topic, group = where.topic("members"), where.group("members")
+    member = subscribed(where, topic)
+    sender = Transactions(where, topic, group, "COMMIT_MESSAGE")
+    other = Transactions(where, topic, group, "ROLLBACK_MESSAGE")
+    other.send("warm", "ROLLBACK_MESSAGE")  # now it heartbeats, too
+    sender.send("asked", "UNKNOW")
+    assert keys(member, 1, 20) == ["asked"]
+    assert other.checks() == []
+    sender.answers("UNKNOW")
+    # Immune until the sender is gone: a 5.x client takes seconds to shut down.
+    sender.send("left", "UNKNOW", properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "5"})
+    sender.stop()
+    other.answers("COMMIT_MESSAGE")
+    assert keys(member, 2, 20) == ["asked", "left"]
+    assert [row[0] for row in other.checks()] == ["left"]
+    other.stop()
+    member.stop()
+
+
+def test_given_up_after_the_last_check(where: Scene) -> None:
+    topic = where.topic("discard")
+    member = subscribed(where, topic)
+    producer = Transactions(where, topic, where.group("discard"), "UNKNOW")
+    producer.send(topic, "UNKNOW")
+    discards = subscribed(where, "TRANS_CHECK_MAX_TIME_TOPIC")
+    for _ in range(200):
+        if topic in discards.keys(0.1):
+            break
+    assert [row[4] for row in producer.checks()] == ["1", "2", "3"]
+    assert keys(member, 1, 2) == []
+    producer.stop()
+    member.stop()
+    discards.stop()
+
+
+def test_transactions_that_wait(where: Scene) -> None:
+    topic = where.topic("waits")
+    member = subscribed(where, topic)
+    producer = Transactions(where, topic, where.group("waits"), "COMMIT_MESSAGE")
+    producer.send("timed", "COMMIT_MESSAGE", properties={"TIMER_DELAY_MS": "1200"})
+    producer.send("rolled", "ROLLBACK_MESSAGE", properties={"TIMER_DELAY_MS": "1200"})
+    assert keys(member, 2, 5) == ["timed"]
+    producer.stop()
+    member.stop()
