@@ -82,8 +82,9 @@ class LogFiles:
                 )
             size = self._files.size(path)
             if size != self.size:
-                # A power cut between making a file and extending it leaves a short newest one; nothing else may.
-                if size > self.size or at != len(starts) - 1:
+                # A power cut before a file's size was on disk leaves it short. Behind it there can only be the file
+                # that was made ahead; nothing else may be short.
+                if size > self.size or any(self._written(found[later]) for later in starts[at + 1 :]):
                     raise StoreError(
                         f"{path} has {size} bytes, a commit-log file has {self.size}: set mappedFileSizeCommitLog to "
                         f"what this store was made with"
@@ -98,6 +99,14 @@ class LogFiles:
             # Whoever made it may have died before its name was on disk.
             opened.append(LogFile(start, file, entry_synced=read_only))
         return opened
+
+    def _written(self, path: str) -> bool:
+        """Whether a file begins with anything but zeros."""
+        file = self._files.open(path, readonly=True)
+        try:
+            return any(file.pread(8, 0))
+        finally:
+            file.close()
 
     def path_for(self, start: int) -> str:
         """Where the file that begins at ``start`` goes: the directories take turns."""
