@@ -90,7 +90,7 @@ def dispatch_beyond_durable(patch: Patch) -> None:
 
 
 def partial_batch(patch: Patch) -> None:
-    """A batch is written record by record: what went before the failure stays."""
+    """A batch is written record by record, and what went before the failure is not taken back."""
     real = Appender.append
 
     def one_by_one(self: Appender, puts: Any, now_ms: int, *, together: bool = False) -> Any:
@@ -100,6 +100,7 @@ def partial_batch(patch: Patch) -> None:
         return span
 
     patch.setattr(Appender, "append", one_by_one)
+    patch.setattr(store.Store, "_take_back", lambda self, puts, before: None)
 
 
 def leave_half_a_write(patch: Patch) -> None:
