@@ -57,7 +57,7 @@ class Mapping:
         api.PyObject_GetBuffer(ctypes.py_object(self._map), ctypes.byref(buffer), 0)
         self._address: int = buffer.buf or 0
         api.PyBuffer_Release(ctypes.byref(buffer))
-        self._answer = ctypes.create_string_buffer(_MOST_PAGES)
+        self._answer: Any = ctypes.create_string_buffer(_MOST_PAGES)
 
     def hot(self, offset: int, size: int) -> memoryview | None:
         """A view of the bytes; None when a page of them is not in memory, or they are too many or not in the file."""
@@ -67,7 +67,7 @@ class Mapping:
             return None
         if _mincore(self._address + start, offset + size - start, self._answer) != 0:
             return None
-        if self._answer.raw.count(b"\x01", 0, pages) != pages:
+        if self._answer[:pages].count(1) != pages:
             return None
         return self._view[offset : offset + size]
 

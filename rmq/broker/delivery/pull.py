@@ -135,6 +135,11 @@ class Delivery:
             return
         if fields.sys_flag & _COMMIT:
             self._offsets.commit(fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset)
+        if wants is EVERYTHING:
+            batch = self._reader.at_once(queue, fields.queue_offset, fields.max_msg_nums)
+            if batch is not None:
+                self._answer(conn, opaque, fields, serialize, batch, 0)
+                return
         scan = self._reader.scan(queue, fields.queue_offset, fields.max_msg_nums, wants)
         try:
             waits_for = next(scan)

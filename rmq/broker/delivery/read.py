@@ -85,6 +85,21 @@ class Reader:
         self._queues = store.queues
         self.limits = limits
 
+    def at_once(self, queue: Queue, offset: int, wanted: int) -> Batch | None:
+        """What :meth:`scan` finds without a filter, when all of it is at hand; None: scan."""
+        least, most = queue.min, queue.visible
+        if not least <= offset < most or wanted <= 0:
+            return None
+        run = self._run(queue, offset, min(wanted, most - offset))
+        if run is None:
+            return None
+        offsets, sizes, total = run
+        log = self._log
+        views = log.views(offsets, sizes)
+        if views is None:
+            return None
+        return Batch(Status.FOUND, offset + len(sizes), least, most, views, total, log.end - offsets[-1])
+
     def scan(self, queue: Queue, offset: int, wanted: int, wants: Filter) -> Scan:
         """Read up to ``wanted`` messages from ``offset`` on that the filter lets through."""
         least, most = queue.min, queue.visible
@@ -106,9 +121,6 @@ class Reader:
             if run is not None:
                 offsets, sizes, total = run
                 last = offsets[-1]
-                views = log.views(offsets, sizes)
-                if views is not None:
-                    return Batch(Status.FOUND, offset + len(sizes), least, most, views, total, log.end - last)
                 spans = list(zip(offsets, sizes, strict=True))
                 records = log.read_many(spans)
                 if records is None:
@@ -184,16 +196,16 @@ class Reader:
             return None
         layout = _RUNS.get(count)
         if layout is None:
-            layout = _RUNS[count] = Struct(">" + "qiq" * count).unpack
+            layout = _RUNS[count] = Struct(">" + "qi8x" * count).unpack
         values = layout(entries)
         first = values[0]
         if first < self._log.start or self._log.end - first > limits.memory_bound:
             return None
-        sizes = values[1::3]
+        sizes = values[1::2]
         total = sum(sizes)
         if total > limits.bytes_in_memory:
             return None
-        return values[::3], sizes, total
+        return values[::2], sizes, total
 
     def _scan_records(self, queue: Queue, offset: int, wanted: int, wants: Filter) -> Scan:
         """The scan with a condition on the record: each one is read before it is known whether it goes out."""

@@ -376,7 +376,7 @@ class CommitLog:
         view = file.file.hot_view(size, first - file.start)
         if view is None:
             return None
-        return [view[at - first : at - first + size] for at, size in zip(offsets, sizes, strict=True)]
+        return [view[(lo := at - first) : lo + size] for at, size in zip(offsets, sizes, strict=True)]
 
     def read_many(self, spans: Sequence[tuple[int, int]]) -> list[bytes] | None:
         """The bytes of each (offset, size), offsets ascending: one pull's records.
