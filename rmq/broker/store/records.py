@@ -80,6 +80,10 @@ def check(data: bytes, at: int, offset: int, limit: int, *, crc: bool = True) ->
             find(0, behind + 2, end) >= 0 and _lost_sector(data, name_at, end, offset - at)
         ):
             return 0
+        # The end of the log: a write that a kill cut short within the properties leaves them ending in zeros, with
+        # nothing behind. (A value may end in NUL, too; such a record is taken back only when it is the very last.)
+        if have >= size + 4 and end > behind + 2 and not data[end - 1] and not any(data[end : end + 4]):
+            return 0
     return int(size)
 
 
