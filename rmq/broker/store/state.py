@@ -77,7 +77,7 @@ class Put(NamedTuple):
     queue: Queue
     #: As stored, after any compression.
     body: bytes
-    #: The property string in UTF-8, at most 32,767 bytes.
+    #: The property string in UTF-8, at most 32,767 bytes; it does not end in a zero byte.
     properties: bytes
     flag: int
     #: With the IPv6 bits set as ``born_host`` and ``store_host`` need them.

@@ -263,7 +263,7 @@ def test_a_lost_sector_of_properties_is_a_torn_record() -> None:
         queue = store.queues.get_or_create("T", 0)
         first = store.append([put(queue, b"first")]).end
         store.append([put(queue, b"second", tag="A" * 1200)])
-        nul = store.append([put(queue, b"third", tag="odd\0tag\0")]).end
+        nul = store.append([put(queue, b"third", tag="odd\0tag\0\x02")]).end
         machine.files.freeze()
         await die(store)
         simulation.kill(machine)
