@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import os
 
+import hypothesis
 import pytest
+
+# CI looks at the same examples every time: a run that fails there says something about the change, not about luck.
+hypothesis.settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI") == "true":
+    hypothesis.settings.load_profile("ci")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

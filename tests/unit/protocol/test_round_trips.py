@@ -44,7 +44,8 @@ def test_commands(kind: SerializeType, **fields: Any) -> None:
     read = frame.decode(frame.encode(command)[4:])
     if kind == SerializeType.ROCKETMQ:  # this form does not know empty texts
         command.remark = command.remark or None
-        command.ext = {name: text or None for name, text in (command.ext or {}).items() if name} or None
+        if command.ext is not None:
+            command.ext = {name: text or None for name, text in command.ext.items() if name} if command.ext else None
     assert read == command
 
 
