@@ -45,7 +45,7 @@ UNKNOWN_TYPE = "An unknown expression type is named in the refusal"
 DEAD_AT_ONCE = "A dead letter does not wait for the delay of its last retry"
 ONE_END = "The first end of a transaction is the only one"
 RECALL = "A message that waits for its time can be recalled"
-GATE = "The time in a refusal is in milliseconds"
+GATE = "The time in a refusal is the local one"
 
 HALF_TOPIC = "The half topic is made with the first transactional message"
 UNUSED_FIELD = "A field that a send has no use for is not looked at"
