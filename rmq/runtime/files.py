@@ -195,15 +195,16 @@ class RealFiles:
         finally:
             os.close(fd)
 
-    def lock(self, path: str) -> FileLock:
+    def lock(self, path: str, *, shared: bool = False) -> FileLock:
         # Closing any descriptor of a file drops this process's record locks on it: look before opening.
         with contextlib.suppress(FileNotFoundError):
             info = os.stat(path)
             if (info.st_dev, info.st_ino) in _held:
                 raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        flags = os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT
+        fd = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o644)
         try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
+            fcntl.lockf(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
         except OSError as error:
             os.close(fd)
             if error.errno in (errno.EACCES, errno.EAGAIN):

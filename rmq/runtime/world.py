@@ -56,9 +56,12 @@ class File(Protocol):
         """The same, but only from the page cache: None when any of it would have to come from the disk."""
 
     def hot_view(self, size: int, offset: int) -> memoryview | None:
-        """A view of the page cache itself, nothing copied; None when any of it is not there or files have no views.
+        """A view of the file from its first byte on, nothing copied, when ``size`` bytes at ``offset`` are in memory.
 
-        What is written to the file later shows in it: ask for bytes that do not change any more.
+        Only those bytes may be looked at. What is written to them later shows: ask for bytes that do not change any
+        more.
+
+        :returns: None when any of them is not in the page cache, or files have no views here.
         """
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
@@ -124,8 +127,11 @@ class Files(Protocol):
     def sync_dir(self, path: str) -> None:
         """Force directory entries to the disk (a new or renamed file exists after a power cut only then)."""
 
-    def lock(self, path: str) -> FileLock:
-        """Take the POSIX record lock on byte 0 (what Java's FileLock takes on Linux). BlockingIOError when held."""
+    def lock(self, path: str, *, shared: bool = False) -> FileLock:
+        """Take the POSIX record lock on byte 0 (what Java's FileLock takes on Linux). BlockingIOError when held.
+
+        :param shared: for reading only: keeps writers out, and neither makes the file nor changes it.
+        """
 
     def usage(self, path: str) -> Usage: ...
 

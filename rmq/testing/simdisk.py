@@ -324,7 +324,7 @@ class _SimFile:
 
     def hot_view(self, size: int, offset: int) -> memoryview | None:
         data = self.pread_hot(size, offset)
-        return None if data is None or len(data) != size else memoryview(data)
+        return memoryview(self._inode.read(offset + size, 0)) if data is not None and 0 < size == len(data) else None
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         inode = self._use("pwrite", writes=True)
@@ -482,11 +482,11 @@ class SimFiles:
         # the caller's duty (mkdir, sync_dir of the parent), except for roots a test made.
         disk._forced.setdefault(whole, None)
 
-    def lock(self, path: str) -> FileLock:
+    def lock(self, path: str, *, shared: bool = False) -> FileLock:
         whole = self._path(path)
         if whole in self.disk._locks:
             raise BlockingIOError(errno.EAGAIN, "locked by another process", whole)
-        self.open(path, create=True)
+        self.open(path, create=not shared, readonly=shared)
         self.disk._locks[whole] = self
         return _SimLock(self.disk, whole, self)
 

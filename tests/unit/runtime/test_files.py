@@ -146,6 +146,28 @@ def test_the_lock_excludes_this_process_and_others(tree: RealFiles, tmp_path: Pa
     tree.lock(path).release()
 
 
+def test_a_shared_lock_keeps_writers_out_and_changes_nothing(tree: RealFiles, tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with pytest.raises(FileNotFoundError):
+        tree.lock(str(path), shared=True)
+    path.write_bytes(b"lock")
+    path.chmod(0o444)
+    before = path.stat()
+    lock = tree.lock(str(path), shared=True)
+    program = (
+        "import fcntl, os, sys\n"
+        "try: fcntl.lockf(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB, 1)\n"
+        "except OSError: print('held')\n"
+        "else: print('free')\n"
+    )
+    path.chmod(0o644)
+    words = [sys.executable, "-c", program, str(path)]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "held\n"
+    lock.release()
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "free\n"
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+
+
 async def test_offload_runs_elsewhere_and_passes_errors(tmp_path: Path) -> None:
     world = World.real()
     here = os.getpid()
