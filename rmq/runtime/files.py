@@ -104,7 +104,7 @@ class RealFile:
             os.ftruncate(self._fd, size)
 
     def truncate(self, size: int) -> None:
-        self._unmap()
+        self._mapping = None
         os.ftruncate(self._fd, size)
         self._written = min(self._written, size)
 
@@ -114,13 +114,8 @@ class RealFile:
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 
-    def _unmap(self) -> None:
-        mapping, self._mapping = self._mapping, None
-        if mapping is not None:
-            mapping.close()
-
     def close(self) -> None:
-        self._unmap()
+        self._mapping = None
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)

@@ -12,6 +12,7 @@ from enum import Enum
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rmq.broker.delivery.backlog import Backlog
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 
 if TYPE_CHECKING:
@@ -83,22 +84,31 @@ class Reader:
         self._store = store
         self._log = store.log
         self._queues = store.queues
+        self._backlog = Backlog(store.queues)
         self.limits = limits
 
     def at_once(self, queue: Queue, offset: int, wanted: int) -> Batch | None:
-        """What :meth:`scan` finds without a filter, when all of it is at hand; None: scan."""
+        """What :meth:`scan` finds of a backlog without a filter, when all of it is at hand; None: scan."""
         least, most = queue.min, queue.visible
-        if not least <= offset < most or wanted <= 0:
+        limits = self.limits
+        count = min(wanted, most - offset, limits.count_in_memory)
+        if offset < least or not 0 < count <= 1024 or offset + count > queue.tail_from:
             return None
-        run = self._run(queue, offset, min(wanted, most - offset))
+        run = self._backlog.find(queue, offset, count)
         if run is None:
             return None
-        offsets, sizes, total = run
         log = self._log
-        views = log.views(offsets, sizes)
-        if views is None:
+        offsets, sizes = run[::2], run[1::2]
+        first, last = offsets[0], offsets[-1]
+        total = sum(sizes)
+        if first < log.start or total > limits.bytes_in_memory or log.end - first > limits.memory_bound:
             return None
-        return Batch(Status.FOUND, offset + len(sizes), least, most, views, total, log.end - offsets[-1])
+        found = log.view(first, last + sizes[-1])
+        if found is None:
+            return None
+        view, start = found
+        records = [view[(lo := at - start) : lo + size] for at, size in zip(offsets, sizes, strict=True)]
+        return Batch(Status.FOUND, offset + count, least, most, records, total, log.end - last)
 
     def scan(self, queue: Queue, offset: int, wanted: int, wants: Filter) -> Scan:
         """Read up to ``wanted`` messages from ``offset`` on that the filter lets through."""

@@ -361,22 +361,15 @@ class CommitLog:
             finally:
                 shared.unpin()
 
-    def views(self, offsets: Sequence[int], sizes: Sequence[int]) -> Sequence[bytes | memoryview] | None:
-        """The bytes of each message, whole, perhaps as views that are not copied; offsets ascending.
+    def view(self, first: int, end: int) -> tuple[memoryview, int] | None:
+        """The file that holds the bytes from ``first`` to ``end``, when they are in memory and in one file.
 
-        :returns: None when that is not to be had; :meth:`read_many` is the other way.
+        :returns: a view of the file, in which only these bytes may be looked at, and the offset of its first byte;
+            None: :meth:`read_many` is the other way.
         """
-        first = offsets[0]
-        if first >= self._tail.first:
-            return self._tail.read_many(list(zip(offsets, sizes, strict=True)))
-        size = offsets[-1] + sizes[-1] - first
-        file = self._readable(first, size)
-        if file is None:
-            return None
-        view = file.file.hot_view(size, first - file.start)
-        if view is None:
-            return None
-        return [view[(lo := at - first) : lo + size] for at, size in zip(offsets, sizes, strict=True)]
+        file = self._readable(first, end - first)
+        view = None if file is None else file.file.hot_view(end - first, first - file.start)
+        return None if view is None or file is None else (view, file.start)
 
     def read_many(self, spans: Sequence[tuple[int, int]]) -> list[bytes] | None:
         """The bytes of each (offset, size), offsets ascending: one pull's records.

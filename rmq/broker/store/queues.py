@@ -14,6 +14,7 @@ from rmq.broker.store.queue_files import FileKey, QueueDisk, QueueFiles
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.protocol.errors import StoreError
+from rmq.protocol.names import is_lmq
 from rmq.runtime.world import World
 
 __all__ = ["QueueTable"]
@@ -37,6 +38,10 @@ class QueueTable:
         self.dirty: dict[Queue, None] = {}
         #: Bytes of such entries.
         self.pending = 0
+        #: Light message queues among the queues.
+        self.lmq_count = 0
+        #: How often entries were taken away from behind, or with their queue: what was read of them is void.
+        self.cuts = 0
         #: Directories of deleted topics, moved away and still to be removed.
         self.graves: list[str] = []
         self._topics: dict[str, dict[int, Queue]] = {}
@@ -66,6 +71,8 @@ class QueueTable:
         if queues is None:
             queues = self._topics[topic] = {}
         queues[queue_id] = queue
+        if is_lmq(topic):
+            self.lmq_count += 1
         return queue
 
     def all(self, topic: str) -> list[Queue]:
@@ -106,6 +113,9 @@ class QueueTable:
     def _forget(self, queue: Queue) -> None:
         files: QueueFiles = queue.files
         files.dropped = True
+        if is_lmq(queue.topic):
+            self.lmq_count -= 1
+        self.cuts += 1
         self.pending -= len(queue.tail)
         queue.tail.clear()
         self.dirty.pop(queue, None)
@@ -200,6 +210,7 @@ class QueueTable:
         files: QueueFiles = queue.files
         if index >= queue.next:
             return
+        self.cuts += 1
         before = len(queue.tail)
         if index >= queue.tail_from:
             del queue.tail[(index - queue.tail_from) * ENTRY_SIZE :]
