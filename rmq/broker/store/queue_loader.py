@@ -18,6 +18,7 @@ from rmq.broker.store.queue_files import BLANK_ENTRY_SIZE, FileKey, QueueFiles, 
 from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.protocol.errors import StoreError
+from rmq.protocol.names import is_lmq
 from rmq.runtime.world import World
 
 __all__ = ["QueueLoader", "segment_size"]
@@ -52,6 +53,8 @@ class QueueLoader:
         self._segment = segment_size(log_file_size)
         #: Segment start -> bytes of records that entries point to.
         self.covered: dict[int, int] = {}
+        #: The same by light message queues, which hold records that other queues hold, too.
+        self.light: dict[int, int] = {}
         self._boundaries: dict[Queue, list[tuple[int, int]]] = {}
 
     async def load(self) -> None:
@@ -160,10 +163,11 @@ class QueueLoader:
         elif not boundaries:
             queue.min = index
         first = 0
+        covered = self.light if is_lmq(queue.topic) else self.covered
         while first < len(offsets):
             at = offsets[first] - offsets[first] % segment
             last = len(offsets) if offsets[-1] < at + segment else bisect_left(offsets, at + segment)
-            self.covered[at] = self.covered.get(at, 0) + sum(sizes[first:last])
+            covered[at] = covered.get(at, 0) + sum(sizes[first:last])
             if not boundaries or boundaries[-1][0] != at:
                 boundaries.append((at, index + first))
             first = last
@@ -191,3 +195,14 @@ class QueueLoader:
             if at < len(boundaries):
                 await self._table.cut(queue, boundaries[at][1])
                 del boundaries[at:]
+
+    async def cut_light(self, end: int) -> None:
+        """Take the entries that point to ``end`` or behind it out of the light message queues."""
+        for queue in [queue for queue in self._boundaries if is_lmq(queue.topic) and queue.max_phys > end]:
+            index = queue.next
+            while index > queue.min:
+                offset, _ = _entry(await self._table.entries_cold(queue, index - 1, 1))
+                if offset < end:
+                    break
+                index -= 1
+            await self._table.cut(queue, index)

@@ -74,6 +74,10 @@ class StoreSettings:
     disk_warning_ratio: float = 0.90
     #: ``messageDelayLevel``, ms of level 1, 2, ...: the tags code of a delayed message is its delivery time.
     delays_ms: tuple[int, ...] = DEFAULT_DELAYS_MS
+    #: ``enableMultiDispatch``, ``enableLmq`` and ``maxLmqConsumeQueueNum``.
+    multi_dispatch: bool = False
+    lmq: bool = False
+    most_lmq: int = 20_000
 
     def __post_init__(self) -> None:
         if self.commit_log_file_size < 4096:

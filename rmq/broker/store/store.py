@@ -22,6 +22,7 @@ from rmq.broker.store.index import Index
 from rmq.broker.store.keyhash import KeyHasher
 from rmq.broker.store.log_files import SyncFailed
 from rmq.broker.store.markers import Markers
+from rmq.broker.store.multi_dispatch import Copies, MultiDispatch
 from rmq.broker.store.queue_search import QueueSearch
 from rmq.broker.store.queue_writer import QueueWriter
 from rmq.broker.store.queues import QueueTable
@@ -74,6 +75,11 @@ class Store:
             self._tasks,
             self._on_flushed,
             self._on_fsync_error,
+        )
+        self.multi_dispatch = (
+            MultiDispatch(self.queues, lmq=settings.lmq, most_lmq=settings.most_lmq)
+            if settings.multi_dispatch
+            else None
         )
         self.dispatcher = Dispatcher(self.log, self.queues, self.index, self.tags)
         self.search = QueueSearch(self.log, self.queues)
@@ -175,6 +181,17 @@ class Store:
         :raises StoreError: the gate is closed, or a record is too large.
         :raises OSError: the disk refused; the messages are not stored.
         """
+        if self.multi_dispatch is None:
+            return self._append(puts, now_ms, together, [])
+        groups = self.multi_dispatch.address(puts)
+        spans = [self._append(group, now_ms, together, copies) for group, copies in groups]
+        if len(spans) == 1:
+            return spans[0]
+        offsets = [offset for span in spans for offset in span.offsets]
+        touched = dict.fromkeys(queue for span in spans for queue in span.touched)
+        return Span(spans[0].start, spans[-1].end, offsets, list(touched))
+
+    def _append(self, puts: Sequence[Put], now_ms: int | None, together: bool, copies: Copies) -> Span:
         commit_log = self.log
         # Store times never go back, not even over a restart with a clock that did.
         stamp = max(self._world.clock.now_ms() if now_ms is None else now_ms, commit_log.stamp)
@@ -187,7 +204,10 @@ class Store:
             raise
         commit_log.stamp = stamp
         queues = self.queues
-        queues.note(span.touched, len(span.offsets))
+        entries = len(span.offsets)
+        if copies and self.multi_dispatch is not None:
+            entries += self.multi_dispatch.deliver(puts, span, copies)
+        queues.note(span.touched, entries)
         self.dispatcher.position = span.end
         if queues.pending > 1 << 20:
             self.writer.check()
