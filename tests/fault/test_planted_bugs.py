@@ -18,6 +18,7 @@ from rmq.broker.store.durability import Durability
 from rmq.broker.store.flush import LogFlusher
 from rmq.broker.store.gate import Gate
 from rmq.broker.store.log_files import LogFile, LogFiles
+from rmq.broker.store.record_runs import take
 from rmq.broker.store.records import check
 from rmq.broker.store.recovery import Recovery
 from tests.support import faulty_scenes as scenes
@@ -72,8 +73,12 @@ def skip_crc(patch: Patch) -> None:
     def lax(data: Any, at: int, offset: int, limit: int, *, crc: bool = True) -> int:
         return check(data, at, offset, limit, crc=False)
 
+    def lax_run(*args: Any, crc: bool = True) -> Any:
+        return take(*args, crc=False)
+
     for module in (log_reader, recovery, store):
         patch.setattr(module, "check", lax, raising=False)
+    patch.setattr(log_reader, "take", lax_run)
 
 
 def dispatch_beyond_durable(patch: Patch) -> None:

@@ -5,20 +5,21 @@ Idempotent by commit-log offset: what a queue or the index has already is skippe
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from struct import Struct
 
 from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.index import Index
-from rmq.broker.store.keyhash import KeyHasher
+from rmq.broker.store.index_feed import IndexFeed
 from rmq.broker.store.log_reader import LogReader
 from rmq.broker.store.queue_files import BLANK_ENTRY
 from rmq.broker.store.queues import QueueTable
+from rmq.broker.store.record_runs import Run
 from rmq.broker.store.records import Derived, TagsRule, derive
 from rmq.broker.store.state import Queue
 from rmq.protocol.errors import StoreError
+from rmq.protocol.names import SCHEDULE_TOPIC
 
 __all__ = ["Dispatcher"]
 
@@ -39,9 +40,8 @@ class Dispatcher:
     def __init__(self, commit_log: CommitLog, queues: QueueTable, index: Index | None, rule: TagsRule) -> None:
         self._log = commit_log
         self._queues = queues
-        self._index = index
+        self._feed = None if index is None else IndexFeed(index)
         self._rule = rule
-        self._hashers: dict[str, KeyHasher] = {}
         #: Next record to dispatch.
         self.position = 0
         #: The index lacks messages from here on.
@@ -69,41 +69,47 @@ class Dispatcher:
         start = self.position
         stop = min(self._log.end, start + limit)
         touched: dict[Queue, None] = {}
-        async for data, records in reader.records(start, stop):
-            hashes: list[tuple[int, int]] = []
-            stamp = 0
-            for at, offset, size in records:
-                found = derive(data, at, self._rule)
-                queue = await self._put(found, offset, size)
-                if queue is not None:
-                    touched[queue] = None
-                if self._index is not None and found.keys and offset >= self.index_from and found.sys_flag & 0xC != 0xC:
-                    if found.store_timestamp != stamp and hashes:
-                        self._index.put_many(hashes, stamp)
-                        hashes = []
-                    stamp = found.store_timestamp
-                    hasher = self._hasher(found.topic)
-                    hashes += [(hasher(key), offset) for key in found.keys]
-            if hashes and self._index is not None:
-                self._index.put_many(hashes, stamp)
-            await asyncio.sleep(0)
+        async for run in reader.runs(start, stop):
+            await self._put_run(run, touched)
+            if self._feed is not None and run.base + run.end > self.index_from:
+                self._feed.put(run, self.index_from)
         self.position = reader.position
         if touched and self.on_dispatched is not None:
             self.on_dispatched(list(touched))
         return self.position - start
 
-    def _hasher(self, topic: str) -> KeyHasher:
-        hasher = self._hashers.get(topic)
-        if hasher is None:
-            if len(self._hashers) > 4096:
-                self._hashers.clear()
-            hasher = self._hashers[topic] = KeyHasher(topic)
-        return hasher
+    async def _put_run(self, run: Run, touched: dict[Queue, None]) -> None:
+        """Put what is to be in queues there: most records are simply the next of theirs."""
+        data, base = run.data, run.base
+        find_queue, code_of, entry = self._queues.get, self._rule.code, _entry
+        got: dict[Queue, int] = {}
+        for at, size, sys_flag, queue_id, index, topic, text in run.records:
+            # Prepared and rolled-back messages are in no queue (store-and-broker.md 3.2).
+            if sys_flag & 0x4:
+                continue
+            offset = base + at
+            queue = find_queue(topic, queue_id)
+            if queue is not None and index == queue.next and offset >= queue.max_phys and topic != SCHEDULE_TOPIC:
+                code = code_of(data, text, at + size)
+                if code is not None:
+                    queue.tail += entry(offset, size, code)
+                    queue.next = index + 1
+                    queue.max_phys = offset + size
+                    got[queue] = got.get(queue, 0) + 1
+                    continue
+            self._note(got, touched)
+            queue = await self._put(derive(data, at, self._rule), offset, size)
+            if queue is not None:
+                touched[queue] = None
+        self._note(got, touched)
+
+    def _note(self, got: dict[Queue, int], touched: dict[Queue, None]) -> None:
+        for queue, count in got.items():
+            self._queues.note([queue], count)
+            touched[queue] = None
+        got.clear()
 
     async def _put(self, found: Derived, offset: int, size: int) -> Queue | None:
-        # Prepared and rolled-back messages are in no queue (store-and-broker.md 3.2).
-        if found.sys_flag & 0xC not in (0, 8):
-            return None
         try:
             queue = self._queues.get_or_create(found.topic, found.queue_id)
         except StoreError as error:

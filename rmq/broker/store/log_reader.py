@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.log_files import LogFile
+from rmq.broker.store.record_runs import Run, Topics, take
 from rmq.broker.store.records import MAGIC, MAGIC_V2, SMALLEST, check, is_blank, store_time
 from rmq.runtime.world import World
 
@@ -18,7 +19,6 @@ log = logging.getLogger(__name__)
 
 _CHUNK = 2 << 20
 _ZEROS = bytes(_CHUNK)
-_SLICE = 1000
 _MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC, MAGIC_V2))
 
 
@@ -49,12 +49,17 @@ class LogReader:
         self.end = 0
         #: Store time of the last good record, ms.
         self.stamp = 0
+        self._topics: Topics = {}
 
     async def records(self, start: int, stop: int) -> AsyncIterator[tuple[bytes, list[tuple[int, int, int]]]]:
+        """:meth:`runs` as bytes, and (position in them, commit-log offset, size) of each record."""
+        async for run in self.runs(start, stop):
+            yield run.data, [(at, run.base + at, size) for at, size, *_ in run.records]
+
+    async def runs(self, start: int, stop: int) -> AsyncIterator[Run]:
         """Good records from ``start`` on, which is a record's or a file's start, in slices.
 
         :param stop: the last record begins before it.
-        :returns: bytes, and (position in them, commit-log offset, size) of each record.
         """
         self.position = self.end = start
         size = self._log.file_size
@@ -63,8 +68,8 @@ class LogReader:
             if file is None:
                 return
             file_end = file.start + size
-            async for piece in self._in_file(file, file_end, stop):
-                yield piece
+            async for run in self._in_file(file, file_end, stop):
+                yield run
             if self.position >= stop or self.position >= file_end:
                 continue
             # No good record here.
@@ -79,9 +84,7 @@ class LogReader:
                 )  # fmt: skip
             self.position = self.end = following
 
-    async def _in_file(
-        self, file: LogFile, file_end: int, stop: int
-    ) -> AsyncIterator[tuple[bytes, list[tuple[int, int, int]]]]:
+    async def _in_file(self, file: LogFile, file_end: int, stop: int) -> AsyncIterator[Run]:
         """Records of one file, until there is none at ``self.position`` or the next file has been reached."""
         want = _CHUNK
         while self.position < min(stop, file_end):
@@ -89,43 +92,30 @@ class LogReader:
             data = await self._read(file, base, min(want, file_end - base))
             want = _CHUNK
             at = 0
-            verdict = 0
-            found: list[tuple[int, int, int]] = []
-            while base + at < stop:
-                verdict = check(data, at, base + at, file_end - base - at, crc=self._crc)
-                if verdict <= 0:
-                    break
-                found.append((at, base + at, verdict))
-                at += verdict
-                if not len(found) % _SLICE:
-                    self._passed(base + at, data, found)
-                    yield data, found
-                    found = []
+            verdict = 1
+            while verdict > 0 and base + at < stop:
+                run = take(data, at, base, stop, file_end, self._topics, crc=self._crc)
+                verdict = run.verdict
+                at = run.end
+                if run.records:
+                    self.position = self.end = base + at
+                    self.stamp = store_time(data, run.records[-1][0])
+                    yield run
                     await asyncio.sleep(0)
-            if found:
-                self._passed(base + at, data, found)
-                yield data, found
+            if verdict > 0:
+                return
             if verdict < 0:
                 want = max(_CHUNK, -verdict)
                 if at == 0 and len(data) >= min(-verdict, file_end - base):
                     return
                 continue
-            if base + at >= stop:
-                return
-            if verdict == 0 and is_blank(data, at, file_end - base - at):
+            if is_blank(data, at, file_end - base - at):
                 self.position = file_end
                 return
-            if verdict == 0 and len(data) - at < 8 and base + len(data) < file_end:
+            if len(data) - at < 8 and base + len(data) < file_end and at > 0:
                 # Too little of it to tell.
-                if at == 0:
-                    return
                 continue
-            if verdict == 0:
-                return
-
-    def _passed(self, position: int, data: bytes, found: list[tuple[int, int, int]]) -> None:
-        self.position = self.end = position
-        self.stamp = store_time(data, found[-1][0])
+            return
 
     async def _read(self, file: LogFile, offset: int, size: int) -> bytes:
         shared = file.shared

@@ -12,9 +12,22 @@ from typing import NamedTuple
 from zlib import crc32
 
 from rmq.broker.store.commit_log import BLANK_MAGIC
+from rmq.protocol.names import SCHEDULE_TOPIC
 from rmq.protocol.tags import string_hash
 
-__all__ = ["MAGIC", "MAGIC_V2", "SMALLEST", "Derived", "TagsRule", "check", "derive", "is_blank", "store_time"]
+__all__ = [
+    "MAGIC",
+    "MAGIC_V2",
+    "SMALLEST",
+    "Derived",
+    "TagsRule",
+    "check",
+    "derive",
+    "index_keys",
+    "is_blank",
+    "layout",
+    "store_time",
+]
 
 MAGIC = -626843481
 MAGIC_V2 = -626843477
@@ -143,37 +156,66 @@ class TagsRule:
             code = self._known[tags] = string_hash(tags.decode(errors="replace"))
         return code
 
+    def code(self, data: bytes, start: int, end: int) -> int | None:
+        """What :meth:`tag` says of the TAGS in a property string; None when only splitting it can tell.
+
+        :param start: position of the property string in ``data``, and
+        :param end: the position behind it.
+        """
+        find = data.find
+        at = find(b"TAGS\1", start, end)
+        if at < 0:
+            return 0
+        if at > start and data[at - 1] != 2:
+            return None
+        stop = find(b"\2", at, end)
+        if stop < 0:
+            stop = end
+        elif find(b"TAGS\1", stop, end) >= 0:
+            return None
+        tags = data[at + 5 : stop]
+        code = self._known.get(tags)
+        return self.tag(tags) if code is None else code
+
     def due(self, level: int, store_timestamp: int) -> int:
         """When a message of a delay level is delivered, ms."""
         delay = self._delays[min(level, len(self._delays)) - 1] if self._delays else 1000
         return store_timestamp + delay
 
 
+def layout(data: bytes, at: int) -> tuple[int, int, int]:
+    """Where topic field, topic and the length of the properties of the good record at ``at`` begin."""
+    sys_flag = _int(data, at + 36)[0]
+    body_at = at + 88 + 12 * (sys_flag >> 4 & 1) + 12 * (sys_flag >> 5 & 1)
+    topic_at = body_at + _int(data, body_at - 4)[0]
+    if _int(data, at + 4)[0] == MAGIC:
+        return topic_at, topic_at + 1, topic_at + 1 + data[topic_at]
+    return topic_at, topic_at + 2, topic_at + 2 + _short(data, topic_at)[0]
+
+
 def derive(data: bytes, at: int, rule: TagsRule) -> Derived:
     """What the good record at ``at`` (see :func:`check`) puts into queues and index."""
     queue_id, queue_offset, _, sys_flag = _fields(data, at)
-    size, magic = _pair(data, at)
-    stored_at = at + 56
-    body_at = at + 88
-    if sys_flag & 0x10:
-        stored_at += 12
-        body_at += 12
-    if sys_flag & 0x20:
-        body_at += 12
-    store_timestamp = _long(data, stored_at)[0]
-    topic_at = body_at + _int(data, body_at - 4)[0]
-    if magic == MAGIC:
-        behind = topic_at + 1 + data[topic_at]
-        topic_at += 1
-    else:
-        behind = topic_at + 2 + _short(data, topic_at)[0]
-        topic_at += 2
+    size = _int(data, at)[0]
+    store_timestamp = store_time(data, at)
+    _, topic_at, behind = layout(data, at)
     topic = data[topic_at:behind].decode(errors="replace")
-    tags = b""
-    delay = b""
-    unique = b""
-    texts = b""
-    for item in data[behind + 2 : at + size].split(b"\2"):
+    tags, delay, keys = _texts(data[behind + 2 : at + size])
+    tags_code = rule.tag(tags)
+    if delay and topic == SCHEDULE_TOPIC and delay.isdigit() and int(delay) > 0:
+        tags_code = rule.due(int(delay), store_timestamp)
+    return Derived(topic, queue_id, queue_offset, sys_flag, store_timestamp, tags_code, keys)
+
+
+def index_keys(data: bytes, start: int, end: int) -> Sequence[bytes]:
+    """Index keys in the property string from ``start`` to ``end``: the unique key first, then the tokens of KEYS."""
+    return _texts(data[start:end])[2]
+
+
+def _texts(properties: bytes) -> tuple[bytes, bytes, Sequence[bytes]]:
+    """TAGS, DELAY and the index keys of a property string; a repeated name keeps the last value."""
+    tags = delay = unique = texts = b""
+    for item in properties.split(b"\2"):
         name, _, value = item.partition(b"\1")
         if name == b"TAGS":
             tags = value
@@ -183,10 +225,7 @@ def derive(data: bytes, at: int, rule: TagsRule) -> Derived:
             unique = value
         elif name == b"DELAY":
             delay = value
-    tags_code = rule.tag(tags)
-    if delay and topic == "SCHEDULE_TOPIC_XXXX" and delay.isdigit() and int(delay) > 0:
-        tags_code = rule.due(int(delay), store_timestamp)
     keys = [unique] if unique else []
     if texts:
         keys += [token for token in texts.split(b" ") if token]
-    return Derived(topic, queue_id, queue_offset, sys_flag, store_timestamp, tags_code, keys)
+    return tags, delay, keys

@@ -13,7 +13,9 @@ never to fewer (reliability.md I10, I11, W17, W18).
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from operator import itemgetter
 from struct import Struct
 
 from rmq.broker.store.checkpoint import Checkpoint
@@ -25,6 +27,7 @@ from rmq.broker.store.log_reader import Damage, LogReader
 from rmq.broker.store.queue_loader import QueueLoader, segment_size
 from rmq.broker.store.queue_writer import QueueWriter
 from rmq.broker.store.queues import QueueTable
+from rmq.broker.store.record_runs import Run
 from rmq.broker.store.records import check, store_time
 from rmq.runtime.world import World
 
@@ -172,19 +175,25 @@ class Recovery:
 
     async def _scan(self, reader: LogReader, start: int, stop: int) -> dict[int, int]:
         """Check records; bytes of good ones that are in queues, by segment."""
-        segment = self._segment
         there: dict[int, int] = {}
         self._first_records = {}
-        async for data, records in reader.records(start, stop):
-            current = -1
-            for at, offset, size in records:
-                if offset - offset % segment != current:
-                    current = offset - offset % segment
-                    self._first_records.setdefault(current, offset)
-                    there.setdefault(current, 0)
-                if not data[at + 39] & 0x4:
-                    there[current] += size
+        async for run in reader.runs(start, stop):
+            self._tally(run, there)
         return there
+
+    def _tally(self, run: Run, there: dict[int, int]) -> None:
+        """Add up a run: the records of one lie side by side."""
+        segment, base, records = self._segment, run.base, run.records
+        first = 0
+        while first < len(records):
+            offset = base + records[first][0]
+            current = offset - offset % segment
+            behind = bisect_left(records, current + segment - base, first, key=itemgetter(0))
+            self._first_records.setdefault(current, offset)
+            end = records[behind][0] if behind < len(records) else run.end
+            lost = sum(record[1] for record in records[first:behind] if record[2] & 0x4)
+            there[current] = there.get(current, 0) + end - records[first][0] - lost
+            first = behind
 
     @staticmethod
     def _first_difference(there: dict[int, int], covered: dict[int, int], checked_from: int) -> int | None:
