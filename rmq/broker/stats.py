@@ -6,6 +6,7 @@ differences. Pulls are told by delivery, once a pull. (store-and-broker.md 11)
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -176,6 +177,7 @@ _BUCKETS = (
     (10_000.0, "5~10s"),
     (float("inf"), "10s~"),
 )
+_BOUNDS = tuple(bound for bound, _ in _BUCKETS)
 
 
 def put_buckets(counts: list[int]) -> str:
@@ -281,10 +283,7 @@ class BrokerStats:
 
     def put_took(self, took_ms: float, count: int) -> None:
         """An append of ``count`` messages took so long; told once a tick."""
-        for index, (bound, _) in enumerate(_BUCKETS):
-            if took_ms <= bound:
-                self._running[index] += count
-                break
+        self._running[bisect_left(_BOUNDS, took_ms)] += count
         if took_ms > self.put_time_max:
             self.put_time_max = took_ms
         self._put_times.append(took_ms)

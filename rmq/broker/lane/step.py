@@ -267,21 +267,27 @@ class Lane:
         lengths = self._answers.lengths
         current: Conn | None = None
         out: list[bytes] = []
-        for (conn, opaque, queue_id, _, request), offset in zip(acks, span.offsets, strict=True):
+        size = 0
+        for (conn, opaque, queue_id, _, request), (index, physical) in zip(acks, span.offsets, strict=True):
             if conn is not current:
                 if current is not None and out:
-                    current.send(b"".join(out))
-                    out.clear()
+                    current.send_parts(out, size)
+                    out = []
+                    size = 0
                 current = conn
             if opaque is None:
                 continue
             if request is None:
-                header = template % (0, queue_id, offset[1], offset[0], opaque)
-                out += (lengths[len(header)], header)
+                header = template % (0, queue_id, physical, index, opaque)
+                length = len(header)
+                out += (lengths[length], header)
+                size += length + 8
             else:
-                out.append(self._answers.stored_command(0, request, queue_id, [offset], None))
+                whole = self._answers.stored_command(0, request, queue_id, [(index, physical)], None)
+                out.append(whole)
+                size += len(whole)
         if current is not None and out:
-            current.send(b"".join(out))
+            current.send_parts(out, size)
 
     def _hold(self, span: Span, puts: list[Put], acks: list[Ack]) -> None:
         """Answer WAIT=false now, the rest when the log is as durable as configured up to the span's end."""
