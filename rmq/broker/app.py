@@ -24,6 +24,7 @@ from rmq.broker.delivery.pull import Delivery
 from rmq.broker.delivery.slow_readers import JUDGED_EVERY
 from rmq.broker.groups.clients import SCAN_SECONDS, Consumers, Producers
 from rmq.broker.groups.configs import GroupTable
+from rmq.broker.groups.lmq_groups import LmqGroupTable, LmqOffsetTable, load_offsets
 from rmq.broker.groups.locks import RebalanceLocks
 from rmq.broker.groups.offsets import OffsetTable
 from rmq.broker.lane.admit import Admission
@@ -32,6 +33,7 @@ from rmq.broker.lane.pressure import Pressure
 from rmq.broker.lane.send_back import SendBack
 from rmq.broker.lane.step import Lane
 from rmq.broker.lane.topic_lane import LaneTable
+from rmq.broker.lmq_stats import LmqStats
 from rmq.broker.observe.figures import Figures
 from rmq.broker.observe.pages import BrokerMetrics
 from rmq.broker.outward.registration import Registration
@@ -46,12 +48,12 @@ from rmq.broker.stats import BrokerStats
 from rmq.broker.store.gate import Gate
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
+from rmq.broker.topics.lmq_topics import LmqTopicTable
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.broker.topics.table import TopicTable
 from rmq.broker.transaction.check import TransactionCheck
 from rmq.broker.transaction.ends import TransactionEnds
 from rmq.broker.transaction.halves import Halves
-from rmq.protocol.bodies.offset import ConsumerOffsetTable
 from rmq.protocol.errors import ConfigError, ProtocolError
 from rmq.protocol.ids import pack_host
 from rmq.remoting.client import RemotingClient
@@ -65,6 +67,9 @@ from rmq.runtime.world import World
 __all__ = ["BrokerApp"]
 
 log = logging.getLogger(__name__)
+
+#: By ``enableLmq``.
+_OFFSET_FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
 
 
 class BrokerApp:
@@ -145,15 +150,16 @@ class BrokerApp:
 
     def _wire(self, store_host: bytes) -> None:
         world, settings = self.world, self.settings
-        clock = world.clock
+        clock, config = world.clock, settings.config_path
         self.store = store = Store(world, settings.store_settings())
-        self.topics = topics = TopicTable(world, settings, settings.config_path("topics.json"))
-        self.groups = groups = GroupTable(world, settings, settings.config_path("subscriptionGroup.json"))
-        self.offsets = offsets = OffsetTable()
-        self._offsets_file = MetadataFile(world, settings.config_path("consumerOffset.json"), offsets.render)
+        lmq = settings.enable_lmq
+        self.topics = topics = (LmqTopicTable if lmq else TopicTable)(world, settings, config("topics.json"))
+        self.groups = groups = (LmqGroupTable if lmq else GroupTable)(world, settings, config("subscriptionGroup.json"))
+        self.offsets = offsets = LmqOffsetTable() if lmq else OffsetTable()
+        self._offsets_file = MetadataFile(world, config(_OFFSET_FILES[lmq]), offsets.render)
         self.consumers = consumers = Consumers(clock, notify_members)
         self.producers = producers = Producers(clock)
-        self.stats = stats = BrokerStats(
+        self.stats = stats = (LmqStats if lmq else BrokerStats)(
             clock, settings.broker_cluster_name, lambda: store.queues, lambda: settings.enable_detail_stat
         )
         levels = DelayLevels(settings.message_delay_level)
@@ -271,7 +277,8 @@ class BrokerApp:
     async def _load(self) -> None:
         """Read what is on disk, in Java's order (store-and-broker.md 1.1)."""
         self.topics.load()
-        self._offsets_file.load(lambda data: self.offsets.load(ConsumerOffsetTable.decode(data).offset_table))
+        other = self.settings.config_path(_OFFSET_FILES[not self.settings.enable_lmq])
+        load_offsets(self.world, self.offsets, self._offsets_file, other)
         self.groups.load()
         await self.store.load()
         await self._schedule.load()

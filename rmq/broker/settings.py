@@ -112,9 +112,6 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     "enableScheduleAsyncDeliver": "delayed messages are delivered in batches",
     "scheduleAsyncDeliverMaxPendingLimit": "delayed messages are delivered in batches",
     "scheduleAsyncDeliverMaxResendNum2Blocked": "delayed messages are delivered in batches",
-    "enableLmq": "light message queues are not available yet",
-    "enableMultiDispatch": "light message queues are not available yet",
-    "maxLmqConsumeQueueNum": "light message queues are not available yet",
 }  # fmt: skip
 
 _ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
@@ -419,6 +416,16 @@ class BrokerSettings(ObserverSettings):
         100, key="deleteConsumeQueueFilesInterval", unit="ms", live=True, doc="Pause between deleted queue files."
     )
 
+    enable_lmq: bool = setting(
+        False, key="enableLmq", doc="Light message queues: every %LMQ% name is a topic of one queue, without config."
+    )
+    enable_multi_dispatch: bool = setting(
+        False, key="enableMultiDispatch", doc="Put a message into every queue its INNER_MULTI_DISPATCH names, too."
+    )
+    max_lmq_consume_queue_num: int = setting(
+        20_000, key="maxLmqConsumeQueueNum", doc="Light queues; new ones beyond it are refused."
+    )
+
     # -- statistics and administration
     enable_detail_stat: bool = setting(
         True, key="enableDetailStat", important=True, live=True, doc="Keep latencies per queue."
@@ -505,6 +512,9 @@ class BrokerSettings(ObserverSettings):
             check_crc_on_recover=self.check_crc_on_recover,
             clean_interval_ms=self.clean_resource_interval,
             delays_ms=DelayLevels(self.message_delay_level).delays,
+            multi_dispatch=self.enable_multi_dispatch,
+            lmq=self.enable_lmq,
+            most_lmq=self.max_lmq_consume_queue_num,
         )
         self.apply_to(store)
         return store

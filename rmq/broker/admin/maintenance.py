@@ -9,6 +9,7 @@ from rmq.broker.store.store import Store
 from rmq.broker.topics.table import TopicTable
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
+from rmq.protocol.names import is_lmq
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import handles
 
@@ -44,7 +45,7 @@ class MaintenanceAdmin:
         """316: drop the queues of topics that do not exist any more."""
         log.info("%s cleans queues of unknown topics", conn.peer)
         for topic in self._store.queues.topics():
-            if topic not in self._topics and not self._topics.is_system(topic):
+            if topic not in self._topics and not self._topics.is_system(topic) and not is_lmq(topic):
                 self._store.queues.drop(topic)
                 self._store.appender.forget(topic)
             await asyncio.sleep(0)

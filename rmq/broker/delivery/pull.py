@@ -285,6 +285,10 @@ class Delivery:
             if found.data.sub_version < fields.sub_version:
                 raise ResponseError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
             data = found.data
+        multi_dispatch = self._store.multi_dispatch
+        if multi_dispatch is not None and multi_dispatch.refuses_queue(topic, queue_id):
+            # The words of a Java broker whose maxLmqConsumeQueueNum is exceeded.
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "store getMessage return null")
         wants = EVERYTHING
         if not data.is_tag_type:
             wants = self._condition(data, inline=bool(fields.sys_flag & _SUBSCRIPTION))

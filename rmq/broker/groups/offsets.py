@@ -9,7 +9,9 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["UNKNOWN", "OffsetTable"]
+from rmq.protocol.bodies.offset import ConsumerOffsetTable
+
+__all__ = ["UNKNOWN", "OffsetTable", "escaped", "slices"]
 
 log = logging.getLogger(__name__)
 
@@ -126,30 +128,45 @@ class OffsetTable:
                 self._groups.setdefault(group, {})[topic] = dict(queues)
         self.changes += 1
 
+    def parse(self, data: bytes) -> None:
+        """Take over what the file holds.
+
+        :raises ProtocolError: it is no such file.
+        """
+        self.load(ConsumerOffsetTable.decode(data).offset_table)
+
     async def render(self) -> bytes:
         """The file's text, built in slices so that a large table never holds the loop."""
-        self._moved_back = 0
-        parts: list[str] = []
-        for slice_ in _slices(self.pairs()):
-            for topic, group in slice_:
-                queues = self.of(group, topic)
-                end = "\n\t\t}" if queues else "}"
-                parts.append(f'\t\t"{_escape(topic, group)}":{{{_pairs(queues)}{end}')
-            await asyncio.sleep(0)
+        parts = await self._rendered(self.pairs())
         if not parts:
             return b'{\n\t"offsetTable":{}\n}'
         return b'{\n\t"offsetTable":{\n%s\n\t}\n}' % ",\n".join(parts).encode()
 
+    async def _rendered(self, pairs: list[tuple[str, str]]) -> list[str]:
+        self._moved_back = 0
+        parts: list[str] = []
+        for slice_ in slices(pairs):
+            for topic, group in slice_:
+                queues = self.of(group, topic)
+                end = "\n\t\t}" if queues else "}"
+                parts.append(f'\t\t"{escaped(topic, group)}":{{{_pairs(queues)}{end}')
+            await asyncio.sleep(0)
+        return parts
+
     async def encode(self) -> bytes:
         """The body of an answer to 43, built in slices."""
+        return b'{"offsetTable":{%s}}' % ",".join(await self._encoded(self.pairs())).encode()
+
+    async def _encoded(self, pairs: list[tuple[str, str]]) -> list[str]:
         parts: list[str] = []
-        for slice_ in _slices(self.pairs()):
-            parts.extend(f'"{_escape(topic, group)}":{{{_pairs(self.of(group, topic))}}}' for topic, group in slice_)
+        for slice_ in slices(pairs):
+            parts.extend(f'"{escaped(topic, group)}":{{{_pairs(self.of(group, topic))}}}' for topic, group in slice_)
             await asyncio.sleep(0)
-        return b'{"offsetTable":{%s}}' % ",".join(parts).encode()
+        return parts
 
 
-def _slices(keys: list[tuple[str, str]]) -> Iterable[list[tuple[str, str]]]:
+def slices(keys: list[tuple[str, str]]) -> Iterable[list[tuple[str, str]]]:
+    """Pairs in portions after which the loop gets its turn."""
     return (keys[start : start + _SLICE] for start in range(0, len(keys), _SLICE))
 
 
@@ -157,7 +174,8 @@ def _pairs(queues: Mapping[int, int]) -> str:
     return ",".join(f"{queue_id}:{queues[queue_id]}" for queue_id in sorted(queues))
 
 
-def _escape(topic: str, group: str) -> str:
+def escaped(topic: str, group: str) -> str:
+    """``topic@group`` as it stands between the quotes of a JSON string."""
     name = f"{topic}@{group}"
     if name.isprintable() and '"' not in name and "\\" not in name:
         return name

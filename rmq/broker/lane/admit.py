@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rmq.broker.groups.configs import GroupTable
     from rmq.broker.lane.topic_lane import LaneTable
     from rmq.broker.settings import BrokerSettings
+    from rmq.broker.store.multi_dispatch import MultiDispatch
     from rmq.broker.store.store import Store
     from rmq.broker.topics.table import TopicTable
     from rmq.protocol.bodies.topic import TopicConfig
@@ -222,7 +223,12 @@ class Admission:
 
         :raises ResponseError: MESSAGE_ILLEGAL (store-and-broker.md 2.7).
         """
+        # The broker's own note; a retry brings that of its original along, and a client may send any.
+        table.pop("INNER_MULTI_QUEUE_OFFSET", None)
         stored = properties.encode(table).encode()
+        names = table.get("INNER_MULTI_DISPATCH")
+        if names is not None and self._store.multi_dispatch is not None:
+            self._check_dispatch(self._store.multi_dispatch, names, queue.id, len(stored))
         if stored.endswith(b"\0"):
             # Recovery takes a last record that ends in zeros for a torn one: a separator behind the value keeps it.
             stored += b"\x02"
@@ -245,6 +251,18 @@ class Admission:
             queue, body, stored, flag, sys_flag, born_timestamp, born_host, store_host, reconsume_times,
             prepared_offset, tags_code, index_keys(table),
         )  # fmt: skip
+
+    @staticmethod
+    def _check_dispatch(multi_dispatch: MultiDispatch, names: str, queue_id: int, stored: int) -> None:
+        fault = multi_dispatch.fault(names, queue_id, stored)
+        if fault is not None:
+            raise ResponseError(ResponseCode.MESSAGE_ILLEGAL, fault)
+        if multi_dispatch.exceeded(names, queue_id):
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR,
+                "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num "
+                "exceed maxLmqConsumeQueueNum config num, default limit 2w.",
+            )
 
     def later(
         self, table: dict[str, str], level: int, queue: Queue, *, checked: bool = False

@@ -9,6 +9,7 @@ from rmq.protocol.queue import MessageQueue
 __all__ = [
     "ConsumerOffsetTable",
     "DelayOffsetTable",
+    "LmqOffsetTableBody",
     "LocalOffsetTable",
     "OffsetMovedEvent",
     "QueryCorrectionOffsetBody",
@@ -24,6 +25,13 @@ class ConsumerOffsetTable(Body):
 
     offset_table: dict[str, dict[int, int]] = member("offsetTable", factory=dict)
     data_version: DataVersion | None = member("dataVersion", default=None)
+
+
+@body
+class LmqOffsetTableBody(Body):
+    """What lmqConsumerOffset.json, and 43 of a broker with light queues, have besides: ``topic@group`` to offset."""
+
+    lmq_offset_table: dict[str, int] = member("lmqOffsetTable", factory=dict)
 
 
 @body
