@@ -18,6 +18,8 @@ from rmq.runtime.world import File, FileLock, Usage
 __all__ = ["RealFile", "RealFiles"]
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+#: Where a file has no holes that are known, all of it counts as written.
+_SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)
 #: Without RWF_NOWAIT: how far behind the newest byte written here the page cache is trusted.
 _TRUSTED_TAIL = 8 << 20
 #: ``fdatasync`` does not exist everywhere (macOS).
@@ -85,6 +87,19 @@ class RealFile:
                 self._unmappable = True
                 return None
         return mapping.hot(offset, size)
+
+    def data_from(self, offset: int) -> int:
+        size = self.size()
+        if _SEEK_DATA is None or offset >= size:
+            return min(offset, size)
+        try:
+            return os.lseek(self._fd, offset, _SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return size
+            if error.errno in _NO_NOWAIT:
+                return offset
+            raise
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         size = len(data)

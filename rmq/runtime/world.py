@@ -64,6 +64,12 @@ class File(Protocol):
         :returns: None when any of them is not in the page cache, or files have no views here.
         """
 
+    def data_from(self, offset: int) -> int:
+        """Where the next bytes begin, at ``offset`` or behind it, that were ever written: before them all is zeros.
+
+        :returns: the size of the file when there are none.
+        """
+
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         """Write all of ``data`` at ``offset`` (loops over short writes). Errors: OSError."""
 

@@ -326,6 +326,11 @@ class _SimFile:
         data = self.pread_hot(size, offset)
         return memoryview(self._inode.read(offset + size, 0)) if data is not None and 0 < size == len(data) else None
 
+    def data_from(self, offset: int) -> int:
+        inode = self._use("pread")
+        rest = inode.read(inode.size - offset, offset).lstrip(b"\0") if offset < inode.size else b""
+        return max(offset, (inode.size - len(rest)) // PAGE * PAGE) if rest else inode.size
+
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         inode = self._use("pwrite", writes=True)
         disk = self._files.disk

@@ -57,6 +57,19 @@ def test_hot_reads_agree_with_cold_ones(tree: RealFiles, tmp_path: Path) -> None
     file.close()
 
 
+def test_what_was_never_written_is_skipped_when_the_file_system_knows_it(tree: RealFiles, tmp_path: Path) -> None:
+    file = tree.open(str(tmp_path / "f"), create=True)
+    file.allocate(1 << 20)
+    file.pwrite(b"x" * 10, 0)
+    file.pwrite(b"y" * 10, 600_000)
+    assert file.data_from(5) == 5
+    assert 5 < file.data_from(100_000) <= 600_000 or file.data_from(100_000) == 100_000
+    assert file.pread(file.data_from(100_000) - 100_000, 100_000).count(0) == file.data_from(100_000) - 100_000
+    assert file.data_from(900_000) in (900_000, 1 << 20)
+    assert file.data_from(2 << 20) == 1 << 20
+    file.close()
+
+
 def test_without_the_flag_only_the_newest_part_is_hot(
     tree: RealFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
