@@ -202,18 +202,22 @@ class SimDisk:
         self._locks.clear()
         survivors: dict[str, _Inode | None] = {}
         together: dict[str, str] = {}  # a rename happened or did not: its names share one fate
+        made_way: dict[str, str] = {}  # and what took a name did so only if that had become free
         for source, target in self._renames:
-            together[target] = together.get(source, source)
+            group = together.setdefault(source, source)
+            if together.get(target, group) != group:
+                made_way[group] = together[target]
+            together[target] = group
+            for name in self._forced_below(source):
+                # What was forced into a directory goes where the directory goes.
+                together[name] = together[target + name[len(source) :]] = group
         fates: dict[str, bool] = {}
         for path in sorted(self._entries.keys() | self._forced.keys()):
             now = self._entries.get(path, _GONE)
             old = self._forced.get(path, _GONE)
             kept = old
             if now is not old and random is not None:
-                group = together.get(path, path)
-                if group not in fates:
-                    fates[group] = random.random() < 0.5
-                kept = now if fates[group] else old
+                kept = now if self._fate(together.get(path, path), fates, made_way, random) else old
             if not isinstance(kept, _Gone):
                 survivors[path] = kept
         # An entry in a directory that did not survive is out of reach.
@@ -228,6 +232,18 @@ class SimDisk:
         self._renames.clear()
 
     # -- what SimFiles asks
+
+    @classmethod
+    def _fate(cls, group: str, fates: dict[str, bool], made_way: dict[str, str], random: Random) -> bool:
+        """Whether a change that was not forced has got to the disk all the same."""
+        if group not in fates:
+            before = made_way.get(group)
+            free = before is None or cls._fate(before, fates, made_way, random)
+            fates[group] = random.random() < 0.5 and free
+        return fates[group]
+
+    def _forced_below(self, directory: str) -> list[str]:
+        return [name for name in self._forced if name.startswith(directory + "/")]
 
     def _check(self, action: str, path: str) -> None:
         if self.recording:
@@ -451,7 +467,7 @@ class SimFiles:
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), target)
             for name in [n for n in disk._entries if n == source or n.startswith(source + "/")]:
                 disk._entries[target + name[len(source) :]] = disk._entries.pop(name)
-                disk._renames.append((name, target + name[len(source) :]))
+            disk._renames.append((source, target))
             return
         inode = disk._inode(source)
         if self.is_dir(target):
@@ -482,6 +498,10 @@ class SimFiles:
             del disk._forced[name]
         for name in disk._children(whole):
             disk._forced[name] = disk._entries[name]
+        for source, target in disk._renames:
+            if whole in (posixpath.dirname(source), posixpath.dirname(target)):
+                for name in disk._forced_below(source):
+                    disk._forced[target + name[len(source) :]] = disk._forced.pop(name)
         disk._renames = [pair for pair in disk._renames if whole not in map(posixpath.dirname, pair)]
         # A directory that was forced is itself there after a power cut when its parents are; making them so is
         # the caller's duty (mkdir, sync_dir of the parent), except for roots a test made.

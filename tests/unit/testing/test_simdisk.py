@@ -100,6 +100,30 @@ def test_a_rename_happens_or_does_not(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("forced", [False, True])
+def test_a_directory_takes_its_files_along(seed: int, forced: bool) -> None:
+    """``/d`` gives its name to ``/new``: one of them is there, whole."""
+    disk, files = made()
+    for name in ("/new", "/away"):
+        files.mkdir(name)
+    files.open("/new/n", create=True)
+    files.sync_dir("/new")
+    files.sync_dir("/")
+    files.rename("/d", "/away/d")
+    files.rename("/new", "/d")
+    if forced:
+        files.sync_dir("/away")
+        files.sync_dir("/")
+    disk.power_cut(random.Random(seed))
+    after = SimFiles(disk)
+    found = {name: after.list(name) for name in ("/d", "/new", "/away/d")}
+    done = {"/d": ["n"], "/new": [], "/away/d": ["f"]}
+    assert found == done or (
+        not forced and found in ({"/d": ["f"], "/new": ["n"], "/away/d": []}, {**done, "/d": [], "/new": ["n"]})
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
 def test_pages_are_kept_lost_or_torn_at_sectors(seed: int) -> None:
     disk, files = made()
     file = files.open("/d/f")
