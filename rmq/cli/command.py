@@ -1,11 +1,11 @@
 """How every command here starts and fails: one clear line on standard error, and an exit code that tells.
 
-====  ==========================================
+====  ====================================================================
 0     done
 1     it failed
-2     the command line was wrong
+2     the command line was wrong, or what it names cannot be looked at
 130   interrupted with Ctrl-C
-====  ==========================================
+====  ====================================================================
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import click
 
 from rmq.protocol.errors import RMQError
 
-__all__ = ["CONTEXT", "FAILED", "USAGE", "invoke"]
+__all__ = ["CONTEXT", "FAILED", "USAGE", "Refused", "invoke"]
 
 FAILED = 1
 USAGE = 2
@@ -26,6 +26,12 @@ INTERRUPTED = 130
 
 #: Java's commands print their help for -h as well.
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+
+
+class Refused(click.ClickException):
+    """What was asked for could not even be begun: exit code 2, which scripts tell from a bad result."""
+
+    exit_code = USAGE
 
 
 def invoke(command: click.Command, name: str, args: Sequence[str] | None = None) -> int:
@@ -41,7 +47,7 @@ def invoke(command: click.Command, name: str, args: Sequence[str] | None = None)
         hint = f" ({error.ctx.command_path} -h shows the options)" if error.ctx else ""
         return _fail(name, f"{error.format_message()}{hint}", USAGE)
     except click.ClickException as error:
-        return _fail(name, error.format_message(), FAILED)
+        return _fail(name, error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except RMQError as error:

@@ -21,9 +21,9 @@ from zlib import crc32
 
 from rmq.runtime.world import Files
 
-__all__ = ["Checkpoint"]
+__all__ = ["SIZE", "Checkpoint"]
 
-_SIZE = 4096
+SIZE = 4096
 _times = Struct(">qqq")
 _NOTE_AT = 2048
 _NOTE_MAGIC = b"RMQN"
@@ -47,9 +47,9 @@ class Checkpoint:
     def load(self) -> None:
         """Read the file; one that is missing or too short reads as zeros, and so does a time before 1970. Blocks."""
         try:
-            data = self._files.read(self._path)[:_SIZE].ljust(_SIZE, b"\0")
+            data = self._files.read(self._path)[:SIZE].ljust(SIZE, b"\0")
         except FileNotFoundError:
-            data = bytes(_SIZE)
+            data = bytes(SIZE)
         self.physic, self.logics, self.index = (max(0, value) for value in _times.unpack_from(data))
         try:
             magic, name, count, offset, check = _note.unpack_from(data, _NOTE_AT)
@@ -88,7 +88,7 @@ class Checkpoint:
 
     def save(self) -> None:
         """Write the file and force it to disk. Blocks."""
-        data = bytearray(_SIZE)
+        data = bytearray(SIZE)
         _times.pack_into(data, 0, self.physic, self.logics, self.index)
         if self._indexed is not None:
             name, count, offset = self._indexed
@@ -97,7 +97,7 @@ class Checkpoint:
         new = not self._files.exists(self._path)
         file = self._files.open(self._path, create=True)
         try:
-            file.allocate(_SIZE)
+            file.allocate(SIZE)
             file.pwrite(data, 0)
             file.datasync()
         finally:

@@ -58,19 +58,28 @@ class LogFiles:
         self._read_only = frozenset(settings.read_only_paths)
         self.size = settings.commit_log_file_size
 
+    def find(self) -> tuple[dict[int, str], list[str]]:
+        """Where each file is by the offset it begins at, and the paths of what lies beside them and is none."""
+        found: dict[int, str] = {}
+        foreign: list[str] = []
+        for directory in self._readable:
+            for name in self._files.list(directory):
+                start = offset_of(name)
+                path = os.path.join(directory, name)
+                if start < 0:
+                    foreign.append(path)
+                else:
+                    found[start] = path
+        return found, foreign
+
     def open_all(self) -> list[LogFile]:
         """Every file there is, in order.
 
         :raises StoreError: a file that is missing in the middle or has a size no file of this store can have.
         """
-        found: dict[int, str] = {}
-        for directory in self._readable:
-            for name in self._files.list(directory):
-                start = offset_of(name)
-                if start < 0:
-                    log.warning("%s/%s is no commit-log file; it is left alone", directory, name)
-                    continue
-                found[start] = os.path.join(directory, name)
+        found, foreign = self.find()
+        for path in foreign:
+            log.warning("%s is no commit-log file; it is left alone", path)
         starts = sorted(found)
         opened: list[LogFile] = []
         for at, start in enumerate(starts):

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "How far a group is in each queue; without -g, a line for every group.",
     ),
     "clusterList": ("brokers:cluster_list", "Every broker, with version, throughput and disk use."),
+    "store": ("store:store", "Check, show and mend the store of a broker that is stopped: verify, dump, rebuild."),
     "topicList": ("topics:topic_list", "Every topic; with -c its cluster and groups, too."),
 }
 

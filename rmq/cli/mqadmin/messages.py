@@ -7,7 +7,7 @@ import tempfile
 
 import click
 
-from rmq.cli.mqadmin.session import admin_command, print_json, stamp
+from rmq.cli.mqadmin.session import address, admin_command, print_json, stamp
 from rmq.client.admin import AdminClient
 from rmq.client.decode import decode_messages
 from rmq.client.message import Message, MessageExt
@@ -70,8 +70,8 @@ async def query_msg_by_id(
         ("Reconsume Times:", message.reconsume_times),
         ("Born Timestamp:", stamp(message.born_timestamp)),
         ("Store Timestamp:", stamp(message.store_timestamp)),
-        ("Born Host:", _address(message.born_host)),
-        ("Store Host:", _address(message.store_host)),
+        ("Born Host:", address(message.born_host)),
+        ("Store Host:", address(message.store_host)),
         ("System Flag:", message.sys_flag),
         ("Properties:", "{" + ", ".join(f"{k}={v}" for k, v in message.properties.items()) + "}"),
         ("Message Body Path:", path),
@@ -127,7 +127,7 @@ async def _by_offset(
     """Ask the broker whose address the id holds, when the cluster has one; otherwise those that may have taken over its
     store (a broker that came back at another address): theirs counts only when it bears the very id."""
     addrs = {addr: name for name, broker in info.broker_addr_table.items() for addr in broker.broker_addrs.values()}
-    first = _address(host)
+    first = address(host)
     for addr in (first, *addrs) if first in addrs else addrs:
         try:
             reply = await admin.instance.call(addr, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequest(offset=offset))
@@ -207,11 +207,6 @@ async def _send_again(admin: AdminClient, message: MessageExt, json: bool) -> No
 # -- showing ---------------------------------------------------------------------------------------------------
 
 
-def _address(host: tuple[str, int]) -> str:
-    name, port = host
-    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
-
-
 def _keep_body(message: MessageExt) -> str:
     """Write the body where Java's tool does, readable by this user alone."""
     folder = os.path.join(tempfile.gettempdir(), "rocketmq", "msgbodys")
@@ -235,9 +230,9 @@ def _as_json(message: MessageExt) -> dict[str, object]:
         "commitLogOffset": message.commit_log_offset,
         "reconsumeTimes": message.reconsume_times,
         "bornTimestamp": message.born_timestamp,
-        "bornHost": _address(message.born_host),
+        "bornHost": address(message.born_host),
         "storeTimestamp": message.store_timestamp,
-        "storeHost": _address(message.store_host),
+        "storeHost": address(message.store_host),
         "sysFlag": message.sys_flag,
         "flag": message.flag,
         "properties": message.properties,

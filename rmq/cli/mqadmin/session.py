@@ -15,7 +15,7 @@ import orjson
 from rmq.cli.command import CONTEXT
 from rmq.client.admin import AdminClient
 
-__all__ = ["admin_command", "broker_or_cluster", "cut", "masters_of", "print_json", "seconds", "stamp"]
+__all__ = ["address", "admin_command", "broker_or_cluster", "cut", "masters_of", "print_json", "seconds", "stamp"]
 
 P = ParamSpec("P")
 Work = Callable[Concatenate[AdminClient, P], Awaitable[int | None]]
@@ -82,6 +82,12 @@ async def masters_of(admin: AdminClient, broker: str | None, cluster: str | None
 
 def print_json(value: object) -> None:
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
+
+
+def address(host: tuple[str, int]) -> str:
+    """``10.0.0.1:10911`` or ``[::1]:10911``."""
+    name, port = host
+    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
 
 
 def cut(text: str, width: int) -> str:

@@ -1,0 +1,142 @@
+"""A store that no broker uses, opened for reading: its lock shared, its sizes found out, its log in runs of files."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import Counter
+from collections.abc import Collection
+from types import TracebackType
+
+from rmq.broker.store.commit_log import CommitLog
+from rmq.broker.store.log_files import LogFile, LogFiles
+from rmq.broker.store.queue_files import QueueDisk
+from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.state import ENTRY_SIZE
+from rmq.broker.store.stopped.readonly import ReadOnlyFiles
+from rmq.protocol.errors import StoreError
+from rmq.runtime.world import FileLock, Files, World
+
+__all__ = ["StoppedStore", "fitted", "in_use"]
+
+#: Queues looked at to find the size of their files.
+_SAMPLE = 200
+
+
+def in_use(root: str) -> StoreError:
+    """What is said about a store that a broker runs on."""
+    return StoreError(f"Lock failed: a broker uses {root}, and its files change all the time; stop it first")
+
+
+def fitted(files: Files, settings: StoreSettings, given: Collection[str]) -> StoreSettings:
+    """The settings with the file sizes that the store itself has, where nobody set them. Blocks.
+
+    :param given: keys that were set (``mappedFileSizeCommitLog``, ``mappedFileSizeConsumeQueue``): they stay.
+    """
+    changes: dict[str, int] = {}
+    if "mappedFileSizeCommitLog" not in given:
+        found, _ = LogFiles(files, settings).find()
+        sizes = Counter(files.size(path) for path in found.values())
+        for size, _ in sizes.most_common(1):
+            if size >= 4096:
+                changes["commit_log_file_size"] = size
+    if "mappedFileSizeConsumeQueue" not in given:
+        disk = QueueDisk(files, settings.root, settings.queue_file_size)
+        paths = [
+            os.path.join(disk.root, topic, str(queue), f"{start:020d}")
+            for topic, queue, starts, _ in disk.list_queues(disk.topics()[:_SAMPLE])[:_SAMPLE]
+            for start in starts
+        ]
+        sizes = Counter(files.size(path) for path in paths)
+        for size, _ in sizes.most_common(1):
+            if size and size % ENTRY_SIZE == 0:
+                changes["queue_file_size"] = size
+    return dataclasses.replace(settings, **changes)  # type: ignore[arg-type]
+
+
+class StoppedStore:
+    """``async with StoppedStore(world, settings) as store``: it cannot be changed, and no broker can start on it.
+
+    :param settings: paths and sizes; see :func:`fitted`.
+    """
+
+    def __init__(self, world: World, settings: StoreSettings) -> None:
+        self.world = dataclasses.replace(world, files=ReadOnlyFiles(world.files))
+        self.files: Files = self.world.files
+        self.settings = settings
+        self.root = settings.root
+        self.disk = QueueDisk(self.files, settings.root, settings.queue_file_size)
+        #: Names in the commit log's directories that are none of its files.
+        self.foreign: list[str] = []
+        #: Files that follow each other, as a log that can be read; a file that is missing begins a new one.
+        self.runs: list[CommitLog] = []
+        #: Commit-log files of another size, as (path, its bytes).
+        self.misfits: list[tuple[str, int]] = []
+        self._lock: FileLock | None = None
+
+    async def __aenter__(self) -> StoppedStore:
+        """:raises StoreError: there is no store, a broker uses it, or a directory of its log is not there.
+
+        :raises OSError: a file that cannot be read.
+        """
+        await self.world.offload(self._open)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for run in self.runs:
+            await run.close(remove_unused=False)
+        self.runs = []
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    def _open(self) -> None:
+        files, settings = self.files, self.settings
+        if not files.is_dir(self.root):
+            raise StoreError(f"{self.root}: there is no such directory; give the store's root with -s or -c")
+        paths = (*settings.commit_log_paths, *settings.read_only_paths)
+        if not any(map(files.is_dir, paths)) and not files.is_dir(self.disk.root):
+            raise StoreError(f"{self.root} holds no store: there is no {' and no '.join((*paths, self.disk.root))}")
+        try:
+            self._lock = files.lock(os.path.join(self.root, "lock"), shared=True)
+        except FileNotFoundError:
+            # Copied without it: no broker can have started here.
+            self._lock = None
+        except BlockingIOError:
+            raise in_use(self.root) from None
+        found, self.foreign = LogFiles(files, settings).find()
+        size = settings.commit_log_file_size
+        run: list[LogFile] = []
+        for start, path in sorted(found.items()):
+            if (bytes_ := files.size(path)) != size:
+                self.misfits.append((path, bytes_))
+            if start % size:
+                continue
+            if run and run[-1].start + size != start:
+                self._add(run)
+                run = []
+            run.append(LogFile(start, files.open(path), entry_synced=True))
+        if run:
+            self._add(run)
+
+    def _add(self, run: list[LogFile]) -> None:
+        commit_log = CommitLog(self.world, self.settings)
+        commit_log.adopt_loaded(run)
+        commit_log.end = run[-1].start + self.settings.commit_log_file_size
+        self.runs.append(commit_log)
+
+    @property
+    def start(self) -> int:
+        """First byte of the log there is."""
+        return self.runs[0].start if self.runs else 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the log's files."""
+        return sum(run.end - run.start for run in self.runs)
+
+    def queues(self) -> list[tuple[str, int, list[int], list[str]]]:
+        """:meth:`QueueDisk.list_queues` of every topic. Blocks."""
+        return self.disk.list_queues(self.disk.topics())

@@ -1,0 +1,204 @@
+"""Consume queues against the log: every record has its entry, and every entry its record.
+
+Records come in the order of the log; for each the entry at its queue offset is looked at. Which entries were met is
+kept as runs of numbers, one a queue as a rule; at the end the queues are read once more for entries that no record has
+asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from struct import Struct
+
+from rmq.broker.store.log_files import file_name
+from rmq.broker.store.queue_files import BLANK_ENTRY_SIZE, FileKey, is_blank
+from rmq.broker.store.records import Derived
+from rmq.broker.store.state import ENTRY_SIZE
+from rmq.broker.store.stopped.findings import Finding, Progress
+from rmq.broker.store.stopped.opened import StoppedStore
+from rmq.broker.store.stopped.runs import Runs
+from rmq.protocol.names import is_system_topic
+
+__all__ = ["QueueCheck"]
+
+_entry = Struct(">qiq").unpack_from
+_entries = Struct(">qiq").iter_unpack
+#: Entries read at a time, and how many such blocks are kept: 40,000 queues take turns in the log.
+_BLOCK = 512
+_BLOCKS = 4096
+#: Topics whose tags code is no hash of a tag: when a message is due, or what a timer is to do with it.
+_OTHER_CODES = frozenset({"SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"})
+
+
+class _Queue:
+    __slots__ = ("directory", "id", "lacking", "met", "next", "other_tags", "starts", "topic")
+
+    def __init__(self, topic: str, queue_id: int, directory: str) -> None:
+        self.topic = topic
+        self.id = queue_id
+        self.directory = directory
+        #: First bytes of its files; empty for a queue that has no directory.
+        self.starts: list[int] = []
+        #: Numbers of entries that records have found, that they have looked for in vain, and of another tags code.
+        self.met = Runs()
+        self.lacking = Runs()
+        self.other_tags = Runs()
+        #: The number that the next record should have.
+        self.next = 0
+
+
+class QueueCheck:
+    """One check.
+
+    :param add: gets what is found.
+    """
+
+    def __init__(self, store: StoppedStore, add: Callable[[Finding], None], progress: Progress) -> None:
+        self._store = store
+        self._add = add
+        self._progress = progress
+        self._size = store.settings.queue_file_size
+        self._queues: dict[tuple[str, int], _Queue] = {}
+        self._blocks: OrderedDict[tuple[FileKey, int], bytes] = OrderedDict()
+        self.entries = 0
+        self.queues = 0
+        #: (topic, queue id) -> behind its last entry.
+        self.ends: dict[tuple[str, int], int] = {}
+
+    async def begin(self) -> None:
+        """Find the queues there are."""
+        store = self._store
+        for topic, queue_id, starts, foreign in await store.world.offload(store.queues):
+            queue = self._queue(topic, queue_id)
+            queue.starts = starts
+            self.queues += 1
+            for name in foreign:
+                path = os.path.join(queue.directory, name)
+                self._add(Finding("consumequeue", "foreign", path, "no queue file; Java refuses the directory", False))
+            await store.world.offload(self._look_at_files, queue)
+
+    def _look_at_files(self, queue: _Queue) -> None:
+        before = None
+        for start in queue.starts:
+            path = f"{queue.directory}/{file_name(start)}"
+            size = self._store.files.size(path)
+            if size != self._size or start % self._size:
+                self._found(queue, "size", path, f"{size} bytes; mappedFileSizeConsumeQueue is {self._size}")
+            if before is not None and start != before + self._size:
+                self._found(queue, "missing", path, "the files before this one are missing")
+            before = start
+
+    def _queue(self, topic: str, queue_id: int) -> _Queue:
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            queue = _Queue(topic, queue_id, f"{self._store.disk.root}/{topic}/{queue_id}")
+            self._queues[topic, queue_id] = queue
+        return queue
+
+    # -- records ---------------------------------------------------------------------------------------------------
+
+    async def record(self, found: Derived, offset: int, size: int, *, lacking: bool = True) -> None:
+        """A good record of the log: prepared and rolled-back messages are in no queue.
+
+        :param lacking: whether it is damage when it has no entry.
+        """
+        if found.sys_flag & 0xC not in (0, 8):
+            return
+        queue = self._queue(found.topic, found.queue_id)
+        number = found.queue_offset
+        if number < queue.next:
+            # The topic was deleted and made again: entries of its earlier life are not missing.
+            queue.lacking.clear()
+        queue.next = number + 1
+        at = number * ENTRY_SIZE
+        block = await self._block(queue, at)
+        place = at % self._size % (_BLOCK * ENTRY_SIZE)
+        physical, length, code = _entry(block, place) if len(block) >= place + ENTRY_SIZE else (-1, 0, 0)
+        if physical != offset or length != size:
+            if lacking:
+                queue.lacking.add(number)
+            return
+        queue.met.add(number)
+        if code != found.tags_code and code >= -(1 << 31) and found.topic not in _OTHER_CODES:
+            queue.other_tags.add(number)
+
+    async def _block(self, queue: _Queue, at: int) -> bytes:
+        start = at - at % self._size
+        key = (queue.directory, start)
+        first = (at - start) // (_BLOCK * ENTRY_SIZE)
+        block = self._blocks.get((key, first))
+        if block is None:
+            block = b""
+            if start in queue.starts:
+                block = await self._store.world.offload(self._read, key, first * _BLOCK * ENTRY_SIZE)
+            self._blocks[key, first] = block
+            if len(self._blocks) > _BLOCKS:
+                self._blocks.popitem(last=False)
+        return block
+
+    def _read(self, key: FileKey, position: int) -> bytes:
+        file = self._store.disk.open_file(key)
+        try:
+            return file.pread(min(_BLOCK * ENTRY_SIZE, self._size - position), position)
+        finally:
+            file.close()
+
+    # -- entries ---------------------------------------------------------------------------------------------------
+
+    async def finish(self, log_end: int, topics: Collection[str] | None) -> None:
+        """The log has been read up to ``log_end``.
+
+        :param topics: those in topics.json, or None when that cannot be read.
+        """
+        deleted: set[str] = set()
+        for done, queue in enumerate(self._queues.values()):
+            self._progress("consume queues", done, len(self._queues))
+            if not queue.starts and topics is not None and not (queue.topic in topics or is_system_topic(queue.topic)):
+                deleted.add(queue.topic)
+                continue
+            for lo, hi in queue.lacking:
+                self._found(queue, "entry", queue.directory, "records of the log have no entry here", lo, hi)
+            for lo, hi in queue.other_tags:
+                self._found(queue, "tags", queue.directory, "the tags code is not that of the records", lo, hi)
+            await self._read_all(queue, log_end)
+        for topic in sorted(deleted):
+            self._add(
+                Finding("consumequeue", "deleted", f"{self._store.disk.root}/{topic}",
+                        "records of a topic that topics.json does not know have no queue", False, topic=topic)
+            )  # fmt: skip
+
+    async def _read_all(self, queue: _Queue, log_end: int) -> None:
+        store = self._store
+        strange = Runs()
+        damaged = Runs()
+        end = 0
+        for start in queue.starts:
+            key = (queue.directory, start)
+            for position in range(0, self._size, _BLOCK * ENTRY_SIZE):
+                data = await store.world.offload(self._read, key, position)
+                if not data or data.count(0) == len(data):
+                    break
+                number = (start + position) // ENTRY_SIZE
+                for physical, size, _ in _entries(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE]):
+                    if size > 0 and not is_blank(physical, size):
+                        self.entries += 1
+                        end = number + 1
+                        if physical >= store.start and number not in queue.met:
+                            strange.add(number)
+                    elif (physical or size) and size != BLANK_ENTRY_SIZE:
+                        damaged.add(number)
+                    number += 1
+        self.ends[queue.topic, queue.id] = end
+        for lo, hi in strange:
+            self._found(queue, "dangling", queue.directory, "entries point to no record of this queue", lo, hi)
+        for lo, hi in damaged:
+            self._found(queue, "damaged", queue.directory, "these are no entries", lo, hi)
+
+    def _found(
+        self, queue: _Queue, kind: str, path: str, detail: str, start: int | None = None, end: int | None = None
+    ) -> None:
+        self._add(
+            Finding("consumequeue", kind, path, detail, start=start, end=end, topic=queue.topic, queue_id=queue.id)
+        )

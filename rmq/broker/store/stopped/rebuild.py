@@ -1,0 +1,177 @@
+"""Makes consume queues, index and checkpoint of a stopped store anew, from its commit log.
+
+They are built in ``{root}/rebuild``, forced to disk, and then take the old ones' places by renaming. Whatever a kill
+leaves, the next start of a broker recovers: before the first rename nothing has changed, and from then on until the
+last the store is marked as not cleanly stopped, and a directory that is missing is one that recovery builds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+from dataclasses import dataclass, field
+
+from rmq.broker.store.checkpoint import Checkpoint
+from rmq.broker.store.commit_log import CommitLog
+from rmq.broker.store.dispatcher import Dispatcher
+from rmq.broker.store.index import Index
+from rmq.broker.store.log_reader import Damage, LogReader
+from rmq.broker.store.markers import Markers
+from rmq.broker.store.multi_dispatch import MultiDispatch
+from rmq.broker.store.queue_files import QueueDisk
+from rmq.broker.store.queue_writer import QueueWriter
+from rmq.broker.store.queues import QueueTable
+from rmq.broker.store.records import TagsRule
+from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.stopped.findings import Progress
+from rmq.broker.store.stopped.readonly import ReadOnlyFiles
+from rmq.protocol.errors import StoreError
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import World
+
+__all__ = ["Rebuilt", "rebuild"]
+
+log = logging.getLogger(__name__)
+
+_SLICE = 32 << 20
+#: What is built, as it is called below the root.
+_PARTS = ("consumequeue", "index")
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """What was made."""
+
+    log_start: int = 0
+    log_end: int = 0
+    queues: int = 0
+    entries: int = 0
+    index_files: int = 0
+    #: Places of the log that hold no records: what was there is in no queue now.
+    damages: list[Damage] = field(default_factory=list)
+
+
+async def rebuild(world: World, settings: StoreSettings, progress: Progress | None = None) -> Rebuilt:
+    """Make everything derived anew.
+
+    :param progress: told how far it is, now and then.
+    :raises StoreError: a broker uses the store, or its commit log cannot be read.
+    :raises OSError: the disk refused; the store is as it was.
+    """
+    return await _Rebuild(world, settings, progress or (lambda what, done, total: None)).run()
+
+
+class _Rebuild:
+    def __init__(self, world: World, settings: StoreSettings, progress: Progress) -> None:
+        self._world = world
+        self._files = world.files
+        self._offload = world.offload
+        self._root = settings.root
+        self._place = os.path.join(settings.root, "rebuild")
+        #: Reads the log where it is and writes below ``rebuild``.
+        self._settings = dataclasses.replace(
+            settings, root=self._place, read_only_paths=(*settings.commit_log_paths, *settings.read_only_paths)
+        )
+        self._progress = progress
+        self._disk = QueueDisk(world.files, settings.root, settings.queue_file_size)
+        self._checkpoint = Checkpoint(world.files, os.path.join(self._root, "checkpoint"))
+
+    async def run(self) -> Rebuilt:
+        if not await self._offload(self._files.is_dir, self._root):
+            raise StoreError(f"{self._root}: there is no such directory; give the store's root with -s or -c")
+        markers = Markers(self._files, self._root)
+        await self._offload(markers.take_lock)
+        try:
+            await self._offload(self._remove, self._place)
+            try:
+                made = await self._build()
+            except BaseException:
+                await self._offload(self._remove, self._place)
+                raise
+            await self._offload(self._swap, markers)
+            return made
+        finally:
+            await self._offload(markers.release_lock)
+
+    def _remove(self, path: str) -> None:
+        if self._files.is_dir(path):
+            self._disk.remove_tree(path)
+
+    # -- building --------------------------------------------------------------------------------------------------
+
+    async def _build(self) -> Rebuilt:
+        world, settings = self._world, self._settings
+        reading = dataclasses.replace(world, files=ReadOnlyFiles(world.files))
+        commit_log = CommitLog(reading, settings)
+        commit_log.adopt_loaded(await self._offload(commit_log.files.open_all))
+        queues = QueueTable(world, settings)
+        index = Index(world, settings, self._checkpoint) if settings.index_enable else None
+        tasks = TaskOwner("rebuild")
+        try:
+            if not commit_log.segments:
+                raise StoreError(f"there is no commit-log file in {', '.join(settings.commit_log_paths)}")
+            commit_log.end = commit_log.segments[-1].start + settings.commit_log_file_size
+            await self._offload(self._checkpoint.load)
+            self._checkpoint.index = 0
+            await self._offload(self._files.mkdir, self._place)
+            for part in _PARTS:
+                await self._offload(self._files.mkdir, os.path.join(self._place, part))
+            writer = QueueWriter(world, queues, commit_log, tasks)
+            dispatcher = Dispatcher(commit_log, queues, index, TagsRule(settings.delays_ms))
+            if settings.multi_dispatch:
+                dispatcher.multi_dispatch = MultiDispatch(queues, lmq=settings.lmq, most_lmq=settings.most_lmq)
+            reader = LogReader(world, commit_log)
+            dispatcher.position = start = commit_log.start
+            while dispatcher.position < commit_log.end and await dispatcher.advance(reader, _SLICE):
+                await writer.write(everything=True)
+                if index is not None:
+                    await index.write()
+                self._progress("commit log", dispatcher.position - start, commit_log.end - start)
+            await writer.sync()
+            if index is not None:
+                await index.force()
+            made = Rebuilt(
+                start, reader.end, len(queues), sum(queue.next - queue.min for queue in queues),
+                len(index.files) if index is not None else 0, list(reader.damages),
+            )  # fmt: skip
+            # The log itself was not forced to disk here: the first time stays what it was.
+            self._checkpoint.physic = min(self._checkpoint.physic, reader.stamp)
+            self._checkpoint.logics = reader.stamp
+            self._checkpoint.forget_indexed()
+            return made
+        finally:
+            await tasks.close()
+            queues.close()
+            if index is not None:
+                index.close()
+            await commit_log.close(remove_unused=False)
+
+    # -- the exchange ----------------------------------------------------------------------------------------------
+
+    def _swap(self, markers: Markers) -> None:
+        """Put what was built in the places of the old."""
+        files = self._files
+        for part in _PARTS:
+            files.sync_dir(os.path.join(self._place, part))
+        files.sync_dir(self._place)
+        clean = markers.was_clean()
+        markers.set_abort()
+        graves: list[str] = []
+        for part in _PARTS:
+            old = os.path.join(self._root, part)
+            if part == "index" and not self._settings.index_enable:
+                continue
+            grave = self._disk.bury(old)
+            if grave is not None:
+                graves.append(grave)
+            files.rename(os.path.join(self._place, part), old)
+        files.sync_dir(self._root)
+        self._checkpoint.save()
+        if clean:
+            markers.clear_abort()
+        self._remove(self._place)
+        for grave in graves:
+            self._remove(grave)
+        if graves and not self._files.list(trash := os.path.dirname(graves[0])):
+            self._files.rmdir(trash)

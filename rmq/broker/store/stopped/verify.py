@@ -1,0 +1,198 @@
+"""Looks for damage in a stopped store: the log record by record, and everything derived from it against it.
+
+One walk over the log feeds the checks of queues and index, so a store of any size needs little memory. What the next
+start would mend by itself is damage all the same: until then Java, or a copy, reads what is on disk.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from rmq.broker.store.checkpoint import SIZE, Checkpoint
+from rmq.broker.store.commit_log import CommitLog
+from rmq.broker.store.log_reader import LogReader
+from rmq.broker.store.markers import Markers
+from rmq.broker.store.multi_dispatch import MultiDispatch
+from rmq.broker.store.queues import QueueTable
+from rmq.broker.store.records import TagsRule, derive, is_blank, layout
+from rmq.broker.store.stopped.findings import Finding, Findings, Progress
+from rmq.broker.store.stopped.index_check import IndexCheck
+from rmq.broker.store.stopped.metadata_check import MetadataCheck
+from rmq.broker.store.stopped.opened import StoppedStore
+from rmq.broker.store.stopped.queue_check import QueueCheck
+
+__all__ = ["Verified", "verify"]
+
+_BLOCK = 1 << 20
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was looked at, and what was found."""
+
+    findings: Findings = field(default_factory=Findings)
+    log_start: int = 0
+    log_end: int = 0
+    records: int = 0
+    queues: int = 0
+    entries: int = 0
+    index_files: int = 0
+    keys: int = 0
+    #: Store time of the newest record, ms.
+    stamp: int = 0
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is damaged."""
+        return not self.findings.damaged
+
+
+async def verify(store: StoppedStore, progress: Progress | None = None) -> Verified:
+    """Check all of a store.
+
+    :param progress: told how far it is, now and then.
+    :raises OSError: a file that cannot be read.
+    """
+    return await _Verify(store, progress or (lambda what, done, total: None)).run()
+
+
+class _Verify:
+    def __init__(self, store: StoppedStore, progress: Progress) -> None:
+        self._store = store
+        self._progress = progress
+        self._found = Verified()
+        self._add = self._found.findings.add
+        self._rule = TagsRule(store.settings.delays_ms)
+        settings = store.settings
+        self._dispatch = MultiDispatch(QueueTable(store.world, settings), lmq=settings.lmq, most_lmq=settings.most_lmq)
+
+    async def run(self) -> Verified:
+        store, found = self._store, self._found
+        offload = store.world.offload
+        metadata = MetadataCheck(store.files, store.root, self._add)
+        topics = await offload(metadata.topics)
+        if not await offload(Markers(store.files, store.root).was_clean):
+            self._add(
+                Finding("store", "unclean", os.path.join(store.root, "abort"),
+                        "the last stop was not clean: the next start checks the store and mends what it can", False)
+            )  # fmt: skip
+        await offload(self._look_at_files)
+        queues = QueueCheck(store, self._add, self._progress)
+        await queues.begin()
+        index = IndexCheck(store, self._add) if store.settings.index_enable else None
+        if index is not None:
+            await index.begin()
+        done = 0
+        found.log_start = store.start
+        for run in store.runs:
+            found.log_end = await self._walk(run, done, queues, index)
+            done += run.end - run.start
+        await queues.finish(found.log_end, topics)
+        if index is not None:
+            await index.finish()
+            found.index_files, found.keys = index.files, index.keys
+        found.queues, found.entries = queues.queues, queues.entries
+        await offload(self._look_at_checkpoint)
+        await offload(metadata.check, queues.ends)
+        return found
+
+    def _look_at_files(self) -> None:
+        store = self._store
+        size = store.settings.commit_log_file_size
+        for path in (*store.settings.commit_log_paths, *store.settings.read_only_paths):
+            if not store.files.is_dir(path):
+                self._add(Finding("commitlog", "directory", path, "this directory of the commit log is not there"))
+        for path in store.foreign:
+            self._add(Finding("commitlog", "foreign", path, "no commit-log file; Java refuses the directory", False))
+        for path, bytes_ in store.misfits:
+            self._add(Finding("commitlog", "size", path, f"{bytes_} bytes; mappedFileSizeCommitLog is {size}"))
+        for before, behind in zip(store.runs, store.runs[1:], strict=False):
+            self._add(
+                Finding("commitlog", "missing", behind.segments[0].path, "the files before this one are missing",
+                        start=before.end, end=behind.start)
+            )  # fmt: skip
+
+    async def _walk(self, run: CommitLog, before: int, queues: QueueCheck, index: IndexCheck | None) -> int:
+        """Read one run of files; where its records end."""
+        store, found = self._store, self._found
+        reader = LogReader(store.world, run)
+        known = 0
+        async for data, records in reader.records(run.start, run.end):
+            for at, offset, size in records:
+                derived = derive(data, at, self._rule)
+                await queues.record(derived, offset, size)
+                text = data[layout(data, at)[2] + 2 : at + size]
+                for copy in self._dispatch.copies(text, derived.topic, derived.queue_id):
+                    other = derived._replace(topic=copy.topic, queue_id=copy.queue_id, queue_offset=copy.queue_offset)
+                    await queues.record(other, offset, size, lacking=store.settings.multi_dispatch)
+                if index is not None and derived.keys and derived.sys_flag & 0xC != 0xC:
+                    await index.record(derived, offset)
+            found.records += len(records)
+            self._report(run, reader, known)
+            known = len(reader.damages)
+            self._progress("commit log", before + reader.position - run.start, store.size)
+        self._report(run, reader, known)
+        found.stamp = max(found.stamp, reader.stamp)
+        await self._look_behind(run, reader.end)
+        return reader.end
+
+    def _report(self, run: CommitLog, reader: LogReader, known: int) -> None:
+        for start, end in reader.damages[known:]:
+            file = run.segment_of(start)
+            self._add(
+                Finding("commitlog", "record", file.path if file is not None else "",
+                        f"{end - start} bytes are no record, and good records follow", start=start, end=end)
+            )  # fmt: skip
+
+    async def _look_behind(self, run: CommitLog, end: int) -> None:
+        """Behind the last record there is nothing but zeros, or the rest of a file that a blank record marks."""
+        size = run.file_size
+        for file in run.segments:
+            if file.start + size <= end:
+                continue
+            position = max(0, end - file.start)
+            first = -1
+            last = -1
+            if (rest := size - position) >= 8:
+                head = await self._store.world.offload(file.file.pread, 8, position)
+                if is_blank(head.ljust(8, b"\0"), 0, rest):
+                    continue
+            while position < size:
+                data = await self._store.world.offload(file.file.pread, min(_BLOCK, size - position), position)
+                if not data:
+                    break
+                if data.count(0) != len(data):
+                    if first < 0:
+                        first = position + len(data) - len(data.lstrip(b"\0"))
+                    last = position + len(data.rstrip(b"\0"))
+                position += len(data)
+            if first >= 0:
+                self._add(
+                    Finding("commitlog", "tail", file.path, "bytes at the end of the log are no whole record: "
+                            "the next start takes them away",
+                            start=file.start + first, end=file.start + last)
+                )  # fmt: skip
+
+    def _look_at_checkpoint(self) -> None:
+        store, stamp = self._store, self._found.stamp
+        path = os.path.join(store.root, "checkpoint")
+        if not store.files.exists(path):
+            if self._found.records:
+                self._add(Finding("checkpoint", "missing", path, "it is not there; the next start makes it"))
+            return
+        size = store.files.size(path)
+        if size < SIZE:
+            self._add(Finding("checkpoint", "size", path, f"{size} bytes, {SIZE} are expected"))
+        checkpoint = Checkpoint(store.files, path)
+        checkpoint.load()
+        for name, value in (
+            ("physicMsgTimestamp", checkpoint.physic),
+            ("logicsMsgTimestamp", checkpoint.logics),
+            ("indexMsgTimestamp", checkpoint.index),
+        ):
+            if value > stamp:
+                self._add(
+                    Finding("checkpoint", "time", path, f"{name} {value} is later than the newest record's store time "
+                            f"{stamp}: Java would look at too little after a crash")
+                )  # fmt: skip

@@ -1,0 +1,335 @@
+"""``store verify``, ``store dump`` and ``store rebuild``: tools for the store of a broker that does not run.
+
+====  =====================================================================
+0     nothing is damaged; everything was printed or made
+1     something is damaged (rebuild: in the commit log; the rest is made)
+2     it could not be looked at: no store, in use, no permission, wrong use
+====  =====================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import dataclasses
+import functools
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import click
+import orjson
+
+from rmq.broker.settings import BrokerSettings
+from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.stopped import dump as dumps
+from rmq.broker.store.stopped.findings import Finding
+from rmq.broker.store.stopped.opened import StoppedStore, fitted
+from rmq.broker.store.stopped.rebuild import rebuild
+from rmq.broker.store.stopped.verify import Verified, verify
+from rmq.cli.command import CONTEXT, FAILED, Refused
+from rmq.cli.mqadmin.session import address, print_json, stamp
+from rmq.cli.progress import Bar
+from rmq.protocol.errors import ProtocolError, RMQError
+from rmq.protocol.message import MessageRecord
+from rmq.runtime.world import World
+
+__all__ = ["store"]
+
+Work = Callable[..., Coroutine[Any, Any, int]]
+
+
+@click.group(context_settings=CONTEXT, invoke_without_command=True)
+@click.pass_context
+def store(ctx: click.Context) -> None:
+    """Check, show and mend the store of a broker that is stopped."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def _command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work], click.Command]:
+    """Make a command of a coroutine function that takes the world, the store's settings and the options."""
+
+    def make(work: Work) -> click.Command:
+        @functools.wraps(work)
+        def run(root: str | None, config: str | None, given: tuple[str, ...], **kwargs: Any) -> int:
+            # What readers say while they read is in the findings; nobody has asked for it on standard error.
+            logging.getLogger("rmq").addHandler(logging.NullHandler())
+            try:
+                return asyncio.run(_run(work, root, config, given, kwargs))
+            except RMQError as error:
+                raise Refused(str(error)) from None
+            except OSError as error:
+                where = f"{error.filename}: " if error.filename else ""
+                raise Refused(f"{where}{error.strerror or error}") from None
+
+        decorated: Any = run
+        for option in (
+            click.option("--json", "json", is_flag=True, help="Print JSON."),
+            click.option(
+                "-o", "given", multiple=True, metavar="KEY=VALUE", help="A broker setting, as mappedFileSizeCommitLog."
+            ),
+            click.option("-c", "--configFile", "config", metavar="FILE", help="The broker's settings."),
+            click.option(
+                "-s", "--storePath", "root", metavar="DIR", help="storePathRootDir. Default: as the broker's."
+            ),
+            *reversed(options),
+        ):
+            decorated = option(decorated)
+        return store.command(name, context_settings=CONTEXT)(decorated)
+
+    return make
+
+
+async def _run(
+    work: Work, root: str | None, config: str | None, given: tuple[str, ...], options: dict[str, Any]
+) -> int:
+    world = World.real()
+    return await work(world, _settings(world, root, config, given), **options)
+
+
+def _settings(world: World, root: str | None, config: str | None, given: tuple[str, ...]) -> StoreSettings:
+    """What the broker would use; file sizes that nobody sets are those that the files have."""
+    overrides = {"storePathRootDir": os.path.abspath(root)} if root else {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise click.UsageError(f"-o {text}: KEY=VALUE is expected", click.get_current_context())
+        overrides[key.strip()] = value.strip()
+    settings = BrokerSettings.from_sources(file=config, env=os.environ, overrides=overrides)
+    settings.complete_paths()
+    sizes = [
+        key for key in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue") if settings.origin(key) != "default"
+    ]
+    return fitted(world.files, settings.store_settings(), sizes)
+
+
+# -- verify ------------------------------------------------------------------------------------------------------------
+
+
+@_command("verify")
+async def verify_store(world: World, settings: StoreSettings, json: bool) -> int:
+    """Look for damage. Exit code 0: none, 1: some, 2: the store cannot be looked at. Changes nothing."""
+    async with StoppedStore(world, settings) as opened:
+        with Bar() as bar:
+            found = await verify(opened, bar)
+    if json:
+        print_json(_verified_json(settings, found))
+    else:
+        _print_verified(settings, found)
+    return 0 if found.clean else FAILED
+
+
+def _verified_json(settings: StoreSettings, found: Verified) -> dict[str, object]:
+    return {
+        "root": settings.root,
+        "clean": found.clean,
+        "damaged": found.findings.damaged,
+        "commitLog": {"start": found.log_start, "end": found.log_end, "records": found.records},
+        "consumeQueue": {"queues": found.queues, "entries": found.entries},
+        "index": {"files": found.index_files, "entries": found.keys},
+        "damages": [finding.as_json() for finding in found.findings.damages],
+        "notes": [finding.as_json() for finding in found.findings.notes],
+        "dropped": found.findings.dropped,
+    }
+
+
+def _print_verified(settings: StoreSettings, found: Verified) -> None:
+    click.echo(
+        f"{settings.root}: commit log {found.log_start} to {found.log_end}, {found.records} records; "
+        f"{found.queues} queues, {found.entries} entries; {found.index_files} index files, {found.keys} entries"
+    )
+    for finding in found.findings.notes:
+        click.echo(_line("note", finding))
+    for finding in found.findings.damages:
+        click.echo(_line("DAMAGED", finding))
+    if found.findings.dropped:
+        click.echo(f"and {found.findings.dropped} more like these")
+    if found.clean:
+        click.echo("nothing is damaged")
+        return
+    click.echo(f"{found.findings.damaged} damaged")
+    if any(one.part in ("consumequeue", "consumequeue_ext", "index", "checkpoint") for one in found.findings.damages):
+        click.echo("queues, index and checkpoint are made anew by: mqadmin store rebuild")
+
+
+def _line(word: str, finding: Finding) -> str:
+    where = "" if finding.start is None else f" {finding.start}"
+    if finding.end is not None and finding.start is not None and finding.end > finding.start + 1:
+        where += f" to {finding.end - 1}"
+    return f"{word:<8} {finding.part:<16} {finding.kind:<10} {finding.path}{where}: {finding.detail}"
+
+
+# -- dump --------------------------------------------------------------------------------------------------------------
+
+
+@_command(
+    "dump",
+    click.argument("what", type=click.Choice(["records", "queue", "index"])),
+    click.option("-t", "--topic", "topic", metavar="NAME", help="Only this topic; needed for queue, and with -k."),
+    click.option("-q", "--queueId", "queue_id", type=int, metavar="ID", help="Only this queue; needed for queue."),
+    click.option("-k", "--msgKey", "key", metavar="KEY", help="Index: only entries with the hash of this key."),
+    click.option("--file", "file", metavar="NAME", help="Index: only this file."),
+    click.option("--from", "start", type=int, default=0, metavar="N", help="First offset, of the log or of the queue."),
+    click.option("--to", "end", type=int, default=dumps.END, metavar="N", help="The offset behind the last one."),
+    click.option("-l", "--limit", "limit", type=int, default=-1, metavar="N", help="At most so many lines."),
+    click.option("--body", "body", is_flag=True, help="Records: the bodies, too."),
+)
+async def dump_store(
+    world: World,
+    settings: StoreSettings,
+    what: str,
+    topic: str | None,
+    queue_id: int | None,
+    key: str | None,
+    file: str | None,
+    start: int,
+    end: int,
+    limit: int,
+    body: bool,
+    json: bool,
+) -> int:
+    """Print records of the commit log, entries of a queue, or entries of the index, a line each. Changes nothing."""
+    async with StoppedStore(world, settings) as opened:
+        if what == "records":
+            lines = (
+                _record_json(record, body) if json else _record_line(record, body)
+                async for record in dumps.records(opened, start, end, topic, queue_id)
+            )
+            heading = (
+                f"{'#Offset':>20} {'#Size':>8} {'#Store Time':<23} {'#QID':>4} {'#Queue Offset':>13} #Topic #MsgId"
+            )
+        elif what == "queue":
+            if topic is None or queue_id is None:
+                raise click.UsageError("dump queue needs -t and -q", click.get_current_context())
+            lines = (
+                _entry_json(entry) if json else _entry_line(entry)
+                async for entry in dumps.queue_entries(opened, topic, queue_id, start, end)
+            )
+            heading = f"{'#Queue Offset':>13} {'#Offset':>20} {'#Size':>8} #Tags Code"
+        else:
+            if key is not None and topic is None:
+                raise click.UsageError("-k needs the topic of the key, with -t", click.get_current_context())
+            wanted = (topic, key) if topic is not None and key is not None else None
+            lines = (
+                _index_json(one) if json else _index_line(one)
+                async for one in dumps.index_entries(opened, start, end, file=file, key=wanted)
+            )
+            heading = f"{'#File':<17} {'#Number':>8} {'#Hash':>10} {'#Offset':>20} {'#Time':<23} #Before"
+        await _print(lines, None if json else heading, limit)
+    return 0
+
+
+async def _print(lines: AsyncIterator[str | bytes], heading: str | None, limit: int) -> None:
+    if heading is not None:
+        click.echo(heading)
+    if limit == 0:
+        return
+    async for line in lines:
+        click.echo(line)
+        limit -= 1
+        if limit == 0:
+            return
+
+
+def _record_line(record: MessageRecord, body: bool) -> str:
+    line = (
+        f"{record.physical_offset:>20} {record.size:>8} {stamp(record.store_timestamp)} {record.queue_id:>4} "
+        f"{record.queue_offset:>13} {record.topic} {record.msg_id}"
+    )
+    return f"{line} {_text(record)[0]!r}" if body else line
+
+
+def _text(record: MessageRecord) -> tuple[str, bool]:
+    """The body as its sender gave it, and whether it is text; bytes that are none are base64."""
+    try:
+        content = record.content()
+    except ProtocolError:
+        content = record.body
+    try:
+        return content.decode(), True
+    except UnicodeDecodeError:
+        return base64.b64encode(content).decode(), False
+
+
+def _record_json(record: MessageRecord, body: bool) -> bytes:
+    shown: dict[str, object] = {
+        "offset": record.physical_offset,
+        "size": record.size,
+        "topic": record.topic,
+        "queueId": record.queue_id,
+        "queueOffset": record.queue_offset,
+        "msgId": record.msg_id,
+        "offsetMsgId": record.offset_msg_id,
+        "sysFlag": record.sys_flag,
+        "flag": record.flag,
+        "bornTimestamp": record.born_timestamp,
+        "bornHost": address(record.born_host),
+        "storeTimestamp": record.store_timestamp,
+        "storeHost": address(record.store_host),
+        "reconsumeTimes": record.reconsume_times,
+        "preparedTransactionOffset": record.prepared_transaction_offset,
+        "bodyCRC": record.body_crc,
+        "bodySize": len(record.body),
+        "properties": record.properties,
+    }
+    if body:
+        text, readable = _text(record)
+        shown["body" if readable else "bodyBase64"] = text
+    return orjson.dumps(shown)
+
+
+def _entry_line(entry: dumps.QueueEntry) -> str:
+    return f"{entry.queue_offset:>13} {entry.offset:>20} {entry.size:>8} {entry.tags_code}"
+
+
+def _entry_json(entry: dumps.QueueEntry) -> bytes:
+    return orjson.dumps(
+        {
+            "queueOffset": entry.queue_offset,
+            "offset": entry.offset,
+            "size": entry.size,
+            "tagsCode": entry.tags_code,
+        }
+    )
+
+
+def _index_line(entry: dumps.IndexEntry) -> str:
+    return f"{entry.file:<17} {entry.number:>8} {entry.hash:>10} {entry.offset:>20} {stamp(entry.time)} {entry.before}"
+
+
+def _index_json(entry: dumps.IndexEntry) -> bytes:
+    return orjson.dumps(entry._asdict())
+
+
+# -- rebuild -----------------------------------------------------------------------------------------------------------
+
+
+@_command("rebuild")
+async def rebuild_store(world: World, settings: StoreSettings, json: bool) -> int:
+    """Make consume queues, index and checkpoint anew from the commit log, which stays as it is.
+
+    Exit code 0: done, 1: done, and places of the commit log are damaged, 2: not done. It can be killed at any time.
+    """
+    with Bar() as bar:
+        made = await rebuild(world, settings, bar)
+    if json:
+        shown = dataclasses.asdict(made)
+        damages = [{"start": start, "end": end} for start, end in made.damages]
+        names = {
+            "log_start": "start",
+            "log_end": "end",
+            "queues": "queues",
+            "entries": "entries",
+            "index_files": "indexFiles",
+        }
+        print_json({"root": settings.root, **{names[key]: shown[key] for key in names}, "damages": damages})
+    else:
+        click.echo(
+            f"{settings.root}: made of commit log {made.log_start} to {made.log_end}: {made.queues} queues with "
+            f"{made.entries} entries, {made.index_files} index files"
+        )
+        for start, end in made.damages:
+            click.echo(f"DAMAGED  commitlog {start} to {end - 1}: no records; those behind them are kept")
+    return FAILED if made.damages else 0

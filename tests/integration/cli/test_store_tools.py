@@ -1,0 +1,119 @@
+"""``mqadmin store`` on stores of the real daemon and of Java: exit codes, one clear line, nothing changed by a look."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rmq.cli.command import invoke
+from rmq.cli.mqadmin.commands import root as mqadmin
+from tests.support.daemons import Ended, environment, run
+from tests.support.golden_store import INDEX_OPTIONS, MANIFEST, state_of, unpack
+from tests.support.killer import BrokerProcess
+from tests.support.killer_load import Load
+
+INDEX = ("-o", "maxHashSlotNum=1000", "-o", "maxIndexNum=4000")
+
+
+async def tool(home: Path, *words: str, code: int = 0) -> Ended:
+    ended = await run("mqadmin", "store", *words, env=environment(home))
+    assert ended.code == code, ended
+    return ended
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack(tmp_path_factory.mktemp("golden"))
+
+
+@pytest.fixture
+def golden(unpacked: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(unpacked, tmp_path / "golden"))
+
+
+def lines_of(path: Path, *words: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> list[str]:
+    capsys.readouterr()
+    assert invoke(mqadmin, "mqadmin", ["store", *words, "-s", str(path)]) == code
+    return capsys.readouterr().out.splitlines()
+
+
+def test_dump_prints_a_json_line_an_item(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = state_of(golden)
+    records = [json.loads(line) for line in lines_of(golden, "dump", "records", "--json", "--body", capsys=capsys)]
+    assert [(one["offset"], one["topic"], one["queueOffset"], one["properties"]) for one in records] == [
+        (one["offset"], one["topic"], one["queueOffset"], one["properties"]) for one in MANIFEST["records"]
+    ]
+    assert all(("body" in one) != ("bodyBase64" in one) for one in records)
+    entries = lines_of(golden, "dump", "queue", "-t", "GoldTag", "-q", "1", "--json", "-l", "2", capsys=capsys)
+    assert [list(json.loads(line)) for line in entries] == [["queueOffset", "offset", "size", "tagsCode"]] * 2
+    index = lines_of(golden, "dump", "index", "--json", *INDEX_OPTIONS, capsys=capsys)
+    assert len(index) == 273
+    assert list(json.loads(index[0])) == ["file", "number", "hash", "offset", "time", "before"]
+    assert state_of(golden) == before
+
+
+@pytest.mark.parametrize("what", [("records",), ("queue", "-t", "GoldTag", "-q", "1"), ("index", *INDEX_OPTIONS)])
+def test_dump_for_people_has_columns(golden: Path, capsys: pytest.CaptureFixture[str], what: tuple[str, ...]) -> None:
+    heading, *lines = lines_of(golden, "dump", *what, "-l", "3", capsys=capsys)
+    assert heading.lstrip().startswith("#")
+    assert len(lines) == 3
+
+
+def test_verify_tells_by_words_by_json_and_by_exit_code(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lines_of(golden, "verify", *INDEX_OPTIONS, capsys=capsys)[-1] == "nothing is damaged"
+    (golden / "consumequeue/GoldTag/1/00000000000000000000").unlink()
+    lines = lines_of(golden, "verify", *INDEX_OPTIONS, capsys=capsys, code=1)
+    assert any(line.startswith("DAMAGED  consumequeue     entry") and "0 to 9" in line for line in lines)
+    found = json.loads("\n".join(lines_of(golden, "verify", "--json", *INDEX_OPTIONS, capsys=capsys, code=1)))
+    assert list(found) == [
+        "root", "clean", "damaged", "commitLog", "consumeQueue", "index", "damages", "notes", "dropped",
+    ]  # fmt: skip
+    assert found["damages"][0]["topic"] == "GoldTag"
+    assert lines_of(golden, "rebuild", *INDEX_OPTIONS, capsys=capsys)[0].startswith(
+        f"{golden}: made of commit log 0 to"
+    )
+    assert lines_of(golden, "verify", *INDEX_OPTIONS, capsys=capsys)[-1] == "nothing is damaged"
+
+
+@pytest.mark.parametrize("command", ["verify", "rebuild", "dump"])
+async def test_what_cannot_be_looked_at_is_one_line_and_2(tmp_path: Path, command: str) -> None:
+    words = (command, *(("records",) if command == "dump" else ()))
+    (line,) = (await tool(tmp_path, *words, "-s", str(tmp_path / "nowhere"), code=2)).lines
+    assert line.startswith("mqadmin: ")
+    assert str(tmp_path / "nowhere") in line
+    (line,) = (await tool(tmp_path, *words, "-s", str(tmp_path), "-o", "mappedFileSizeComitLog=1", code=2)).lines
+    assert "did you mean mappedFileSizeCommitLog" in line
+
+
+async def test_the_store_of_the_daemon(tmp_path: Path) -> None:
+    """In use: refused, all three. Stopped: clean. Killed: whatever it lacks, rebuild makes, and the daemon goes on."""
+    async with BrokerProcess(tmp_path / "broker") as broker:
+        load = Load(tmp_path / "history", producers=4)
+        address = await broker.start()
+        where = ("-s", str(broker.store), *INDEX)
+        await load.run(address, lambda: load.acknowledged > 1500)
+        for words in (("verify",), ("rebuild",), ("dump", "records")):
+            (line,) = (await tool(tmp_path, *words, *where, code=2)).lines
+            assert "Lock failed" in line
+            assert str(broker.store) in line
+        assert await broker.stop() == 0
+        assert "nothing is damaged" in (await tool(tmp_path, "verify", *where)).out
+        address = await broker.start()
+        await load.run(address, lambda: load.acknowledged > 3000)
+        await broker.kill()
+        ended = await run("mqadmin", "store", "verify", "--json", *where, env=environment(tmp_path))
+        assert ended.code in (0, 1), ended
+        found = json.loads(ended.out)
+        assert ("store", "unclean") in [(note["part"], note["kind"]) for note in found["notes"]]
+        assert {one["part"] for one in found["damages"]} <= {"consumequeue", "index", "checkpoint"}
+        await tool(tmp_path, "rebuild", *where)
+        assert "nothing is damaged" in (await tool(tmp_path, "verify", *where)).out
+        await broker.start()
+        assert await broker.stop() == 0
+        records = (await tool(tmp_path, "dump", "records", "--json", *where)).out.splitlines()
+        assert len(records) >= load.acknowledged
+        assert "nothing is damaged" in (await tool(tmp_path, "verify", *where)).out
+        load.close()

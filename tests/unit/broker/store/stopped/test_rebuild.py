@@ -1,0 +1,194 @@
+"""Derived files are made anew from the log, byte for byte what they were; killed anywhere, nothing is lost."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq.broker.store.checkpoint import Checkpoint
+from rmq.broker.store.stopped.opened import StoppedStore
+from rmq.broker.store.stopped.rebuild import rebuild
+from rmq.broker.store.stopped.verify import verify
+from rmq.broker.store.store import Store
+from rmq.protocol.errors import StoreError
+from rmq.runtime.files import RealFiles
+from rmq.runtime.world import File, World
+from rmq.testing.simdisk import SimCrash, SimDisk, SimFiles
+from rmq.testing.simloop import run
+from rmq.testing.simworld import SimNode, Simulation
+from tests.support.golden_store import golden_settings, state_of, unpack
+from tests.support.store_kit import opened, put, small, snapshot
+
+#: What changes the disk; a kill comes before one of these.
+STEPS = frozenset({"mkdir", "rename", "unlink", "rmdir", "sync_dir", "write_atomic", "open"})
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack(tmp_path_factory.mktemp("golden"))
+
+
+@pytest.fixture
+def root(unpacked: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(unpacked, tmp_path / "store"))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def index_content(root: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((root / "index").iterdir())]
+
+
+def _gone(root: Path) -> None:
+    for name in ("consumequeue", "index"):
+        shutil.rmtree(root / name)
+    (root / "checkpoint").unlink()
+
+
+def _rubbish(root: Path) -> None:
+    for path in [*(root / "consumequeue").rglob("0*"), *(root / "index").iterdir()]:
+        if path.is_file():
+            path.write_bytes(b"\x5a" * path.stat().st_size)
+
+
+def _nothing(root: Path) -> None:
+    pass
+
+
+@pytest.mark.parametrize("spoil", [_gone, _rubbish, _nothing])
+async def test_the_same_files_come_back(unpacked: Path, root: Path, spoil: Callable[[Path], None]) -> None:
+    spoil(root)
+    log = content(root / "commitlog")
+    made = await rebuild(World.real(), golden_settings(root))
+    assert (made.log_start, made.queues, made.entries, made.index_files, made.damages) == (0, 35, 427, 2, [])
+    assert content(root / "consumequeue") == content(unpacked / "consumequeue")
+    assert index_content(root) == index_content(unpacked)
+    assert content(root / "commitlog") == log
+    assert names(root) == {"checkpoint", "commitlog", "config", "consumequeue", "index", "lock"}
+    async with StoppedStore(World.real(), golden_settings(root)) as store:
+        assert (await verify(store)).clean
+    checkpoint = Checkpoint(RealFiles(), str(root / "checkpoint"))
+    checkpoint.load()
+    # Nobody has forced the log to disk here: what the old checkpoint said of it holds, or nothing does.
+    assert checkpoint.physic == (0 if spoil is _gone else checkpoint.logics)
+
+
+async def test_a_store_in_use_is_refused_untouched(root: Path) -> None:
+    lock = RealFiles().lock(str(root / "lock"))
+    before = state_of(root)
+    try:
+        with pytest.raises(StoreError, match="another broker uses"):
+            await rebuild(World.real(), golden_settings(root))
+    finally:
+        lock.release()
+    assert state_of(root) == before
+
+
+async def test_without_a_log_nothing_is_replaced(root: Path) -> None:
+    shutil.rmtree(root / "commitlog")
+    queues = content(root / "consumequeue")
+    with pytest.raises(StoreError, match="no commit-log file"):
+        await rebuild(World.real(), golden_settings(root))
+    assert content(root / "consumequeue") == queues
+    assert not (root / "rebuild").exists()
+
+
+async def test_damage_in_the_log_is_passed_over_and_told(root: Path) -> None:
+    with (root / "commitlog/00000000000000000000").open("r+b") as file:
+        file.seek(90)
+        file.write(b"\xff")
+    made = await rebuild(World.real(), golden_settings(root))
+    assert [damage.start for damage in made.damages] == [0]
+    assert made.entries == 426
+
+
+class _Dying:
+    """A tree whose process is killed before the step with a number."""
+
+    def __init__(self, files: SimFiles, steps: int) -> None:
+        self._files = files
+        self.left = steps
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._files, name)
+        if name not in STEPS:
+            return method
+
+        def step(*args: Any, **kwargs: Any) -> File | None:
+            if self.left == 0:
+                self._files.freeze()
+                raise SimCrash("killed")
+            self.left -= 1
+            result: File | None = method(*args, **kwargs)
+            return result
+
+        return step
+
+
+async def _filled(node: SimNode, *, clean: bool) -> dict[str, Any]:
+    store = await opened(node.world, small())
+    for number in range(120):
+        queue = store.queues.get_or_create(f"T{number % 3}", number % 2)
+        store.append([put(queue, b"body %d" % number, key=f"k{number}", tag="A")])
+    seen = await snapshot(store)
+    await store.stop()
+    if not clean:
+        node.files.open("/store/abort", create=True)
+    return seen
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("clean", [False, True])
+def test_killed_at_any_step(power: bool, clean: bool) -> None:
+    """The next start finds everything, whatever the old derived files were and however far the rebuild had come."""
+    steps = 0
+    ended = False
+    while not ended:
+
+        async def main(steps: int = steps) -> bool:
+            simulation = Simulation(steps)
+            node = simulation.node("a")
+            seen = await _filled(node, clean=clean)
+            files = _Dying(node.files, steps)
+            done = True
+            try:
+                await rebuild(replace(node.world, files=files), small())  # type: ignore[arg-type]
+            except SimCrash:
+                done = False
+            world = simulation.power_cut(node) if power else simulation.kill(node)
+            store = Store(world, small())
+            await store.load()
+            assert await snapshot(store) == seen
+            assert len(await store.query_message("T1", "k1", 8, 0, 1 << 62)) == 1
+            await store.stop()
+            return done
+
+        ended = run(main())
+        steps += 1
+    assert steps > 60
+
+
+def test_a_full_disk_leaves_the_store_as_it_was() -> None:
+    async def main() -> None:
+        node = Simulation(1).node("a")
+        await _filled(node, clean=True)
+        disk: SimDisk = node.disk
+        before = {path: node.files.read(path) for path, inode in disk._entries.items() if inode is not None}
+        disk.fail("pwrite", 28, "/store/rebuild/*", after=3)
+        with pytest.raises(OSError, match="No space left"):
+            await rebuild(node.world, small())
+        after = {path: node.files.read(path) for path, inode in disk._entries.items() if inode is not None}
+        assert after == before
+
+    run(main())
