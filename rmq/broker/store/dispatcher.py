@@ -13,6 +13,7 @@ from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.index import Index
 from rmq.broker.store.index_feed import IndexFeed
 from rmq.broker.store.log_reader import LogReader
+from rmq.broker.store.multi_dispatch import Copy, MultiDispatch
 from rmq.broker.store.queue_files import BLANK_ENTRY
 from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.record_runs import Run
@@ -35,17 +36,26 @@ class Dispatcher:
 
     :param rule: tags codes.
     :param index: or None when ``messageIndexEnable`` is off.
+    :param multi_dispatch: or None when ``enableMultiDispatch`` is off.
     """
 
-    def __init__(self, commit_log: CommitLog, queues: QueueTable, index: Index | None, rule: TagsRule) -> None:
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: QueueTable,
+        index: Index | None,
+        rule: TagsRule,
+        multi_dispatch: MultiDispatch | None = None,
+    ) -> None:
         self._log = commit_log
         self._queues = queues
         self._feed = None if index is None else IndexFeed(index)
         self._rule = rule
+        self.multi_dispatch = multi_dispatch
         #: Next record to dispatch.
         self.position = 0
-        #: The index lacks messages from here on.
-        self.index_from = 0
+        #: The index lacks messages from here on, or is brought up to the log by :class:`IndexBuild`.
+        self.index_from = 1 << 62
         #: Called with queues that have got entries.
         self.on_dispatched: Callable[[list[Queue]], None] | None = None
 
@@ -82,12 +92,20 @@ class Dispatcher:
         """Put what is to be in queues there: most records are simply the next of theirs."""
         data, base = run.data, run.base
         find_queue, code_of, entry = self._queues.get, self._rule.code, _entry
+        multi_dispatch = self.multi_dispatch
         got: dict[Queue, int] = {}
         for at, size, sys_flag, queue_id, index, topic, text in run.records:
             # Prepared and rolled-back messages are in no queue (store-and-broker.md 3.2).
             if sys_flag & 0x4:
                 continue
             offset = base + at
+            if multi_dispatch is not None:
+                copies = multi_dispatch.copies(data[text : at + size], topic, queue_id)
+                if copies:
+                    self._note(got, touched)
+                    found = derive(data, at, self._rule)
+                    touched.update(dict.fromkeys(await self._put_in_all(found, copies, offset, size)))
+                    continue
             queue = find_queue(topic, queue_id)
             if queue is not None and index == queue.next and offset >= queue.max_phys and topic != SCHEDULE_TOPIC:
                 code = code_of(data, text, at + size)
@@ -102,6 +120,14 @@ class Dispatcher:
             if queue is not None:
                 touched[queue] = None
         self._note(got, touched)
+
+    async def _put_in_all(self, found: Derived, copies: list[Copy], offset: int, size: int) -> list[Queue]:
+        """Put a record into its queue and into the others that it names; the queues that got it."""
+        others = [
+            found._replace(topic=copy.topic, queue_id=copy.queue_id, queue_offset=copy.queue_offset) for copy in copies
+        ]
+        got = [await self._put(one, offset, size) for one in (found, *others)]
+        return [queue for queue in got if queue is not None]
 
     def _note(self, got: dict[Queue, int], touched: dict[Queue, None]) -> None:
         for queue, count in got.items():

@@ -188,9 +188,14 @@ class QueueLoader:
             queue.next = queue.min = 0
         queue.visible = queue.tail_from = queue.next
 
-    async def cut_from(self, segment: int) -> None:
-        """Take the entries that point to ``segment`` or behind it out of every queue."""
+    async def cut_from(self, segment: int, *, light: bool) -> None:
+        """Take the entries that point to ``segment`` or behind it out of every queue.
+
+        :param light: out of light message queues, too: dispatch fills them again.
+        """
         for queue, boundaries in self._boundaries.items():
+            if is_lmq(queue.topic) and not light:
+                continue
             at = bisect_left(boundaries, (segment, -1))
             if at < len(boundaries):
                 await self._table.cut(queue, boundaries[at][1])

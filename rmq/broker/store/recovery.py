@@ -4,6 +4,8 @@
 2. Find the first segment, from the oldest on, where that is not what is there.
 3. Check the records of the newest files, or from that segment on if it is older: the log ends behind the last good one.
    Where good records follow bad bytes, the bad bytes are reported and skipped; nothing behind them is cut.
+   Light message queues are added up apart, for their entries point to records that other queues hold, too; while
+   multi-dispatch is off they are left as they are.
 4. Cut queues back to the first segment that differs and dispatch again from there; the index from where it ends.
 
 Whether the last stop was clean only says how many files are checked; a wrong checkpoint changes nothing but that, and
@@ -29,6 +31,7 @@ from rmq.broker.store.queue_writer import QueueWriter
 from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.record_runs import Run
 from rmq.broker.store.records import check, store_time
+from rmq.protocol.names import is_lmq
 from rmq.runtime.world import World
 
 __all__ = ["Recovered", "Recovery"]
@@ -85,6 +88,8 @@ class Recovery:
         self._clean = clean
         self._crc = crc
         self._segment = segment_size(commit_log.file_size)
+        #: Light message queues are filled here, or there are some from before.
+        self._light = self._fills_light = dispatcher.multi_dispatch is not None
         #: Segment -> offset of the first good record that begins in it.
         self._first_records: dict[int, int] = {}
 
@@ -100,6 +105,7 @@ class Recovery:
         found = Recovered(clean=self._clean, start=commit_log.start)
         loader = QueueLoader(self._world, self._queues, commit_log.start, commit_log.file_size)
         await loader.load()
+        self._light = self._light or bool(loader.light)
         index_from = await self._index.load(clean=self._clean) if self._index is not None else None
         reader = LogReader(self._world, commit_log, crc=self._crc)
         differs: int | None = None
@@ -113,19 +119,24 @@ class Recovery:
                 reader = LogReader(self._world, commit_log, crc=self._crc)
                 if self._clean:
                     reader.clean_end = self._checkpoint.clean_end
-                there = await self._scan(reader, files[first].start, files[-1].start + commit_log.file_size)
+                there, light = await self._scan(reader, files[first].start, files[-1].start + commit_log.file_size)
                 if there or not first:
                     break
                 first -= 1
             differs = self._first_difference(there, loader.covered, found.checked_from)
+            if self._fills_light:
+                other = self._first_difference(light, loader.light, found.checked_from)
+                differs = other if differs is None else differs if other is None else min(differs, other)
         await commit_log.settle(reader.end if files else 0)
         commit_log.stamp = reader.stamp
         end = found.end = commit_log.end
         found.damages = reader.damages
 
+        if not self._fills_light:
+            await loader.cut_light(end)
         found.dispatched_from = end
         if differs is not None:
-            await loader.cut_from(differs)
+            await loader.cut_from(differs, light=self._fills_light)
             firsts = [offset for segment, offset in self._first_records.items() if segment >= differs]
             found.dispatched_from = min(firsts, default=end)
         known = len(found.damages)
@@ -134,7 +145,7 @@ class Recovery:
             # The index had to be filled from before what was checked, and that is damaged: so are the queues there.
             damaged = min(damage.start for damage in found.damages[known:])
             found.dispatched_from = damaged - damaged % commit_log.file_size
-            await loader.cut_from(found.dispatched_from)
+            await loader.cut_from(found.dispatched_from, light=self._fills_light)
             await self._dispatch(found.dispatched_from, found.damages)
         for queue in self._queues:
             queue.visible = queue.next
@@ -173,13 +184,16 @@ class Recovery:
             return at
         return None
 
-    async def _scan(self, reader: LogReader, start: int, stop: int) -> dict[int, int]:
-        """Check records; bytes of good ones that are in queues, by segment."""
+    async def _scan(self, reader: LogReader, start: int, stop: int) -> tuple[dict[int, int], dict[int, int]]:
+        """Check records; bytes of good ones that are in queues, and in light message queues, by segment."""
         there: dict[int, int] = {}
+        light: dict[int, int] = {}
         self._first_records = {}
         async for run in reader.runs(start, stop):
             self._tally(run, there)
-        return there
+            if self._light:
+                self._tally_light(run, there, light)
+        return there, light
 
     def _tally(self, run: Run, there: dict[int, int]) -> None:
         """Add up a run: the records of one lie side by side."""
@@ -194,6 +208,21 @@ class Recovery:
             lost = sum(record[1] for record in records[first:behind] if record[2] & 0x4)
             there[current] = there.get(current, 0) + end - records[first][0] - lost
             first = behind
+
+    def _tally_light(self, run: Run, there: dict[int, int], light: dict[int, int]) -> None:
+        """Move what a run has in light queues to their sums, and add what it has in further queues."""
+        multi_dispatch = self._dispatcher.multi_dispatch
+        for at, size, sys_flag, queue_id, _, topic, text in run.records:
+            if sys_flag & 0x4:
+                continue
+            segment = (run.base + at) // self._segment * self._segment
+            if is_lmq(topic):
+                there[segment] -= size
+                light[segment] = light.get(segment, 0) + size
+            if multi_dispatch is not None:
+                for copy in multi_dispatch.copies(run.data[text : at + size], topic, queue_id):
+                    sums = light if is_lmq(copy.topic) else there
+                    sums[segment] = sums.get(segment, 0) + size
 
     @staticmethod
     def _first_difference(there: dict[int, int], covered: dict[int, int], checked_from: int) -> int | None:

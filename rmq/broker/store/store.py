@@ -81,7 +81,7 @@ class Store:
             if settings.multi_dispatch
             else None
         )
-        self.dispatcher = Dispatcher(self.log, self.queues, self.index, self.tags)
+        self.dispatcher = Dispatcher(self.log, self.queues, self.index, self.tags, self.multi_dispatch)
         self.search = QueueSearch(self.log, self.queues)
         self.retention = Retention(world, settings, self.log, self.queues, self.index)
         self.retention.before_delete = self.force
