@@ -2,9 +2,8 @@
 PORT ?= 9876
 VENV := .venv
 BIN := $(VENV)/bin
-# The first interpreter that is new enough; PYTHON=... chooses another.
-PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
-	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done; echo python3)
+# PYTHON=... chooses an interpreter; otherwise .ci/find-python does: the fastest that is new enough.
+PYTHON ?=
 
 .PHONY: run test torture lint types layers bench docs clean help
 .DEFAULT_GOAL := help
@@ -51,12 +50,13 @@ clean:
 # -- the virtual environment --------------------------------------------------------------------------------------
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-		echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) -V 2>&1 || echo missing): give one with PYTHON=..." >&2; exit 1; }
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
-		echo "the venv module of $(PYTHON) is incomplete: install it (Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
-	@echo "== making the virtual environment $(VENV) with $$($(PYTHON) -V)"
-	@$(PYTHON) -m venv $(VENV)
+	@python="$(PYTHON)"; [ -n "$$python" ] || python=$$(sh .ci/find-python); \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "Python 3.11 or newer is needed; $$python is $$(v=$$($$python -V 2>&1) && echo $$v || echo missing): give one with PYTHON=..." >&2; exit 1; }; \
+	$$python -c 'import venv, ensurepip' 2>/dev/null || { \
+		echo "the venv module of $$python is incomplete: install it (Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }; \
+	echo "== making the virtual environment $(VENV) with $$($$python -V), $$python"; \
+	$$python -m venv $(VENV)
 
 # What is installed: the project alone, with what its tests need, with what its developers need.
 $(VENV)/.run: pyproject.toml | $(BIN)/python

@@ -59,7 +59,7 @@ def test_it_says_what_it_does(clone: Path) -> None:
     ended = make(clone, "run", f"PYTHON={python}", "PORT=19876")
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines() == [
-        "== making the virtual environment .venv with Python 3.12.1",
+        f"== making the virtual environment .venv with Python 3.12.1, {python}",
         "== installing rmq into .venv",
         "python -m pip install -q --disable-pip-version-check -e .",
         "rmq dev --port 19876 --demo",
@@ -71,3 +71,27 @@ def test_it_says_what_it_does(clone: Path) -> None:
         "== running the test suite",
         "python -m pytest -k route",
     ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "chosen"),
+    [
+        ("echo 1000", "echo 950", "python3"),  # not clearly faster
+        ("echo 1000", "echo 700", "python3.11"),
+        ("exit 1", "echo 900", "python3.11"),  # too old, or without venv
+        ("echo 500", "exit 1", "python3"),
+    ],
+)
+def test_the_fastest_interpreter_is_taken(tmp_path: Path, first: str, second: str, chosen: str) -> None:
+    for name, script in (("python3", first), ("python3.11", second)):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    found = subprocess.run(
+        ["/bin/sh", ROOT / ".ci/find-python"],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert found.stdout == f"{chosen}\n"
