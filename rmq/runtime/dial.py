@@ -1,0 +1,93 @@
+"""TCP that blocks, for processes that do one thing at a time: Spark's workers have no loop to give way to."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from typing import Protocol
+
+__all__ = ["Dial", "RealDial", "Wire"]
+
+#: Bytes the kernel may hold of an answer while the last one is decoded.
+_RECEIVE_BUFFER = 4 << 20
+
+
+class Wire(Protocol):
+    """One open connection. Every method may raise OSError (TimeoutError when the other side is silent)."""
+
+    def send(self, data: bytes | bytearray | memoryview) -> None:
+        """Hand over all of ``data``."""
+
+    def read(self, into: memoryview, timeout: float) -> None:
+        """Fill ``into``; ``timeout`` seconds may pass between two pieces. ConnectionError when the other side ends."""
+
+    def close(self) -> None: ...
+
+
+class Dial(Protocol):
+    """Connections and clocks of a process that blocks."""
+
+    def connect(self, host: str, port: int, timeout: float, tls: ssl.SSLContext | None = None) -> Wire:
+        """Open a connection within ``timeout`` seconds. Errors: OSError."""
+
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since the epoch."""
+
+    def monotonic(self) -> float:
+        """Monotonic clock, seconds."""
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class _Socket:
+    __slots__ = ("_socket", "_timeout")
+
+    def __init__(self, connected: socket.socket, timeout: float) -> None:
+        self._socket = connected
+        self._timeout = timeout
+
+    def send(self, data: bytes | bytearray | memoryview) -> None:
+        self._socket.sendall(data)
+
+    def read(self, into: memoryview, timeout: float) -> None:
+        if timeout != self._timeout:
+            self._socket.settimeout(timeout)
+            self._timeout = timeout
+        receive = self._socket.recv_into
+        while len(into):
+            got = receive(into)
+            if not got:
+                raise ConnectionError("the other side closed the connection")
+            into = into[got:]
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class RealDial:
+    """TCP sockets and clocks of this machine."""
+
+    __slots__ = ()
+
+    def connect(self, host: str, port: int, timeout: float, tls: ssl.SSLContext | None = None) -> Wire:
+        opened = socket.create_connection((host.strip("[]"), port), timeout)
+        try:
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+            if tls is not None:
+                opened = tls.wrap_socket(opened, server_hostname=host.strip("[]"))
+        except BaseException:
+            opened.close()
+            raise
+        return _Socket(opened, timeout)
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)

@@ -1,0 +1,43 @@
+"""RocketMQ in Spark: the data source ``rocketmq`` for batches and streams, to read and to write.
+
+::
+
+    spark = rmq.spark.session("orders")
+    orders = spark.readStream.format("rocketmq").option("nameServer", "127.0.0.1:9876").option("topic", "orders").load()
+
+Importing this needs neither pyspark nor pyarrow; names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rmq.spark.dedup import deduplicate, identity
+    from rmq.spark.progress import lag
+    from rmq.spark.session import register, require_java, session
+    from rmq.spark.source import RocketMQDataSource
+
+__all__ = ["RocketMQDataSource", "deduplicate", "identity", "lag", "register", "require_java", "session"]
+
+_HOME_OF = {
+    "RocketMQDataSource": "rmq.spark.source",
+    "deduplicate": "rmq.spark.dedup",
+    "identity": "rmq.spark.dedup",
+    "lag": "rmq.spark.progress",
+    "register": "rmq.spark.session",
+    "require_java": "rmq.spark.session",
+    "session": "rmq.spark.session",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

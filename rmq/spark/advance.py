@@ -1,0 +1,201 @@
+"""How a stream goes forward: where it begins, where its next batch ends, what the group's offsets say meanwhile.
+
+Spark keeps the offsets (its checkpoint is the truth) and calls with those of the last finished batch; all that is
+remembered here are clocks and caches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rmq.protocol.errors import RMQError, TransportError
+from rmq.protocol.queue import MessageQueue
+from rmq.spark.admission import Admission
+from rmq.spark.brokers import Bound, Brokers
+from rmq.spark.options import SourceOptions
+from rmq.spark.positions import LATEST, META, nested, queues_of
+from rmq.spark.pulls import DataLost
+from rmq.spark.ranges import Range, ranges_between
+from rmq.spark.resolve import queues_to_read, resolve
+
+__all__ = ["AS_OF", "Advance", "read_offsets", "write_offsets"]
+
+log = logging.getLogger(__name__)
+
+#: When offsets were made, milliseconds: what tells a topic made anew from one that lost its newest messages.
+AS_OF = f"{META}asOf"
+#: Seconds for which an answer without anything new holds: an idle query asks 80 times a second.
+_IDLE = 0.2
+
+Offsets = dict[MessageQueue, int]
+
+
+def write_offsets(offsets: Mapping[MessageQueue, int], as_of: int) -> dict[str, Any]:
+    """Offsets as a checkpoint holds them."""
+    return {AS_OF: as_of, **nested(offsets)}
+
+
+def read_offsets(document: Mapping[str, Any]) -> Offsets:
+    """Offsets out of a checkpoint."""
+    return queues_of(document, int)
+
+
+class Advance:
+    """One stream."""
+
+    def __init__(self, options: SourceOptions, brokers: Brokers) -> None:
+        self._options = options
+        self._brokers = brokers
+        self._admission = Admission(options.max_offsets, options.min_offsets, options.max_delay)
+        self._target: dict[MessageQueue, Bound] | None = None
+        self._seen: dict[MessageQueue, Bound] = {}
+        self._last: dict[str, Any] | None = None
+        self._idle_until = float("-inf")
+        self._failing_since: float | None = None
+        self._committed: Offsets = {}
+        #: Queues of which it is known that they are still the ones that the offsets are of.
+        self._known: set[MessageQueue] = set()
+
+    def initial(self) -> dict[str, Any]:
+        """Where a query without a checkpoint begins. :raises RMQError: topics or brokers are missing."""
+        queues = queues_to_read(self._brokers, self._options)
+        begin = resolve(self._brokers, self._options, self._options.start, queues, LATEST)
+        self._known.update(queues)
+        self._last = write_offsets(begin, self._brokers.dial.now_ms())
+        return self._last
+
+    def prepare_available_now(self) -> None:
+        """Read up to what there is now, whatever comes later."""
+        self._target = self._brokers.max_offsets(self._queues())
+
+    def latest(self, start: dict[str, Any] | None, *, limited: bool = True) -> dict[str, Any]:
+        """Where the next batch ends: ``start`` itself when there is nothing to read.
+
+        :param start: the end of the last finished batch; None: this Spark does not say.
+        :param limited: the options' limits hold.
+        :raises DataLost: a queue ends before ``start``, and the query is to fail then.
+        :raises TransportError: nobody answered for as long as the options allow.
+        """
+        told = start is not None
+        start = start if start is not None else self._last or {}
+        clock = self._brokers.dial.monotonic
+        if told:
+            self.report(start)
+            if clock() < self._idle_until and self._target is None:
+                return start
+        try:
+            end = self._next(start, limited, self._now())
+            self._failing_since = None
+        except TransportError as error:
+            if self._failing_since is None:
+                self._failing_since = clock()
+            if not start or clock() - self._failing_since >= self._options.pull_timeout:
+                raise
+            log.warning("nothing new is known: %s", error)
+            self._brokers.dial.sleep(_IDLE)
+            return start
+        if end is start:
+            self._idle_until = clock() + _IDLE
+        self._last = end
+        return end
+
+    def _now(self) -> dict[MessageQueue, Bound]:
+        seen = self._brokers.max_offsets(self._queues())
+        self._seen = seen
+        if self._target is None:
+            return seen
+        return {
+            queue: Bound(min(bound.offset, self._target[queue].offset), bound.by_master)
+            for queue, bound in seen.items()
+            if queue in self._target
+        }
+
+    def _next(self, start: dict[str, Any], limited: bool, bounds: Mapping[MessageQueue, Bound]) -> dict[str, Any]:
+        begin = read_offsets(start)
+        restarted = self._restarted(begin, bounds, int(start.get(AS_OF, 0)))
+        end = dict(begin)
+        for queue, bound in bounds.items():
+            if queue in restarted:
+                continue
+            # What a slave has not yet, or a target of this run that an earlier run went beyond, is no step back.
+            end[queue] = max(bound.offset, begin.get(queue, 0))
+        if limited:
+            fresh = self._brokers.min_offsets([queue for queue in end if queue not in begin])
+            now = self._brokers.dial.monotonic()
+            end = self._admission.admit({**fresh, **begin}, end, now, patient=self._target is None)
+            end = {queue: place for queue, place in end.items() if queue in begin or place > 0}
+        end.update(restarted)
+        if end == begin:
+            return start
+        return write_offsets(end, self._brokers.dial.now_ms())
+
+    def _queues(self) -> list[MessageQueue]:
+        """The queues there are now: new ones of known topics, new topics of a pattern."""
+        brokers, options = self._brokers, self._options
+        topics: Iterable[str] = options.topics
+        if options.topic_pattern is not None:
+            topics = brokers.topics(options.topic_pattern)
+        found: list[MessageQueue] = []
+        for topic in topics:
+            queues = brokers.queues(topic)
+            if queues is None:
+                log.warning("the topic %s has no broker now", topic)
+                self._known = {queue for queue in self._known if queue.topic != topic}
+            else:
+                found += queues
+        return found
+
+    # -- queues that are not what they were ---------------------------------------------------------------------------
+
+    def _restarted(self, begin: Offsets, bounds: Mapping[MessageQueue, Bound], as_of: int) -> Offsets:
+        """Queues whose offsets count anew, and from where to go on. :raises DataLost: and that is an error."""
+        back = {
+            queue
+            for queue, place in begin.items()
+            if (bound := self._seen.get(queue)) is not None and bound.by_master and bound.offset < place
+        }
+        unknown = {queue for queue, place in begin.items() if queue in bounds and place > 0} - self._known - back
+        if not back and not unknown:
+            return {}
+        oldest = self._brokers.oldest_times(back | unknown)
+        made_anew = {queue for queue, time in oldest.items() if as_of and time > as_of}
+        self._known |= unknown - made_anew
+        found: Offsets = {}
+        for queue in sorted(back | (unknown & made_anew)):
+            end = self._seen[queue].offset
+            if queue in made_anew:
+                what, found[queue] = "its topic was made anew", self._brokers.min_offsets([queue]).get(queue, 0)
+            else:
+                what, found[queue] = "the broker lost its newest messages, or the topic was made anew", end
+            line = f"{queue}: the query is at {begin[queue]}, the queue ends at {end}: {what}"
+            if self._options.fail_on_data_loss:
+                raise DataLost(f"{line} (failOnDataLoss=false goes on with what is there)")
+            log.warning("%s; going on from %d (failOnDataLoss=false)", line, found[queue])
+        self._known |= found.keys()
+        return found
+
+    # -- what others see ----------------------------------------------------------------------------------------------
+
+    def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
+        """What a batch reads: the same for the same offsets, whenever it is asked."""
+        return ranges_between(read_offsets(start), read_offsets(end))
+
+    def report_latest(self) -> dict[str, Any] | None:
+        """Where the queues end, as far as it was asked last."""
+        return nested({queue: bound.offset for queue, bound in self._seen.items()}) or None
+
+    def report(self, done: Mapping[str, Any]) -> None:
+        """Tell the brokers how far the group is; a failure is only logged, for the checkpoint is the truth."""
+        if not self._options.commit:
+            return
+        offsets = read_offsets(done)
+        news = {queue: place for queue, place in offsets.items() if self._committed.get(queue) != place}
+        if not news:
+            return
+        try:
+            self._brokers.commit(self._options.group, news)
+        except RMQError as error:
+            log.warning("the group %s is not told how far it is: %s", self._options.group, error)
+        self._committed.update(news)

@@ -1,0 +1,374 @@
+"""The cluster as a blocking reader and writer sees it: name servers, routes, brokers, offsets."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rmq.protocol import namespaces
+from rmq.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
+from rmq.protocol.bodies.kv import TopicList
+from rmq.protocol.bodies.route import TopicRouteData
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ConfigError, ConnectFailed, ResponseError, TransportError
+from rmq.protocol.header import Header
+from rmq.protocol.headers.client import UnregisterClientRequest
+from rmq.protocol.headers.namesrv import GetRouteInfoRequest
+from rmq.protocol.headers.offset import (
+    GetEarliestMsgStoretimeRequest,
+    GetEarliestMsgStoretimeResponse,
+    GetMaxOffsetRequest,
+    GetMaxOffsetResponse,
+    GetMinOffsetRequest,
+    GetMinOffsetResponse,
+    QueryConsumerOffsetRequest,
+    QueryConsumerOffsetResponse,
+    UpdateConsumerOffsetRequest,
+)
+from rmq.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic
+from rmq.protocol.queue import MessageQueue
+from rmq.protocol.subscription import build
+from rmq.protocol.sysflags import PERM_READ, PERM_WRITE
+from rmq.runtime.dial import Dial, RealDial
+from rmq.spark.links import Link, open_link
+from rmq.spark.options import Endpoint
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["CALL_SECONDS", "Bound", "Brokers", "connect"]
+
+log = logging.getLogger(__name__)
+
+#: Seconds a call and a connection attempt may take.
+CALL_SECONDS = 5.0
+#: Seconds after which a route is asked for again.
+ROUTE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An end of a queue, and whether its master said so: a slave may be behind."""
+
+    offset: int
+    by_master: bool
+
+
+@dataclass(slots=True)
+class _Route:
+    data: TopicRouteData
+    asked: float
+
+
+class Brokers:
+    """Calls to one cluster; connections are opened at first use and kept."""
+
+    def __init__(self, endpoint: Endpoint, dial: Dial | None = None) -> None:
+        self.endpoint = endpoint
+        self.dial: Dial = dial if dial is not None else RealDial()
+        self._tls = _context(endpoint)
+        self._links: dict[str, Link] = {}
+        self._routes: dict[str, _Route] = {}
+        self._addresses: dict[str, dict[int, str]] = {}
+        self._announced: set[str] = set()
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    def link(self, address: str) -> Link:
+        """The connection to an address. :raises ConnectFailed: it cannot be opened."""
+        link = self._links.get(address)
+        if link is None or link.closed:
+            link = self._links[address] = open_link(self.dial, address, self.endpoint, CALL_SECONDS, self._tls)
+        return link
+
+    def call(self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b"") -> Command:
+        """Ask and wait.
+
+        :raises ResponseError: an answer that is not success. :raises TransportError: none.
+        """
+        reply = self.link(address).ask(Command.request(code, header, body), CALL_SECONDS)
+        if reply.code != ResponseCode.SUCCESS:
+            raise ResponseError(reply.code, reply.remark, address)
+        return reply
+
+    def close(self) -> None:
+        """Close every connection."""
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+
+    # -- routes -------------------------------------------------------------------------------------------------------
+
+    def _ask_name_servers(self, code: RequestCode, header: Header | None = None) -> Command:
+        """The first answer of any name server. :raises ConnectFailed: none gives one."""
+        last: TransportError | None = None
+        for address in self.endpoint.name_servers:
+            try:
+                return self.link(address).ask(Command.request(code, header), CALL_SECONDS)
+            except TransportError as error:
+                last = error
+        servers = ";".join(self.endpoint.name_servers)
+        raise ConnectFailed(f"no name server answers ({servers}, option nameServer): {last}")
+
+    def topics(self, pattern: str) -> list[str]:
+        """The topics whose whole name matches, without system, retry and dead-letter ones; sorted."""
+        reply = self._ask_name_servers(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        if reply.code != ResponseCode.SUCCESS:
+            raise ResponseError(reply.code, reply.remark)
+        matches = re.compile(pattern).fullmatch
+        space = self.endpoint.namespace
+        found = set()
+        for name in TopicList.decode(reply.body).topic_list:
+            if is_system_topic(name) or is_retry_topic(name) or is_dlq_topic(name):
+                continue
+            own = namespaces.unwrap(name, space) if space else name
+            if (not space or own != name) and matches(own):
+                found.add(own)
+        return sorted(found)
+
+    def route(self, topic: str, *, fresh: bool = False) -> TopicRouteData | None:
+        """The route of a topic, a few seconds old at most; None when no broker serves the topic.
+
+        :raises ConnectFailed: no name server answers.
+        """
+        known = self._routes.get(topic)
+        now = self.dial.monotonic()
+        if known is not None and not fresh and now - known.asked < ROUTE_SECONDS:
+            return known.data
+        header = GetRouteInfoRequest(topic=self.endpoint.wrap(topic), accept_standard_json_only=True)
+        try:
+            reply = self._ask_name_servers(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        except ConnectFailed as error:
+            if known is None or fresh:
+                raise
+            log.warning("%s; going on with the brokers known", error)
+            known.asked = now
+            return known.data
+        if reply.code == ResponseCode.TOPIC_NOT_EXIST:
+            self._routes.pop(topic, None)
+            return None
+        if reply.code != ResponseCode.SUCCESS:
+            raise ResponseError(reply.code, reply.remark)
+        data = TopicRouteData.decode(reply.body)
+        self._routes[topic] = _Route(data, now)
+        for broker in data.broker_datas:
+            self._addresses[broker.broker_name] = {int(number): addr for number, addr in broker.broker_addrs.items()}
+        return data
+
+    def queues(self, topic: str, perm: int = PERM_READ) -> list[MessageQueue] | None:
+        """The queues of a topic that may be read (or, with PERM_WRITE, written), sorted; None: no route."""
+        data = self.route(topic)
+        if data is None:
+            return None
+        masters = {broker.broker_name for broker in data.broker_datas if 0 in broker.broker_addrs}
+        return sorted(
+            MessageQueue(topic, each.broker_name, number)
+            for each in data.queue_datas
+            if each.perm & perm and (perm != PERM_WRITE or each.broker_name in masters)
+            for number in range(each.read_queue_nums if perm == PERM_READ else each.write_queue_nums)
+        )
+
+    def addresses(self, queue: MessageQueue, first: int = 0) -> list[tuple[int, str]]:
+        """(broker id, address) of those who hold a queue: ``first``, then the master, then slaves.
+
+        :raises ConnectFailed: nobody does now.
+        """
+        self.route(queue.topic)
+        found = self._addresses.get(queue.broker_name)
+        if not found:
+            raise ConnectFailed(f"no broker named {queue.broker_name} serves {queue.topic} now")
+        return sorted(found.items(), key=lambda each: (each[0] != first, each[0]))
+
+    def master(self, queue: MessageQueue) -> str:
+        """:raises ConnectFailed: the broker has no master now."""
+        for number, address in self.addresses(queue):
+            if number == 0:
+                return address
+        raise ConnectFailed(f"the broker {queue.broker_name} of {queue.topic} has no master now")
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Ask for the route of a queue's topic again before it is used next."""
+        if queue.topic in self._routes:
+            self._routes[queue.topic].asked = float("-inf")
+
+    # -- offsets ------------------------------------------------------------------------------------------------------
+
+    def _ask_each(
+        self, queues: Iterable[MessageQueue], code: RequestCode, header: Callable[[MessageQueue], Header]
+    ) -> dict[MessageQueue, tuple[int, Command]]:
+        """One question a queue, those of a broker together; what nobody answered is left out.
+
+        :returns: (broker id, answer).
+        """
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+        found: dict[MessageQueue, tuple[int, Command]] = {}
+        for group in by_broker.values():
+            try:
+                holders = self.addresses(group[0])
+            except ConnectFailed as error:
+                log.warning("%s", error)
+                continue
+            for number, address in holders:
+                try:
+                    commands = [Command.request(code, header(queue)) for queue in group]
+                    answers = self.link(address).ask_all(commands, CALL_SECONDS)
+                except TransportError as error:
+                    log.warning("%s", error)
+                    self.forget(group[0])
+                    continue
+                found.update({queue: (number, answer) for queue, answer in zip(group, answers, strict=True)})
+                break
+        return found
+
+    def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Bound]:
+        """Where queues end: the offset their next message gets. Queues whose brokers are away are left out."""
+        asked = self._ask_each(
+            queues,
+            RequestCode.GET_MAX_OFFSET,
+            lambda queue: GetMaxOffsetRequest(topic=self.endpoint.wrap(queue.topic), queue_id=queue.queue_id),
+        )
+        return {
+            queue: Bound(reply.header(GetMaxOffsetResponse).offset, number == 0)
+            for queue, (number, reply) in asked.items()
+            if reply.code == ResponseCode.SUCCESS
+        }
+
+    def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Where queues begin: the offset of their oldest message. Queues whose brokers are away are left out."""
+        asked = self._ask_each(
+            queues,
+            RequestCode.GET_MIN_OFFSET,
+            lambda queue: GetMinOffsetRequest(topic=self.endpoint.wrap(queue.topic), queue_id=queue.queue_id),
+        )
+        return {
+            queue: reply.header(GetMinOffsetResponse).offset
+            for queue, (_, reply) in asked.items()
+            if reply.code == ResponseCode.SUCCESS
+        }
+
+    def oldest_times(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """When the oldest message of each queue was stored, milliseconds; empty queues are left out."""
+        asked = self._ask_each(
+            queues,
+            RequestCode.GET_EARLIEST_MSG_STORETIME,
+            lambda queue: GetEarliestMsgStoretimeRequest(
+                topic=self.endpoint.wrap(queue.topic), queue_id=queue.queue_id
+            ),
+        )
+        found = {}
+        for queue, (_, reply) in asked.items():
+            if reply.code == ResponseCode.SUCCESS:
+                time = reply.header(GetEarliestMsgStoretimeResponse).timestamp
+                if time > 0:
+                    found[queue] = time
+        return found
+
+    def group_offsets(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Where a group stands, for the queues in which it does."""
+        asked = self._ask_each(
+            queues,
+            RequestCode.QUERY_CONSUMER_OFFSET,
+            lambda queue: QueryConsumerOffsetRequest(
+                consumer_group=self.endpoint.wrap(group),
+                topic=self.endpoint.wrap(queue.topic),
+                queue_id=queue.queue_id,
+            ),
+        )
+        found = {}
+        for queue, (_, reply) in asked.items():
+            if reply.code == ResponseCode.SUCCESS:
+                offset = reply.header(QueryConsumerOffsetResponse).offset
+                if offset is not None and offset >= 0:
+                    found[queue] = offset
+        return found
+
+    def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Tell the masters where a group stands, for others to see.
+
+        :raises RMQError: one was not told.
+        """
+        self._announce(group, offsets)
+        wrapped = self.endpoint.wrap(group)
+        by_master: dict[str, list[Command]] = {}
+        for queue, offset in offsets.items():
+            header = UpdateConsumerOffsetRequest(
+                consumer_group=wrapped,
+                topic=self.endpoint.wrap(queue.topic),
+                queue_id=queue.queue_id,
+                commit_offset=offset,
+            )
+            command = Command.request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+            by_master.setdefault(self.master(queue), []).append(command)
+        for address, commands in by_master.items():
+            for reply in self.link(address).ask_all(commands, CALL_SECONDS):
+                if reply.code != ResponseCode.SUCCESS:
+                    raise ResponseError(reply.code, reply.remark, address)
+
+    def _announce(self, group: str, queues: Iterable[MessageQueue]) -> None:
+        """Show the group to each master for a moment: mqadmin finds a group by the retry topic that this makes.
+
+        Not for longer: a member that never consumes would be given queues of a group that others share.
+        """
+        wrapped = self.endpoint.wrap(group)
+        topics: dict[str, set[str]] = {}
+        for queue in queues:
+            topics.setdefault(self.master(queue), set()).add(self.endpoint.wrap(queue.topic))
+        client = f"rmq-spark@{os.getpid()}"
+        for address in sorted(topics.keys() - self._announced):
+            data = ConsumerData(
+                group_name=wrapped,
+                consume_type="CONSUME_ACTIVELY",
+                subscription_data_set=[build(topic, None) for topic in sorted(topics[address])],
+            )
+            beat = HeartbeatData(client_id=client, consumer_data_set=[data])
+            self.call(address, RequestCode.HEART_BEAT, None, beat.encode())
+            self.call(
+                address,
+                RequestCode.UNREGISTER_CLIENT,
+                UnregisterClientRequest(client_id=client, consumer_group=wrapped),
+            )
+            self._announced.add(address)
+
+
+def _context(endpoint: Endpoint) -> ssl.SSLContext | None:
+    tls = endpoint.tls
+    if tls is None:
+        return None
+    from rmq.remoting.tls import client_context
+
+    return client_context(verify=tls.verify, trust=tls.ca, cert=tls.cert, key=tls.key, password=tls.password)
+
+
+_connected: dict[tuple[int, Endpoint], Brokers] = {}
+
+
+def connect(endpoint: Endpoint) -> Brokers:
+    """The cluster's connections of this process: Spark uses its workers again and again.
+
+    A forked child has none yet: its parent's are not its own.
+    """
+    found = _connected.get((os.getpid(), endpoint))
+    if found is None:
+        found = _connected[os.getpid(), endpoint] = Brokers(endpoint)
+    return found
+
+
+def missing_topics(brokers: Brokers, topics: Sequence[str]) -> list[str]:
+    """Those that no broker serves."""
+    return [topic for topic in topics if brokers.route(topic, fresh=True) is None]
+
+
+def require_topics(brokers: Brokers, topics: Sequence[str]) -> None:
+    """:raises ConfigError: a topic does not exist."""
+    for topic in missing_topics(brokers, topics):
+        raise ConfigError(
+            f"the topic {topic} does not exist: no broker has registered it (option topic; "
+            "make it with mqadmin updateTopic)"
+        )

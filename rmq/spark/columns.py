@@ -1,0 +1,92 @@
+"""The columns of the source: names, Spark types, and which of them a read asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rmq.protocol.errors import ConfigError
+from rmq.spark.options import SourceOptions
+
+__all__ = ["LEGACY", "TYPES", "chosen", "ddl"]
+
+_BASE = ("topic", "brokerName", "queueId", "offset", "value", "keys", "tags", "msgId", "bornTimestamp", "timestamp")
+_SYSTEM = ("flag", "sysFlag", "bornHost", "storeHost", "reconsumeTimes", "physicalOffset", "offsetMsgId")
+#: The columns of the Scala connector, in its order.
+LEGACY = (
+    "topic",
+    "flag",
+    "body",
+    "properties",
+    "brokerName",
+    "queueId",
+    "queueOffset",
+    "bornTimestamp",
+    "storeTimestamp",
+)
+
+_PROPERTIES = "map<string,string>"
+#: Every column and its type; those of the Scala connector beside ours.
+TYPES: dict[str, str] = {
+    "topic": "string",
+    "brokerName": "string",
+    "queueId": "int",
+    "offset": "bigint",
+    "value": "binary",
+    "keys": "string",
+    "tags": "string",
+    "msgId": "string",
+    "bornTimestamp": "timestamp",
+    "timestamp": "timestamp",
+    "properties": _PROPERTIES,
+    "flag": "int",
+    "sysFlag": "int",
+    "bornHost": "string",
+    "storeHost": "string",
+    "reconsumeTimes": "int",
+    "physicalOffset": "bigint",
+    "offsetMsgId": "string",
+    "body": "binary",
+    "queueOffset": "bigint",
+    "storeTimestamp": "timestamp",
+}
+
+
+def chosen(options: SourceOptions) -> list[tuple[str, str]]:
+    """(column, type) as the options ask for them. :raises ConfigError: ``columns`` names one that does not exist."""
+    if [name.lower() for name in options.columns] == ["legacy"]:
+        return [(name, "string" if name == "properties" else TYPES[name]) for name in LEGACY]
+    if options.columns:
+        proper = {name.lower(): name for name in TYPES}
+        for name in options.columns:
+            if name.lower() not in proper:
+                raise ConfigError(f"the option columns names {name!r}: {_known()}, or legacy alone")
+        return [(proper[name.lower()], TYPES[proper[name.lower()]]) for name in options.columns]
+    names = [*_BASE]
+    if options.include_properties:
+        names.append("properties")
+    if options.include_system:
+        names += _SYSTEM
+    return [(name, TYPES[name]) for name in names]
+
+
+def ddl(columns: Iterable[tuple[str, str]]) -> str:
+    """The schema as Spark reads it."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns)
+
+
+def check(columns: Iterable[tuple[str, str]]) -> None:
+    """Refuse a schema that a user gave and that is not ours.
+
+    :param columns: (name, type) as Spark writes types.
+    :raises ConfigError: names the column.
+    """
+    for name, kind in columns:
+        ours = TYPES.get(name)
+        if ours is None:
+            raise ConfigError(f"the schema names a column {name!r}: {_known()}")
+        if kind != ours and not (name == "properties" and kind == "string"):
+            raise ConfigError(f"the column {name} is {ours}, not {kind}: cast it in a select")
+
+
+def _known() -> str:
+    return f"the columns are {', '.join(TYPES)}"

@@ -1,0 +1,310 @@
+"""Pulling a range of a queue, whole and in order, through restarts and moves of its broker.
+
+Answers are read one behind the other into one buffer, where the records stay until their columns are made; the next
+pull is under way meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from struct import error as struct_error
+
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ProtocolError, ResponseError, RMQError, TransportError
+from rmq.protocol.headers.pull import PullMessageRequest, PullMessageResponse
+from rmq.protocol.message import FIXED_SIZE
+from rmq.protocol.queue import MessageQueue
+from rmq.protocol.subscription import SUB_ALL
+from rmq.protocol.sysflags import PULL_SUBSCRIPTION
+from rmq.spark.brokers import CALL_SECONDS, Brokers
+from rmq.spark.links import Link
+from rmq.spark.ranges import Range
+
+__all__ = ["Chunk", "DataLost", "Pulling", "pull_range"]
+
+log = logging.getLogger(__name__)
+
+#: A chunk is handed out when it has this many records or bytes.
+CHUNK_RECORDS = 4096
+CHUNK_BYTES = 4 << 20
+#: Seconds before asking again a broker that has not yet what it had, or that is away.
+PAUSE = 0.1
+#: Seconds after which a master that ends before our range does has said its last word on it.
+SETTLED = 2.0
+
+_SIZE = Struct(">i")
+#: A slave that is behind, or a store that loads, answers these.
+_NOT_YET = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
+
+
+class DataLost(RMQError):
+    """Messages of a range are gone from their broker, and the query is to fail then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulling:
+    """How a range is pulled.
+
+    :param expression: tags or a condition, as ``expression_type`` says. :param patience: seconds without progress.
+    """
+
+    group: str
+    expression: str = SUB_ALL
+    expression_type: str = "TAG"
+    batch_size: int = 1024
+    patience: float = 60.0
+    fail_on_data_loss: bool = True
+
+    @property
+    def filtered(self) -> bool:
+        return self.expression != SUB_ALL
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Records in a buffer that is used again as soon as the next chunk is asked for.
+
+    :param starts: where each record begins. :param delta: to be added to the offsets in the records.
+    """
+
+    buffer: bytearray
+    starts: list[int]
+    end: int
+    delta: int = 0
+
+
+def pull_range(brokers: Brokers, wanted: Range, how: Pulling) -> Iterator[Chunk]:
+    """The records of a range in order; the last chunk may hold some beyond its end.
+
+    :raises DataLost: some are gone, and ``how.fail_on_data_loss``.
+    :raises ResponseError: the broker refuses. :raises TransportError: it is away for too long.
+    """
+    return _Puller(brokers, wanted, how).chunks()
+
+
+class _Puller:
+    def __init__(self, brokers: Brokers, wanted: Range, how: Pulling) -> None:
+        self._brokers = brokers
+        self._range = wanted
+        self._how = how
+        self._queue: MessageQueue = wanted.queue
+        self._offset = wanted.start
+        self._fresh = wanted.fresh
+        self._holder = 0
+        self._link: Link | None = None
+        self._asked: int | None = None
+        self._chunk = Chunk(bytearray(), [], 0)
+        self._still_since: float | None = None
+
+    def chunks(self) -> Iterator[Chunk]:
+        end = self._range.end
+        chunk = self._chunk
+        try:
+            while self._offset < end:
+                try:
+                    answer, size = self._next_answer()
+                    if chunk.starts and (chunk.end + size > len(chunk.buffer) or self._delta(answer) != chunk.delta):
+                        yield chunk
+                        chunk.starts, chunk.end = [], 0
+                    self._take(answer, size)
+                except TransportError as error:
+                    self._broken(error)
+                    continue
+                if len(chunk.starts) >= CHUNK_RECORDS or chunk.end >= CHUNK_BYTES:
+                    yield chunk
+                    chunk.starts, chunk.end = [], 0
+            if chunk.starts:
+                yield chunk
+        finally:
+            self._drop_asked()
+
+    # -- one pull -----------------------------------------------------------------------------------------------------
+
+    def _next_answer(self) -> tuple[Command, int]:
+        if self._asked is None:
+            self._ask()
+        assert self._link is not None
+        assert self._asked is not None
+        return self._link.head((self._asked,), max(CALL_SECONDS, min(self._how.patience, 30.0)))
+
+    def _ask(self) -> None:
+        """Send the pull from where we are, to whoever holds the queue now."""
+        if self._link is None or self._link.closed:
+            self._connect()
+        assert self._link is not None
+        how = self._how
+        endpoint = self._brokers.endpoint
+        header = PullMessageRequest(
+            consumer_group=endpoint.wrap(how.group),
+            topic=endpoint.wrap(self._queue.topic),
+            queue_id=self._queue.queue_id,
+            queue_offset=self._offset,
+            max_msg_nums=how.batch_size if how.filtered else min(how.batch_size, self._range.end - self._offset),
+            sys_flag=PULL_SUBSCRIPTION,
+            subscription=how.expression,
+            expression_type=how.expression_type,
+        )
+        self._asked = self._link.post(Command.request(RequestCode.PULL_MESSAGE, header))
+
+    def _connect(self) -> None:
+        last: TransportError | None = None
+        for number, address in self._brokers.addresses(self._queue, self._holder):
+            try:
+                self._link = self._brokers.link(address)
+                self._holder = number
+                return
+            except TransportError as error:
+                last = error
+        assert last is not None
+        raise last
+
+    @staticmethod
+    def _delta(answer: Command) -> int:
+        text = (answer.ext or {}).get("offsetDelta")
+        return int(text) if text else 0
+
+    def _take(self, answer: Command, size: int) -> None:
+        """Go on from an answer; its records are put into the chunk."""
+        link = self._link
+        assert link is not None
+        self._asked = None
+        if answer.code == ResponseCode.SUCCESS:
+            header = answer.header(PullMessageResponse)
+            begin = self._offset
+            if header.next_begin_offset <= begin:
+                raise ProtocolError(f"{link.address} answered a pull from {begin} with {header.next_begin_offset}")
+            chunk = self._chunk
+            at = chunk.end
+            if at + size > len(chunk.buffer):  # empty here: a larger one takes its place
+                chunk.buffer = bytearray(max(size, CHUNK_BYTES + (1 << 20)))
+            self._offset = header.next_begin_offset
+            try:
+                if header.suggest_which_broker_id != self._holder:
+                    self._move(header.suggest_which_broker_id)
+                # The next pull is worked on while this one is read and made into columns.
+                if self._offset < self._range.end and self._link is link:
+                    self._ask()
+                link.body(memoryview(chunk.buffer)[at : at + size], CALL_SECONDS)
+            except TransportError:
+                self._offset = begin
+                raise
+            chunk.delta = self._delta(answer)
+            chunk.starts += _walk(chunk.buffer, at, at + size, link.address)
+            chunk.end = at + size
+            self._moved()
+            return
+        link.body(memoryview(bytearray(size)), CALL_SECONDS)
+        self._take_nothing(answer, link)
+
+    def _move(self, holder: int) -> None:
+        """Read on from the broker that the last one suggested, if it is known."""
+        if any(number == holder for number, _ in self._brokers.addresses(self._queue, holder)):
+            self._holder = holder
+            self._link = None
+
+    def _take_nothing(self, answer: Command, link: Link) -> None:
+        code = answer.code
+        if code in _NOT_YET:
+            self._wait(ResponseError(code, answer.remark, link.address))
+            return
+        if code not in (
+            ResponseCode.PULL_NOT_FOUND,
+            ResponseCode.PULL_RETRY_IMMEDIATELY,
+            ResponseCode.PULL_OFFSET_MOVED,
+        ):
+            raise self._refused(answer, link.address)
+        header = answer.header(PullMessageResponse)
+        offset = self._offset
+        if offset < header.min_offset:
+            self._gone(offset, header.min_offset, "they have expired")
+            return
+        # A slave that is behind, and a master that is not, say the same.
+        if offset >= header.max_offset:
+            if self._holder == 0 and self._stood_still(SETTLED):
+                end = self._range.end
+                self._gone(offset, end, f"the queue ends at {header.max_offset}: its topic was made anew or lost them")
+                return
+            self._wait(ResponseError(code, answer.remark, link.address))
+            if self._holder:
+                self._link, self._holder = None, 0  # the master, where there is one again
+            return
+        if header.next_begin_offset > offset:
+            if self._how.filtered:
+                self._offset = header.next_begin_offset
+                self._moved()
+            else:
+                self._gone(offset, header.next_begin_offset, "their records are removed")
+            return
+        self._wait(ResponseError(code, answer.remark, link.address))
+
+    def _refused(self, answer: Command, address: str) -> ResponseError:
+        remark = " ".join((answer.remark or "no remark").split())
+        if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+            remark += f" (make the group {self._how.group} with mqadmin updateSubGroup, or name another: groupId)"
+        return ResponseError(answer.code, remark, address)
+
+    # -- standing still -----------------------------------------------------------------------------------------------
+
+    def _gone(self, first: int, after: int, why: str) -> None:
+        """Messages up to ``after`` cannot be read any more."""
+        after = min(after, self._range.end)
+        what = f"{self._queue}: the messages {first} to {after - 1} are gone, {why}"
+        if self._fresh:
+            log.info("%s; the query had not begun with this queue", what)
+        elif self._how.fail_on_data_loss:
+            raise DataLost(f"{what} (failOnDataLoss=false goes on without them)")
+        else:
+            log.warning("%s; going on without them (failOnDataLoss=false)", what)
+        self._offset = after
+        self._moved()
+
+    def _moved(self) -> None:
+        self._still_since = None
+
+    def _stood_still(self, seconds: float) -> bool:
+        return self._still_since is not None and self._brokers.dial.monotonic() - self._still_since >= seconds
+
+    def _wait(self, why: RMQError) -> None:
+        if self._stood_still(self._how.patience):
+            raise why
+        if self._still_since is None:
+            self._still_since = self._brokers.dial.monotonic()
+        self._brokers.forget(self._queue)
+        self._brokers.dial.sleep(PAUSE)
+
+    def _broken(self, error: TransportError) -> None:
+        """The connection is gone: go on from the last whole answer, over a new one."""
+        log.warning("%s: %s", self._queue, error)
+        self._drop_asked()
+        self._link = None
+        self._holder = 0
+        self._wait(error)
+
+    def _drop_asked(self) -> None:
+        """Nobody will read the answer to the last pull: the connection is of no use any more."""
+        if self._asked is not None and self._link is not None:
+            self._link.close()
+        self._asked = None
+
+
+def _walk(buffer: bytearray, at: int, end: int, address: str) -> list[int]:
+    """Where each record between two places begins."""
+    starts: list[int] = []
+    unpack = _SIZE.unpack_from
+    append = starts.append
+    try:
+        while at < end:
+            append(at)
+            (size,) = unpack(buffer, at)
+            if size < FIXED_SIZE:
+                raise ProtocolError(f"{address} sent a message record of {size} bytes")
+            at += size
+    except struct_error:
+        at = -1
+    if at != end:
+        raise ProtocolError(f"{address} sent a message record that is cut off")
+    return starts

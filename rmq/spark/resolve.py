@@ -1,0 +1,116 @@
+"""Offsets of the words and times that options give for the start or the end of a read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ConfigError, ConnectFailed, ResponseError
+from rmq.protocol.headers.pull import PullMessageRequest
+from rmq.protocol.message import decode_record
+from rmq.protocol.queue import MessageQueue
+from rmq.protocol.subscription import SUB_ALL
+from rmq.protocol.sysflags import PULL_SUBSCRIPTION
+from rmq.spark.brokers import CALL_SECONDS, Brokers, require_topics
+from rmq.spark.options import SourceOptions
+from rmq.spark.positions import EARLIEST, LATEST, Position
+
+__all__ = ["offset_at_time", "queues_to_read", "resolve"]
+
+#: Seconds in which a broker that is away at the start of a read may come back.
+_PATIENCE = 20.0
+
+
+def queues_to_read(brokers: Brokers, options: SourceOptions) -> list[MessageQueue]:
+    """Every queue of the topics that the options name.
+
+    :raises ConfigError: a named topic does not exist, or the pattern matches none.
+    """
+    topics: Sequence[str] = options.topics
+    if options.topic_pattern is not None:
+        topics = brokers.topics(options.topic_pattern)
+        if not topics:
+            raise ConfigError(f"the option topicPattern {options.topic_pattern!r} matches no topic")
+    require_topics(brokers, topics)
+    return sorted(queue for topic in topics for queue in brokers.queues(topic) or ())
+
+
+def resolve(
+    brokers: Brokers, options: SourceOptions, position: Position | None, queues: Sequence[MessageQueue], default: int
+) -> dict[MessageQueue, int]:
+    """The offset of each queue.
+
+    :param default: ``EARLIEST`` or ``LATEST``, for what ``position`` does not say.
+    :raises ConfigError: the position names a queue that does not exist.
+    :raises ConnectFailed: a broker is away.
+    """
+    position = position or Position()
+    named = dict(position.queues or {})
+    for queue in named.keys() - set(queues):
+        raise ConfigError(
+            f"the offsets given name queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: it does not exist"
+        )
+    if position.group:
+        named = brokers.group_offsets(options.group, queues)
+    word = default if position.word is None else position.word
+    clock = brokers.dial.monotonic
+    until = clock() + _PATIENCE
+    while True:
+        least, most = brokers.min_offsets(queues), brokers.max_offsets(queues)
+        away = [queue for queue in queues if queue not in least or queue not in most]
+        if not away:
+            break
+        if clock() >= until:
+            raise ConnectFailed(f"the broker {away[0].broker_name} of {away[0].topic} does not answer")
+        brokers.forget(away[0])
+        brokers.dial.sleep(0.2)
+    found = {}
+    for queue in queues:
+        low, high = least[queue], most[queue].offset
+        wanted = named.get(queue)
+        if position.time is not None or (position.timed and wanted is not None):
+            moment = position.time if wanted is None else wanted
+            assert moment is not None
+            found[queue] = offset_at_time(brokers, options.group, queue, moment, low, high)
+            continue
+        wanted = word if wanted is None else wanted
+        found[queue] = high if wanted == LATEST else low if wanted == EARLIEST else wanted
+    return found
+
+
+def offset_at_time(brokers: Brokers, group: str, queue: MessageQueue, moment: int, low: int, high: int) -> int:
+    """The first message of a queue that was stored at a time or later; ``high`` when there is none.
+
+    Looked for here: what brokers answer to a search by time is the nearest message, on either side.
+
+    :param moment: milliseconds since the epoch.
+    """
+    while low < high:
+        middle = (low + high) // 2
+        if _store_time(brokers, group, queue, middle) < moment:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _store_time(brokers: Brokers, group: str, queue: MessageQueue, offset: int) -> int:
+    endpoint = brokers.endpoint
+    header = PullMessageRequest(
+        consumer_group=endpoint.wrap(group),
+        topic=endpoint.wrap(queue.topic),
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=1,
+        sys_flag=PULL_SUBSCRIPTION,
+        subscription=SUB_ALL,
+        expression_type="TAG",
+    )
+    _, address = brokers.addresses(queue)[0]
+    answer = brokers.link(address).ask(Command.request(RequestCode.PULL_MESSAGE, header), CALL_SECONDS)
+    if answer.code == ResponseCode.SUCCESS:
+        return decode_record(answer.body).store_timestamp
+    if answer.code in (ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_RETRY_IMMEDIATELY):
+        return 0  # expired since: older than all that are left
+    raise ResponseError(answer.code, answer.remark, address)

@@ -1,0 +1,75 @@
+"""Starting Spark with our data source, and one clear line when there is no Java for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rmq.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register", "require_java", "session"]
+
+_LEAST_JAVA = 17
+
+
+def require_java() -> None:
+    """Make sure that Spark will find a Java it runs on.
+
+    :raises ConfigError: there is none, or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if java is None:
+        raise ConfigError(
+            f"Spark needs Java {_LEAST_JAVA} or newer, and there is no java: install one, or set JAVA_HOME"
+        )
+    try:
+        ran = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except OSError as error:
+        raise ConfigError(
+            f"Spark needs Java {_LEAST_JAVA} or newer, and {java} cannot be run ({error.strerror}): check JAVA_HOME"
+        ) from None
+    found = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
+    if ran.returncode or found is None:
+        raise ConfigError(f"Spark needs Java {_LEAST_JAVA} or newer, and {java} -version says nothing: check JAVA_HOME")
+    if int(found[1]) < _LEAST_JAVA:
+        raise ConfigError(f"Spark needs Java {_LEAST_JAVA} or newer, and {java} is Java {found[1]}: set JAVA_HOME")
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("rocketmq")`` known to a session; needed only where ``pyspark_rocketmq`` is not installed."""
+    from rmq.spark.source import RocketMQDataSource
+
+    spark.dataSource.register(RocketMQDataSource)
+
+
+def session(app_name: str, *, master: str | None = None, config: Mapping[str, str] | None = None) -> SparkSession:
+    """A Spark session with our data source.
+
+    :param master: such as ``local[2]``; None: what spark-submit says, or local.
+    :param config: Spark's own settings.
+    :raises ConfigError: pyspark or Java is missing.
+    """
+    require_java()
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise ConfigError("pyspark is not installed: pip install 'rmq[spark]'") from None
+    # Workers otherwise take the first python3 of the PATH, whatever runs this.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app_name).config("spark.sql.session.timeZone", "UTC")
+    if master is not None:
+        builder = builder.master(master)
+    for name, value in (config or {}).items():
+        builder = builder.config(name, value)
+    made = builder.getOrCreate()
+    register(made)
+    return made

@@ -1,0 +1,136 @@
+"""The sink's writers. A task that ends well has all its messages stored; one that is tried again sends them again.
+
+What tells repeated rows apart is stamped on each: the query, the batch, the partition and the row within it
+(:data:`rmq.spark.rows.IDENTITY`), which are the same in every attempt.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from rmq.protocol.errors import ConfigError
+from rmq.protocol.ids import UniqueIds
+from rmq.runtime.identity import RealIdentity, choose_address
+from rmq.spark.brokers import connect
+from rmq.spark.options import SinkOptions
+from rmq.spark.rows import Rows, check_columns
+from rmq.spark.sending import Sender
+
+__all__ = ["BatchWriter", "Sent", "StreamWriter"]
+
+log = logging.getLogger(__name__)
+
+#: Rows are handed over as Arrow batches from Spark 4.1 on, one by one before.
+_StreamBase: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
+_ROWS_AT_ONCE = 1000
+
+_BATCH_ID = "streaming.sql.batchId"
+_QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass
+class Sent(WriterCommitMessage):
+    """What a task has sent."""
+
+    messages: int
+
+
+class _Writer:
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._options = SinkOptions.of(options)
+        columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        self._found = check_columns(columns, self._options.topic)
+        self._names = [name for name, _ in columns]
+        #: Names a batch write, which has no query: made once, and carried to every attempt of every task.
+        self._run = os.urandom(8).hex()
+
+    def _write(self, chunks: Iterator[Mapping[str, Sequence[Any]]]) -> Sent:
+        context = TaskContext.get()
+        partition = context.partitionId() if context is not None else 0
+        query = (context.getLocalProperty(_QUERY_ID) if context is not None else None) or self._run
+        batch = (context.getLocalProperty(_BATCH_ID) if context is not None else None) or "0"
+        brokers = connect(self._options.endpoint)
+        identity = f"{query}/{batch}/{partition}" if self._options.stamp else None
+        rows = Rows(
+            self._found,
+            self._options.topic,
+            _ids(brokers.dial.now_ms),
+            f"batch {batch}, partition {partition}, ",
+            identity,
+        )
+        sender = Sender(brokers, self._options)
+        for chunk in chunks:
+            for message in rows.messages(chunk):
+                sender.add(message)
+        sender.flush()
+        return Sent(sender.sent)
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    """``df.write.format("rocketmq")``."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise ConfigError('a topic cannot be overwritten: use mode("append")')
+        super().__init__(options, schema)
+
+    def write(self, iterator: Iterator[Any]) -> Sent:
+        return self._write(_columns_of_batches(iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        log.info("%d messages were sent", sum(each.messages for each in messages if isinstance(each, Sent)))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        log.warning(
+            "the write failed; %d messages of tasks that had ended stay sent",
+            sum(each.messages for each in messages if isinstance(each, Sent)),
+        )
+
+
+class StreamWriter(_Writer, _StreamBase):  # type: ignore[misc]
+    """``df.writeStream.format("rocketmq")``."""
+
+    def write(self, iterator: Iterator[Any]) -> Sent:
+        if _StreamBase is DataSourceStreamWriter:
+            return self._write(self._columns_of_rows(iterator))
+        return self._write(_columns_of_batches(iterator))
+
+    def _columns_of_rows(self, rows: Iterator[Any]) -> Iterator[dict[str, Sequence[Any]]]:
+        waiting: list[Any] = []
+        for row in rows:
+            waiting.append(row)
+            if len(waiting) == _ROWS_AT_ONCE:
+                yield dict(zip(self._names, zip(*waiting, strict=True), strict=True))
+                waiting = []
+        if waiting:
+            yield dict(zip(self._names, zip(*waiting, strict=True), strict=True))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        log.debug("batch %d is sent", batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        log.warning("batch %d failed; what its tasks had sent stays sent", batchId)
+
+
+def _columns_of_batches(batches: Iterator[Any]) -> Iterator[dict[str, Sequence[Any]]]:
+    for batch in batches:
+        yield {name: batch.column(number).to_pylist() for number, name in enumerate(batch.schema.names)}
+
+
+def _ids(now_ms: Callable[[], int]) -> Callable[[], str]:
+    """What gives each message its unique id."""
+    address = choose_address(RealIdentity().addresses()).address
+    ids = UniqueIds(
+        ip_address(address.partition("%")[0]).packed, os.getpid(), int.from_bytes(os.urandom(4), "big"), now_ms()
+    )
+    return lambda: ids.next(now_ms())

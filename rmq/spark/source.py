@@ -1,0 +1,162 @@
+"""The data source ``rocketmq`` for Spark: what Spark calls, and hardly more.
+
+A module of its own, since it needs pyspark; the work is done in modules that do not. ``__init__`` of readers does no
+I/O: Spark makes them in processes that only plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from rmq.spark.advance import Advance
+from rmq.spark.brokers import connect
+from rmq.spark.columns import check, chosen, ddl
+from rmq.spark.options import SourceOptions
+from rmq.spark.positions import EARLIEST, LATEST
+from rmq.spark.ranges import Range, distribute, ranges_between
+from rmq.spark.reading import Reading
+from rmq.spark.resolve import queues_to_read, resolve
+from rmq.spark.sink import BatchWriter, StreamWriter
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+
+    LIMITS = True
+except ImportError:  # before 4.2, sources are neither asked for portions nor told of Trigger.AvailableNow
+    LIMITS = False
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        pass
+
+
+__all__ = ["RocketMQDataSource"]
+
+
+@dataclass
+class _Ranges(InputPartition):
+    """What one task reads."""
+
+    ranges: list[Range]
+
+
+class RocketMQDataSource(DataSource):
+    """``spark.read.format("rocketmq")``, and the same with readStream, write and writeStream."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq"
+
+    def schema(self) -> str:
+        return ddl(chosen(SourceOptions.of(self.options)))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _BatchReader(SourceOptions.of(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return _StreamReader(SourceOptions.of(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        return BatchWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        return StreamWriter(self.options, schema)
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    from rmq.spark.decode import arrow_type
+
+    fields = [(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields]
+    check((name, kind) for name, kind, _ in fields)
+    return pa.schema([pa.field(name, arrow_type(kind), nullable) for name, kind, nullable in fields])
+
+
+class _Reader:
+    """What both readers have; it travels to the workers."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._reading = Reading.of(options, _arrow_schema(schema))
+
+    def _tasks(self, ranges: Sequence[Range]) -> list[_Ranges]:
+        options = self._options
+        return [
+            _Ranges(each)
+            for each in distribute(
+                ranges, least=options.min_partitions, most=options.max_partitions, records=options.max_records
+            )
+        ]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        return self._reading.batches(connect(self._options.endpoint), partition.ranges)
+
+
+class _BatchReader(_Reader, DataSourceReader):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        options.check_batch()
+        super().__init__(options, schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        brokers = connect(options.endpoint)
+        queues = queues_to_read(brokers, options)
+        start = resolve(brokers, options, options.start, queues, EARLIEST)
+        end = resolve(brokers, options, options.end, queues, LATEST)
+        return self._tasks(ranges_between(start, end))
+
+
+class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        options.check_stream(limits=LIMITS, version=pyspark.__version__)
+        super().__init__(options, schema)
+        self._advance: Advance | None = None
+
+    @property
+    def advance(self) -> Advance:
+        if self._advance is None:
+            self._advance = Advance(self._options, connect(self._options.endpoint))
+        return self._advance
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_advance": None}  # workers have connections of their own
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self.advance.initial()
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
+        limited = not (LIMITS and isinstance(limit, ReadAllAvailable)) if start is not None else False
+        return self.advance.latest(start, limited=limited)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.min_offsets is not None:
+            return ReadMinRows(self._options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.advance.prepare_available_now()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return self.advance.report_latest()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return self._tasks(self.advance.ranges(start, end))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self.advance.report(end)
+
+    def stop(self) -> None:
+        connect(self._options.endpoint).close()
