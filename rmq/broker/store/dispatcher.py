@@ -54,8 +54,8 @@ class Dispatcher:
         self.multi_dispatch = multi_dispatch
         #: Next record to dispatch.
         self.position = 0
-        #: The index lacks messages from here on, or is brought up to the log by :class:`IndexBuild`.
-        self.index_from = 1 << 62
+        #: The index lacks messages from here on.
+        self.index_from = 0
         #: Called with queues that have got entries.
         self.on_dispatched: Callable[[list[Queue]], None] | None = None
 
