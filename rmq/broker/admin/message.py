@@ -58,11 +58,11 @@ class MessageAdmin:
         if records and self._store.index is not None:
             stamp, position = self._store.index.end
         found = QueryMessageResponse(index_last_update_timestamp=stamp, index_last_update_phyoffset=position)
+        building = None if self._store.index_build is None else self._store.index_build.progress()
         if not records:
-            return request.reply(
-                ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct", found
-            )
-        return _plain(request.reply(ResponseCode.SUCCESS, header=found, body=b"".join(records)))
+            remark = building or "can not find message, maybe time range not correct"
+            return request.reply(ResponseCode.QUERY_NOT_FOUND, remark, found)
+        return _plain(request.reply(ResponseCode.SUCCESS, building, found, body=b"".join(records)))
 
     @handles(RequestCode.VIEW_MESSAGE_BY_ID, header=ViewMessageRequest)
     async def view(self, conn: Conn, request: Command, header: ViewMessageRequest) -> Command:

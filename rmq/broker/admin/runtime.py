@@ -113,6 +113,8 @@ class RuntimeAdmin:
             "dispatchBehindBytes": str(store.dispatcher.behind),
             "remainHowManyDataToFlush": human_size(max(0, store.log.end - store.durability.flushed)),
         }
+        if store.index_build is not None and (building := store.index_build.progress()):
+            found["indexBuild"] = building
         for level in sorted(self._delays.table):
             queue = store.queues.get(SCHEDULE_TOPIC, level - 1)
             top = 0 if queue is None else queue.visible

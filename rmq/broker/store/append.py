@@ -62,6 +62,10 @@ class Appender:
             hasher = self._hashers[topic] = KeyHasher(topic)
         return hasher
 
+    def use_index(self, index: Index | None) -> None:
+        """Put keys into ``index`` from the next append on; into none while one is built from the log."""
+        self._index = index
+
     def forget(self, topic: str) -> None:
         """Drop what is cached for a deleted topic."""
         self._hashers.pop(topic, None)

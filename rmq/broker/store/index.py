@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 _int = Struct(">i").unpack
 _entry = Struct(">iqii").unpack
 _VERIFY = 1 << 20
+#: Entries looked at in one go: some milliseconds.
+_ENTRIES_AT_ONCE = 10_000
 #: Entries of one chain looked at in one query: a cycle in a damaged file ends there.
 _CHAIN_LIMIT = 1 << 20
 
@@ -48,6 +50,10 @@ class Index:
         #: Full files with parts that are not on disk yet, oldest first.
         self._unsealed: list[IndexFile] = []
         self._lock = asyncio.Lock()
+        #: Where the last clean stop says that the index ended.
+        self._noted: int | None = None
+        #: Nothing that an unclean stop left is in the way of putting.
+        self.checked = True
 
     # -- putting ---------------------------------------------------------------------------------------------------
 
@@ -118,7 +124,8 @@ class Index:
         :raises OSError: what could not be written is kept.
         """
         async with self._lock:
-            await self._write()
+            if self.checked:
+                await self._write()
 
     async def force(self) -> None:
         """Bring everything to disk, the slot table of the newest file, too, and tell the checkpoint.
@@ -126,6 +133,8 @@ class Index:
         :raises OSError: some of it may not be there; the checkpoint says no more than before.
         """
         async with self._lock:
+            if not self.checked:
+                return
             await self._write()
             if self._files and self._files[-1].filling and self._files[-1].count > self._files[-1].forced:
                 await self._force(self._files[-1])
@@ -187,12 +196,10 @@ class Index:
 
     # -- start and stop --------------------------------------------------------------------------------------------
 
-    async def load(self, *, clean: bool) -> tuple[int, int] | None:
-        """Open what is there; throw away what cannot be trusted.
+    async def open(self, *, clean: bool) -> None:
+        """Open what is there; :meth:`check` says what of it can be used.
 
         :param clean: the last stop was clean.
-        :returns: a commit-log offset where a record begins, and the offset (there or behind) from which on messages
-            may be missing; None when any may be.
         """
         names = [
             name for name in await self._offload(self._world.files.list, self._directory)
@@ -208,18 +215,37 @@ class Index:
                 await self._discard(names[at:])
                 break
             self._files.append(file)
-        if not self._files:
-            noted = self._checkpoint.indexed_to(0, 0) if clean else None
-            return None if noted is None else (noted, noted)
-        last = self._files[-1]
-        noted = self._checkpoint.indexed_to(int(last.name), last.count) if clean else None
-        if noted is not None:
-            if not last.full:
-                await self._load_slots(last)
-            return noted, noted
+        if clean:
+            last = (int(self._files[-1].name), self._files[-1].count) if self._files else (0, 0)
+            self._noted = self._checkpoint.indexed_to(*last)
+        self.checked = self._noted is not None or not self._files
+
+    @property
+    def known_end(self) -> int:
+        """Commit-log offset up to which nothing is missing, as far as a clean stop or headers tell."""
+        return self.end[1] if self._noted is None else self._noted
+
+    @property
+    def unchecked(self) -> int:
+        """Bytes of entries that :meth:`check` has to look at, as far as headers tell."""
+        return 0 if self.checked else sum(ENTRY * file.count for file in self._files[-2:])
+
+    async def check(self) -> tuple[int, int] | None:
+        """Throw away what cannot be trusted after an unclean stop; takes long when there is much.
+
+        Until it is done nothing can be put, and nothing is written or deleted.
+
+        :returns: a commit-log offset where a record begins, and the offset (there or behind) from which on messages
+            may be missing; None when any may be.
+        """
+        if self._noted is not None:
+            if self._files and not self._files[-1].full:
+                await self._load_slots(self._files[-1])
+            return self._noted, self._noted
         for file in self._files[-2:]:
             if file in self._files and not (file.full and not file.unfinished and await self._whole(file)):
                 await self._reopen(file)
+        self.checked = True
         if not self._files:
             return None
         # A full file may lack keys of its last message: that message is put again, as Java does.
@@ -279,7 +305,7 @@ class Index:
         # A crash may have kept the header from telling of the last entries: look as far as there are any.
         first = 1
         while was.begin_timestamp > 0 and first < file.capacity:
-            want = min(_VERIFY // ENTRY, file.capacity - first)
+            want = min(_ENTRIES_AT_ONCE, file.capacity - first)
             data = await self._offload(shared.file.pread, want * ENTRY, file.entry_position(first))
             if not file.verify(first, data) or len(data) < want * ENTRY:
                 break
@@ -314,6 +340,7 @@ class Index:
             names = [file.name for file in self._files]
             self.close()
             await self._discard(names)
+            self._noted = None
 
     async def _discard(self, names: list[str]) -> None:
         for name in names:
@@ -326,7 +353,10 @@ class Index:
         count = 0
         async with self._lock:
             while (
-                len(self._files) > 1 and self._files[0].end_offset < log_start and self._files[0] not in self._unsealed
+                self.checked
+                and len(self._files) > 1
+                and self._files[0].end_offset < log_start
+                and self._files[0] not in self._unsealed
             ):
                 file = self._files.pop(0)
                 file.close()

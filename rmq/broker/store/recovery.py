@@ -23,14 +23,14 @@ from struct import Struct
 from rmq.broker.store.checkpoint import Checkpoint
 from rmq.broker.store.commit_log import BLANK_MAGIC, CommitLog
 from rmq.broker.store.dispatcher import Dispatcher
-from rmq.broker.store.index import Index
+from rmq.broker.store.index_build import IndexBuild
 from rmq.broker.store.log_files import LogFile
 from rmq.broker.store.log_reader import Damage, LogReader
 from rmq.broker.store.queue_loader import QueueLoader, segment_size
 from rmq.broker.store.queue_writer import QueueWriter
 from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.record_runs import Run
-from rmq.broker.store.records import check, store_time
+from rmq.broker.store.records import store_time
 from rmq.protocol.names import is_lmq
 from rmq.runtime.world import World
 
@@ -62,6 +62,7 @@ class Recovery:
     """One start of the store.
 
     :param clean: there was no ``abort`` file.
+    :param index_at_start: bytes of the log that are indexed before the start is done, if there are no more of them.
     """
 
     def __init__(
@@ -70,12 +71,13 @@ class Recovery:
         commit_log: CommitLog,
         queues: QueueTable,
         writer: QueueWriter,
-        index: Index | None,
+        index: IndexBuild | None,
         checkpoint: Checkpoint,
         dispatcher: Dispatcher,
         *,
         clean: bool,
         crc: bool,
+        index_at_start: int,
     ) -> None:
         self._world = world
         self._offload = world.offload
@@ -87,6 +89,7 @@ class Recovery:
         self._dispatcher = dispatcher
         self._clean = clean
         self._crc = crc
+        self._index_at_start = index_at_start
         self._segment = segment_size(commit_log.file_size)
         #: Light message queues are filled here, or there are some from before.
         self._light = self._fills_light = dispatcher.multi_dispatch is not None
@@ -106,7 +109,8 @@ class Recovery:
         loader = QueueLoader(self._world, self._queues, commit_log.start, commit_log.file_size)
         await loader.load()
         self._light = self._light or bool(loader.light)
-        index_from = await self._index.load(clean=self._clean) if self._index is not None else None
+        if self._index is not None:
+            await self._index.open(clean=self._clean)
         reader = LogReader(self._world, commit_log, crc=self._crc)
         differs: int | None = None
         if files:
@@ -139,14 +143,9 @@ class Recovery:
             await loader.cut_from(differs, light=self._fills_light)
             firsts = [offset for segment, offset in self._first_records.items() if segment >= differs]
             found.dispatched_from = min(firsts, default=end)
-        known = len(found.damages)
-        await self._dispatch(min(found.dispatched_from, await self._index_start(index_from)), found.damages)
-        if len(found.damages) > known:
-            # The index had to be filled from before what was checked, and that is damaged: so are the queues there.
-            damaged = min(damage.start for damage in found.damages[known:])
-            found.dispatched_from = damaged - damaged % commit_log.file_size
-            await loader.cut_from(found.dispatched_from, light=self._fills_light)
-            await self._dispatch(found.dispatched_from, found.damages)
+        await self._dispatch(found.dispatched_from, found.damages)
+        if self._index is not None:
+            await self._fill_index(self._index, loader, found)
         for queue in self._queues:
             queue.visible = queue.next
         for file in commit_log.segments:
@@ -233,36 +232,23 @@ class Recovery:
         ]
         return min(wrong, default=None)
 
-    async def _index_start(self, found: tuple[int, int] | None) -> int:
-        """Where to begin to fill the index; the end of the log when there is nothing to fill."""
-        end = self._log.end
-        if self._index is None:
-            return end
-        if found is not None and (found[0] > end or self._index.end[1] >= end > 0):
-            log.warning("the index points behind the end of the commit log; it is built anew")
-            found = None
-        if found is None:
-            await self._index.discard_all()
-            found = (self._log.start, self._log.start)
-        start, self._dispatcher.index_from = found
-        start = max(start, self._log.start)
-        if start < end and not await self._is_record(start):
-            start -= start % self._log.file_size
-        return start
-
-    async def _is_record(self, offset: int) -> bool:
-        file = self._log.segment_of(offset)
-        if file is None:
-            return False
-        limit = file.start + self._log.file_size - offset
-        data = await self._log.read_cold(offset, min(limit, self._log.end - offset, 8))
-        if len(data) < 8:
-            return False
-        data = await self._log.read_cold(offset, _pair(data)[0])
-        return check(data, 0, offset, limit, crc=False) > 0
+    async def _fill_index(self, index: IndexBuild, loader: QueueLoader, found: Recovered) -> None:
+        """Bring the index up to the log when that is quick; it is done behind the running broker otherwise."""
+        if index.begin() > self._index_at_start:
+            log.info("the index is not complete; it is brought up to the commit log while the broker runs")
+            return
+        known = len(found.damages)
+        index.reader.damages = found.damages
+        await index.run()
+        if len(found.damages) > known:
+            # The index had to be filled from before what was checked, and that is damaged: so are the queues there.
+            damaged = min(damage.start for damage in found.damages[known:])
+            found.dispatched_from = damaged - damaged % self._log.file_size
+            await loader.cut_from(found.dispatched_from, light=self._fills_light)
+            await self._dispatch(found.dispatched_from, found.damages)
 
     async def _dispatch(self, start: int, known: list[Damage]) -> None:
-        """Fill queues and index from ``start`` on."""
+        """Fill queues from ``start`` on."""
         dispatcher = self._dispatcher
         dispatcher.position = start
         reader = LogReader(self._world, self._log, crc=self._crc)
@@ -271,8 +257,6 @@ class Recovery:
             if not await dispatcher.advance(reader, _DISPATCH):
                 break
             await self._writer.write(everything=True)
-            if self._index is not None:
-                await self._index.write()
         dispatcher.position = self._log.end
 
     def _report(self, found: Recovered) -> None:

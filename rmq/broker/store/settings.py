@@ -55,6 +55,8 @@ class StoreSettings:
     #: ``maxHashSlotNum`` and ``maxIndexNum``.
     index_slots: int = 5_000_000
     index_entries: int = 20_000_000
+    #: Bytes of the log that a start indexes before messages are taken; more is indexed behind the running broker.
+    index_at_start: int = 64 << 20
     #: ``checkCRCOnRecover``.
     check_crc_on_recover: bool = True
     #: ``cleanResourceInterval``, ms, and the pauses between deleted files, ms.

@@ -19,6 +19,7 @@ from rmq.broker.store.durability import FLUSH, REPLICA, Answers, Durability
 from rmq.broker.store.flush import LogFlusher
 from rmq.broker.store.gate import Gate
 from rmq.broker.store.index import Index
+from rmq.broker.store.index_build import IndexBuild
 from rmq.broker.store.keyhash import KeyHasher
 from rmq.broker.store.log_files import SyncFailed
 from rmq.broker.store.markers import Markers
@@ -82,10 +83,17 @@ class Store:
             else None
         )
         self.dispatcher = Dispatcher(self.log, self.queues, self.index, self.tags, self.multi_dispatch)
+        # The index build puts keys until it meets the appends.
+        self.dispatcher.index_from = 1 << 62
         self.search = QueueSearch(self.log, self.queues)
         self.retention = Retention(world, settings, self.log, self.queues, self.index)
         self.retention.before_delete = self.force
         self.appender = Appender(self.log, self.index)
+        self.index_build = (
+            None
+            if self.index is None
+            else IndexBuild(world, self.log, self.index, self._index_complete, crc=settings.check_crc_on_recover)
+        )
         self.recovered = Recovered()
         #: Whether a replica is connected that a sync master can wait for (set by replication).
         self.has_replica: Callable[[], bool] = lambda: False
@@ -103,10 +111,12 @@ class Store:
             clean = await self._offload(self._markers.was_clean)
             await self._offload(self.checkpoint.load)
             recovery = Recovery(
-                self._world, self.log, self.queues, self.writer, self.index, self.checkpoint, self.dispatcher,
-                clean=clean, crc=self.settings.check_crc_on_recover,
+                self._world, self.log, self.queues, self.writer, self.index_build, self.checkpoint, self.dispatcher,
+                clean=clean, crc=self.settings.check_crc_on_recover, index_at_start=self.settings.index_at_start,
             )  # fmt: skip
             self.recovered = await recovery.run()
+            if not self._indexed:
+                self.appender.use_index(None)
             self.durability.begin(self.log.end)
             await self.writer.write(everything=True)
         except BaseException as error:
@@ -129,10 +139,17 @@ class Store:
         settings = self.settings
         await self._offload(self._markers.set_abort)
         self.checkpoint.forget_indexed()
+        build = self.index_build
+        if build is not None and not build.complete:
+            # Java dispatches from these times on: it has to put the keys, should it open this store next.
+            self.checkpoint.logics = min(self.checkpoint.logics, build.stamp)
+            self.checkpoint.index = min(self.checkpoint.index, build.stamp)
         await self._offload(self.checkpoint.save)
         self.flusher.begin(self.log.end, self.log.stamp)
         await self._prepare()
         tasks = self._tasks
+        if build is not None and not build.complete:
+            tasks.spawn(self._build_index(build), "index")
         tasks.every(lambda: settings.queue_flush_interval_ms / 1000, self._interval, "queues")
         tasks.every(lambda: settings.queue_thorough_interval_ms / 1000, self.force, "checkpoint")
         tasks.every(lambda: settings.clean_interval_ms / 1000, self.retention.run, "clean", first=60)
@@ -156,9 +173,13 @@ class Store:
             await self.writer.sync()
             if self.index is not None:
                 await self.index.force()
-            self.checkpoint.note_indexed(*(self.index.position if self.index is not None else (-1, 0)), self.log.end)
+            if self._indexed:
+                self.checkpoint.note_indexed(
+                    *(self.index.position if self.index is not None else (-1, 0)), self.log.end
+                )
             if clean:
-                self.checkpoint.physic = self.checkpoint.logics = self.log.stamp
+                self.checkpoint.physic = self.log.stamp
+                self.checkpoint.logics = self._dispatched_stamp(self.log.stamp)
             await self._offload(self.checkpoint.save)
         except OSError as error:
             log.error("the store could not be stopped cleanly (%s); the next start recovers it", error)
@@ -167,7 +188,9 @@ class Store:
         self.queues.close()
         if self.index is not None:
             self.index.close()
-        if clean and self.dispatcher.behind == 0:
+        if not self._indexed:
+            log.info("the index is not complete; the next start goes on with it")
+        elif clean and self.dispatcher.behind == 0:
             await self._offload(self._markers.clear_abort)
         await self._offload(self._markers.release_lock)
 
@@ -308,9 +331,31 @@ class Store:
         if not self.log.prepared and not self.flusher.failed:
             await self._prepare()
 
+    @property
+    def _indexed(self) -> bool:
+        return self.index_build is None or self.index_build.complete
+
+    def _dispatched_stamp(self, stamp: int) -> int:
+        """Store time up to which no queue entry and no key is missing, when queues have those up to ``stamp``."""
+        build = self.index_build
+        return stamp if build is None or build.complete else min(stamp, build.stamp)
+
+    async def _build_index(self, build: IndexBuild) -> None:
+        while not build.complete:
+            try:
+                await build.run()
+            except OSError as error:
+                log.error("the index cannot be built (%s); it is tried again", error)
+                await asyncio.sleep(10)
+
+    def _index_complete(self, end: int) -> None:
+        """No await is between the last key of the build and this: the next append puts its keys itself."""
+        self.dispatcher.index_from = end
+        self.appender.use_index(self.index)
+
     async def force(self) -> None:
         """Bring queues to disk and move the checkpoint: its times never pass what is not on disk."""
-        stamp = self.log.stamp
+        stamp = self._dispatched_stamp(self.log.stamp)
         try:
             await self.writer.write(everything=True)
             await self.writer.sync()

@@ -1,0 +1,202 @@
+"""Brings the index up to the commit log: at start when little is missing, otherwise behind the running broker.
+
+The index is always that of a beginning of the log: keys are put in the log's order, and appends put none until the
+build has met them. So a build that is killed goes on at the next start where the entries on disk end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from rmq.broker.store.commit_log import CommitLog
+from rmq.broker.store.index import Index
+from rmq.broker.store.index_feed import IndexFeed
+from rmq.broker.store.log_reader import LogReader
+from rmq.broker.store.record_runs import Topics, take
+from rmq.broker.store.records import check, is_blank
+from rmq.runtime.world import World
+
+__all__ = ["IndexBuild"]
+
+log = logging.getLogger(__name__)
+
+_STEP = 32 << 20
+#: Checking a byte of entries takes as long as reading so many bytes of the log.
+_CHECK_COST = 6
+#: Bytes of the newest records put in one go at the end, so that no append comes between: at first, and at most.
+_LEAST_AT_ONCE = 1 << 20
+_MOST_AT_ONCE = 4 << 20
+#: Bytes of entries that may wait in memory.
+_MOST_WAITING = 16 << 20
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class IndexBuild:
+    """The way of one index from what a start finds to the end of the log.
+
+    :param on_complete: called once when appends can put their keys themselves, with where the log ends then.
+    :param crc: whether bodies' checksums are compared on the way.
+    """
+
+    def __init__(
+        self, world: World, commit_log: CommitLog, index: Index, on_complete: Callable[[int], None], *, crc: bool
+    ) -> None:
+        self._world = world
+        self._log = commit_log
+        self._index = index
+        self._feed = IndexFeed(index)
+        self._topics: Topics = {}
+        self._crc = crc
+        #: Reads the log; what it finds damaged is in its ``damages``.
+        self.reader = LogReader(world, commit_log, crc=crc)
+        #: The index has all that lies before it in the log, or nothing is known yet.
+        self.position = 0
+        #: Appends put their keys themselves from now on.
+        self.complete = False
+        self._on_complete = on_complete
+        #: Keys of messages before it are in the index already.
+        self._from = 0
+        self._recovered_end = 0
+        self._begun = False
+        self._at_once = _LEAST_AT_ONCE
+        self._told = 0.0
+
+    async def open(self, *, clean: bool) -> None:
+        """Open the index; the end of the log is not known yet."""
+        await self._index.open(clean=clean)
+
+    def begin(self) -> int:
+        """The log is recovered; how much is to be done, in bytes of the log that could be read in the same time."""
+        end = self._recovered_end = self._log.end
+        known = max(self._log.start, self._index.known_end)
+        return max(0, end - known) + _CHECK_COST * self._index.unchecked
+
+    @property
+    def stamp(self) -> int:
+        """Store time up to which messages are found by key, ms; 0 while that is not known."""
+        return self._index.end[0] if self._index.checked else 0
+
+    @property
+    def behind(self) -> int:
+        """Bytes of the log that are not in the index."""
+        return 0 if self.complete else max(0, self._log.end - max(self.position, self._log.start))
+
+    def progress(self) -> str | None:
+        """How far it is, in a sentence for whoever looks for a key; None when the index is complete."""
+        if self.complete:
+            return None
+        if not self._index.checked:
+            return "the index is being checked after an unclean stop: not every message is found by key yet"
+        whole = max(1, self._log.end - self._log.start)
+        done = 100 * (whole - self.behind) / whole
+        text = f"the index is being rebuilt and {done:.1f} % done: "
+        if not self.stamp:
+            return text + "no message is found by key yet"
+        until = datetime.fromtimestamp(self.stamp // 1000)
+        return text + f"messages stored after {until:%Y-%m-%d %H:%M:%S} are not found by key yet"
+
+    async def run(self) -> None:
+        """Check what there is and put what is missing, until appends can go on.
+
+        :raises OSError: the log could not be read; it may be called again.
+        """
+        begun = self._told = self._world.clock.monotonic()
+        if not self._begun:
+            await self._settle_start()
+            self._begun = True
+        first = self.position
+        while not self._catch_up():
+            await self._step()
+            self._tell()
+        if self.position - first > _STEP:
+            log.info(
+                "the index is complete: the keys of %d bytes of the commit log were put into it in %.1f s",
+                self.position - first, self._world.clock.monotonic() - begun,
+            )  # fmt: skip
+
+    async def _settle_start(self) -> None:
+        """Where to begin to read: what points behind the recovered end of the log is of no use."""
+        index, end = self._index, self._recovered_end
+        found = await index.check()
+        if found is not None and (found[0] > end or index.end[1] >= end > 0):
+            log.warning("the index points behind the end of the commit log; it is built anew")
+            found = None
+        if found is None:
+            await index.discard_all()
+            found = (self._log.start, self._log.start)
+        start, self._from = found
+        start = max(start, self._log.start)
+        if start < end and not await self._is_record(start):
+            start -= start % self._log.file_size
+        self.position = start
+
+    async def _is_record(self, offset: int) -> bool:
+        file = self._log.segment_of(offset)
+        if file is None:
+            return False
+        limit = file.start + self._log.file_size - offset
+        data = await self._log.read_cold(offset, min(limit, self._log.end - offset, 8))
+        if len(data) < 8:
+            return False
+        data = await self._log.read_cold(offset, int.from_bytes(data[:4], "big", signed=True))
+        return check(data, 0, offset, limit, crc=False) > 0
+
+    async def _step(self) -> None:
+        """Put the keys of the next part of the log."""
+        start = max(self.position, self._log.start)
+        stop = min(self._log.end, start + _STEP)
+        async for run in self.reader.runs(start, stop):
+            self._feed.put(run, self._from)
+            self.position = run.base + run.end
+        # Where no record is to be found, there are none up to the end that was seen.
+        self.position = self.reader.position if self.reader.position > start else stop
+        await self._write()
+
+    async def _write(self) -> None:
+        while True:
+            try:
+                await self._index.write()
+                return
+            except OSError as error:
+                log.error("the index could not be written (%s); it stays in memory and is tried again", error)
+                if self._index.waiting < _MOST_WAITING:
+                    return
+                await asyncio.sleep(1)
+
+    def _catch_up(self) -> bool:
+        """Put what is left in one go, if it is little and in memory; whether the index has everything now."""
+        commit_log = self._log
+        while self.position < commit_log.end:
+            start = self.position
+            file_end = start - start % commit_log.file_size + commit_log.file_size
+            size = min(commit_log.end, file_end) - start
+            if start < commit_log.start or size > _MOST_AT_ONCE:
+                return False
+            data = commit_log.read(start, size) if size <= self._at_once else None
+            if data is None or len(data) < size:
+                # Appends may be faster than the steps that lead here.
+                self._at_once = min(2 * self._at_once, _MOST_AT_ONCE)
+                return False
+            at, verdict = 0, 1
+            while verdict > 0 and at < size:
+                run = take(data, at, start, start + size, file_end, self._topics, crc=self._crc)
+                self._feed.put(run, self._from)
+                at, verdict = run.end, run.verdict
+            if is_blank(data, at, file_end - start - at):
+                self.position = file_end
+            elif at:
+                self.position = start + at
+            else:
+                return False
+        self.complete = True
+        self._on_complete(commit_log.end)
+        return True
+
+    def _tell(self) -> None:
+        now = self._world.clock.monotonic()
+        if now - self._told >= _SECONDS_BETWEEN_LINES:
+            self._told = now
+            log.info("%s", self.progress())
