@@ -74,8 +74,7 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "filterSupportRetry", "enableCalcFilterBitMap", "expectConsumerNumUseFilter",
-            "maxErrorRateOfBloomFilter", "filterDataCleanTimeSpan", "enableConsumeQueueExt",
-            "mappedFileSizeConsumeQueueExt", "bitMapLengthConsumeQueueExt",
+            "maxErrorRateOfBloomFilter", "filterDataCleanTimeSpan",
         ),
         _NO_FILTER,
     ),
@@ -103,6 +102,7 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     "destroyMapedFileIntervalForcibly": "files in use do not keep their names from being removed",
     "redeleteHangedFileInterval": "files in use do not keep their names from being removed",
     "flushLeastPagesWhenWarmMapedFile": "files are not mapped",
+    "bitMapLengthConsumeQueueExt": "a bit map is as long as the filters make it, as in Java",
     "warmMapedFileEnable": "files are not mapped",
     "flushConsumeQueueLeastPages": "queues are written at 4 KiB",
     "flushCommitLogThoroughInterval": "every flush is thorough",
@@ -371,6 +371,14 @@ class BrokerSettings(ObserverSettings):
     mapped_file_size_consume_queue: int = setting(
         6_000_000, key="mappedFileSizeConsumeQueue", unit="bytes", doc="Size of a consume-queue file."
     )
+    enable_consume_queue_ext: bool = setting(
+        False,
+        key="enableConsumeQueueExt",
+        doc="Keep store time and bit map of each message in consumequeue_ext; what is there is read in any case.",
+    )
+    mapped_file_size_consume_queue_ext: int = setting(
+        50_331_648, key="mappedFileSizeConsumeQueueExt", unit="bytes", doc="Size of a file in consumequeue_ext."
+    )
     flush_disk_type: str = setting(
         "ASYNC_FLUSH", key="flushDiskType", important=True, doc="ASYNC_FLUSH, or SYNC_FLUSH: a send waits for the disk."
     )
@@ -484,13 +492,17 @@ class BrokerSettings(ObserverSettings):
             self.broker_ip2 = self.broker_ip1
         if not self.broker_name:
             self.broker_name = identity.hostname
+        self.complete_paths()
+        self.ha_listen_port = self.listen_port + 1
+        self.validate()
+        return chosen
+
+    def complete_paths(self) -> None:
+        """Say where the store is when nobody did."""
         if not self.store_path_root_dir:
             self.store_path_root_dir = os.path.join(os.path.expanduser("~"), "store")
         if not self.store_path_commit_log:
             self.store_path_commit_log = os.path.join(self.store_path_root_dir, "commitlog")
-        self.ha_listen_port = self.listen_port + 1
-        self.validate()
-        return chosen
 
     def config_path(self, name: str) -> str:
         """Path of a metadata file under the store's root."""
@@ -504,6 +516,8 @@ class BrokerSettings(ObserverSettings):
             read_only_paths=_paths(self.read_only_commit_log_store_paths),
             commit_log_file_size=self.mapped_file_size_commit_log,
             queue_file_size=self.mapped_file_size_consume_queue,
+            ext_enable=self.enable_consume_queue_ext,
+            ext_file_size=self.mapped_file_size_consume_queue_ext,
             sync_flush=self.flush_disk_type == "SYNC_FLUSH",
             sync_master=self.broker_role == "SYNC_MASTER",
             index_enable=self.message_index_enable,

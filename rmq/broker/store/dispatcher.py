@@ -92,7 +92,7 @@ class Dispatcher:
         """Put what is to be in queues there: most records are simply the next of theirs."""
         data, base = run.data, run.base
         find_queue, code_of, entry = self._queues.get, self._rule.code, _entry
-        multi_dispatch = self.multi_dispatch
+        multi_dispatch, unit_code = self.multi_dispatch, self._queues.unit_code
         got: dict[Queue, int] = {}
         for at, size, sys_flag, queue_id, index, topic, text in run.records:
             # Prepared and rolled-back messages are in no queue (store-and-broker.md 3.2).
@@ -100,15 +100,16 @@ class Dispatcher:
                 continue
             offset = base + at
             if multi_dispatch is not None:
-                copies = multi_dispatch.copies(data[text : at + size], topic, queue_id)
+                properties = data[text : at + size]
+                copies = multi_dispatch.copies(properties, topic, queue_id)
                 if copies:
                     self._note(got, touched)
                     found = derive(data, at, self._rule)
-                    touched.update(dict.fromkeys(await self._put_in_all(found, copies, offset, size)))
+                    touched.update(dict.fromkeys(await self._put_in_all(found, copies, offset, size, properties)))
                     continue
             queue = find_queue(topic, queue_id)
             if queue is not None and index == queue.next and offset >= queue.max_phys and topic != SCHEDULE_TOPIC:
-                code = code_of(data, text, at + size)
+                code = code_of(data, text, at + size) if unit_code is None else None
                 if code is not None:
                     queue.tail += entry(offset, size, code)
                     queue.next = index + 1
@@ -116,17 +117,19 @@ class Dispatcher:
                     got[queue] = got.get(queue, 0) + 1
                     continue
             self._note(got, touched)
-            queue = await self._put(derive(data, at, self._rule), offset, size)
+            queue = await self._put(derive(data, at, self._rule), offset, size, data[text : at + size])
             if queue is not None:
                 touched[queue] = None
         self._note(got, touched)
 
-    async def _put_in_all(self, found: Derived, copies: list[Copy], offset: int, size: int) -> list[Queue]:
+    async def _put_in_all(
+        self, found: Derived, copies: list[Copy], offset: int, size: int, properties: bytes
+    ) -> list[Queue]:
         """Put a record into its queue and into the others that it names; the queues that got it."""
         others = [
             found._replace(topic=copy.topic, queue_id=copy.queue_id, queue_offset=copy.queue_offset) for copy in copies
         ]
-        got = [await self._put(one, offset, size) for one in (found, *others)]
+        got = [await self._put(one, offset, size, properties) for one in (found, *others)]
         return [queue for queue in got if queue is not None]
 
     def _note(self, got: dict[Queue, int], touched: dict[Queue, None]) -> None:
@@ -135,7 +138,7 @@ class Dispatcher:
             touched[queue] = None
         got.clear()
 
-    async def _put(self, found: Derived, offset: int, size: int) -> Queue | None:
+    async def _put(self, found: Derived, offset: int, size: int, properties: bytes) -> Queue | None:
         try:
             queue = self._queues.get_or_create(found.topic, found.queue_id)
         except StoreError as error:
@@ -161,7 +164,10 @@ class Dispatcher:
                 log.error("%r lacks %d entries before the record at %d; they stay empty", queue, gap, offset)
                 queue.tail += BLANK_ENTRY * gap
                 entries += gap
-        queue.tail += _entry(offset, size, found.tags_code)
+        code = found.tags_code
+        if self._queues.unit_code is not None:
+            code = self._queues.unit_code(queue, code, found.store_timestamp, properties)
+        queue.tail += _entry(offset, size, code)
         queue.next = index + 1
         queue.max_phys = offset + size
         self._queues.note([queue], entries)

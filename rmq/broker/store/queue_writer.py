@@ -125,6 +125,15 @@ class QueueWriter:
         open_files = table.open_files
         goals = {queue: queue.next for queue in group}
         error: OSError | None = None
+        if table.before_write is not None:
+            try:
+                written = await table.before_write(group)
+            except OSError as failed:
+                return failed
+            for key, new in written:
+                self._unsynced[key] = None
+                if new:
+                    self._note_directories(key[0])
         while goals:
             missing: list[tuple[Queue, Target]] = []
             for queue in goals:
@@ -176,11 +185,14 @@ class QueueWriter:
         self._table.open_files.put(target.key, file)
         if target.new:
             files.starts.append(target.key[1])
-            directory = files.directory
-            topic = os.path.dirname(directory)
-            root = os.path.dirname(topic)
-            for path in (os.path.dirname(root), root, topic, directory):
-                self._unsynced_directories[path] = None
+            self._note_directories(files.directory)
+
+    def _note_directories(self, directory: str) -> None:
+        """A file is new there: its name, and the directory's, are to be forced to disk."""
+        topic = os.path.dirname(directory)
+        root = os.path.dirname(topic)
+        for path in (os.path.dirname(root), root, topic, directory):
+            self._unsynced_directories[path] = None
 
     async def sync(self) -> None:
         """Force to disk what was written.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from rmq.broker.store.open_files import OpenFiles, SharedFile
 from rmq.broker.store.queue_files import FileKey, QueueDisk, QueueFiles
@@ -44,6 +44,10 @@ class QueueTable:
         self.cuts = 0
         #: Directories of deleted topics, moved away and still to be removed.
         self.graves: list[str] = []
+        #: Keeps of a message what its entry cannot hold; the tags code for the entry. None: entries hold everything.
+        self.unit_code: Callable[[Queue, int, int, bytes], int] | None = None
+        #: Writes what entries of some queues point to; names the files written to, and whether they are new.
+        self.before_write: Callable[[Sequence[Queue]], Awaitable[list[tuple[FileKey, bool]]]] | None = None
         self._topics: dict[str, dict[int, Queue]] = {}
         self._cold = asyncio.Semaphore(4)
 
@@ -171,8 +175,9 @@ class QueueTable:
     async def entries_cold(self, queue: Queue, index: int, count: int) -> bytes:
         """The same from wherever they are."""
         data = self.entries(queue, index, count)
-        if data is not None:
-            return data
+        return data if data is not None else await self._from_disk(queue, index, count)
+
+    async def _from_disk(self, queue: Queue, index: int, count: int) -> bytes:
         async with self._cold:
             key, position, size = self._range(queue, index, count)
             shared = await self._open(key)
@@ -252,6 +257,9 @@ class QueueTable:
         await self._offload(self.disk.remove_files, gone)
         queue.min = queue.next = queue.visible = queue.tail_from = index
         queue.max_phys = 0
+
+    async def trim(self, queue: Queue) -> None:
+        """The first readable entry has moved: let go of what only the entries before it needed."""
 
     def close(self) -> None:
         """Close every file."""

@@ -131,6 +131,7 @@ class Retention:
                 low = middle + 1
         if low > queue.min:
             queue.min = low
+            await self._queues.trim(queue)
         return await self._delete_queue_files(queue)
 
     async def _offset(self, queue: Queue, index: int) -> int:

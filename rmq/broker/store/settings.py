@@ -34,6 +34,10 @@ class StoreSettings:
     commit_log_file_size: int = 1 << 30
     #: ``mappedFileSizeConsumeQueue``, bytes; rounded up to whole entries.
     queue_file_size: int = 6_000_000
+    #: ``enableConsumeQueueExt``: messages get units in ``consumequeue_ext``.
+    ext_enable: bool = False
+    #: ``mappedFileSizeConsumeQueueExt``, bytes.
+    ext_file_size: int = 48 << 20
     #: ``flushDiskType`` is SYNC_FLUSH.
     sync_flush: bool = False
     #: ``brokerRole`` is SYNC_MASTER: a message is visible when a replica has it, too.
@@ -86,6 +90,8 @@ class StoreSettings:
             raise ConfigError(f"mappedFileSizeCommitLog={self.commit_log_file_size}: must be at least 4096 bytes")
         if self.queue_file_size < ENTRY_SIZE:
             raise ConfigError(f"mappedFileSizeConsumeQueue={self.queue_file_size}: must be at least {ENTRY_SIZE} bytes")
+        if self.ext_file_size < 4096:
+            raise ConfigError(f"mappedFileSizeConsumeQueueExt={self.ext_file_size}: must be at least 4096 bytes")
         self.queue_file_size = -(-self.queue_file_size // ENTRY_SIZE) * ENTRY_SIZE
         if self.index_slots < 1 or self.index_entries < 2:
             raise ConfigError("maxHashSlotNum must be at least 1 and maxIndexNum at least 2")

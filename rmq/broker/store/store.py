@@ -16,6 +16,7 @@ from rmq.broker.store.checkpoint import Checkpoint
 from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.durability import FLUSH, REPLICA, Answers, Durability
+from rmq.broker.store.ext_queues import BitMap, ExtQueueTable, queue_table
 from rmq.broker.store.flush import LogFlusher
 from rmq.broker.store.gate import Gate
 from rmq.broker.store.index import Index
@@ -26,7 +27,6 @@ from rmq.broker.store.markers import Markers
 from rmq.broker.store.multi_dispatch import Copies, MultiDispatch
 from rmq.broker.store.queue_search import QueueSearch
 from rmq.broker.store.queue_writer import QueueWriter
-from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.records import SMALLEST, TagsRule, check, store_time
 from rmq.broker.store.recovery import Recovered, Recovery
 from rmq.broker.store.retention import Retention
@@ -64,7 +64,9 @@ class Store:
         self._loaded = False
         self.checkpoint = Checkpoint(world.files, os.path.join(settings.root, "checkpoint"))
         self.log = CommitLog(world, settings)
-        self.queues = QueueTable(world, settings)
+        self.queues = queue_table(world, settings)
+        #: The queues, when they have units in ``consumequeue_ext``; else None.
+        self.ext = self.queues if isinstance(self.queues, ExtQueueTable) else None
         self.index = Index(world, settings, self.checkpoint) if settings.index_enable else None
         self.durability = Durability(sync_flush=settings.sync_flush, sync_master=settings.sync_master)
         self.tags = TagsRule(settings.delays_ms)
@@ -110,6 +112,8 @@ class Store:
         try:
             clean = await self._offload(self._markers.was_clean)
             await self._offload(self.checkpoint.load)
+            if self.ext is not None:
+                await self.ext.load_ext(clean=clean)
             recovery = Recovery(
                 self._world, self.log, self.queues, self.writer, self.index_build, self.checkpoint, self.dispatcher,
                 clean=clean, crc=self.settings.check_crc_on_recover, index_at_start=self.settings.index_at_start,
@@ -219,9 +223,12 @@ class Store:
         # Store times never go back, not even over a restart with a clock that did.
         stamp = max(self._world.clock.now_ms() if now_ms is None else now_ms, commit_log.stamp)
         before = commit_log.end
+        ready = puts if self.ext is None else self.ext.ext.puts(puts, stamp)
         try:
-            span = self.appender.append(puts, stamp, together=together)
+            span = self.appender.append(ready, stamp, together=together)
         except BaseException:
+            if self.ext is not None:
+                self.ext.ext.take_back()
             if commit_log.end != before:
                 self._take_back(puts, before)
             raise
@@ -272,6 +279,16 @@ class Store:
             self._send(ready)
         else:
             self._arm()
+
+    @property
+    def bit_map(self) -> BitMap | None:
+        """Makes the bit map that is kept of a message (:class:`ExtUnits`); set before :meth:`load`."""
+        return None if self.ext is None else self.ext.ext.bit_map
+
+    @bit_map.setter
+    def bit_map(self, made_by: BitMap | None) -> None:
+        if self.ext is not None:
+            self.ext.ext.bit_map = made_by
 
     def stamp(self, now_ms: int) -> int:
         """The store time an append at ``now_ms`` would give."""
