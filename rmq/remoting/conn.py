@@ -65,6 +65,7 @@ class Conn(asyncio.Protocol):
 
     __slots__ = (
         "_broken",
+        "_calm",
         "_chunks",
         "_dirty",
         "_doomed",
@@ -120,6 +121,8 @@ class Conn(asyncio.Protocol):
         self._doomed: str | None = None
         self._broken = False
         self._lost = False
+        #: Nothing is the matter: it is read, the peer takes its answers, and it is not about to end.
+        self._calm = True
         self._opaque = 0
         self._waiting: dict[int, Done] = {}
         self._transport: Transport
@@ -202,11 +205,27 @@ class Conn(asyncio.Protocol):
             if whole is None:
                 return
             data = whole
-        position = 0
         size = len(data)
         last = size - _HEAD_SIZE
-        append = self.frames.append
         max_length = self._max_length
+        if last > 0:
+            # One whole frame is what nearly every chunk holds of a connection that waits for its answers.
+            length, head = _unpack_head(data)
+            if length + 4 == size and head <= self._max_header and head + 4 <= length <= max_length:
+                self.frames.append((data, 4, size))
+                self.queued += size
+                if self.queued > self._max_queued:
+                    self._pause()
+                if not self._ready:
+                    self._ready = True
+                    endpoint = self._endpoint
+                    endpoint.ready.append(self)
+                    if not endpoint.scheduled:
+                        endpoint.schedule()
+                    self.read_at = endpoint.woken
+                return
+        position = 0
+        append = self.frames.append
         max_header = self._max_header
         while position <= last:
             length, head = _unpack_head(data, position)
@@ -302,6 +321,7 @@ class Conn(asyncio.Protocol):
         A step calls it and goes on with the next connection; one line in the log.
         """
         self._broken = True
+        self._calm = False
         self._doom(why)
 
     def _doom(self, why: str) -> None:
@@ -313,12 +333,14 @@ class Conn(asyncio.Protocol):
         self._need = self._have = 0
         if self._ready:
             self._doomed = why
+            self._calm = False
             self._pause()
         else:
             self.close(why)
 
     def pause_writing(self) -> None:
         self.congested = True
+        self._calm = False
         self._pause()
 
     def resume_writing(self) -> None:
@@ -336,6 +358,7 @@ class Conn(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self._lost = True
+        self._calm = False
         self.out.clear()
         self.out_bytes = 0
         self._chunks.clear()
@@ -361,6 +384,7 @@ class Conn(asyncio.Protocol):
     def _pause(self) -> None:
         if not self._paused and not self.closed:
             self._paused = True
+            self._calm = False
             self._transport.pause_reading()
 
     def _resume(self) -> None:
@@ -438,6 +462,7 @@ class Conn(asyncio.Protocol):
         if self.closed:
             return
         self._doomed = self._doomed or reason or "closed here"
+        self._calm = False
         if self.out:
             self.flush()
         if not self.closed:
@@ -448,6 +473,7 @@ class Conn(asyncio.Protocol):
     def abort(self, reason: str) -> None:
         """Close at once; what was not written is lost."""
         self._doomed = self._doomed or reason
+        self._calm = False
         self.closed = True
         self.frames.clear()
         self.queued = 0

@@ -24,6 +24,8 @@ __all__ = ["Endpoint", "Step"]
 
 log = logging.getLogger(__name__)
 
+#: A whole frame: (buffer, position of the serialize-type byte, end).
+Frame = tuple[bytes, int, int]
 #: Serves connections: takes over each one's ``frames``; what it leaves there comes again next tick.
 Step = Callable[[list[Conn]], None]
 _SWEEP_SECONDS = 1.0
@@ -95,11 +97,41 @@ class Endpoint:
             self._changed.set()
 
     def _serve(self) -> None:
-        waiting = self.ready
+        turn = self.ready
         self.ready = []
+        cut: Conn | None = None
+        later: list[Frame] = []
+        limits = self.limits
+        frames = queued = 0
+        calm = True
+        for conn in turn:
+            frames += len(conn.frames)
+            queued += conn.queued
+            if not conn._calm:
+                calm = False
+        if not calm or frames > limits.tick_frames or queued > limits.tick_bytes:
+            turn, cut, later = self._portion(turn)
+        try:
+            self._step(turn)
+        except Exception:
+            log.exception("%s: the step failed; the connections it served are closed", self.name)
+            for conn in turn:
+                conn.frames.clear()
+                conn.close("internal error")
+            later = []
+        owed = limits.owed
+        for conn in turn:
+            if conn._calm and not conn.frames and conn is not cut and conn.owed_bytes <= owed:
+                conn.queued = 0
+                conn._ready = False
+            else:
+                self._look_after(conn, later if conn is cut else [])
+
+    def _portion(self, waiting: list[Conn]) -> tuple[list[Conn], Conn | None, list[Frame]]:
+        """The connections whose turn it is, the one of them that was cut, and its frames that come next tick."""
         turn: list[Conn] = []
         cut: Conn | None = None
-        later: list[tuple[bytes, int, int]] = []
+        later: list[Frame] = []
         frames_left = self.limits.tick_frames
         bytes_left = self.limits.tick_bytes
         for number, conn in enumerate(waiting):
@@ -125,38 +157,35 @@ class Endpoint:
         for conn in self.ready:
             if conn.queued > held:  # its turn is later: it need not bring more until then
                 conn._pause()
-        try:
-            self._step(turn)
-        except Exception:
-            log.exception("%s: the step failed; the connections it served are closed", self.name)
-            for conn in turn:
-                conn.frames.clear()
-                conn.close("internal error")
-            later = []
-        owed = self.limits.owed
-        for conn in turn:
-            if conn is cut and later:
-                conn.frames.extend(later)
-            if conn._broken:
-                conn.frames.clear()
-            if conn.frames:
-                conn.queued = _weight(conn.frames)
-                conn._pause()
-                if not conn.congested or conn.closed:
-                    self.ready.append(conn)
-                    continue
+        return turn, cut, later
+
+    def _look_after(self, conn: Conn, later: list[Frame]) -> None:
+        """A connection was served that has frames left, does not read, or is about to end.
+
+        :param later: frames behind those of its turn.
+        """
+        conn.frames.extend(later)
+        if conn._broken:
+            conn.frames.clear()
+        if conn.frames:
+            conn.queued = _weight(conn.frames)
+            conn._pause()
+            if not conn.congested or conn.closed:
+                self.ready.append(conn)
+            else:
                 conn._ready = False
-                continue
-            conn.queued = 0
-            conn._ready = False
-            if conn.owed_bytes > owed:
-                conn._pause()
-            elif conn._paused:
-                conn._resume()
-            if conn._lost:
-                conn._end()
-            elif conn._doomed is not None:
-                conn.close()
+            return
+        conn.queued = 0
+        conn._ready = False
+        if conn.owed_bytes > self.limits.owed:
+            conn._pause()
+        elif conn._paused:
+            conn._resume()
+        if conn._lost:
+            conn._end()
+        elif conn._doomed is not None:
+            conn.close()
+        conn._calm = not (conn._paused or conn.congested or conn._lost or conn._broken or conn._doomed is not None)
 
     def _route_all(self, ready: list[Conn]) -> None:
         """The step of an endpoint without a lane: everything goes to the router, in order of arrival."""
@@ -295,7 +324,7 @@ class Endpoint:
                 return
 
 
-def _share(frames: list[tuple[bytes, int, int]], most: int, size: int) -> int:
+def _share(frames: list[Frame], most: int, size: int) -> int:
     """How many of the frames fit the budget: at least one."""
     taken = 0
     for _, low, high in frames:
@@ -306,7 +335,7 @@ def _share(frames: list[tuple[bytes, int, int]], most: int, size: int) -> int:
     return taken
 
 
-def _weight(frames: list[tuple[bytes, int, int]]) -> int:
+def _weight(frames: list[Frame]) -> int:
     """Bytes of frames; of a long list as its first thousand has them: this runs every tick while it gets shorter."""
     sample = frames[:1000]
     return sum(high - low for _, low, high in sample) * len(frames) // len(sample)

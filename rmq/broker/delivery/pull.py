@@ -138,7 +138,10 @@ class Delivery:
         if wants is EVERYTHING:
             batch = self._reader.at_once(queue, fields.queue_offset, fields.max_msg_nums)
             if batch is not None:
-                self._answer(conn, opaque, fields, serialize, batch, 0)
+                self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, len(batch.records), batch.size)
+                if self._settings.disable_consume_if_consumer_read_slowly:
+                    self.slow_readers.read(fields.consumer_group, fields.topic, fields.queue_id, batch.behind)
+                conn.send_parts(*pull_answer(opaque, batch, 0, 0, serialize))
                 return
         scan = self._reader.scan(queue, fields.queue_offset, fields.max_msg_nums, wants)
         try:

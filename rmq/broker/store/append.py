@@ -127,7 +127,9 @@ class Appender:
                     if parts:
                         log.write(b"".join(parts))
                         parts.clear()
-                        self._settle(hashes, stamp)
+                        if hashes and self._index is not None:
+                            self._index.put_many(hashes, stamp)
+                            hashes = []
                         marks = [(q, q.next, len(q.tail), q.max_phys, q.bytes_put) for q in touched]
                     log.roll()
                     room = log.room
@@ -179,13 +181,9 @@ class Appender:
             for queue in touched:
                 queue.touched = False
             raise
-        self._settle(hashes, stamp)
+        # The bytes are in the file: the index may have their keys.
+        if hashes and self._index is not None:
+            self._index.put_many(hashes, stamp)
         for queue in touched:
             queue.touched = False
         return Span(start, log.end, offsets, touched)
-
-    def _settle(self, hashes: list[tuple[int, int]], stamp: int) -> None:
-        """The bytes are in the file: the index may have their keys."""
-        if hashes and self._index is not None:
-            self._index.put_many(hashes, stamp)
-            hashes.clear()

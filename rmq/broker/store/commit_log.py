@@ -63,6 +63,8 @@ class CommitLog:
         self._file: File | None = None
         self._base = 0
         self._spare: LogFile | None = None
+        #: Whose view was asked for last: a backlog is read from one file for long.
+        self._viewed: LogFile | None = None
         self._preparing = False
         self._tail = MemoryTail()
         self._cold = asyncio.Semaphore(_COLD_READS)
@@ -157,6 +159,7 @@ class CommitLog:
         """
         if to == self.end or self._current is None:
             return
+        self._viewed = None
         try:
             while self._base > to and len(self._files) > 1:
                 left = self._files.pop()
@@ -257,6 +260,7 @@ class CommitLog:
         :param end: where the next record goes; 0 for an empty log.
         """
         self._tail.clear()
+        self._viewed = None
         if self._spare is not None:
             self._spare.shared.drop()
             self._spare = None
@@ -307,6 +311,7 @@ class CommitLog:
         if len(self._files) < 2:
             return False
         first = self._files.pop(0)
+        self._viewed = None
         self.start = self._files[0].start
         first.shared.drop()
         await self._offload(self.files.remove, first)
@@ -367,9 +372,17 @@ class CommitLog:
         :returns: a view of the file, in which only these bytes may be looked at, and the offset of its first byte;
             None: :meth:`read_many` is the other way.
         """
-        file = self._readable(first, end - first)
-        view = None if file is None else file.file.hot_view(end - first, first - file.start)
-        return None if view is None or file is None else (view, file.start)
+        if first < self.start or end > self.end:
+            return None
+        file = self._viewed
+        if file is None or first < file.start or end > file.start + self.file_size:
+            file = self._readable(first, end - first)
+            if file is None:
+                return None
+            self._viewed = file
+        start = file.start
+        view = file.shared.file.hot_view(end - first, first - start)
+        return None if view is None else (view, start)
 
     def read_many(self, spans: Sequence[tuple[int, int]]) -> list[bytes] | None:
         """The bytes of each (offset, size), offsets ascending: one pull's records.
