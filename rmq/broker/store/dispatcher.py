@@ -80,7 +80,7 @@ class Dispatcher:
         stop = min(self._log.end, start + limit)
         touched: dict[Queue, None] = {}
         async for run in reader.runs(start, stop):
-            await self._put_run(run, touched)
+            await self.put(run, touched)
             if self._feed is not None and run.base + run.end > self.index_from:
                 self._feed.put(run, self.index_from)
         self.position = reader.position
@@ -88,8 +88,11 @@ class Dispatcher:
             self.on_dispatched(list(touched))
         return self.position - start
 
-    async def _put_run(self, run: Run, touched: dict[Queue, None]) -> None:
-        """Put what is to be in queues there: most records are simply the next of theirs."""
+    async def put(self, run: Run, touched: dict[Queue, None]) -> None:
+        """Put a run's records into their queues: most are simply the next of theirs.
+
+        :param touched: gets the queues that have got entries.
+        """
         data, base = run.data, run.base
         find_queue, code_of, entry = self._queues.get, self._rule.code, _entry
         multi_dispatch, unit_code = self.multi_dispatch, self._queues.unit_code

@@ -16,6 +16,7 @@ from rmq.broker.store.records import MAGIC, SMALLEST, check, layout
 __all__ = ["Run", "Seen", "Topics", "take"]
 
 _head = Struct(">iiii4xqqi44xi").unpack_from
+_length = Struct(">h").unpack_from
 #: More than this is looked at in slices, so that the loop goes on between them.
 _MOST = 1000
 _MOST_BYTES = 4 << 20
@@ -57,30 +58,34 @@ def take(data: bytes, at: int, base: int, stop: int, file_end: int, topics: Topi
     last = min(have - SMALLEST, stop - base - 1, at + _MOST_BYTES)
     left = _MOST
     verdict = 1
+    field, field_size, topic = b"", 0, ""
     while at <= last and left:
         left -= 1
         size, magic, body_crc, queue_id, index, physical, sys_flag, body_size = _head(data, at)
         end = at + size
         topic_at = at + 88 + body_size
         if magic == MAGIC and physical == base + at and body_size >= 0 and topic_at < end <= have:
-            behind = topic_at + 1 + data[topic_at]
-            topic = topics.get(data[topic_at:behind])
+            if not field_size or not data.startswith(field, topic_at):
+                field = data[topic_at : topic_at + 1 + data[topic_at]]
+                topic = topics.get(field, "")
+                field_size = len(field) if topic else 0
+            text = topic_at + field_size + 2
             if (
-                topic is not None
+                field_size
                 and not sys_flag & 0x30
-                and behind + 2 <= end
-                and data[behind] < 0x80
-                and behind + 2 + (data[behind] << 8) + data[behind + 1] == end
-                and find(0, behind + 2, end) < 0
+                and text <= end
+                and _length(data, text - 2)[0] == end - text
+                and find(0, text, end) < 0
                 and (not crc or not body_size or crc32(data[at + 88 : topic_at]) & 0x7FFFFFFF == body_crc)
             ):
-                add((at, size, sys_flag, queue_id, index, topic, behind + 2))
+                add((at, size, sys_flag, queue_id, index, topic, text))
                 at = end
                 continue
         verdict = check(data, at, base + at, file_end - base - at, crc=crc)
         if verdict <= 0:
             break
         topic_at, name_at, behind = layout(data, at)
+        field_size = 0
         topic = data[name_at:behind].decode(errors="replace")
         if magic == MAGIC and len(topics) < _MOST_TOPICS and "\0" not in topic:
             topics[data[topic_at:behind]] = topic

@@ -6,7 +6,9 @@
    Where good records follow bad bytes, the bad bytes are reported and skipped; nothing behind them is cut.
    Light message queues are added up apart, for their entries point to records that other queues hold, too; while
    multi-dispatch is off they are left as they are.
-4. Cut queues back to the first segment that differs and dispatch again from there; the index from where it ends.
+4. Cut queues back to the first segment that differs and dispatch again from there. Where queues have nothing at all of
+   what is checked, they are filled on the way.
+5. Bring the index up to the log, or leave that to the running broker when it takes long.
 
 Whether the last stop was clean only says how many files are checked; a wrong checkpoint changes nothing but that, and
 never to fewer (reliability.md I10, I11, W17, W18).
@@ -42,6 +44,8 @@ _pair = Struct(">ii").unpack_from
 #: Files checked after an unclean stop: more than can be waiting for a flush.
 _FILES = 3
 _DISPATCH = 32 << 20
+#: Bytes of entries that wait in memory meanwhile.
+_PENDING = 4 << 20
 
 
 @dataclass(slots=True)
@@ -113,6 +117,8 @@ class Recovery:
             await self._index.open(clean=self._clean)
         reader = LogReader(self._world, commit_log, crc=self._crc)
         differs: int | None = None
+        fill = False
+        size = commit_log.file_size
         if files:
             first = await self._first_to_check(files)
             wrong = await self._first_wrong(files[:first], loader.covered)
@@ -123,12 +129,14 @@ class Recovery:
                 reader = LogReader(self._world, commit_log, crc=self._crc)
                 if self._clean:
                     reader.clean_end = self._checkpoint.clean_end
-                there, light = await self._scan(reader, files[first].start, files[-1].start + commit_log.file_size)
+                fill = not any(at >= found.checked_from for at in (*loader.covered, *loader.light))
+                there, light = await self._scan(reader, found.checked_from, files[-1].start + size, fill=fill)
                 if there or not first:
                     break
                 first -= 1
-            differs = self._first_difference(there, loader.covered, found.checked_from)
-            if self._fills_light:
+            if not fill:
+                differs = self._first_difference(there, loader.covered, found.checked_from)
+            if self._fills_light and not fill:
                 other = self._first_difference(light, loader.light, found.checked_from)
                 differs = other if differs is None else differs if other is None else min(differs, other)
         await commit_log.settle(reader.end if files else 0)
@@ -144,6 +152,8 @@ class Recovery:
             firsts = [offset for segment, offset in self._first_records.items() if segment >= differs]
             found.dispatched_from = min(firsts, default=end)
         await self._dispatch(found.dispatched_from, found.damages)
+        if fill:
+            found.dispatched_from = found.checked_from
         if self._index is not None:
             await self._fill_index(self._index, loader, found)
         for queue in self._queues:
@@ -183,8 +193,13 @@ class Recovery:
             return at
         return None
 
-    async def _scan(self, reader: LogReader, start: int, stop: int) -> tuple[dict[int, int], dict[int, int]]:
-        """Check records; bytes of good ones that are in queues, and in light message queues, by segment."""
+    async def _scan(
+        self, reader: LogReader, start: int, stop: int, *, fill: bool
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """Check records; bytes of good ones that are in queues, and in light message queues, by segment.
+
+        :param fill: no queue has anything from ``start`` on: put the good records into them on the way.
+        """
         there: dict[int, int] = {}
         light: dict[int, int] = {}
         self._first_records = {}
@@ -192,6 +207,10 @@ class Recovery:
             self._tally(run, there)
             if self._light:
                 self._tally_light(run, there, light)
+            if fill:
+                await self._dispatcher.put(run, {})
+                if self._queues.pending >= _PENDING:
+                    await self._writer.write(everything=True)
         return there, light
 
     def _tally(self, run: Run, there: dict[int, int]) -> None:
