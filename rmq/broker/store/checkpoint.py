@@ -38,7 +38,7 @@ class Checkpoint:
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
-        self._path = path
+        self.path = path
         self.physic = 0
         self.logics = 0
         self.index = 0
@@ -47,7 +47,7 @@ class Checkpoint:
     def load(self) -> None:
         """Read the file; one that is missing or too short reads as zeros, and so does a time before 1970. Blocks."""
         try:
-            data = self._files.read(self._path)[:SIZE].ljust(SIZE, b"\0")
+            data = self._files.read(self.path)[:SIZE].ljust(SIZE, b"\0")
         except FileNotFoundError:
             data = bytes(SIZE)
         self.physic, self.logics, self.index = (max(0, value) for value in _times.unpack_from(data))
@@ -94,8 +94,8 @@ class Checkpoint:
             name, count, offset = self._indexed
             check = _check(name, count, offset, self.physic, self.logics)
             _note.pack_into(data, _NOTE_AT, _NOTE_MAGIC, name, count, offset, check)
-        new = not self._files.exists(self._path)
-        file = self._files.open(self._path, create=True)
+        new = not self._files.exists(self.path)
+        file = self._files.open(self.path, create=True)
         try:
             file.allocate(SIZE)
             file.pwrite(data, 0)
@@ -103,7 +103,7 @@ class Checkpoint:
         finally:
             file.close()
         if new:
-            self._files.sync_dir(self._path.rpartition("/")[0])
+            self._files.sync_dir(self.path.rpartition("/")[0])
 
 
 def _check(*values: int) -> int:

@@ -57,9 +57,14 @@ class LogFiles:
         self._readable = sorted(set(settings.commit_log_paths) | set(settings.read_only_paths))
         self._read_only = frozenset(settings.read_only_paths)
         self.size = settings.commit_log_file_size
+        #: Directories whose disk is nearly full: new files go to the others while there are any.
+        self.full: frozenset[str] = frozenset()
 
     def find(self) -> tuple[dict[int, str], list[str]]:
-        """Where each file is by the offset it begins at, and the paths of what lies beside them and is none."""
+        """Where each file is by the offset it begins at, and the paths of what lies beside them and is none.
+
+        :raises StoreError: two files for one offset.
+        """
         found: dict[int, str] = {}
         foreign: list[str] = []
         for directory in self._readable:
@@ -68,16 +73,36 @@ class LogFiles:
                 path = os.path.join(directory, name)
                 if start < 0:
                     foreign.append(path)
+                elif start in found:
+                    raise StoreError(f"{found[start]} and {path} are the same part of the commit log: move one away")
                 else:
                     found[start] = path
         return found, foreign
 
+    def reach(self, end: int, noted: str) -> None:
+        """Make sure that the last files are there.
+
+        :param end: where the log ended at the last stop, -1 when that is not known.
+        :param noted: the file that says so.
+        :raises StoreError: the files end before it.
+        """
+        found, _ = self.find()
+        last = max(found) + self.size if found else 0
+        # A log that ends with a file is there without the next one, which is made when it is needed.
+        if last < end:
+            raise StoreError(
+                f"the commit log in {', '.join(self._readable)} ends at {last}, and {noted} says that it ended at "
+                f"{end} when the store was stopped: mount what is missing, or remove {noted} to go on without"
+            )
+
     def open_all(self) -> list[LogFile]:
         """Every file there is, in order.
 
-        :raises StoreError: a file that is missing in the middle or has a size no file of this store can have.
+        :raises StoreError: a directory that is not there, or a file that is missing in the middle or has a size no
+            file of this store can have.
         """
         found, foreign = self.find()
+        self._look_for_directories(new=not found)
         for path in foreign:
             log.warning("%s is no commit-log file; it is left alone", path)
         starts = sorted(found)
@@ -109,6 +134,23 @@ class LogFiles:
             opened.append(LogFile(start, file, entry_synced=read_only))
         return opened
 
+    def _look_for_directories(self, *, new: bool) -> None:
+        """A disk that is not mounted must not look like a log that ends sooner; a new store gets all of them."""
+        for directory in self._readable:
+            if self._files.is_dir(directory):
+                continue
+            if new and directory not in self._read_only:
+                self._files.mkdir(directory)
+                parent = os.path.dirname(directory)
+                self._files.sync_dir(parent)
+                self._files.sync_dir(os.path.dirname(parent))
+                continue
+            key = "storePathCommitLog" if directory in self._paths else "readOnlyCommitLogStorePaths"
+            raise StoreError(
+                f"{directory} is not there, and {key} names it: mount its disk, make it if it is new, or take it "
+                f"out of {key}"
+            )
+
     def _written(self, path: str) -> bool:
         """Whether a file begins with anything but zeros."""
         file = self._files.open(path, readonly=True)
@@ -118,8 +160,9 @@ class LogFiles:
             file.close()
 
     def path_for(self, start: int) -> str:
-        """Where the file that begins at ``start`` goes: the directories take turns."""
-        writable = [path for path in self._paths if path not in self._read_only] or self._paths
+        """Where the file that begins at ``start`` goes: the directories take turns, but those that are full."""
+        allowed = [path for path in self._paths if path not in self._read_only] or self._paths
+        writable = [path for path in allowed if path not in self.full] or allowed
         return os.path.join(writable[start // self.size % len(writable)], file_name(start))
 
     def create(self, start: int) -> LogFile:

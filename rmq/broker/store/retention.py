@@ -58,8 +58,15 @@ class Retention:
         """Look at the disks; close or open the gate. Whether space must be made at once, whatever a file's age."""
         settings = self._settings
         usage = self._world.files.usage
-        ratios = [(await self._offload(usage, path)).ratio for path in settings.commit_log_paths]
-        self.log_ratio = min(ratios)
+        ratios = {path: (await self._offload(usage, path)).ratio for path in settings.commit_log_paths}
+        self.log_ratio = min(ratios.values())
+        full = frozenset(path for path, ratio in ratios.items() if ratio > settings.disk_clean_forcibly_ratio)
+        if len(ratios) > 1 and full - self._log.files.full:
+            log.warning(
+                "%s: more than %.0f%% of the disk is used; new commit-log files go elsewhere",
+                ", ".join(sorted(full)), 100 * settings.disk_clean_forcibly_ratio,
+            )  # fmt: skip
+        self._log.files.full = full
         self.queue_ratio = (await self._offload(usage, settings.root)).ratio
         highest = max(self.log_ratio, self.queue_ratio)
         if highest > settings.disk_warning_ratio:

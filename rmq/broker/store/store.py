@@ -112,6 +112,8 @@ class Store:
         try:
             clean = await self._offload(self._markers.was_clean)
             await self._offload(self.checkpoint.load)
+            if clean:
+                await self._offload(self.log.files.reach, self.checkpoint.clean_end, self.checkpoint.path)
             if self.ext is not None:
                 await self.ext.load_ext(clean=clean)
             recovery = Recovery(

@@ -210,6 +210,7 @@ def test_directories_take_turns() -> None:
     async def main() -> None:
         machine = Simulation(1).node("a")
         settings = small(commit_log_paths=("/disk1", "/disk2"), read_only_paths=("/old",))
+        machine.files.mkdir("/old")
         store = await opened(machine.world, settings)
         queue = store.queues.get_or_create("T", 0)
         while len(store.log.segments) < 4:
@@ -218,7 +219,6 @@ def test_directories_take_turns() -> None:
         await store.stop()
         assert machine.files.list("/disk1") == [f"{n * LOG_SIZE:020d}" for n in (0, 2)]
         assert machine.files.list("/disk2") == [f"{n * LOG_SIZE:020d}" for n in (1, 3)]
-        machine.files.mkdir("/old")
         machine.files.rename("/disk1/00000000000000000000", "/old/00000000000000000000")
         store = await opened(machine.world, settings)
         again = store.queues.get("T", 0)

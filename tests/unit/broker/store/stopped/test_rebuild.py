@@ -98,7 +98,7 @@ async def test_a_store_in_use_is_refused_untouched(root: Path) -> None:
 async def test_without_a_log_nothing_is_replaced(root: Path) -> None:
     shutil.rmtree(root / "commitlog")
     queues = content(root / "consumequeue")
-    with pytest.raises(StoreError, match="no commit-log file"):
+    with pytest.raises(StoreError, match="commitlog is not there, and storePathCommitLog names it"):
         await rebuild(World.real(), golden_settings(root))
     assert content(root / "consumequeue") == queues
     assert not (root / "rebuild").exists()
