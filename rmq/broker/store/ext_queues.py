@@ -19,7 +19,7 @@ from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
 from rmq.runtime.world import Offload, World
 
-__all__ = ["BitMap", "ExtQueueTable", "ExtUnits", "queue_table"]
+__all__ = ["BitMap", "ExtQueueTable", "ExtUnits", "UnitReader", "queue_table"]
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class ExtQueueTable(QueueTable):
         ext = self.ext.of(queue)
         disk = self.ext.disk
         ext.starts = await self._offload(disk.starts, ext.directory)
-        units = _Units(self._offload, disk, ext)
+        units = UnitReader(self._offload, disk, ext)
         end = ext.starts[0] if ext.starts else 0
         newest: _Place | None = None
         bad: _Place | None = None
@@ -245,7 +245,7 @@ class ExtQueueTable(QueueTable):
 
     async def _units(self, queue: Queue, data: bytes) -> list[ExtUnit | None]:
         ext = self.ext.of(queue)
-        reader = _Units(self._offload, self.ext.disk, ext, _READ)
+        reader = UnitReader(self._offload, self.ext.disk, ext, _READ)
         found: list[ExtUnit | None] = []
         for _, _, code in _entries(data):
             known = None
@@ -332,7 +332,7 @@ def _plain(data: bytes, units: Sequence[ExtUnit | None]) -> bytes:
     )
 
 
-class _Units:
+class UnitReader:
     """Reads units one behind the other, a block at a time.
 
     :param block: bytes read at a time.
@@ -349,11 +349,13 @@ class _Units:
     async def unit(self, position: int) -> tuple[ExtUnit, int] | None:
         found = unit_at(self._data, position - self._at) if position >= self._at else None
         if found is None:
+            ext = self._ext
             self._at = position
-            self._data = await self._offload(
-                self._disk.read, self._ext.directory, self._ext.starts, position, self._block
-            )
-            found = unit_at(self._data, 0)
+            for size in (self._block, _LARGEST):
+                self._data = await self._offload(self._disk.read, ext.directory, ext.starts, position, size)
+                found = unit_at(self._data, 0)
+                if found is not None or len(self._data) < size:
+                    break
         return found
 
     async def size(self, position: int) -> int:

@@ -26,7 +26,7 @@ from rmq.broker.store.queue_files import FileKey
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import File, Files
 
-__all__ = ["ExtDisk", "ExtUnit", "QueueExt", "is_address", "unit_at"]
+__all__ = ["ExtDisk", "ExtUnit", "QueueExt", "is_address", "position_of", "unit_at"]
 
 _head = Struct(">hqqh")
 _short = Struct(">h").pack

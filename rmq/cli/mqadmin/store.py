@@ -100,7 +100,9 @@ def _settings(world: World, root: str | None, config: str | None, given: tuple[s
     settings = BrokerSettings.from_sources(file=config, env=os.environ, overrides=overrides)
     settings.complete_paths()
     sizes = [
-        key for key in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue") if settings.origin(key) != "default"
+        key
+        for key in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "mappedFileSizeConsumeQueueExt")
+        if settings.origin(key) != "default"
     ]
     return fitted(world.files, settings.store_settings(), sizes)
 

@@ -9,7 +9,8 @@ from collections.abc import Collection
 from types import TracebackType
 
 from rmq.broker.store.commit_log import CommitLog
-from rmq.broker.store.log_files import LogFile, LogFiles
+from rmq.broker.store.ext_units import ExtDisk
+from rmq.broker.store.log_files import LogFile, LogFiles, offset_of
 from rmq.broker.store.queue_files import QueueDisk
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import ENTRY_SIZE
@@ -31,7 +32,8 @@ def in_use(root: str) -> StoreError:
 def fitted(files: Files, settings: StoreSettings, given: Collection[str]) -> StoreSettings:
     """The settings with the file sizes that the store itself has, where nobody set them. Blocks.
 
-    :param given: keys that were set (``mappedFileSizeCommitLog``, ``mappedFileSizeConsumeQueue``): they stay.
+    :param given: keys that were set (``mappedFileSizeCommitLog``, ``mappedFileSizeConsumeQueue``,
+        ``mappedFileSizeConsumeQueueExt``): they stay.
     """
     changes: dict[str, int] = {}
     if "mappedFileSizeCommitLog" not in given:
@@ -51,7 +53,21 @@ def fitted(files: Files, settings: StoreSettings, given: Collection[str]) -> Sto
         for size, _ in sizes.most_common(1):
             if size and size % ENTRY_SIZE == 0:
                 changes["queue_file_size"] = size
+    if "mappedFileSizeConsumeQueueExt" not in given:
+        sizes = Counter(map(files.size, _ext_files(files, settings)))
+        for size, _ in sizes.most_common(1):
+            if size >= 4096:
+                changes["ext_file_size"] = size
     return dataclasses.replace(settings, **changes)  # type: ignore[arg-type]
+
+
+def _ext_files(files: Files, settings: StoreSettings) -> list[str]:
+    """Files of some queues in consumequeue_ext."""
+    root = ExtDisk(files, settings.root, settings.ext_file_size).root
+    queues = [
+        f"{root}/{topic}/{queue}" for topic in files.list(root)[:_SAMPLE] for queue in files.list(f"{root}/{topic}")
+    ]
+    return [f"{queue}/{name}" for queue in queues[:_SAMPLE] for name in files.list(queue) if offset_of(name) >= 0]
 
 
 class StoppedStore:

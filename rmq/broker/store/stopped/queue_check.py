@@ -12,7 +12,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection
 from struct import Struct
 
-from rmq.broker.store.log_files import file_name
+from rmq.broker.store.ext_queues import UnitReader
+from rmq.broker.store.ext_units import ExtDisk, QueueExt, is_address, position_of
+from rmq.broker.store.log_files import file_name, offset_of
 from rmq.broker.store.queue_files import BLANK_ENTRY_SIZE, FileKey, is_blank
 from rmq.broker.store.records import Derived
 from rmq.broker.store.state import ENTRY_SIZE
@@ -28,12 +30,14 @@ _entries = Struct(">qiq").iter_unpack
 #: Entries read at a time, and how many such blocks are kept: 40,000 queues take turns in the log.
 _BLOCK = 512
 _BLOCKS = 4096
+#: Bytes of units read at a time; a block a queue is kept.
+_UNITS = 4096
 #: Topics whose tags code is no hash of a tag: when a message is due, or what a timer is to do with it.
 _OTHER_CODES = frozenset({"SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"})
 
 
 class _Queue:
-    __slots__ = ("directory", "id", "lacking", "met", "next", "other_tags", "starts", "topic")
+    __slots__ = ("bad_units", "directory", "id", "lacking", "met", "next", "other_tags", "starts", "topic", "units")
 
     def __init__(self, topic: str, queue_id: int, directory: str) -> None:
         self.topic = topic
@@ -45,6 +49,9 @@ class _Queue:
         self.met = Runs()
         self.lacking = Runs()
         self.other_tags = Runs()
+        #: Numbers of entries whose unit in consumequeue_ext is not there or another's.
+        self.bad_units = Runs()
+        self.units: UnitReader | None = None
         #: The number that the next record should have.
         self.next = 0
 
@@ -61,6 +68,7 @@ class QueueCheck:
         self._progress = progress
         self._size = store.settings.queue_file_size
         self._queues: dict[tuple[str, int], _Queue] = {}
+        self._ext = ExtDisk(store.files, store.root, store.settings.ext_file_size)
         self._blocks: OrderedDict[tuple[FileKey, int], bytes] = OrderedDict()
         self.entries = 0
         self.queues = 0
@@ -121,8 +129,36 @@ class QueueCheck:
                 queue.lacking.add(number)
             return
         queue.met.add(number)
-        if code != found.tags_code and code >= -(1 << 31) and found.topic not in _OTHER_CODES:
+        if is_address(code):
+            if not await self._has_unit(queue, position_of(code), found):
+                queue.bad_units.add(number)
+        elif code != found.tags_code and found.topic not in _OTHER_CODES:
             queue.other_tags.add(number)
+
+    async def _has_unit(self, queue: _Queue, position: int, found: Derived) -> bool:
+        reader = queue.units
+        if reader is None:
+            ext = QueueExt(f"{self._ext.root}/{queue.topic}/{queue.id}")
+            ext.starts = await self._store.world.offload(self._look_at_ext_files, queue, ext.directory)
+            reader = queue.units = UnitReader(self._store.world.offload, self._ext, ext, _UNITS)
+        known = await reader.unit(position)
+        if known is None or known[0].store_timestamp != found.store_timestamp:
+            return False
+        return known[0].tags_code == found.tags_code or found.topic in _OTHER_CODES
+
+    def _look_at_ext_files(self, queue: _Queue, directory: str) -> list[int]:
+        starts = []
+        for name in self._store.files.list(directory):
+            path = f"{directory}/{name}"
+            if (start := offset_of(name)) < 0:
+                continue
+            starts.append(start)
+            if (size := self._store.files.size(path)) != self._ext.file_size:
+                self._found(
+                    queue, "size", path, f"{size} bytes; mappedFileSizeConsumeQueueExt is {self._ext.file_size}",
+                    part="consumequeue_ext",
+                )  # fmt: skip
+        return starts
 
     async def _block(self, queue: _Queue, at: int) -> bytes:
         start = at - at % self._size
@@ -162,6 +198,12 @@ class QueueCheck:
                 self._found(queue, "entry", queue.directory, "records of the log have no entry here", lo, hi)
             for lo, hi in queue.other_tags:
                 self._found(queue, "tags", queue.directory, "the tags code is not that of the records", lo, hi)
+            for lo, hi in queue.bad_units:
+                self._found(
+                    queue, "unit", f"{self._ext.root}/{queue.topic}/{queue.id}",
+                    "the units that these entries point to are not there, or another message's", lo, hi,
+                    part="consumequeue_ext",
+                )  # fmt: skip
             await self._read_all(queue, log_end)
         for topic in sorted(deleted):
             self._add(
@@ -197,8 +239,14 @@ class QueueCheck:
             self._found(queue, "damaged", queue.directory, "these are no entries", lo, hi)
 
     def _found(
-        self, queue: _Queue, kind: str, path: str, detail: str, start: int | None = None, end: int | None = None
+        self,
+        queue: _Queue,
+        kind: str,
+        path: str,
+        detail: str,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        part: str = "consumequeue",
     ) -> None:
-        self._add(
-            Finding("consumequeue", kind, path, detail, start=start, end=end, topic=queue.topic, queue_id=queue.id)
-        )
+        self._add(Finding(part, kind, path, detail, start=start, end=end, topic=queue.topic, queue_id=queue.id))

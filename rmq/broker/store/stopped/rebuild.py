@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from rmq.broker.store.checkpoint import Checkpoint
 from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.dispatcher import Dispatcher
+from rmq.broker.store.ext_queues import queue_table
 from rmq.broker.store.index import Index
 from rmq.broker.store.log_reader import Damage, LogReader
 from rmq.broker.store.markers import Markers
 from rmq.broker.store.multi_dispatch import MultiDispatch
 from rmq.broker.store.queue_files import QueueDisk
 from rmq.broker.store.queue_writer import QueueWriter
-from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.records import TagsRule
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.stopped.findings import Progress
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 _SLICE = 32 << 20
 #: What is built, as it is called below the root.
-_PARTS = ("consumequeue", "index")
+_PARTS = ("consumequeue", "consumequeue_ext", "index")
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class _Rebuild:
         reading = dataclasses.replace(world, files=ReadOnlyFiles(world.files))
         commit_log = CommitLog(reading, settings)
         commit_log.adopt_loaded(await self._offload(commit_log.files.open_all))
-        queues = QueueTable(world, settings)
+        queues = queue_table(world, settings)
         index = Index(world, settings, self._checkpoint) if settings.index_enable else None
         tasks = TaskOwner("rebuild")
         try:
@@ -115,7 +115,7 @@ class _Rebuild:
             await self._offload(self._checkpoint.load)
             self._checkpoint.index = 0
             await self._offload(self._files.mkdir, self._place)
-            for part in _PARTS:
+            for part in ("consumequeue", "index"):
                 await self._offload(self._files.mkdir, os.path.join(self._place, part))
             writer = QueueWriter(world, queues, commit_log, tasks)
             dispatcher = Dispatcher(commit_log, queues, index, TagsRule(settings.delays_ms))
@@ -152,7 +152,8 @@ class _Rebuild:
     def _swap(self, markers: Markers) -> None:
         """Put what was built in the places of the old."""
         files = self._files
-        for part in _PARTS:
+        made = [part for part in _PARTS if files.is_dir(os.path.join(self._place, part))]
+        for part in made:
             files.sync_dir(os.path.join(self._place, part))
         files.sync_dir(self._place)
         clean = markers.was_clean()
@@ -165,7 +166,8 @@ class _Rebuild:
             grave = self._disk.bury(old)
             if grave is not None:
                 graves.append(grave)
-            files.rename(os.path.join(self._place, part), old)
+            if part in made:
+                files.rename(os.path.join(self._place, part), old)
         files.sync_dir(self._root)
         self._checkpoint.save()
         if clean:
