@@ -79,8 +79,10 @@ class ExtUnits:
         """The messages of one append, each with its unit; :meth:`take_back` when it fails."""
         if not self.enabled:
             return puts
-        self._ends = {put.queue: self.of(put.queue).end for put in puts}
-        return [put._replace(tags_code=self.code(put.queue, put.tags_code, stamp, put.properties)) for put in puts]
+        # The lane gives plain tuples.
+        messages = list(map(Put._make, puts))
+        self._ends = {put.queue: self.of(put.queue).end for put in messages}
+        return [put._replace(tags_code=self.code(put.queue, put.tags_code, stamp, put.properties)) for put in messages]
 
     def take_back(self) -> None:
         """The append for which :meth:`puts` was called last has failed."""
