@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Protocol
 
 import click
@@ -16,7 +17,7 @@ import click
 from rmq.runtime import logs, loop
 from rmq.runtime.world import World
 
-__all__ = ["Daemon", "exposure", "home", "log_folder", "logging_rules", "pid_of", "serve"]
+__all__ = ["Daemon", "Early", "exposure", "home", "log_folder", "logging_rules", "pid_of", "serve"]
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ def serve(
     *,
     pid_file: Callable[[], str],
     warnings: Sequence[str],
+    early: Early | None = None,
 ) -> int:
     """Run a daemon until SIGTERM or SIGINT; the exit code.
 
@@ -76,11 +78,14 @@ def serve(
     :param ready: the line for standard output, asked for once it serves.
     :param pid_file: where the process id is kept, asked for once it serves; removed at the end.
     :param warnings: lines to say at start, on standard error and in the log.
+    :param early: what was logged while the settings were read.
     :raises RMQError, OSError: it could not start.
     """
     logging_ = logs.configure(logging_rules(), folder=log_folder(), daemon=name, level=os.environ.get("RMQ_LOG_LEVEL"))
     aloud = _Aloud()
     logging.getLogger("rmq").addHandler(aloud)
+    if early is not None:
+        early.replay()
     try:
         return loop.run(_serve(make, ready, pid_file, warnings, aloud))
     finally:
@@ -115,6 +120,42 @@ async def _serve(
         if path is not None:
             with contextlib.suppress(OSError):
                 world.files.unlink(path)
+
+
+class Early(logging.Handler):
+    """``with Early() as early``: keeps what is logged before it is known where logs go (Java keys without effect)."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._records: list[logging.LogRecord] = []
+        self._level = logging.NOTSET
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._records.append(record)
+
+    def replay(self) -> None:
+        """Have it logged now."""
+        for record in self._records:
+            logger = logging.getLogger(record.name)
+            if logger.isEnabledFor(record.levelno):
+                logger.handle(record)
+        self._records.clear()
+
+    def __enter__(self) -> Early:
+        logger = logging.getLogger("rmq")
+        self._level = logger.level
+        logger.setLevel(logging.INFO)
+        logger.addHandler(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        logger = logging.getLogger("rmq")
+        logger.removeHandler(self)
+        logger.setLevel(self._level)
+        if error is not None:
+            self.replay()
 
 
 class _Aloud(logging.Handler):

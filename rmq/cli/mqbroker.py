@@ -11,7 +11,7 @@ import click
 from rmq.broker.app import BrokerApp
 from rmq.broker.settings import BrokerSettings
 from rmq.cli.command import CONTEXT, invoke
-from rmq.cli.daemon import exposure, serve
+from rmq.cli.daemon import Early, exposure, serve
 from rmq.runtime.world import World
 
 __all__ = ["main", "pid_file", "read_settings", "ready_line"]
@@ -38,8 +38,10 @@ def ready_line(settings: BrokerSettings) -> str:
 @click.option("-m", "--printImportantConfig", "important", is_flag=True, help="The same with the important ones.")
 def command(config: str | None, namesrv: str | None, show: bool, important: bool) -> int:
     """Run a broker until SIGTERM or SIGINT."""
-    settings, hints = read_settings(config, namesrv)
+    with Early() as early:
+        settings, hints = read_settings(config, namesrv)
     if show or important:
+        early.replay()
         click.echo(settings.dump(important=important and not show), nl=False)
         return 0
     apps: list[BrokerApp] = []
@@ -54,6 +56,7 @@ def command(config: str | None, namesrv: str | None, show: bool, important: bool
         lambda: ready_line(settings),
         pid_file=lambda: pid_file(settings),
         warnings=[*hints, *exposure("the broker", settings.bind_address)],
+        early=early,
     )
 
 

@@ -8,7 +8,7 @@ import sys
 import click
 
 from rmq.cli.command import CONTEXT, invoke
-from rmq.cli.daemon import exposure, serve
+from rmq.cli.daemon import Early, exposure, serve
 from rmq.namesrv.app import NamesrvApp
 from rmq.namesrv.settings import NamesrvSettings, expand
 from rmq.runtime.world import World
@@ -27,8 +27,10 @@ def pid_file(settings: NamesrvSettings, port: int) -> str:
 @click.option("-p", "--printConfigItem", "show", is_flag=True, help="Print every setting and its value, and end.")
 def command(config: str | None, namesrv: str | None, show: bool) -> int:
     """Run a nameserver until SIGTERM or SIGINT."""
-    settings = NamesrvSettings.from_sources(file=config, env=os.environ)
+    with Early() as early:
+        settings = NamesrvSettings.from_sources(file=config, env=os.environ)
     if show:
+        early.replay()
         click.echo(settings.dump(), nl=False)
         return 0
     apps: list[NamesrvApp] = []
@@ -43,6 +45,7 @@ def command(config: str | None, namesrv: str | None, show: bool) -> int:
         lambda: "The Name Server boot success. serializeType=JSON",
         pid_file=lambda: pid_file(settings, apps[0].address[1]),
         warnings=exposure("the nameserver", settings.bind_address),
+        early=early,
     )
 
 
