@@ -26,7 +26,7 @@ BLACK_LIST = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 
 _NO_POOLS = "requests are served on one event loop, there are no thread pools"
 _NO_QUEUES = "requests do not wait in queues"
-_BY_COMMITS = "there is no off-heap buffer pool"
+_BY_COMMITS = "records are written to the page cache at once, there is no buffer pool in between"
 _NO_NETTY = "the transport is not Netty"
 _NO_FILTER = "SQL92 filtering is not available yet"
 _NO_HA = "replication is not available yet"
@@ -81,7 +81,7 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "haSendHeartbeatInterval", "haHousekeepingInterval", "haTransferBatchSize", "haMasterAddress",
-            "offsetCheckInSlave", "duplicationEnable", "dLegerGroup", "dLegerPeers", "dLegerSelfId",
+            "offsetCheckInSlave", "dLegerGroup", "dLegerPeers", "dLegerSelfId",
             "slaveReadEnable", "slaveTimeout", "haSlaveFallbehindMax",
             "preferredLeaderId", "enableBatchPush", "isEnableBatchPush", "storePathDLedgerCommitLog",
         ),
@@ -103,7 +103,8 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     "redeleteHangedFileInterval": "files in use do not keep their names from being removed",
     "flushLeastPagesWhenWarmMapedFile": "files are not mapped",
     "bitMapLengthConsumeQueueExt": "a bit map is as long as the filters make it, as in Java",
-    "warmMapedFileEnable": "files are not mapped",
+    "warmMapedFileEnable": "files are written, not mapped: there are no pages to touch and lock beforehand",
+    "duplicationEnable": "consumers see what is as durable as configured, there is no confirm offset",
     "flushConsumeQueueLeastPages": "queues are written at 4 KiB",
     "flushCommitLogThoroughInterval": "every flush is thorough",
     "messageIndexSafe": "recovery rebuilds the index from the commit log",
