@@ -28,6 +28,7 @@ from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.index_build import IndexBuild
 from rmq.broker.store.log_files import LogFile
 from rmq.broker.store.log_reader import Damage, LogReader
+from rmq.broker.store.progress import Progress
 from rmq.broker.store.queue_loader import QueueLoader, segment_size
 from rmq.broker.store.queue_writer import QueueWriter
 from rmq.broker.store.queues import QueueTable
@@ -97,6 +98,8 @@ class Recovery:
         self._segment = segment_size(commit_log.file_size)
         #: Light message queues are filled here, or there are some from before.
         self._light = self._fills_light = dispatcher.multi_dispatch is not None
+        #: Told how far it is.
+        self.progress: Progress = lambda what, done, total: None
         #: Segment -> offset of the first good record that begins in it.
         self._first_records: dict[int, int] = {}
 
@@ -205,6 +208,7 @@ class Recovery:
         self._first_records = {}
         async for run in reader.runs(start, stop):
             self._tally(run, there)
+            self.progress("checking the commit log", run.base + run.end - start, stop - start)
             if self._light:
                 self._tally_light(run, there, light)
             if fill:
@@ -275,6 +279,7 @@ class Recovery:
         while dispatcher.position < self._log.end:
             if not await dispatcher.advance(reader, _DISPATCH):
                 break
+            self.progress("filling consume queues", dispatcher.position - start, self._log.end - start)
             await self._writer.write(everything=True)
         dispatcher.position = self._log.end
 

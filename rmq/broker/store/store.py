@@ -25,6 +25,7 @@ from rmq.broker.store.keyhash import KeyHasher
 from rmq.broker.store.log_files import SyncFailed
 from rmq.broker.store.markers import Markers
 from rmq.broker.store.multi_dispatch import Copies, MultiDispatch
+from rmq.broker.store.progress import Progress, SpokenProgress
 from rmq.broker.store.queue_search import QueueSearch
 from rmq.broker.store.queue_writer import QueueWriter
 from rmq.broker.store.records import SMALLEST, TagsRule, check, store_time
@@ -97,6 +98,8 @@ class Store:
             else IndexBuild(world, self.log, self.index, self._index_complete, crc=settings.check_crc_on_recover)
         )
         self.recovered = Recovered()
+        #: Shows how far a long recovery is; the log says so in any case.
+        self.show_progress: Progress | None = None
         #: Whether a replica is connected that a sync master can wait for (set by replication).
         self.has_replica: Callable[[], bool] = lambda: False
         self.log.on_roll.append(lambda _: self._rolled())
@@ -120,7 +123,9 @@ class Store:
                 self._world, self.log, self.queues, self.writer, self.index_build, self.checkpoint, self.dispatcher,
                 clean=clean, crc=self.settings.check_crc_on_recover, index_at_start=self.settings.index_at_start,
             )  # fmt: skip
+            recovery.progress = progress = SpokenProgress(self._world.clock, self.show_progress)
             self.recovered = await recovery.run()
+            progress("", 0, 0)
             if not self._indexed:
                 self.appender.use_index(None)
             self.durability.begin(self.log.end)
