@@ -46,6 +46,7 @@ from rmq.broker.schedule.timing import TimerSends
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.stats import BrokerStats
 from rmq.broker.store.gate import Gate
+from rmq.broker.store.progress import Progress
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.broker.topics.lmq_topics import LmqTopicTable
@@ -84,6 +85,8 @@ class BrokerApp:
         self.settings = settings
         self._tasks = TaskOwner("broker")
         self._address: tuple[str, int] | None = None
+        #: Shows how far a long recovery is; the log says so in any case.
+        self.show_progress: Progress | None = None
         self._offsets_written = 0
 
     @property
@@ -280,6 +283,7 @@ class BrokerApp:
         other = self.settings.config_path(_OFFSET_FILES[not self.settings.enable_lmq])
         load_offsets(self.world, self.offsets, self._offsets_file, other)
         self.groups.load()
+        self.store.show_progress = self.show_progress
         await self.store.load()
         await self._schedule.load()
         await self._timers.load()

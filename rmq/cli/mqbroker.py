@@ -12,6 +12,7 @@ from rmq.broker.app import BrokerApp
 from rmq.broker.settings import BrokerSettings
 from rmq.cli.command import CONTEXT, invoke
 from rmq.cli.daemon import Early, exposure, serve
+from rmq.cli.progress import Bar
 from rmq.runtime.world import World
 
 __all__ = ["main", "pid_file", "read_settings", "ready_line"]
@@ -47,8 +48,9 @@ def command(config: str | None, namesrv: str | None, show: bool, important: bool
     apps: list[BrokerApp] = []
 
     def make(world: World) -> BrokerApp:
-        apps.append(BrokerApp(world, settings))
-        return apps[0]
+        apps.append(app := BrokerApp(world, settings))
+        app.show_progress = Bar()
+        return app
 
     return serve(
         "broker",

@@ -12,7 +12,10 @@ __all__ = ["Bar"]
 
 
 class Bar:
-    """``with Bar() as bar``: called with (what is being done, how much of it is done, of how much)."""
+    """``with Bar() as bar``: called with (what is being done, how much of it is done, of how much).
+
+    It ends with the block, or when nothing is done any more.
+    """
 
     def __init__(self) -> None:
         self._what = ""
@@ -23,10 +26,13 @@ class Bar:
             return
         if what != self._what:
             self._end()
+            if not what:
+                return
             self._what = what
             self._bar = click.progressbar(length=max(total, 1), label=what, file=sys.stderr, width=30)
             self._bar.__enter__()
-        self._bar.update(min(done, total) - self._bar.pos)
+        if self._bar is not None:
+            self._bar.update(min(done, total) - self._bar.pos)
 
     def _end(self) -> None:
         bar, self._bar = self._bar, None
