@@ -24,6 +24,7 @@ from rmq.broker.delivery.pull import Delivery
 from rmq.broker.delivery.slow_readers import JUDGED_EVERY
 from rmq.broker.groups.clients import SCAN_SECONDS, Consumers, Producers
 from rmq.broker.groups.configs import GroupTable
+from rmq.broker.groups.filters import PERSIST_SECONDS, ConsumerFilters
 from rmq.broker.groups.lmq_groups import LmqGroupTable, LmqOffsetTable, load_offsets
 from rmq.broker.groups.locks import RebalanceLocks
 from rmq.broker.groups.offsets import OffsetTable
@@ -162,6 +163,10 @@ class BrokerApp:
         self._offsets_file = MetadataFile(world, config(_OFFSET_FILES[lmq]), offsets.render)
         self.consumers = consumers = Consumers(clock, notify_members)
         self.producers = producers = Producers(clock)
+        self.filters = filters = ConsumerFilters(world, settings, config("consumerFilter.json"))
+        consumers.on_heartbeat.append(filters.register)
+        consumers.on_gone.append(filters.unregister)
+        store.bit_map = filters.bit_map
         self.stats = stats = (LmqStats if lmq else BrokerStats)(
             clock, settings.broker_cluster_name, lambda: store.queues, lambda: settings.enable_detail_stat
         )
@@ -180,6 +185,7 @@ class BrokerApp:
             topics,
             groups,
             consumers,
+            filters,
             offsets,
             store,
             OffsetMovedEvents(clock, settings, store, store_host),
@@ -283,6 +289,7 @@ class BrokerApp:
         other = self.settings.config_path(_OFFSET_FILES[not self.settings.enable_lmq])
         load_offsets(self.world, self.offsets, self._offsets_file, other)
         self.groups.load()
+        self.filters.load()
         self.store.show_progress = self.show_progress
         await self.store.load()
         await self._schedule.load()
@@ -316,6 +323,7 @@ class BrokerApp:
         self._tasks.every(
             lambda: settings.flush_consumer_offset_interval / 1000, self._persist_offsets, "offsets", first=10.0
         )
+        self._tasks.every(PERSIST_SECONDS, self.filters.persist, "filters")
         self._tasks.every(SCAN_SECONDS, self._expire, "expiry")
         self._tasks.every(JUDGED_EVERY, self._delivery.slow_readers.judge, "slow readers")
         await self._registration.start()
@@ -346,6 +354,7 @@ class BrokerApp:
         await self._pop.stop()
         await self.stats.stop()
         await self._persist_offsets()
+        await self.filters.persist()
         await self.topics.file.flush()
         await self.groups.file.flush()
         await self.store.stop()

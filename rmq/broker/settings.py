@@ -14,6 +14,7 @@ from typing import ClassVar
 from rmq.broker.delays import DelayLevels
 from rmq.broker.store.settings import StoreSettings
 from rmq.config.settings import setting
+from rmq.filter.bloom import Bloom
 from rmq.protocol.errors import ConfigError
 from rmq.remoting.health import ObserverSettings
 from rmq.runtime.identity import Advertised, choose_address
@@ -73,8 +74,6 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         (
-            "filterSupportRetry", "enableCalcFilterBitMap", "expectConsumerNumUseFilter",
-            "maxErrorRateOfBloomFilter", "filterDataCleanTimeSpan",
         ),
         _NO_FILTER,
     ),
@@ -246,6 +245,31 @@ class BrokerSettings(ObserverSettings):
     )
     enable_property_filter: bool = setting(
         False, key="enablePropertyFilter", important=True, live=True, doc="Let consumers filter with SQL92."
+    )
+    filter_support_retry: bool = setting(
+        False,
+        key="filterSupportRetry",
+        live=True,
+        doc="Filter retried messages, too, by the group's SQL92 of the topic they came from.",
+    )
+    enable_calc_filter_bit_map: bool = setting(
+        False,
+        key="enableCalcFilterBitMap",
+        live=True,
+        doc="Note with each message which SQL92 filters want it; needs enableConsumeQueueExt.",
+    )
+    expect_consumer_num_use_filter: int = setting(
+        32, key="expectConsumerNumUseFilter", doc="SQL92 groups expected on a topic: sizes the notes."
+    )
+    max_error_rate_of_bloom_filter: int = setting(
+        20, key="maxErrorRateOfBloomFilter", unit="%", doc="Messages that may be noted for a group in vain."
+    )
+    filter_data_clean_time_span: int = setting(
+        86_400_000,
+        key="filterDataCleanTimeSpan",
+        unit="ms",
+        live=True,
+        doc="How long the SQL92 filter of a group that is gone is kept.",
     )
     transaction_time_out: int = setting(
         6_000,
@@ -478,6 +502,10 @@ class BrokerSettings(ObserverSettings):
             if value != value.strip() or any(c in value for c in " \t\r\n,;"):
                 raise ConfigError(f"{key}={value!r}: must have no blanks, commas or semicolons")
         DelayLevels(self.message_delay_level)
+        try:
+            Bloom(self.max_error_rate_of_bloom_filter, self.expect_consumer_num_use_filter)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
 
     def settle(self, identity: Identity) -> Advertised | None:
         """Fill in what depends on the machine, then check everything.

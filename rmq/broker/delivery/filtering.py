@@ -4,19 +4,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from rmq.filter.sql import SqlFilter, compile_sql
+from rmq.filter.sql import compile_sql
 from rmq.protocol import properties
 
 if TYPE_CHECKING:
+    from rmq.broker.groups.filters import Bits, ConsumerFilters
     from rmq.protocol.bodies.heartbeat import SubscriptionData
 
-__all__ = ["EVERYTHING", "Filter", "filter_of", "record_properties"]
+__all__ = ["EVERYTHING", "Condition", "Filter", "RetryCondition", "filter_of", "record_properties"]
 
 _magic = Struct(">4xi").unpack_from
 _int = Struct(">i").unpack_from
 _MAGIC_V2 = -626843477
+
+
+class Condition(Protocol):
+    """What a message's properties are asked."""
+
+    def matches(self, properties: dict[str, str]) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RetryCondition:
+    """Retried messages of a group, each judged by the group's filter of the topic it came from."""
+
+    filters: ConsumerFilters
+    group: str
+
+    def matches(self, properties: dict[str, str]) -> bool:
+        held = self.filters.get(properties.get("RETRY_TOPIC", ""), self.group)
+        return held is None or held.compiled.matches(properties)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +45,9 @@ class Filter:
     #: Tag hashes that match, as unsigned 32-bit numbers; None = any.
     codes: frozenset[int] | None = None
     #: The condition on the properties, or None.
-    sql: SqlFilter | None = None
+    sql: Condition | None = None
+    #: Its place in messages' bit maps, or None.
+    bits: Bits | None = None
 
     def matches(self, record: bytes) -> bool:
         """Whether the condition is true of a record."""

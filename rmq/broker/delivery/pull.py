@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rmq.broker.delivery.answers import code_of, pull_answer
-from rmq.broker.delivery.filtering import EVERYTHING, Filter, filter_of
+from rmq.broker.delivery.filtering import EVERYTHING, Filter, RetryCondition, filter_of
 from rmq.broker.delivery.holds import Hold, Holds
 from rmq.broker.delivery.read import Batch, Reader, ReadLimits, Scan, Status
 from rmq.broker.delivery.slow_readers import SlowReaders
@@ -20,6 +20,7 @@ from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import FLAG_RESPONSE, Command, SerializeType
 from rmq.protocol.errors import HeaderError, ResponseError, RMQError
 from rmq.protocol.frame import encode
+from rmq.protocol.names import group_of_retry_topic, is_retry_topic
 from rmq.remoting.router import handles
 from rmq.runtime.tasks import TaskOwner
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rmq.broker.delivery.moved import OffsetMovedEvents
     from rmq.broker.groups.clients import Consumers
     from rmq.broker.groups.configs import GroupTable
+    from rmq.broker.groups.filters import ConsumerFilters
     from rmq.broker.groups.offsets import OffsetTable
     from rmq.broker.settings import BrokerSettings
     from rmq.broker.store.state import Queue
@@ -50,6 +52,15 @@ _SUBSCRIPTION = 4
 _HOLD_LIMIT = 100_000
 
 
+def _fault(data: SubscriptionData) -> str:
+    """What is wrong with a subscription's expression, to be put behind a remark."""
+    try:
+        filter_of(data)
+    except ExpressionError as error:
+        return f" {error}"
+    return ""
+
+
 class Delivery:
     """Serves pulls.
 
@@ -63,6 +74,7 @@ class Delivery:
         topics: TopicTable,
         groups: GroupTable,
         consumers: Consumers,
+        filters: ConsumerFilters,
         offsets: OffsetTable,
         store: Store,
         moved: OffsetMovedEvents,
@@ -72,6 +84,7 @@ class Delivery:
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
+        self._filters = filters
         self._offsets = offsets
         self._store = store
         self._moved = moved
@@ -294,28 +307,42 @@ class Delivery:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "store getMessage return null")
         wants = EVERYTHING
         if not data.is_tag_type:
-            wants = self._condition(data, inline=bool(fields.sys_flag & _SUBSCRIPTION))
+            wants = self._condition(fields, data)
         elif data.code_set:
             wants = filter_of(data)
+        elif settings.filter_support_retry and is_retry_topic(topic):
+            wants = Filter(sql=RetryCondition(self._filters, group_of_retry_topic(topic)))
         return self._store.queues.get_or_create(topic, queue_id), wants
 
-    def _condition(self, data: SubscriptionData, *, inline: bool) -> Filter:
-        """The SQL92 filter of a subscription; one that does not compile is refused (Java lets everything through)."""
+    def _condition(self, fields: PullFields, data: SubscriptionData) -> Filter:
+        """The SQL92 filter of a pull: the group's, or the one that the pull brings along.
+
+        Of the latter, one that does not compile is refused (Java lets everything through).
+        """
+        inline = bool(fields.sys_flag & _SUBSCRIPTION)
+        held = None if inline else self._filters.get(data.topic, fields.consumer_group)
+        if not inline:
+            if held is None:
+                raise ResponseError(
+                    ResponseCode.FILTER_DATA_NOT_EXIST,
+                    "The broker's consumer filter data is not exist!Your expression may be wrong!" + _fault(data),
+                )
+            if held.client_version < fields.sub_version:
+                raise ResponseError(
+                    ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest"
+                )
         if not self._settings.enable_property_filter:
             raise ResponseError(
                 ResponseCode.SYSTEM_ERROR,
                 f"The broker does not support consumer to filter message by {data.expression_type}",
             )
+        if held is not None:
+            return Filter(sql=held.compiled, bits=held.bits)
         try:
             return filter_of(data)
         except ExpressionError as error:
-            if inline:
-                raise ResponseError(
-                    ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
-                ) from None
             raise ResponseError(
-                ResponseCode.FILTER_DATA_NOT_EXIST,
-                f"The broker's consumer filter data is not exist!Your expression may be wrong! {error}",
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
             ) from None
 
     def _wake(self, hold: Hold) -> bool:

@@ -238,6 +238,19 @@ class Reader:
                 break
             spans = [(start, size) for start, size, _ in _entries(entries[: len(entries) // ENTRY_SIZE * ENTRY_SIZE])]
             readable = [span for span in spans if span[0] >= log.start and span[1] != _FILLER_SIZE]
+            if wants.bits is not None and self._store.ext is not None:
+                units = self._store.ext.units(queue, position, len(spans))
+                if units is None:
+                    units = yield self._store.ext.units_cold(queue, position, len(spans))
+                refuses = wants.bits.refuses
+                unwanted = {
+                    span
+                    for span, unit in zip(spans, units, strict=False)
+                    if unit is not None and refuses(unit.bit_map, unit.store_timestamp)
+                }
+                if unwanted:
+                    refused = True
+                    readable = [span for span in readable if span not in unwanted]
             records = log.read_many(readable)
             if records is None:
                 records = yield log.read_many_cold(readable)

@@ -123,6 +123,10 @@ class Consumers:
         self._of_conn: dict[Conn, dict[str, None]] = {}
         self._changed: dict[str, None] = {}
         self._scheduled = False
+        #: Called with a group and all its subscriptions, at every heartbeat.
+        self.on_heartbeat: list[Callable[[str, list[SubscriptionData]], None]] = []
+        #: Called with a group whose last consumer is gone.
+        self.on_gone: list[Callable[[str], None]] = []
 
     def group(self, name: str) -> ConsumerGroup | None:
         return self._groups.get(name)
@@ -161,6 +165,8 @@ class Consumers:
             self._refresh(channel, client_id, language, version)
         if changed and notify:
             self._tell(name)
+        for listener in self.on_heartbeat:
+            listener(name, data.subscription_data_set)
         return changed
 
     def _channel(self, conn: Conn, client_id: str, language: int | None, version: int) -> Channel:
@@ -194,6 +200,8 @@ class Consumers:
         log.info("consumer %s leaves %s", channel.client_id, name)
         if not group.channels:
             del self._groups[name]
+            for listener in self.on_gone:
+                listener(name)
         elif notify:
             self._tell(name)
 
