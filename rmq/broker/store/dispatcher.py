@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from struct import Struct
+from itertools import islice
+from struct import Struct, pack
 
 from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.index import Index
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 _entry = Struct(">qiq").pack
 #: Entries a queue may lack because their records are damaged; more than that is itself damage.
 _MOST_BLANK = 1 << 20
+_MOST_TAGS = 4096
 
 
 class Dispatcher:
@@ -51,6 +53,8 @@ class Dispatcher:
         self._queues = queues
         self._feed = None if index is None else IndexFeed(index)
         self._rule = rule
+        #: From TAGS on to the end of the properties -> tags code.
+        self._tags: dict[bytes, int] = {}
         self.multi_dispatch = multi_dispatch
         #: Next record to dispatch.
         self.position = 0
@@ -93,37 +97,72 @@ class Dispatcher:
 
         :param touched: gets the queues that have got entries.
         """
-        data, base = run.data, run.base
-        find_queue, code_of, entry = self._queues.get, self._rule.code, _entry
-        multi_dispatch, unit_code = self.multi_dispatch, self._queues.unit_code
-        got: dict[Queue, int] = {}
-        for at, size, sys_flag, queue_id, index, topic, text in run.records:
+        data, base, records = run.data, run.base, run.records
+        multi_dispatch = self.multi_dispatch
+        plain = multi_dispatch is None and self._queues.unit_code is None
+        done = 0
+        while done < len(records):
+            if plain and (done := self._put_plain(run, done, touched)) == len(records):
+                break
+            at, size, sys_flag, queue_id, _, topic, text = records[done]
+            done += 1
             # Prepared and rolled-back messages are in no queue (store-and-broker.md 3.2).
             if sys_flag & 0x4:
                 continue
-            offset = base + at
-            if multi_dispatch is not None:
-                properties = data[text : at + size]
-                copies = multi_dispatch.copies(properties, topic, queue_id)
-                if copies:
-                    self._note(got, touched)
-                    found = derive(data, at, self._rule)
-                    touched.update(dict.fromkeys(await self._put_in_all(found, copies, offset, size, properties)))
-                    continue
-            queue = find_queue(topic, queue_id)
-            if queue is not None and index == queue.next and offset >= queue.max_phys and topic != SCHEDULE_TOPIC:
-                code = code_of(data, text, at + size) if unit_code is None else None
-                if code is not None:
-                    queue.tail += entry(offset, size, code)
-                    queue.next = index + 1
-                    queue.max_phys = offset + size
-                    got[queue] = got.get(queue, 0) + 1
-                    continue
-            self._note(got, touched)
-            queue = await self._put(derive(data, at, self._rule), offset, size, data[text : at + size])
-            if queue is not None:
+            properties = data[text : at + size]
+            copies = [] if multi_dispatch is None else multi_dispatch.copies(properties, topic, queue_id)
+            found = derive(data, at, self._rule)
+            touched.update(dict.fromkeys(await self._put_in_all(found, copies, base + at, size, properties)))
+
+    def _put_plain(self, run: Run, first: int, touched: dict[Queue, None]) -> int:
+        """Put records from number ``first`` on while each is the next of a queue that is there, and nothing is special.
+
+        :returns: the number of the first that is not, or how many there are.
+        """
+        data, base, records = run.data, run.base, run.records
+        find, known = data.find, self._tags
+        #: Queue -> the next index, and offset, size and tags code of its new entries.
+        new: dict[tuple[str, int], list[int]] = {}
+        nexts: dict[tuple[str, int], int] = {}
+        done = first
+        for at, size, sys_flag, queue_id, index, topic, text in islice(records, first, None):
+            if not sys_flag & 0x4:
+                key = (topic, queue_id)
+                if index != nexts.get(key):
+                    queue = self._queues.get(topic, queue_id)
+                    if key in nexts or queue is None or topic == SCHEDULE_TOPIC:
+                        break
+                    if index != queue.next or base + at < queue.max_phys:
+                        break
+                    new[key] = []
+                end = at + size
+                tags_at = find(b"TAGS\1", text, end)
+                code = 0
+                if tags_at >= 0:
+                    if tags_at > text and data[tags_at - 1] != 2:
+                        break
+                    # Mostly nothing but what is the same in many messages follows the tag.
+                    told = known.get(data[tags_at:end])
+                    if told is None:
+                        told = self._rule.code(data, tags_at, end)
+                        if told is None:
+                            break
+                        if len(known) < _MOST_TAGS:
+                            known[data[tags_at:end]] = told
+                    code = told
+                nexts[key] = index + 1
+                new[key] += (base + at, size, code)
+            done += 1
+        for (topic, queue_id), entries in new.items():
+            queue = self._queues.get(topic, queue_id)
+            if queue is not None and entries:
+                count = len(entries) // 3
+                queue.tail += pack(">" + "qiq" * count, *entries)
+                queue.next += count
+                queue.max_phys = entries[-3] + entries[-2]
+                self._queues.note([queue], count)
                 touched[queue] = None
-        self._note(got, touched)
+        return done
 
     async def _put_in_all(
         self, found: Derived, copies: list[Copy], offset: int, size: int, properties: bytes
@@ -134,12 +173,6 @@ class Dispatcher:
         ]
         got = [await self._put(one, offset, size, properties) for one in (found, *others)]
         return [queue for queue in got if queue is not None]
-
-    def _note(self, got: dict[Queue, int], touched: dict[Queue, None]) -> None:
-        for queue, count in got.items():
-            self._queues.note([queue], count)
-            touched[queue] = None
-        got.clear()
 
     async def _put(self, found: Derived, offset: int, size: int, properties: bytes) -> Queue | None:
         try:

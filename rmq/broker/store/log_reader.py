@@ -43,6 +43,8 @@ class LogReader:
         self.position = 0
         #: What was skipped; what is in here already is not reported again.
         self.damages: list[Damage] = []
+        #: Checksums are compared in files from here on only.
+        self.crc_from = 0
         #: Where the last clean stop left the log, or -1: nothing is looked for behind that.
         self.clean_end = -1
         #: Behind the last good record; where a blank one begins if it is the last thing in the log.
@@ -94,7 +96,7 @@ class LogReader:
             at = 0
             verdict = 1
             while verdict > 0 and base + at < stop:
-                run = take(data, at, base, stop, file_end, self._topics, crc=self._crc)
+                run = take(data, at, base, stop, file_end, self._topics, crc=self._crc and file.start >= self.crc_from)
                 verdict = run.verdict
                 at = run.end
                 if run.records:

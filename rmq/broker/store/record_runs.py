@@ -75,8 +75,13 @@ def take(data: bytes, at: int, base: int, stop: int, file_end: int, topics: Topi
                 and not sys_flag & 0x30
                 and text <= end
                 and _length(data, text - 2)[0] == end - text
-                and find(0, text, end) < 0
-                and (not crc or not body_size or crc32(data[at + 88 : topic_at]) & 0x7FFFFFFF == body_crc)
+                and (
+                    not crc
+                    or (
+                        find(0, text, end) < 0
+                        and (not body_size or crc32(data[at + 88 : topic_at]) & 0x7FFFFFFF == body_crc)
+                    )
+                )
             ):
                 add((at, size, sys_flag, queue_id, index, topic, text))
                 at = end

@@ -124,12 +124,15 @@ class Recovery:
         size = commit_log.file_size
         if files:
             first = await self._first_to_check(files)
+            unsure = files[first].start
             wrong = await self._first_wrong(files[:first], loader.covered)
             if wrong is not None:
                 first = wrong
             while True:
                 found.checked_from = files[first].start
                 reader = LogReader(self._world, commit_log, crc=self._crc)
+                # What is older was on disk long before the stop; it is read for the queues' sake.
+                reader.crc_from = min(unsure, found.checked_from) if wrong is None else unsure
                 if self._clean:
                     reader.clean_end = self._checkpoint.clean_end
                 fill = not any(at >= found.checked_from for at in (*loader.covered, *loader.light))
