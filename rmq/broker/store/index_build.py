@@ -13,10 +13,10 @@ from datetime import datetime
 
 from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.index import Index
-from rmq.broker.store.index_feed import IndexFeed
+from rmq.broker.store.index_feed import ROLLED_BACK, IndexFeed
 from rmq.broker.store.log_reader import LogReader
 from rmq.broker.store.record_runs import Topics, take
-from rmq.broker.store.records import check, is_blank
+from rmq.broker.store.records import check, index_keys, is_blank
 from rmq.runtime.world import World
 
 __all__ = ["IndexBuild"]
@@ -124,6 +124,9 @@ class IndexBuild:
         if found is not None and (found[0] > end or index.end[1] >= end > 0):
             log.warning("the index points behind the end of the commit log; it is built anew")
             found = None
+        if found is not None and (gap := await self._gap()) is not None:
+            log.warning("no index file has the keys of the commit log behind %d; the index is built anew", gap)
+            found = None
         if found is None:
             await index.discard_all()
             found = (self._log.start, self._log.start)
@@ -132,6 +135,27 @@ class IndexBuild:
         if start < end and not await self._is_record(start):
             start -= start % self._log.file_size
         self.position = start
+
+    async def _gap(self) -> int | None:
+        """Commit-log offset of a message with keys that lies before the first index file or between two, if any.
+
+        A file was deleted or zeroed, then; between two whole ones lie only messages without keys, few as a rule.
+        """
+        covered = self._log.start - 1
+        for file in self._index.files:
+            if file.count > 1:
+                reader = LogReader(self._world, self._log, crc=False)
+                start = max(covered, self._log.start)
+                async for run in reader.runs(start, max(start, file.begin_offset)):
+                    for at, size, sys_flag, _, _, _, text in run.records:
+                        if (
+                            covered < run.base + at < file.begin_offset
+                            and sys_flag & ROLLED_BACK != ROLLED_BACK
+                            and index_keys(run.data, text, at + size)
+                        ):
+                            return run.base + at
+                covered = max(covered, file.end_offset)
+        return None
 
     async def _is_record(self, offset: int) -> bool:
         file = self._log.segment_of(offset)

@@ -7,9 +7,10 @@ from rmq.broker.store.keyhash import KeyHasher
 from rmq.broker.store.record_runs import Run
 from rmq.broker.store.records import index_keys, store_time
 
-__all__ = ["IndexFeed"]
+__all__ = ["ROLLED_BACK", "IndexFeed"]
 
-_ROLLED_BACK = 0xC
+#: Messages with both bits in their flag are in no queue and in no index.
+ROLLED_BACK = 0xC
 _MOST_HASHERS = 4096
 
 
@@ -27,7 +28,7 @@ class IndexFeed:
         stamp = 0
         for at, size, sys_flag, _, _, topic, text in run.records:
             offset = base + at
-            if offset < start or sys_flag & _ROLLED_BACK == _ROLLED_BACK:
+            if offset < start or sys_flag & ROLLED_BACK == ROLLED_BACK:
                 continue
             keys = index_keys(data, text, at + size)
             if not keys:
