@@ -111,7 +111,7 @@ async def test_c01_kills_at_random_times_lose_nothing(tmp_path: Path) -> None:
 async def test_c02_kills_at_named_points_lose_nothing(tmp_path: Path, flush: str) -> None:
     rng = random.Random(102)
     if LONG:
-        points = [point for number in range(6) for point in shuffled(POINTS, number)]
+        points = [point for number in range(amount(1, 6)) for point in shuffled(POINTS, number)]
     else:
         # Both flush types together meet half of the points once; the long form meets each of them six times.
         points = shuffled(POINTS, 102)[flush == "SYNC_FLUSH" :: 2][:12]

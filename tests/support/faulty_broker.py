@@ -1,8 +1,9 @@
 """``python -m rmq.cli.mqbroker`` with faults: the same program, started through :mod:`tests.support.faulty_os`.
 
 ``RMQTEST_RULES`` holds the rules as JSON, ``RMQTEST_POINTS`` the file that gets a line for every point met first and
-for a kill. Beside the system calls there are points at ``run:store.append``, ``run:store.roll``, ``run:store.flushed``
-and ``run:client.answer``, before and after each.
+for a kill, ``RMQTEST_JOURNAL`` the file for what :mod:`tests.support.faulty_power` needs to cut the power. Beside the
+system calls there are points at ``run:store.append``, ``run:store.roll``, ``run:store.flushed`` and
+``run:client.answer``, before and after each.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 from typing import Any
 
 from tests.support.faulty_os import Points, Rule, install
+from tests.support.faulty_power import JournalOs
 
 
 def _record(path: str) -> Any:
@@ -52,7 +54,8 @@ def main() -> None:
     points = Points(rules)
     if path := os.environ.get("RMQTEST_POINTS"):
         points.record = _record(path)
-    install(points)
+    journal = os.environ.get("RMQTEST_JOURNAL")
+    install(points, JournalOs(points, os.environ["RMQ_STORE_PATH_ROOT_DIR"], journal) if journal else None)
     from rmq.broker.app import BrokerApp
     from rmq.broker.store.commit_log import CommitLog
     from rmq.broker.store.durability import Durability

@@ -205,11 +205,11 @@ class FaultyOs:
         return real
 
 
-def install(points: Points) -> Callable[[], None]:
+def install(points: Points, watched: FaultyOs | None = None) -> Callable[[], None]:
     """Put the watched calls under the file port; what is returned takes them away again."""
     from rmq.runtime import files
 
-    watched = FaultyOs(points)
+    watched = FaultyOs(points) if watched is None else watched
     old_os, old_sync = files.os, files._datasync
     files.os = watched  # type: ignore[assignment]
     files._datasync = watched.fdatasync  # type: ignore[assignment]

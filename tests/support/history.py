@@ -169,7 +169,8 @@ def sends_of(lines: Iterable[dict[str, Any]]) -> tuple[dict[str, Send], list[dic
 def judge(lines: Iterable[dict[str, Any]], readers: list[Seen], *, lost_ok: Iterable[str] = ()) -> Verdict:
     """Hold the histories against what independent readers found at the end.
 
-    :param lost_ok: keys of acknowledged messages that this configuration may lose (asynchronous flush and a power cut).
+    :param lost_ok: keys of acknowledged messages that this configuration may lose (asynchronous flush and a power cut):
+        their places are free again, and consumers may have seen them.
     """
     verdict = Verdict()
     counts = verdict.counts
@@ -177,9 +178,11 @@ def judge(lines: Iterable[dict[str, Any]], readers: list[Seen], *, lost_ok: Iter
     excused = set(lost_ok)
     for send in sends.values():
         counts[f"send {send.outcome}"] += 1
+    for key in excused & sends.keys():
+        sends[key].outcome, sends[key].offset = UNKNOWN, -1
     _acks(sends, verdict)
     for seen in readers:
-        _reader(seen, sends, excused, verdict)
+        _reader(seen, sends, verdict)
     for one, other in itertools.pairwise(readers):
         for place in sorted(one.places.keys() | other.places.keys()):
             lowest = max(one.first.get(place, 0), other.first.get(place, 0))
@@ -188,7 +191,7 @@ def judge(lines: Iterable[dict[str, Any]], readers: list[Seen], *, lost_ok: Iter
             if mine != theirs:
                 bad = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
                 verdict.fault("I10", f"{one.name} and {other.name} differ at {place} {bad[:5]}")
-    _events(rest, readers, verdict)
+    _events(rest, readers, excused, verdict)
     return verdict
 
 
@@ -218,7 +221,7 @@ def _acks(sends: dict[str, Send], verdict: Verdict) -> None:
                 verdict.fault("I5", f"{where}: {send.key} began after {whose.key} was acknowledged, and lies before it")
 
 
-def _reader(seen: Seen, sends: dict[str, Send], excused: set[str], verdict: Verdict) -> None:
+def _reader(seen: Seen, sends: dict[str, Send], verdict: Verdict) -> None:
     name = seen.name
     found: Counter[str] = Counter()
     for place, items in seen.places.items():
@@ -250,7 +253,7 @@ def _reader(seen: Seen, sends: dict[str, Send], excused: set[str], verdict: Verd
         expired = send.outcome == OK and 0 <= send.offset < seen.first.get((send.topic, send.queue), 0)
         if send.batch and not expired:
             batches[send.batch].append(there)
-        if send.outcome == OK and send.claims and not there and not expired and key not in excused:
+        if send.outcome == OK and send.claims and not there and not expired:
             verdict.fault(
                 "I1", f"{name}: {key} was acknowledged at {send.topic}/{send.queue}/{send.offset} and is lost"
             )
@@ -264,7 +267,7 @@ def _reader(seen: Seen, sends: dict[str, Send], excused: set[str], verdict: Verd
             verdict.fault("I2", f"{name}: batch {batch} has holes: {parts}")
 
 
-def _events(rest: list[dict[str, Any]], readers: list[Seen], verdict: Verdict) -> None:
+def _events(rest: list[dict[str, Any]], readers: list[Seen], excused: set[str], verdict: Verdict) -> None:
     """I7: what a consumer was given stays. I18 and I4: committed offsets, as consumers were told of them."""
     told: dict[tuple[str, str, int], int] = {}
     for line in rest:
@@ -273,7 +276,7 @@ def _events(rest: list[dict[str, Any]], readers: list[Seen], verdict: Verdict) -
             place = (line["topic"], line["queue"])
             for offset, key, sha in line["items"]:
                 for seen in readers:
-                    if offset < seen.first.get(place, 0):
+                    if offset < seen.first.get(place, 0) or key in excused:
                         continue
                     got = seen.places.get(place, {}).get(offset)
                     if got != (key, sha):
