@@ -52,7 +52,7 @@ class Advance:
         self._target: dict[MessageQueue, Bound] | None = None
         self._seen: dict[MessageQueue, Bound] = {}
         self._last: dict[str, Any] | None = None
-        self._idle_until = float("-inf")
+        self._idle_until, self._idle_limited = float("-inf"), False
         self._failing_since: float | None = None
         self._committed: Offsets = {}
         #: Queues of which it is known that they are still the ones that the offsets are of.
@@ -83,7 +83,7 @@ class Advance:
         clock = self._brokers.dial.monotonic
         if told:
             self.report(start)
-            if clock() < self._idle_until and self._target is None:
+            if clock() < self._idle_until and self._target is None and (limited or not self._idle_limited):
                 return start
         try:
             end = self._next(start, limited, self._now())
@@ -97,7 +97,7 @@ class Advance:
             self._brokers.dial.sleep(_IDLE)
             return start
         if end is start:
-            self._idle_until = clock() + _IDLE
+            self._idle_until, self._idle_limited = clock() + _IDLE, limited
         self._last = end
         return end
 

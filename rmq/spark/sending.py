@@ -106,18 +106,18 @@ class Sender:
 
     def _find_queues(self, message: Outgoing) -> list[MessageQueue]:
         topic = message.topic
-        found = self._brokers.queues(topic, PERM_WRITE)
-        if found is None:
+        for attempt in range(self._options.retries + 1):
+            if attempt:
+                self._brokers.dial.sleep(PAUSE * 2**attempt)  # its brokers may be about to come back
+            if found := self._brokers.queues(topic, PERM_WRITE):
+                return found
             # A broker that makes topics by itself says so by serving this one.
             made = self._brokers.queues(AUTO_CREATE_TOPIC, PERM_WRITE) or []
-            found = [
-                MessageQueue(topic, each.broker_name, each.queue_id) for each in made if each.queue_id < NEW_QUEUES
-            ]
-        if not found:
-            raise RowRefused(
-                f"{message.row}: the topic {topic} does not exist or takes no messages (mqadmin updateTopic)"
-            )
-        return found
+            if made:
+                return [
+                    MessageQueue(topic, each.broker_name, each.queue_id) for each in made if each.queue_id < NEW_QUEUES
+                ]
+        raise RowRefused(f"{message.row}: the topic {topic} does not exist or takes no messages (mqadmin updateTopic)")
 
     @staticmethod
     def _named(message: Outgoing, queues: Sequence[MessageQueue]) -> MessageQueue:

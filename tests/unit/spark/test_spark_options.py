@@ -1,0 +1,136 @@
+"""Options of the data source: what they mean, and one line for every mistake, naming the option."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from rmq.protocol.errors import ConfigError
+from rmq.protocol.queue import MessageQueue
+from rmq.spark.options import SinkOptions, SourceOptions, duration
+from rmq.spark.positions import EARLIEST, LATEST
+
+GIVEN = {"nameServer": "127.0.0.1:9876", "topic": "orders"}
+
+
+def source(**more: str) -> SourceOptions:
+    return SourceOptions.of({**GIVEN, **more})
+
+
+def test_defaults() -> None:
+    made = source()
+    assert made.topics == ("orders",)
+    assert (made.group, made.commit) == ("rmq_spark", False)
+    assert made.fail_on_data_loss
+    assert (made.expression, made.expression_type) == ("*", "TAG")
+    assert (made.pull_batch_size, made.pull_timeout) == (1024, 60.0)
+
+
+def test_names_of_the_scala_connector_keep_working() -> None:
+    made = SourceOptions.of(
+        {
+            "nameserver": "a:9876;b:9876",
+            "topic": "t",
+            "group": "g",
+            "subexpression": "TagA || TagB",
+            "startingoffsets": '{"t":{"b":{"0":23,"1":-1,"2":-2}}}',
+            "failondataloss": "false",
+            "pullbatchsize": "32",
+            "pulltimeout": "3000",
+        }
+    )
+    assert made.endpoint.name_servers == ("a:9876", "b:9876")
+    assert (made.group, made.commit, made.fail_on_data_loss) == ("g", True, False)
+    assert made.start is not None
+    assert made.start.queues == {
+        MessageQueue("t", "b", 0): 23,
+        MessageQueue("t", "b", 1): LATEST,
+        MessageQueue("t", "b", 2): EARLIEST,
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"grupId": "g"}, "the option grupId is unknown: did you mean groupId?"),
+        ({"zzz": "1"}, "the option zzz is unknown: reading is done without it"),
+        ({"startingOffsets": '{"t":{"b":{"0":'}, 'the option startingOffsets is \'{"t":.*JSON such as'),
+        ({"startingOffsets": '{"t":{"b":{"x":1}}}'}, "startingOffsets.*queue numbers as members, not 'x'"),
+        (
+            {"startingOffsets": '{"t":{"b":{"0":-3}}}'},
+            r"startingOffsets.*-1 \(latest\) or -2.*queue 0 of t on b",
+        ),
+        ({"startingOffsets": '{"t":5}'}, "startingOffsets.*5 stands where members, a broker of t each, belong"),
+        ({"startingOffsets": "first"}, "startingOffsets is 'first': give earliest, latest, group or JSON"),
+        ({"startingOffsets": "group"}, "startingOffsets=group needs the option groupId"),
+        ({"endingOffsets": "group", "groupId": "g"}, "endingOffsets cannot be group"),
+        ({"startingOffsets": "earliest", "startingTimestamp": "5"}, "startingOffsets and startingTimestamp exclude"),
+        ({"startingTimestamp": "yesterday"}, "startingTimestamp is 'yesterday': give milliseconds since 1970"),
+        ({"subExpression": "A", "sql92": "a > 1"}, "subExpression and sql92 exclude"),
+        ({"topicPattern": "o.*"}, "topic and topicPattern exclude"),
+        ({"columns": "offset", "includeSystem": "true"}, "columns and includeSystem exclude"),
+        ({"maxTriggerDelay": "5m"}, "maxTriggerDelay needs the option minOffsetsPerTrigger"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, r"minOffsetsPerTrigger \(9\) is above"),
+        ({"minPartitions": "9", "maxPartitions": "8"}, r"minPartitions \(9\) is above maxPartitions \(8\)"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is '0': give a whole number from 1"),
+        ({"failOnDataLoss": "yes"}, "failOnDataLoss is 'yes': give true or false"),
+        ({"accessKey": "a"}, "accessKey needs the option secretKey"),
+        ({"tlsCaFile": "/ca.pem"}, "tlsCaFile needs useTLS=true"),
+        ({"commitOffsetsToBroker": "true"}, "commitOffsetsToBroker=true needs the option groupId"),
+        ({"namesrv": "a:1"}, "nameServer and namesrv mean the same"),
+        ({"topic": "a b"}, "the option topic is 'a b': give a topic's name"),
+        ({"topic": "%LMQ%x"}, "light queue"),
+        ({"nameServer": "nowhere"}, "the option nameServer is 'nowhere': give a list of host:port"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_option(more: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        source(**more)
+    assert re.search(said, str(error.value)), str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("left", "said"), [("topic", "nameServer is missing"), ("nameServer", "topic is missing")])
+def test_what_is_missing_is_named(left: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        SourceOptions.of({left: GIVEN[left]})
+
+
+def test_secrets_stay_out_of_messages_and_representations() -> None:
+    with pytest.raises(ConfigError) as error:
+        source(accessKey="who", secretKey=" ")
+    assert str(error.value) == "the option secretKey give a text that is not empty"
+    made = source(accessKey="who", secretKey="s3cret", securityToken="t0ken")
+    assert "s3cret" not in repr(made)
+    assert "t0ken" not in repr(made)
+
+
+def test_a_batch_and_a_stream_refuse_what_the_other_has() -> None:
+    with pytest.raises(ConfigError, match="maxOffsetsPerTrigger is for streams"):
+        source(maxOffsetsPerTrigger="5").check_batch()
+    with pytest.raises(ConfigError, match="a stream has no end"):
+        source(endingOffsets="latest").check_stream(limits=True, version="4.3.0")
+    with pytest.raises(ConfigError, match=r"maxOffsetsPerTrigger needs Spark 4\.2 or newer; this is 4\.0\.1"):
+        source(maxOffsetsPerTrigger="5").check_stream(limits=False, version="4.0.1")
+
+
+def test_times() -> None:
+    one = source(startingTimestamp="2026-01-31T12:00:00+01:00").start
+    assert one is not None
+    assert one.time == 1769857200000
+    same = source(startingTimestamp="1769857200000").start
+    assert same == one
+    each = source(endingTimestamp='{"orders":{"b":{"0":"2026-01-31T11:00:00"}}}').end
+    assert each is not None
+    assert each.queues == {MessageQueue("orders", "b", 0): 1769857200000}
+    assert [duration(text) for text in ("500ms", "10s", "1.5m", "1h")] == [0.5, 10.0, 90.0, 3600.0]
+
+
+def test_the_sink_names_its_own_mistakes() -> None:
+    made = SinkOptions.of({**GIVEN, "retries": "5", "dedupProperties": "false"})
+    assert (made.topic, made.retries, made.stamp, made.batch_size) == ("orders", 5, False, 64)
+    with pytest.raises(ConfigError, match="the option startingOffsets is unknown: writing is done without it"):
+        SinkOptions.of({**GIVEN, "startingOffsets": "latest"})
+    with pytest.raises(ConfigError, match="several topics"):
+        SinkOptions.of({"nameServer": "a:1", "topic": "a,b"})

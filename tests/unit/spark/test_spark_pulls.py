@@ -1,0 +1,212 @@
+# ruff: noqa: E402 - what follows the check for pyarrow needs it
+"""Pulling a range through everything a broker may do meanwhile: each message once, or an error, or a warning."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'rmq[spark]'")
+
+from rmq.protocol.codes import RequestCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ProtocolError, ResponseError, TransportError
+from rmq.protocol.queue import MessageQueue
+from rmq.spark.brokers import Brokers
+from rmq.spark.options import Endpoint, SourceOptions
+from rmq.spark.pulls import DataLost, Pulling
+from rmq.spark.ranges import Range
+from rmq.spark.reading import Reading
+from rmq.spark.resolve import offset_at_time
+from tests.support.spark.memory import NAMESRV, MemoryBroker, MemoryCluster, MemoryQueue
+
+QUEUE = MessageQueue("t", "broker-a", 0)
+SCHEMA = pa.schema([pa.field("offset", pa.int64())])
+
+
+@pytest.fixture
+def cluster() -> MemoryCluster:
+    made = MemoryCluster()
+    made.create("t")
+    return made
+
+
+def read(cluster: MemoryCluster, *ranges: Range, tags: frozenset[str] = frozenset(), **how: Any) -> list[int]:
+    reading = Reading(SCHEMA, Pulling("g", **how), tags)
+    brokers = Brokers(Endpoint((NAMESRV,)), cluster)
+    return [offset for batch in reading.batches(brokers, ranges) for offset in batch.column(0).to_pylist()]
+
+
+def pulls(cluster: MemoryCluster) -> list[int]:
+    return [
+        int((each.ext or {})["queueOffset"] or 0)
+        for each in cluster.broker.seen
+        if each.code == RequestCode.PULL_MESSAGE
+    ]
+
+
+def test_exactly_the_range(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=100)
+    assert read(cluster, Range(QUEUE, 5, 95)) == list(range(5, 95))
+    assert pulls(cluster) == [5, 37, 69], "three pulls of at most 32, none beyond the end"
+
+
+def test_a_cut_connection_repeats_and_loses_nothing(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=200)
+    cut = iter([False, True, False, False, True, True])
+
+    def before(broker: MemoryBroker, request: Command) -> None:
+        if request.code == RequestCode.PULL_MESSAGE and next(cut, False):
+            raise ConnectionResetError
+
+    cluster.before = before
+    assert read(cluster, Range(QUEUE, 0, 200)) == list(range(200))
+    assert len(pulls(cluster)) == 7 + 3
+
+
+def test_a_broker_that_stays_away_is_an_error_after_the_patience(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=10)
+    cluster.broker.up = False
+    with pytest.raises(TransportError, match="no broker named broker-a serves t"):
+        read(cluster, Range(QUEUE, 0, 10), patience=30.0)
+    assert 30 <= cluster.slept < 31
+
+
+def test_a_name_server_that_is_away_does_not_stop_a_read(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=100)
+
+    def before(broker: MemoryBroker, request: Command) -> None:
+        cluster.namesrv_up = False
+        cluster.now += 10
+
+    cluster.before = before
+    assert read(cluster, Range(QUEUE, 0, 100)) == list(range(100))
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_expired_messages_are_a_loss_unless_the_queue_is_new(cluster: MemoryCluster, fresh: bool) -> None:
+    cluster.put("t", count=50)
+    cluster.broker.queues["t", 0].least = 20
+    wanted = Range(QUEUE, 10, 50, fresh)
+    if fresh:
+        assert read(cluster, wanted) == list(range(20, 50))
+    else:
+        with pytest.raises(DataLost, match=r"the messages 10 to 19 are gone, they have expired \(failOnDataLoss=false"):
+            read(cluster, wanted)
+
+
+def test_a_loss_may_be_only_a_warning(cluster: MemoryCluster, caplog: pytest.LogCaptureFixture) -> None:
+    cluster.put("t", count=50)
+    cluster.broker.queues["t", 0].least = 20
+    with caplog.at_level(logging.WARNING):
+        assert read(cluster, Range(QUEUE, 10, 50), fail_on_data_loss=False) == list(range(20, 50))
+    assert "the messages 10 to 19 are gone" in caplog.text
+    cluster.broker.queues["t", 0].least = 50
+    assert read(cluster, Range(QUEUE, 10, 50), fail_on_data_loss=False) == []
+
+
+def test_a_queue_that_ends_too_early_on_its_master_is_a_loss(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=5)
+    with pytest.raises(DataLost, match="the messages 5 to 9 are gone, the queue ends at 5"):
+        read(cluster, Range(QUEUE, 0, 10))
+    assert read(cluster, Range(QUEUE, 0, 10), fail_on_data_loss=False) == list(range(5))
+
+
+def test_a_slave_that_is_behind_is_waited_for(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=60)
+    master = cluster.broker
+    slave = MemoryBroker("broker-a", number=1)
+    slave.queues["t", 0] = behind = MemoryQueue(master.queues["t", 0].records[:40], master.queues["t", 0].times[:40])
+    cluster.brokers.append(slave)
+    master.up = False
+
+    def before(broker: MemoryBroker, request: Command) -> None:
+        if cluster.slept > 20:
+            behind.records = master.queues["t", 0].records
+
+    cluster.before = before
+    assert read(cluster, Range(QUEUE, 0, 60)) == list(range(60))
+    assert cluster.slept > 20
+
+
+def test_a_hole_is_a_loss(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=50)
+    cluster.broker.queues["t", 0].records[30] = None
+    with pytest.raises(DataLost, match="messages from 0 to 49 are missing"):
+        read(cluster, Range(QUEUE, 0, 50))
+    assert len(read(cluster, Range(QUEUE, 0, 50), fail_on_data_loss=False)) == 49
+    cluster.broker.queues["t", 0].records[30:] = [None] * 20
+    with pytest.raises(DataLost, match="the messages 30 to 49 are gone, their records are removed"):
+        read(cluster, Range(QUEUE, 30, 50))
+    with pytest.raises(DataLost, match="messages from 30 to 49 are missing"):
+        read(cluster, Range(QUEUE, 28, 50))
+
+
+def test_tags_do_not_change_the_range(cluster: MemoryCluster) -> None:
+    for number in range(100):
+        cluster.put("t", tags="A" if number % 10 == 0 else "AB")
+    got = read(cluster, Range(QUEUE, 5, 95), tags=frozenset({"A"}), expression="A")
+    assert got == list(range(10, 95, 10))
+
+
+def test_the_same_messages_again_are_an_error(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=40)
+    records = cluster.broker.queues["t", 0].records
+    records[35] = records[3]
+    with pytest.raises(ProtocolError, match="again or out of order"):
+        read(cluster, Range(QUEUE, 0, 40))
+
+
+def test_a_refusal_is_one_line(cluster: MemoryCluster) -> None:
+    cluster.put("t")
+    cluster._code_11 = lambda broker, request, ext: request.reply(26, "subscription group [g] does not exist")  # type: ignore[method-assign]
+    with pytest.raises(ResponseError, match=r"code 26 .*does not exist .make the group g with mqadmin updateSubGroup"):
+        read(cluster, Range(QUEUE, 0, 1))
+
+
+def test_reading_stops_when_nobody_wants_more(cluster: MemoryCluster) -> None:
+    """A query with a LIMIT: the answer under way must not be taken for that to the next question."""
+    cluster.put("t", count=9000)
+    cluster.broker.most_a_pull = 1000
+    brokers = Brokers(Endpoint((NAMESRV,)), cluster)
+    reading = Reading(SCHEMA, Pulling("g"), frozenset())
+    batches = reading.batches(brokers, [Range(QUEUE, 0, 9000)])
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    found = [each for batch in reading.batches(brokers, [Range(QUEUE, 50, 52)]) for each in batch.column(0).to_pylist()]
+    assert found == [50, 51]
+
+
+def test_the_first_message_of_a_time_is_found_exactly(cluster: MemoryCluster) -> None:
+    for _ in range(20):
+        cluster.put("t", count=3)
+        cluster.now += 1
+    brokers = Brokers(Endpoint((NAMESRV,)), cluster)
+    assert offset_at_time(brokers, "g", QUEUE, 1_005_000, 0, 60) == 15
+    assert offset_at_time(brokers, "g", QUEUE, 1_005_001, 0, 60) == 18
+    assert offset_at_time(brokers, "g", QUEUE, 0, 0, 60) == 0
+    assert offset_at_time(brokers, "g", QUEUE, 9_999_999, 0, 60) == 60
+
+
+def test_every_request_is_signed(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=3)
+    options = SourceOptions.of({"nameServer": NAMESRV, "topic": "t", "accessKey": "who", "secretKey": "s"})
+    brokers = Brokers(options.endpoint, cluster)
+    assert sum(batch.num_rows for batch in Reading.of(options, SCHEMA).batches(brokers, [Range(QUEUE, 0, 3)])) == 3
+    assert cluster.broker.seen
+    assert all(
+        (each.ext or {}).get("AccessKey") == "who" and (each.ext or {})["Signature"] for each in cluster.broker.seen
+    )
+
+
+def test_a_namespace_is_put_before_names_and_never_shown(cluster: MemoryCluster) -> None:
+    cluster.create("ns%t")
+    cluster.put("ns%t", count=3)
+    brokers = Brokers(Endpoint((NAMESRV,), namespace="ns"), cluster)
+    assert brokers.topics(".*") == ["t"]
+    schema = pa.schema([pa.field("topic", pa.string())])
+    (batch,) = Reading(schema, Pulling("g"), frozenset()).batches(brokers, [Range(QUEUE, 0, 3)])
+    assert batch.column(0).to_pylist() == ["t"] * 3
+    assert (cluster.broker.seen[-1].ext or {})["consumerGroup"] == "ns%g"
