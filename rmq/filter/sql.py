@@ -86,7 +86,9 @@ class _Parser:
         node = self._boolean(self._or())
         token = self._peek()
         if token.kind != Kind.END:
-            raise self._error(f"unexpected {token.text!r} after a complete expression", token.at)
+            words = [later.text.upper() for later in self._tokens[self._next : self._next + 2]]
+            hint = " (write STARTSWITH, ENDSWITH or CONTAINS)" if "LIKE" in words else ""
+            raise self._error(f"unexpected {token.text!r} after a complete expression{hint}", token.at)
         return node.eval
 
     # -- tokens
@@ -159,6 +161,9 @@ class _Parser:
                 raise self._error(f"NULL cannot be compared with {token.text} (write IS NULL)", side.at)
         if left.constant and isinstance(left.value, bool) and right.constant and not isinstance(right.value, bool):
             raise self._error("a boolean constant cannot be compared with this one", right.at)
+        if isinstance(left.value, bool) and right.name is not None:
+            # TRUE = a is a = TRUE, of missing properties, too (field case B064).
+            left, right = right, left
         return _equal(left.eval, right.eval, token.text == "<>", token.at)
 
     def _comparison(self) -> _Node:

@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from rmq.broker.admin.slices import Turns
+from rmq.broker.delivery.answers import filtering_is_off
 from rmq.broker.groups.clients import Channel, ConsumerGroup, Consumers, Producers
 from rmq.broker.groups.configs import GroupTable
 from rmq.broker.groups.locks import RebalanceLocks
@@ -164,9 +165,7 @@ class ClientAdmin:
             return request.reply(ResponseCode.SUCCESS)
         kind = subscription.expression_type
         if not self._settings.enable_property_filter:
-            raise ResponseError(
-                ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
-            )
+            raise filtering_is_off(kind)
         if kind != "SQL92":
             raise ResponseError(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"unknown expression type {kind}: TAG and SQL92 are known"

@@ -81,9 +81,18 @@ class OffsetAdmin:
         return request.reply(ResponseCode.SUCCESS, header=SearchOffsetResponse(offset=offset))
 
     async def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
-        """The offset nearest to a store time, ms; 0 without a queue."""
+        """The offset nearest to a store time, ms; 0 without a queue.
+
+        The end of the queue for a time after its last message and for a queue without messages: a group that is reset
+        to now has nothing left (field cases B015, B017).
+        """
         queue = self._lookup.queue(topic, queue_id)
-        return 0 if queue is None else max(0, await self._store.offset_by_time(queue, timestamp))
+        if queue is None:
+            return 0
+        end = queue.visible
+        if queue.min >= end or await self._store.search.time_at(queue, end - 1) < timestamp:
+            return end
+        return min(max(queue.min, await self._store.offset_by_time(queue, timestamp)), end)
 
     @handles(RequestCode.GET_MAX_OFFSET, header=GetMaxOffsetRequest)
     def maximum(self, conn: Conn, request: Command, header: GetMaxOffsetRequest) -> Command:

@@ -59,16 +59,19 @@ class ResetAdmin:
         """222: have every client of a group go to a time, or to the end.
 
         The stored offsets are the clients' to change; the answer and the push say where each queue goes. The push is in
-        the form for C++ when the requester speaks C++, as in Java (protocol.md 4.11).
+        the form for C++ when the requester speaks C++, as in Java (protocol.md 4.11). With ``queueId`` and ``offset``
+        (5.x) one queue goes to that offset, and it is stored at once.
         """
         topic, group = header.topic, header.group
-        log.info("%s resets %s on %s to %d", conn.peer, group, topic, header.timestamp)
         config = self._topics.get(topic)
         if config is None:
             raise ResponseError(
                 ResponseCode.SYSTEM_ERROR,
                 f"[reset-offset] reset offset failed, no topic in this broker. topic={topic}",
             )
+        if header.offset is not None and header.queue_id is not None and header.queue_id >= 0:
+            return self._reset_queue(conn, request, header, header.queue_id, header.offset)
+        log.info("%s resets %s on %s to %d", conn.peer, group, topic, header.timestamp)
         wanted: dict[int, int] = {}
         turns = Turns(64)
         for queue_id in range(config.write_queue_nums):
@@ -100,6 +103,27 @@ class ResetAdmin:
             if not channel.conn.closed:
                 channel.conn.oneway(push)
             await turns.step()
+        return request.reply(ResponseCode.SUCCESS, body=java)
+
+    def _reset_queue(
+        self, conn: Conn, request: Command, header: ResetOffsetRequest, queue_id: int, offset: int
+    ) -> Command:
+        """One queue to one offset, whether members are online or not (field case B020)."""
+        topic, group = header.topic, header.group
+        low, high = self._lookup.min_offset(topic, queue_id), self._lookup.max_offset(topic, queue_id)
+        if not low <= offset <= high:
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR,
+                f"queue {queue_id} of {topic} has offsets {low} to {high}: {group} cannot be reset to {offset}",
+            )
+        log.info("%s resets %s on %s-%d to %d", conn.peer, group, topic, queue_id, offset)
+        self._offsets.commit(group, topic, queue_id, offset)
+        java = self._java_form(topic, {queue_id: offset})
+        online = self._consumers.group(group)
+        for channel in [] if online is None else online.channels.values():
+            if channel.version >= _SINCE and not channel.conn.closed:
+                push = ResetOffsetRequest(topic=topic, group=group, timestamp=0, is_force=True)
+                channel.conn.oneway(Command.request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, push, java))
         return request.reply(ResponseCode.SUCCESS, body=java)
 
     def _java_form(self, topic: str, wanted: dict[int, int]) -> bytes:

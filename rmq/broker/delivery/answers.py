@@ -7,9 +7,10 @@ from struct import Struct
 from rmq.broker.delivery.read import Batch, Status
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.command import FLAG_RESPONSE, VERSION, Command, SerializeType
+from rmq.protocol.errors import ResponseError
 from rmq.protocol.frame import encode
 
-__all__ = ["code_of", "pull_answer"]
+__all__ = ["code_of", "filtering_is_off", "pull_answer"]
 
 _lengths = Struct(">ii").pack
 _FOUND = (
@@ -28,6 +29,14 @@ _CODES = {
     Status.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     Status.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
+
+
+def filtering_is_off(kind: str | None) -> ResponseError:
+    """The refusal of an expression type where only tags are served: Java's words, and the setting (field case B068)."""
+    return ResponseError(
+        ResponseCode.SYSTEM_ERROR,
+        f"The broker does not support consumer to filter message by {kind} (enablePropertyFilter is false)",
+    )
 
 
 def code_of(batch: Batch, offset: int) -> int:

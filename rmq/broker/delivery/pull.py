@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rmq.broker.delivery.answers import code_of, pull_answer
+from rmq.broker.delivery.answers import code_of, filtering_is_off, pull_answer
 from rmq.broker.delivery.filtering import EVERYTHING, Filter, RetryCondition, filter_of
 from rmq.broker.delivery.holds import Hold, Holds
 from rmq.broker.delivery.read import Batch, Reader, ReadLimits, Scan, Status
@@ -332,10 +332,7 @@ class Delivery:
                     ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest"
                 )
         if not self._settings.enable_property_filter:
-            raise ResponseError(
-                ResponseCode.SYSTEM_ERROR,
-                f"The broker does not support consumer to filter message by {data.expression_type}",
-            )
+            raise filtering_is_off(data.expression_type)
         if held is not None:
             return Filter(sql=held.compiled, bits=held.bits)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from rmq.broker.delivery.answers import filtering_is_off
 from rmq.broker.delivery.filtering import EVERYTHING, Filter, filter_of
 from rmq.broker.pop.handles import pop_retry_topic
 from rmq.filter.sql import ExpressionError
@@ -86,9 +87,7 @@ class Checks:
         if not expression or expression == subscription.SUB_ALL:
             return EVERYTHING
         if kind and kind != subscription.TAG and not self._settings.enable_property_filter:
-            raise ResponseError(
-                ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
-            )
+            raise filtering_is_off(kind)
         if kind and kind not in (subscription.TAG, subscription.SQL92):
             raise ResponseError(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"unknown expression type {kind}: TAG and SQL92 are known"

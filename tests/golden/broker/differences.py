@@ -40,6 +40,8 @@ ACL = "Access control requests are refused while access control is not available
 FILTER_TYPE = "A topic without topicFilterType has the default one"
 HALF_DELAY = "A transactional message with a delay level is not lost"
 SERIALIZED = "An answer is serialised like its request"
+SQL_OFF = "A refused SQL92 subscription names the setting"
+TIME_END = "A time after a queue's last message is its end"
 SQL_END = "Text behind a complete SQL92 expression is refused"
 UNKNOWN_TYPE = "An unknown expression type is named in the refusal"
 DEAD_AT_ONCE = "A dead letter does not wait for the delay of its last retry"
@@ -130,6 +132,13 @@ ACCEPTED = (
     Difference(DEAD_AT_ONCE, ("broker.retry.dlq_pull", "broker.back.dlq_pull"), 0, "FOUND"),
     Difference(ONE_END, ("broker.tran.committed_pull",), 0, "FOUND"),
     Difference(RECALL, ("broker.unserved.370",), 1, _MISSING),
+    Difference(
+        SQL_OFF,
+        ("broker.pull.type_unknown", "broker.sql.off_pull", "broker.sql.off_pull_reg"),
+        code=1,
+        remark=r"The broker does not support consumer to filter message by \w+ \(enablePropertyFilter is false\)",
+    ),
+    Difference(TIME_END, ("broker.offset.by_time.future",), 0, ext={"offset": "10"}),
     Difference(SQL_END, ("broker.sql.check_12",), 23, "unexpected 'trailing' after a complete expression .*"),
     Difference(
         UNKNOWN_TYPE,

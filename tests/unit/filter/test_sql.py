@@ -56,7 +56,6 @@ REFUSES = [
     ("a > 5", {"a": "3000000000"}),
     ("a > 5", {}),
     ("a > b", {"a": "x", "b": "1"}),
-    ("TRUE = a", {"a": "true"}),
     ("a", {"a": "true"}),
     ("a AND TRUE", {"a": "true"}),
     ("NOT a = 'x'", {"a": "x"}),
@@ -120,6 +119,44 @@ def test_it_does_not_compile(text: str, what: str, position: int) -> None:
     ) as error:
         compile_sql(text)
     assert not position or error.value.position == position
+
+
+def delivered(text: str, *values: str | None) -> list[str | None]:
+    """Which values of the property ``a`` an expression lets through; None is a message without it."""
+    compiled = compile_sql(text)
+    return [value for value in values if compiled.matches({} if value is None else {"a": value})]
+
+
+def test_b064_a_boolean_constant_on_either_side() -> None:
+    for text in ("a = TRUE", "TRUE = a"):
+        assert delivered(text, "true", "TRUE", "false", "1", None) == ["true", "TRUE"]
+    for text in ("a <> TRUE", "TRUE <> a", "a = FALSE", "FALSE = a"):
+        assert delivered(text, "true", "TRUE", "false", "1", None) == ["false", "1"]
+    assert delivered("a IS NULL", "true", "1", None) == [None]
+
+
+def test_b066_a_missing_property_is_neither_equal_nor_different() -> None:
+    for text in ("a <> 'x'", "NOT (a = 'x')", "a NOT IN ('x')"):
+        assert delivered(text, None, "5", "x") == ["5"]
+    assert delivered("a = 'x' OR b IS NULL", None, "5", "x") == [None, "5", "x"]
+    assert delivered("a BETWEEN 3 AND 9", None, "5") == ["5"]
+    for text in ("a BETWEEN 9 AND 3", "a > 'q'", "a IN (5)", "a = NULL"):
+        with pytest.raises(ExpressionError):
+            compile_sql(text)
+
+
+def test_b067_parts_of_a_text() -> None:
+    values = ("订单-北京", "北京-订单", "100%", "it's")
+    for text, wanted in (
+        ("a STARTSWITH '订单'", "订单-北京"),
+        ("a CONTAINS '%'", "100%"),
+        ("a ENDSWITH 's'", "it's"),
+        ("a CONTAINS ''''", "it's"),
+    ):
+        assert delivered(text, *values) == [wanted]
+    for text in ("a LIKE '%x'", "a NOT LIKE '%x'"):
+        with pytest.raises(ExpressionError, match="write STARTSWITH, ENDSWITH or CONTAINS"):
+            compile_sql(text)
 
 
 @given(st.text("ab=<>'()1.,-+ ANDORNOTINISNULLBETWEEN", max_size=40), st.dictionaries(st.sampled_from("ab"), st.text()))
