@@ -347,6 +347,9 @@ class Producer(_Lookups[AioProducer]):
     ) -> Iterator[list[Message | MessageExt]]:
         return self._client.split(messages, limit, oversize)
 
+    def recall_message(self, topic: str, recall_handle: str) -> str:
+        return self._run(self._alive().recall_message(topic, recall_handle))
+
     def create_topic(self, key: str, new_topic: str, queue_num: int, topic_sys_flag: int = 0) -> None:
         self._run(self._alive().create_topic(key, new_topic, queue_num, topic_sys_flag))
 

@@ -28,6 +28,8 @@ class Message:
     :param keys: one key or several: what ``query_message`` finds it by. Make them unique (an order id).
     :param flag: a 32-bit number of the application's own; the broker stores it and looks at nothing in it.
     :param delay_level: 1 to 18 = 1s 5s 10s 30s 1m ... 10m 20m 30m 1h 2h by default; 0 = at once.
+    :param delay: seconds or a ``timedelta`` to wait, by the broker's clock (brokers of ours and of 5.x).
+    :param deliver_at: when to deliver it, a ``datetime`` (one without a zone is local time); a past one means at once.
     :param wait_store_ok: False = the broker answers before the flush or the slave that its configuration asks for.
     :param properties: texts of the application's own; RocketMQ's own names are refused when it is sent.
     :raises ClientError: the body is neither bytes nor text, or a property's name or value cannot be sent.
@@ -35,7 +37,18 @@ class Message:
     The SDK never changes a message it is given: the same object may be sent again.
     """
 
-    __slots__ = ("body", "delay_level", "flag", "keys", "properties", "tags", "topic", "wait_store_ok")
+    __slots__ = (
+        "body",
+        "delay",
+        "delay_level",
+        "deliver_at",
+        "flag",
+        "keys",
+        "properties",
+        "tags",
+        "topic",
+        "wait_store_ok",
+    )
 
     def __init__(
         self,
@@ -46,6 +59,8 @@ class Message:
         keys: str | Iterable[str] | None = None,
         flag: int = 0,
         delay_level: int = 0,
+        delay: float | datetime.timedelta | None = None,
+        deliver_at: datetime.datetime | None = None,
         wait_store_ok: bool = True,
         properties: Mapping[str, str] | None = None,
     ) -> None:
@@ -62,8 +77,15 @@ class Message:
         self.keys = keys if keys is None or type(keys) is str else join_keys(keys)
         self.flag = flag
         self.delay_level = delay_level
+        self.delay = delay
+        self.deliver_at = deliver_at
         self.wait_store_ok = wait_store_ok
         self.properties: dict[str, str] = dict(properties) if properties else {}
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is to be delivered later."""
+        return self.delay_level > 0 or self.delay is not None or self.deliver_at is not None
 
     def __repr__(self) -> str:
         return f"Message({self.topic!r}, {len(self.body)} B, tags={self.tags!r}, keys={self.keys!r})"

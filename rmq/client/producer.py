@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -20,7 +21,9 @@ from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import PreparedSend, SendEncoder, next_opaque, send_result
 from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, seconds
 from rmq.client.topics import create_topic
+from rmq.protocol.codes import RequestCode
 from rmq.protocol.errors import ClientError, RequestTimeout, ResponseError, RMQError, TransportError
+from rmq.protocol.headers.message import RecallMessageRequest, RecallMessageResponse
 from rmq.runtime.world import World
 
 __all__ = ["Producer"]
@@ -393,6 +396,19 @@ class Producer(Lookups):
             )
         return info
 
+    async def recall_message(self, topic: str, recall_handle: str) -> str:
+        """Take back a message that waits for its delivery time (``delay`` or ``deliver_at``).
+
+        :param recall_handle: of the result of its send.
+        :returns: its ``msg_id``.
+        :raises ClientError: that is no handle. :raises ResponseError: it is not waiting any more, or never was.
+        """
+        header = RecallMessageRequest(producer_group=self.group, topic=topic, recall_handle=recall_handle)
+        address = await self.instance.find_master(MessageQueue(topic, _broker_of(recall_handle), 0))
+        limit = self.settings.send_msg_timeout
+        reply = await self.instance.call(address, RequestCode.RECALL_MESSAGE, header, timeout=limit)
+        return reply.header(RecallMessageResponse).msg_id
+
     # -- topics -----------------------------------------------------------------------------------------------------
 
     async def create_topic(self, key: str, new_topic: str, queue_num: int, topic_sys_flag: int = 0) -> None:
@@ -401,6 +417,15 @@ class Producer(Lookups):
         :raises ClientError: nobody serves ``key``. :raises ResponseError: a broker refused.
         """
         await create_topic(self.instance, key, new_topic, queue_num, topic_sys_flag)
+
+
+def _broker_of(recall_handle: str) -> str:
+    """The broker's name in a handle, which is base64 of ``v1 topic brokerName deliverTimestampMs uniqueKey``."""
+    try:
+        _, _, name, _, _ = base64.urlsafe_b64decode(recall_handle).decode().split(" ")
+    except ValueError:
+        raise ClientError(f"{recall_handle!r} is no recall handle: take recall_handle of a send's result") from None
+    return name
 
 
 def _after(error: RMQError | None, tried: list[str], timeout: float, topic: str) -> RMQError:

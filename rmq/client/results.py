@@ -35,6 +35,8 @@ class SendResult:
     transaction_id: str | None = None
     region_id: str = "DefaultRegion"
     trace_on: bool = True
+    #: What ``recall_message`` takes back a message by that waits for its delivery time; None for any other.
+    recall_handle: str | None = None
 
     @property
     def ok(self) -> bool:

@@ -11,7 +11,9 @@ once per producer, topic and queue::
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from struct import Struct
 
 import orjson
@@ -19,7 +21,7 @@ import orjson
 from rmq.client.checks import check_topic
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.results import SendResult, SendStatus
-from rmq.client.settings import ProducerSettings
+from rmq.client.settings import ProducerSettings, seconds
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.command import VERSION, Command
 from rmq.protocol.compression import compress, flags_of
@@ -182,6 +184,9 @@ class SendEncoder:
                     raise ClientError(f"delay_level is {message.delay_level}: give 0 (none) or 1 to 18")
                 text += f"\x02DELAY\x01{message.delay_level}"
                 count += 1
+            if message.delay is not None or message.deliver_at is not None:
+                text += _timer_text(message)
+                count += 1
             if not message.wait_store_ok:
                 text += "\x02WAIT\x01false"
                 count += 1
@@ -219,8 +224,8 @@ class SendEncoder:
         for message in messages:
             if message.topic != topic:
                 raise ClientError(f"a batch goes to one topic: this one holds {topic} and {message.topic}")
-            if isinstance(message, Message) and message.delay_level:
-                raise ClientError("a message with a delay_level cannot be part of a batch: send it alone")
+            if isinstance(message, Message) and message.waits:
+                raise ClientError("a message that waits cannot be part of a batch: send it alone")
             if message.wait_store_ok != first.wait_store_ok:
                 raise ClientError("all messages of a batch have the same wait_store_ok")
             body = message.body
@@ -261,7 +266,7 @@ class SendEncoder:
     ) -> Iterator[list[Message | MessageExt]]:
         """Cut a collection, in order, into batches whose encoded size is at most ``limit`` bytes.
 
-        A batch also ends where the topic or ``wait_store_ok`` changes, and a message with a delay level is one alone.
+        A batch also ends where the topic or ``wait_store_ok`` changes, and a message that waits is one alone.
 
         :param oversize: takes the messages that are over the limit by themselves; they are left out.
         :raises ClientError: a message is over the limit and ``oversize`` is not given; what came before was given out.
@@ -278,7 +283,7 @@ class SendEncoder:
                 if part:
                     yield part
                 raise ClientError(f"one message for {message.topic} alone takes {length} bytes; the limit is {most}")
-            lone = isinstance(message, Message) and message.delay_level > 0
+            lone = isinstance(message, Message) and message.waits
             if part and (
                 lone
                 or size + length > most
@@ -342,6 +347,18 @@ class SendEncoder:
         return b'{"code":%d,"extFields":%b,' % (code, orjson.dumps(fields)[:-1])
 
 
+def _timer_text(message: Message) -> str:
+    """The property that asks for a delivery time of the message's own (protocol.md 5.4)."""
+    delay, at = message.delay, message.deliver_at
+    if (delay is not None) + (at is not None) + (message.delay_level > 0) > 1:
+        raise ClientError("a message waits in one way: give delay, deliver_at or delay_level, not two of them")
+    if at is not None:
+        if not isinstance(at, datetime):
+            raise ClientError(f"deliver_at is {at!r}: give a datetime")
+        return f"\x02TIMER_DELIVER_MS\x01{max(0, round(at.timestamp() * 1000))}"
+    return f"\x02TIMER_DELAY_MS\x01{math.ceil(seconds(delay or 0, 'delay') * 1000)}"
+
+
 def _json_text(text: str, message: Message | MessageExt) -> bytes:
     try:
         return orjson.dumps(text)
@@ -371,4 +388,5 @@ def send_result(reply: Command, send: PreparedSend, queue: MessageQueue, address
         get("transactionId"),
         get("MSG_REGION") or "DefaultRegion",
         get("TRACE_ON") != "false",
+        get("recallHandle"),
     )

@@ -109,7 +109,8 @@ def test_a_batch_holds_every_message_with_its_own_properties_and_is_never_compre
     [
         ([], "empty"),
         ([Message("T", b"1"), Message("U", b"1")], "one topic"),
-        ([Message("T", b"1", delay_level=1)], "delay_level"),
+        ([Message("T", b"1", delay_level=1)], "that waits"),
+        ([Message("T", b"1", delay=1)], "that waits"),
         ([Message("%RETRY%g", b"1")], "retry topic"),
         ([Message("T", b"1"), Message("T", b"1", wait_store_ok=False)], "wait_store_ok"),
         ([Message("T", b"1" * 3_000_000), Message("T", b"1" * 3_000_000)], "producer.split"),
