@@ -1,0 +1,72 @@
+"""One Spark session for all tests of this folder, and brokers as processes of their own."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rmq.protocol.errors import ConfigError
+from tests.support.peers.cluster import Cluster, start_cluster
+from tests.support.peers.tools import ToolMissing, skip_or_fail
+
+#: Small and quiet: tests run little data, and a UI and a second shuffle partition only cost time.
+CONFIG = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _spark_is_there() -> None:
+    """Skip with the reason where Spark cannot run; in CI that is a failure."""
+    from rmq.spark.session import require_java
+
+    try:
+        if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyarrow") is None:
+            raise ToolMissing("pyspark is not installed: pip install 'rmq[spark]'")
+        require_java()
+    except ToolMissing as error:
+        skip_or_fail(error)
+    except ConfigError as error:
+        skip_or_fail(ToolMissing(str(error)))
+
+
+@pytest.fixture(scope="session")
+def spark(_spark_is_there: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session with the data source registered; the first test that asks pays for the JVM."""
+    import rmq.spark
+
+    folder = tmp_path_factory.mktemp("spark")
+    with warnings.catch_warnings():
+        # pyspark leaves what it opened for starting the JVM to the garbage collector.
+        warnings.simplefilter("ignore")
+        session = rmq.spark.session(
+            "tests",
+            master="local[2]",
+            config={
+                **CONFIG,
+                "spark.sql.warehouse.dir": str(folder / "warehouse"),
+                "spark.local.dir": str(folder / "local"),
+            },
+        )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Our nameserver and broker, as processes."""
+    limits = {"maxTransferCountOnMessageInMemory": "1024", "maxTransferBytesOnMessageInMemory": str(4 << 20)}
+    with start_cluster("ours", properties=limits) as made:
+        yield made
