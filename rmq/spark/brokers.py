@@ -117,17 +117,23 @@ class Brokers:
 
     def topics(self, pattern: str) -> list[str]:
         """The topics whose whole name matches, without system, retry and dead-letter ones; sorted."""
+        matches = re.compile(pattern).fullmatch
+        return [name for name in self._listed() if matches(name) and not (is_retry_topic(name) or is_dlq_topic(name))]
+
+    def dead_letter_topics(self) -> list[str]:
+        """The topics that hold dead letters, sorted."""
+        return [name for name in self._listed() if is_dlq_topic(name)]
+
+    def _listed(self) -> list[str]:
+        """Every topic of the namespace but system ones, sorted."""
         reply = self._ask_name_servers(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         if reply.code != ResponseCode.SUCCESS:
             raise ResponseError(reply.code, reply.remark)
-        matches = re.compile(pattern).fullmatch
         space = self.endpoint.namespace
         found = set()
         for name in TopicList.decode(reply.body).topic_list:
-            if is_system_topic(name) or is_retry_topic(name) or is_dlq_topic(name):
-                continue
             own = namespaces.unwrap(name, space) if space else name
-            if (not space or own != name) and matches(own):
+            if not is_system_topic(name) and (not space or own != name):
                 found.add(own)
         return sorted(found)
 
