@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rmq.spark.dedup import deduplicate, identity
+    from rmq.spark.launch import register, require_java, session
     from rmq.spark.progress import lag
-    from rmq.spark.session import register, require_java, session
     from rmq.spark.source import RocketMQDataSource
 
 __all__ = ["RocketMQDataSource", "deduplicate", "identity", "lag", "register", "require_java", "session"]
@@ -26,9 +26,9 @@ _HOME_OF = {
     "deduplicate": "rmq.spark.dedup",
     "identity": "rmq.spark.dedup",
     "lag": "rmq.spark.progress",
-    "register": "rmq.spark.session",
-    "require_java": "rmq.spark.session",
-    "session": "rmq.spark.session",
+    "register": "rmq.spark.launch",
+    "require_java": "rmq.spark.launch",
+    "session": "rmq.spark.launch",
 }
 
 

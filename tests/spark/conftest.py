@@ -29,7 +29,7 @@ CONFIG = {
 @pytest.fixture(scope="session", autouse=True)
 def _spark_is_there() -> None:
     """Skip with the reason where Spark cannot run; in CI that is a failure."""
-    from rmq.spark.session import require_java
+    from rmq.spark.launch import require_java
 
     try:
         if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyarrow") is None:
