@@ -79,6 +79,7 @@ def test_commit_rollback_and_check_back(where: Scene) -> None:
 
 
 def test_the_one_who_sent_is_asked_and_another_when_it_is_gone(where: Scene) -> None:
+    """Field case B062."""
     topic, group = where.topic("members"), where.group("members")
     member = subscribed(where, topic)
     sender = Transactions(where, topic, group, "COMMIT_MESSAGE")

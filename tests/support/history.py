@@ -166,11 +166,14 @@ def sends_of(lines: Iterable[dict[str, Any]]) -> tuple[dict[str, Send], list[dic
     return sends, rest
 
 
-def judge(lines: Iterable[dict[str, Any]], readers: list[Seen], *, lost_ok: Iterable[str] = ()) -> Verdict:
+def judge(
+    lines: Iterable[dict[str, Any]], readers: list[Seen], *, lost_ok: Iterable[str] = (), consumed_ok: bool = True
+) -> Verdict:
     """Hold the histories against what independent readers found at the end.
 
     :param lost_ok: keys of acknowledged messages that this configuration may lose (asynchronous flush and a power cut):
-        their places are free again, and consumers may have seen them.
+        their places are free again.
+    :param consumed_ok: consumers may have seen those.
     """
     verdict = Verdict()
     counts = verdict.counts
@@ -191,7 +194,7 @@ def judge(lines: Iterable[dict[str, Any]], readers: list[Seen], *, lost_ok: Iter
             if mine != theirs:
                 bad = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
                 verdict.fault("I10", f"{one.name} and {other.name} differ at {place} {bad[:5]}")
-    _events(rest, readers, excused, verdict)
+    _events(rest, readers, excused if consumed_ok else set(), verdict)
     return verdict
 
 

@@ -110,6 +110,7 @@ async def test_more_sends_than_may_wait(cluster: Cluster) -> None:
 
 
 async def test_a_full_disk(cluster: Cluster) -> None:
+    """Field case B009."""
     async with await connect(cluster) as peer:
         assert (await peer.ask(send())).code == 0
         log = cluster.brokers[0].store.log

@@ -63,6 +63,7 @@ async def queues_of(peer: RawPeer, cluster: Cluster, topic: str = "T") -> int:
 
 
 async def test_lags_by_group(cluster: Cluster) -> None:
+    """Field case B127."""
     async with RawPeer(*cluster.brokers[0].address) as peer:
         for _ in range(101):
             assert (await peer.ask(send())).code == 0
@@ -104,6 +105,7 @@ async def test_lags_by_group(cluster: Cluster) -> None:
 
 
 async def test_an_unknown_offset_is_no_zero(cluster: Cluster) -> None:
+    """Field case B127."""
     async with RawPeer(*cluster.brokers[0].address) as peer:
         assert (await peer.ask(send())).code == 0
         assert (await peer.ask(pull("G"))).code == 0
@@ -182,6 +184,7 @@ async def test_the_exporters_names(cluster: Cluster) -> None:
 
 
 async def test_a_broker_less_does_not_stop_the_other(tmp_path: Path) -> None:
+    """Field case B127."""
     async with Cluster(tmp_path, brokers=2, settings=OBSERVED) as cluster:
         other = where(cluster, 1)
         assert value(await scrape(other), "rocketmq_broker_permission", node_id="broker-1") == 6
@@ -191,6 +194,7 @@ async def test_a_broker_less_does_not_stop_the_other(tmp_path: Path) -> None:
 
 
 async def test_health(cluster: Cluster) -> None:
+    """Field case B141."""
     broker = cluster.brokers[0]
     assert await fetch(where(cluster), "/health/live") == (200, "alive\n")
     assert await fetch(where(cluster), "/health/ready") == (200, "ready\n")

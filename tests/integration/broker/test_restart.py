@@ -49,6 +49,7 @@ async def test_topics_groups_and_offsets_come_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["topics", "subscriptionGroup", "consumerOffset"])
 async def test_a_damaged_file_falls_back_on_its_backup(tmp_path: Path, name: str) -> None:
+    """Field case B005."""
     async with Cluster(tmp_path) as cluster:
         await fill(cluster)
         await cluster.stop_broker(cluster.brokers[0])

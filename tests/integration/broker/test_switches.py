@@ -22,6 +22,7 @@ async def permission_told(cluster: Cluster, topic: str) -> int:
 
 
 async def test_broker_permission_masks_what_is_registered_and_stops_pulls(tmp_path: Path) -> None:
+    """Field case B121."""
     async with Cluster(tmp_path) as cluster:
         broker = cluster.brokers[0]
         async with RawPeer(*broker.address) as peer:

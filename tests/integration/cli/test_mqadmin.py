@@ -72,6 +72,7 @@ async def test_an_ordered_topic_has_its_queue_map(admin: Admin) -> None:
 
 
 async def test_messages_are_found_by_either_id_and_by_key(admin: Admin) -> None:
+    """Field case B118."""
     async with Producer("p", namesrv=admin.cluster.namesrv_addr) as producer:
         result = await producer.send(Message("Topic", "hello", keys="k1 k2", tags="A"))
     found = await admin.json("queryMsgByKey", "-t", "Topic", "-k", "k2")

@@ -57,6 +57,7 @@ class Seen:
 
 
 def test_every_way_to_send(cluster: BlockingCluster) -> None:
+    """Field case B134."""
     with Producer("pg", namesrv=cluster.namesrv_addr) as producer:
         one = producer.send(Message("Ways", b"x", keys="one"))
         assert one.send_status is SendStatus.SEND_OK
@@ -129,6 +130,7 @@ def test_listeners_run_on_the_pool_and_may_make_blocking_calls(cluster: Blocking
 
 
 def test_a_listener_thread_may_shut_its_consumer_down(cluster: BlockingCluster) -> None:
+    """Field case B132."""
     ended = threading.Event()
     consumer = PushConsumer("ends", namesrv=cluster.namesrv_addr, consume_from_where=FIRST)
 
@@ -237,6 +239,7 @@ print("ok")
 
 
 def test_a_forked_child_has_clients_of_its_own(cluster: BlockingCluster) -> None:
+    """Field case B084, B133."""
     process = python(FORK, cluster)
     out, error = process.communicate(timeout=60)
     assert (process.returncode, out.strip(), error.strip()) == (0, "ok", "")
@@ -284,6 +287,7 @@ assert got.wait(20)
 
 
 def test_a_process_that_forgets_the_shutdown_ends_and_keeps_its_offsets(cluster: BlockingCluster) -> None:
+    """Field case B132."""
     with Producer("pg", namesrv=cluster.namesrv_addr) as producer, AdminClient(namesrv=cluster.namesrv_addr) as admin:
         sent = producer.send(Message("Forget", b"x"))
         process = python(FORGETFUL, cluster)
@@ -320,5 +324,6 @@ print(held() - descriptors, sorted(thread.name for thread in threading.enumerate
 
 
 def test_starting_and_stopping_leaves_nothing_behind(cluster: BlockingCluster) -> None:
+    """Field case B132, B133."""
     out, error = python(CYCLES, cluster).communicate(timeout=60)
     assert (out.strip(), error.strip()) == ("0 ['MainThread', 'rmq']", "")

@@ -56,6 +56,7 @@ async def test_two_members_share_the_queues_and_lose_nothing() -> None:
 
 @in_virtual_time
 async def test_sixteen_retries_with_growing_delays_then_the_dead_letters() -> None:
+    """Field case B049."""
     # Eighteen levels of 1 s to 18 s instead of hours: the first retry is level 3, the last one level 18.
     async with scene(messageDelayLevel=" ".join(f"{level}s" for level in range(1, 19))) as s:
         tries: list[tuple[int, float]] = []
@@ -121,6 +122,8 @@ async def test_a_configured_maximum_of_retries() -> None:
     ("policy", "expected"), [("LAST_OFFSET", 2), ("FIRST_OFFSET", 7), ("TIMESTAMP", 4)]
 )  # fmt: skip
 def test_where_a_new_group_starts(policy: str, expected: int) -> None:
+    """Field case B013."""
+
     @in_virtual_time
     async def run() -> None:
         async with scene() as s:
@@ -163,6 +166,7 @@ def test_where_a_new_group_starts(policy: str, expected: int) -> None:
 
 @in_virtual_time
 async def test_the_exact_tag_is_compared_here_and_offsets_pass_what_does_not_match() -> None:
+    """Field case B030."""
     async with scene() as s:
         got: list[str | None] = []
         consumer = s.consumer()
@@ -184,6 +188,7 @@ async def test_the_exact_tag_is_compared_here_and_offsets_pass_what_does_not_mat
 
 @in_virtual_time
 async def test_a_listener_over_the_consume_timeout_gives_one_copy_and_a_late_result_does_not_count() -> None:
+    """Field case B044."""
     async with scene() as s:
         calls: list[tuple[int, float]] = []
         consumer = s.consumer(consume_timeout=5)
@@ -278,6 +283,7 @@ async def test_suspend_and_resume() -> None:
 
 @in_virtual_time
 async def test_shutdown_finishes_what_runs_and_leaves_the_rest() -> None:
+    """Field case B041."""
     async with scene() as s:
         await s.topic("One", 1)
         seen: Counter[str] = Counter()
@@ -311,6 +317,7 @@ async def test_shutdown_finishes_what_runs_and_leaves_the_rest() -> None:
 
 @in_virtual_time
 async def test_a_message_that_cannot_be_sent_back_holds_the_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Field case B043."""
     async with scene() as s:
         await s.topic("One", 1)
         tries = 0
@@ -348,6 +355,7 @@ async def test_a_message_that_cannot_be_sent_back_holds_the_offset(monkeypatch: 
 
 @in_virtual_time
 async def test_an_offset_that_does_not_exist_is_corrected_once() -> None:
+    """Field case B022."""
     async with scene() as s:
         await s.topic("One", 1)
         await s.send(50, "One")
@@ -372,6 +380,7 @@ async def test_an_offset_that_does_not_exist_is_corrected_once() -> None:
 
 @in_virtual_time
 async def test_a_reset_from_outside_is_not_undone_by_late_results() -> None:
+    """Field case B018."""
     async with scene() as s:
         await s.topic("One", 1)
         got: list[int] = []
@@ -530,6 +539,7 @@ async def test_a_listener_may_shut_its_consumer_down() -> None:
 
 @in_virtual_time
 async def test_members_of_one_process_subscribe_the_same() -> None:
+    """Field case B032."""
     async with scene() as s:
 
         async def handle(message: MessageExt) -> None:

@@ -104,6 +104,7 @@ async def test_commit_and_rollback_by_hand() -> None:
 
 @in_virtual_time
 async def test_a_clean_stop_and_an_unsubscription_hand_the_locks_over_at_once() -> None:
+    """Field case B036."""
     async with scene() as s:
         seen: list[tuple[str, int, int]] = []
         members = {name: s.consumer(orderly=True) for name in "ab"}
@@ -130,6 +131,7 @@ async def test_a_clean_stop_and_an_unsubscription_hand_the_locks_over_at_once() 
 
 @in_virtual_time
 async def test_a_long_suspension_does_not_lose_the_queue() -> None:
+    """Field case B040."""
     async with scene() as s:
         await s.topic("One", 1)
         seen: list[int] = []

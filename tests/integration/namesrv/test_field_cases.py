@@ -102,6 +102,7 @@ async def test_the_same_broker_name_in_a_second_cluster_is_refused(  # B092
 
 
 async def test_a_changed_list_of_name_servers_is_followed_at_once(tmp_path: Path) -> None:  # B089
+    """Field case B141."""
     async with Cluster(tmp_path, brokers=0, namesrvs=3) as cluster:
         first, second, third = (f"127.0.0.1:{app.address[1]}" for app in cluster.namesrvs)
         await cluster.start_broker(0, namesrvAddr=f"{first};{second}")

@@ -107,6 +107,7 @@ async def test_a_send_names_its_own_queue_and_a_recall_handle(tmp_path: Path) ->
 
 @in_virtual_time
 async def test_recall_and_every_way_it_can_fail(tmp_path: Path) -> None:
+    """Field case B053."""
     async with Caller(tmp_path) as caller:
         handles = {
             key: str(((await caller.send(key, TIMER_DELAY_SEC="10")).ext or {})["recallHandle"])
@@ -231,6 +232,7 @@ async def test_an_offset_beyond_the_queue_stops_no_level(tmp_path: Path) -> None
 
 @in_virtual_time
 async def test_level_delays_last_whatever_the_wall_clock_does(tmp_path: Path) -> None:
+    """Field case B142."""
     async with Caller(tmp_path) as caller:
         clock: Any = caller.world.clock
         for step in (-3_600_000, 3_600_000, 7_200_000, -7_200_000):

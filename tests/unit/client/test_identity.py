@@ -50,6 +50,7 @@ def test_the_address_others_know_us_by(addresses: tuple[str, ...], expected: str
 
 
 def test_client_ids() -> None:
+    """Field case B031."""
     here = world("10.0.0.1")
     plain = client_id(here, ClientSettings())
     assert re.fullmatch(r"10\.0\.0\.1@1#\d{19}", plain)
@@ -60,6 +61,7 @@ def test_client_ids() -> None:
 
 
 def test_message_ids_of_many_threads_differ() -> None:
+    """Field case B084."""
     make = message_ids(world("10.0.0.1"), ClientSettings())
     with ThreadPoolExecutor(8) as pool:
         ids = [one for many in pool.map(lambda _: [make() for _ in range(2_000)], range(8)) for one in many]

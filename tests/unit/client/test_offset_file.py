@@ -52,6 +52,7 @@ async def test_the_file_is_javas(tmp_path: Path) -> None:
 
 
 async def test_a_truncated_file_is_read_from_its_backup(tmp_path: Path) -> None:
+    """Field case B026."""
     made = await saved(tmp_path, 5)
     made.update(Q0, 6)
     await made.persist([Q0, Q1])
@@ -62,6 +63,7 @@ async def test_a_truncated_file_is_read_from_its_backup(tmp_path: Path) -> None:
 
 
 async def test_two_damaged_files_refuse_to_start_and_name_them(tmp_path: Path) -> None:
+    """Field case B026."""
     made = await saved(tmp_path, 5)
     damage(made.path, "")
     damage(made.path + ".bak", "[")
@@ -100,6 +102,7 @@ async def test_only_owned_queues_are_saved_and_unchanged_tables_are_not(tmp_path
 async def test_failed_saves_are_counted_and_the_offset_stays_in_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Field case B026."""
     damage(str(tmp_path / "file"), "a file where a folder should be")
     made = store(tmp_path / "file")
     made.update(Q0, 5)

@@ -41,6 +41,8 @@ async def test_queues_take_turns() -> None:
 
 @pytest.mark.parametrize("code", [1, 2, 14, 16, 17, 204, 205])
 def test_codes_that_lead_to_another_broker(code: int) -> None:
+    """Field case B081."""
+
     @in_virtual_time
     async def run() -> None:
         async with ScriptedCluster("a", "b") as c, producer(c) as p:
@@ -69,6 +71,7 @@ async def test_other_codes_are_final() -> None:
 
 @in_virtual_time
 async def test_the_last_error_says_how_often_it_was_tried() -> None:
+    """Field case B081."""
     async with ScriptedCluster("a") as c, producer(c, retry_times_when_send_failed=4) as p:
         c.brokers["a"].script = refuse(2, "[TIMEOUT_CLEAN_QUEUE]broker busy")
         with pytest.raises(ResponseError, match=r"code 2 .*broker busy .tried 5 times: a, a, a, a, a"):
@@ -78,6 +81,7 @@ async def test_the_last_error_says_how_often_it_was_tried() -> None:
 
 @in_virtual_time
 async def test_a_hung_broker_does_not_eat_the_whole_time_and_is_avoided_afterwards() -> None:
+    """Field case B082."""
     async with ScriptedCluster("a", "b") as c, producer(c) as p:
         c.brokers["a"].script = lambda request: None
         for _ in range(20):
@@ -163,6 +167,7 @@ async def test_a_topic_nobody_has_and_nobody_creates() -> None:
 
 @in_virtual_time
 async def test_a_silent_name_server_counts_in_the_deadline() -> None:
+    """Field case B082."""
     async with ScriptedCluster("a") as c, producer(c) as p:
         c.silent = True
         began = now()

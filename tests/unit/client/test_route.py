@@ -19,6 +19,7 @@ def route(*brokers: tuple[str, int, dict[int, str]], order: str | None = None) -
 
 
 def test_both_lists_are_sorted_whatever_the_order_of_registration() -> None:
+    """Field case B037."""
     b = ("b", 6, {0: "x:1"})
     a = ("a", 6, {0: "y:1"})
     expected = [MessageQueue("T", name, i) for name in "ab" for i in range(2)]
@@ -39,6 +40,7 @@ def test_the_order_configuration_says_the_queues() -> None:
 
 
 def test_turns_stay_even_beyond_the_integers_of_java() -> None:
+    """Field case B038."""
     queues = [MessageQueue("T", "a", i) for i in range(8)]
     for start in (2**31 - 3, 2**63 - 3):
         info = PublishInfo("T", queues, itertools.count(start))

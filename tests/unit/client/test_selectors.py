@@ -18,6 +18,7 @@ MESSAGE = Message("T", b"x")
      (-(1 << 31), -(1 << 31)), ((1 << 32) + 7, 6), (-1 << 40, -256)],
 )  # fmt: skip
 def test_hash_codes_are_javas(arg: object, code: int) -> None:
+    """Field case B037."""
     assert java_hash(arg) == code
     assert by_hash(QUEUES, MESSAGE, arg) == QUEUES[abs(code) % 7]
 

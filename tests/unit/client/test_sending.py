@@ -66,6 +66,7 @@ def test_delay_wait_and_oneway() -> None:
 
 
 def test_the_message_is_not_changed() -> None:
+    """Field case B080."""
     properties = {"a": "1"}
     message = Message("T", b"x" * 10_000, properties=properties)
     made = encoder()
@@ -92,6 +93,7 @@ def test_the_limit_of_compression_is_4096_bytes() -> None:
 
 
 def test_a_batch_holds_every_message_with_its_own_properties_and_is_never_compressed() -> None:
+    """Field case B079."""
     messages = [Message("T", b"x" * 3_000, tags=f"t{i}", keys=f"k{i}", flag=i) for i in range(4)]
     made = encoder()
     send = made.prepare_batch(messages)
@@ -161,6 +163,7 @@ def test_a_received_message_passes_on_without_the_brokers_properties() -> None:
 
 
 def test_split_fills_batches_up_to_the_byte() -> None:
+    """Field case B079."""
     made = encoder(max_message_size=20_000)
     messages = [Message("T", b"x" * (1 + 37 * i % 5_000), properties={"名": "值" * (i % 50 + 1)}) for i in range(300)]
     big = Message("T", b"x" * 20_001)

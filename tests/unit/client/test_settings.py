@@ -77,6 +77,7 @@ def test_enums_may_be_named() -> None:
     ],
 )
 def test_what_cannot_work_is_refused(kind: Any, options: dict[str, object], why: str) -> None:
+    """Field case B046."""
     with pytest.raises(ClientError, match=why):
         kind.of(options)
 

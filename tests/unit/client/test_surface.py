@@ -63,6 +63,7 @@ def test_both_export_the_same_names() -> None:
 
 
 def test_importing_the_package_loads_nothing_else() -> None:
+    """Field case B137."""
     code = (
         "import sys, rmq\n"
         "heavy = [m for m in sys.modules if m.startswith('rmq.') or m in ('asyncio', 'orjson', 'ssl', 'logging')]\n"

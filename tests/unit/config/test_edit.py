@@ -19,6 +19,7 @@ long=one\\
 
 
 def test_one_change_is_one_line() -> None:
+    """Field case B117."""
     changed = edit(FILE, {"fileReservedTime": "72"})
     before, after = FILE.splitlines(), changed.splitlines()
     assert [(a, b) for a, b in zip(before, after, strict=True) if a != b] == [

@@ -124,6 +124,7 @@ def test_damaged_and_endless_bodies_are_refused(kind: str) -> None:
 
 @pytest.mark.parametrize(("kind", "module"), [("lz4", "lz4.frame"), ("zstd", "zstandard")])
 def test_a_missing_library_names_its_extra(kind: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Field case B137."""
     packed = compression.compress(b"x", kind)
     real = importlib.import_module
 

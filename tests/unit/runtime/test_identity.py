@@ -27,12 +27,14 @@ LO = [("lo", "127.0.0.1"), ("lo", "::1")]
     ],
 )
 def test_the_first_address_that_others_reach(addresses: list[tuple[str, str]], chosen: str) -> None:
+    """Field case B096."""
     made = choose_address(addresses)
     assert made.address == chosen
     assert made.hint == ""
 
 
 def test_a_bridge_only_when_there_is_nothing_else_and_with_a_hint() -> None:
+    """Field case B096."""
     made = choose_address([*LO, ("docker0", "172.17.0.1")])
     assert made.address == "172.17.0.1"
     assert "docker0" in made.hint

@@ -40,6 +40,7 @@ def places(offsets: dict[str, Any]) -> list[int]:
 
 
 def test_begin_read_and_stand_still(cluster: MemoryCluster) -> None:
+    """Field case B129."""
     cluster.put("t", count=5)
     one = stream(cluster, startingOffsets="earliest")
     start = one.initial()
@@ -71,6 +72,7 @@ def test_a_group_or_offsets_say_where_to_begin(cluster: MemoryCluster) -> None:
 
 
 def test_a_topic_that_does_not_exist_is_named_at_once(cluster: MemoryCluster) -> None:
+    """Field case B131."""
     with pytest.raises(ConfigError, match=r"the topic nowhere does not exist.*option topic"):
         stream(cluster, topic="t,nowhere").initial()
     with pytest.raises(ConfigError, match=r"topicPattern 'x\.\*' matches no topic"):
@@ -227,6 +229,7 @@ def test_a_target_behind_the_checkpoint_ends_at_once(cluster: MemoryCluster) -> 
 
 
 def test_the_group_is_told_and_shown_but_never_in_the_way(cluster: MemoryCluster) -> None:
+    """Field case B129."""
     cluster.put("t", count=5)
     one = stream(cluster, startingOffsets="earliest", groupId="g")
     start = one.initial()

@@ -85,6 +85,7 @@ def test_names_of_the_scala_connector_keep_working() -> None:
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_option(more: dict[str, str], said: str) -> None:
+    """Field case B131."""
     with pytest.raises(ConfigError) as error:
         source(**more)
     assert re.search(said, str(error.value)), str(error.value)

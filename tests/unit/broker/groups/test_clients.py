@@ -94,6 +94,7 @@ async def test_notices_are_held_back_where_the_settings_say_so() -> None:
 
 
 async def test_a_subscription_is_replaced_by_a_newer_one_only() -> None:
+    """Field case B032."""
     consumers = Consumers(HandClock(), Told())
     one = conn()
     join(consumers, one, "c1", data("T", version=5, tags="A"))
@@ -112,6 +113,7 @@ async def test_a_subscription_is_replaced_by_a_newer_one_only() -> None:
 
 
 async def test_a_client_that_came_back_counts_once() -> None:
+    """Field case B031."""
     consumers = Consumers(HandClock(), Told())
     old, new = conn("old"), conn("new")
     join(consumers, old, "c1", data("T"))
@@ -127,6 +129,7 @@ async def test_a_client_that_came_back_counts_once() -> None:
 
 
 async def test_silent_channels_expire_by_the_monotonic_clock() -> None:
+    """Field case B142."""
     clock = HandClock()
     told = Told()
     consumers, producers = Consumers(clock, told), Producers(clock)

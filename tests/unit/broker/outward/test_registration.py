@@ -317,6 +317,8 @@ def test_the_address_server_names_them() -> None:
 
 
 def test_no_name_server_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Field case B141."""
+
     async def check(scene: Scene) -> None:
         scene.settings.namesrv_addr = ""
         await scene.registration.start()

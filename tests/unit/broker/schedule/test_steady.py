@@ -24,6 +24,7 @@ class Hands:
 
 
 def test_it_goes_on_as_the_wall_clock_would_have() -> None:
+    """Field case B142."""
     hands = Hands()
     steady = SteadyClock(hands)
     begin = steady.now_ms()

@@ -149,6 +149,7 @@ def test_a_failed_write_leaves_no_trace_of_what_was_not_written(fail_on: int) ->
 
 
 def test_store_stamps_never_go_back() -> None:
+    """Field case B142."""
     log, queue = Log(), Queue("T", 0)
     appender = Appender(log, None)  # type: ignore[arg-type]
     for now in (5000, 4000, 6000):

@@ -190,6 +190,8 @@ def test_a_topic_dropped_while_it_is_written() -> None:
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "../x", "a/b", "/etc", "a\0b"])
 def test_a_topic_names_no_directory_outside(topic: str) -> None:
+    """Field case B112."""
+
     async def main() -> None:
         _, store = await fresh()
         with pytest.raises(StoreError, match="topic"):

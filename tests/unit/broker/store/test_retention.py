@@ -82,6 +82,8 @@ def test_old_files_go_at_their_hour_and_offsets_follow(monkeypatch: pytest.Monke
 
 
 def test_three_levels_of_a_filling_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Field case B009."""
+
     async def main() -> None:
         machine, store, queue = await fresh()
         await fill(store, queue, 4)

@@ -218,6 +218,8 @@ def test_derived_files_decide_nothing() -> None:
 
 @pytest.mark.parametrize("filling", ["zeros", "random", "stale"])
 def test_a_torn_tail_is_cut_at_every_byte(filling: str) -> None:
+    """Field case B002."""
+
     async def main() -> None:
         simulation, machine = node()
         store = await opened(machine.world, small())

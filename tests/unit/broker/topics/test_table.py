@@ -203,6 +203,7 @@ def test_order_topics_follow_the_name_server() -> None:
     ],
 )
 def test_names(topic: str | None, fault: str | None) -> None:
+    """Field case B085, B112."""
     assert topic_name_fault(topic) == fault
 
 

@@ -63,6 +63,8 @@ def test_unknown_is_answered_by_nobody_and_then_checked() -> None:
 
 
 def test_a_check_that_committed_and_then_the_producer_commits() -> None:
+    """Field case B058."""
+
     async def check(broker: TransactionBroker) -> None:
         producer = broker.producer(answer=COMMIT)
         half = broker.send("a", producer)
@@ -78,6 +80,8 @@ def test_a_check_that_committed_and_then_the_producer_commits() -> None:
 
 
 def test_a_check_that_rolled_back_and_then_the_producer_commits() -> None:
+    """Field case B058."""
+
     async def check(broker: TransactionBroker) -> None:
         producer = broker.producer(answer=ROLLBACK)
         half = broker.send("a", producer)
@@ -93,6 +97,8 @@ def test_a_check_that_rolled_back_and_then_the_producer_commits() -> None:
 
 @pytest.mark.parametrize("which", ["first", "middle", "last"])
 def test_a_slow_commit_ends_the_checks_whichever_copy_it_names(which: str) -> None:
+    """Field case B058."""
+
     async def check(broker: TransactionBroker) -> None:
         producer = broker.producer()
         half = broker.send("a", producer)
@@ -112,6 +118,8 @@ def test_a_slow_commit_ends_the_checks_whichever_copy_it_names(which: str) -> No
 
 
 def test_after_the_last_check_only_a_resume_revives_it() -> None:
+    """Field case B058, B060."""
+
     async def check(broker: TransactionBroker) -> None:
         producer = broker.producer()
         half = broker.send("a", producer)
@@ -201,6 +209,8 @@ def test_the_broker_s_notes_are_not_taken_from_a_client() -> None:
 
 
 def test_the_connection_it_came_by_then_its_machine_then_anybody() -> None:
+    """Field case B062."""
+
     async def check(broker: TransactionBroker) -> None:
         other = broker.producer("10.0.0.6", 6, ROLLBACK)
         twin = broker.producer("10.0.0.5", 7)
@@ -275,6 +285,8 @@ def test_immunity_holds_one_and_not_those_behind_it() -> None:
 
 
 def test_clock_steps_neither_hold_checks_nor_hasten_them() -> None:
+    """Field case B142."""
+
     async def check(broker: TransactionBroker) -> None:
         producer = broker.producer()
         broker.send("a", producer)
@@ -290,6 +302,8 @@ def test_clock_steps_neither_hold_checks_nor_hasten_them() -> None:
 
 
 def test_a_storm_of_unknowns_stores_no_more_than_is_asked() -> None:
+    """Field case B061."""
+
     async def check(broker: TransactionBroker) -> None:
         producer = broker.producer()
         for number in range(300):
@@ -305,6 +319,8 @@ def test_a_storm_of_unknowns_stores_no_more_than_is_asked() -> None:
 
 
 def test_a_damaged_record_is_skipped_and_those_behind_it_are_checked(caplog: pytest.LogCaptureFixture) -> None:
+    """Field case B061."""
+
     async def check(broker: TransactionBroker) -> None:
         producer = broker.producer(answer=COMMIT)
         halves = [broker.send(str(number), producer) for number in range(50)]
