@@ -68,7 +68,7 @@ class RealFile:
             if error.errno in _NO_NOWAIT:
                 self._nowait = False
                 return self.pread_hot(size, offset)
-            raise
+            return None  # what is wrong with it, the read that may wait will say
         if count == size:
             return bytes(room)
         # Short: the file ends here, or the rest is cold.

@@ -333,7 +333,10 @@ class _SimFile:
         return inode.read(size, offset)
 
     def pread_hot(self, size: int, offset: int) -> bytes | None:
-        inode = self._use("pread")
+        try:
+            inode = self._use("pread")
+        except OSError:
+            return None
         if inode.cold and not inode.cold.isdisjoint(range(offset // PAGE, (offset + max(size, 1) - 1) // PAGE + 1)):
             return None
         return inode.read(size, offset)

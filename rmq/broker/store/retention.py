@@ -107,10 +107,13 @@ class Retention:
             if not await self._log.remove_first():
                 return
             self.deleted_files += 1
-            log.info(
-                "deleted %s, %s", first.path,
-                "to make space" if at_once else f"older than {settings.file_reserved_hours} hours",
-            )  # fmt: skip
+            if age < settings.file_reserved_hours * _HOUR_MS:
+                log.warning(
+                    "deleted %s to make space: messages from commit-log offset %d to %d are gone before their time, "
+                    "consumed or not", first.path, first.start, first.start + self._log.file_size,
+                )  # fmt: skip
+            else:
+                log.info("deleted %s, older than %d hours", first.path, settings.file_reserved_hours)
             await asyncio.sleep(settings.delete_log_pause_ms / 1000)
 
     async def delete_derived(self) -> None:
