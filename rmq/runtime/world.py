@@ -53,7 +53,7 @@ class File(Protocol):
         """Read up to ``size`` bytes at ``offset``; may touch the disk. Fewer bytes only at the end of the file."""
 
     def pread_hot(self, size: int, offset: int) -> bytes | None:
-        """The same, only from the page cache: None when any of it would have to come from the disk, or cannot be read."""
+        """The same, from the page cache alone: None when some of it would come from the disk, or cannot be read."""
 
     def hot_view(self, size: int, offset: int) -> memoryview | None:
         """A view of the file from its first byte on, nothing copied, when ``size`` bytes at ``offset`` are in memory.
