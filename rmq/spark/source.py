@@ -100,7 +100,9 @@ class _Reader:
         ]
 
     def read(self, partition: Any) -> Iterator[Any]:
-        return self._reading.batches(connect(self._options.endpoint), partition.ranges)
+        # Spark asks for a partition of its own where a batch has none.
+        ranges = partition.ranges if isinstance(partition, _Ranges) else []
+        return self._reading.batches(connect(self._options.endpoint), ranges)
 
 
 class _BatchReader(_Reader, DataSourceReader):
