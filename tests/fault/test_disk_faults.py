@@ -42,17 +42,33 @@ async def test_s08_after_one_failed_fsync_nothing_is_acknowledged(tmp_path: Path
     assert "could not be forced to disk" in (broker.folder / "logs" / "broker.log").read_text()
 
 
-async def test_s09_a_full_disk_refuses_and_opens_again(tmp_path: Path) -> None:
-    verdict, _ = await under(
-        tmp_path, Rule("run:log.write.before", "errno:ENOSPC", skip=40, count=3),
-        seconds=3.0, RMQ_CLEAN_RESOURCE_INTERVAL="200",
-    )  # fmt: skip
-    assert verdict.counts["send fail"]
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule("run:log.write.before", "errno:ENOSPC", skip=40, count=3),
+        Rule("run:log.write.half", "errno:ENOSPC", skip=40, count=3),
+        Rule("run:log.create.before", "errno:EMFILE", skip=1, count=3),
+        Rule("run:log.write.before", "errno:EROFS", skip=40, count=3),
+    ],
+    ids=["full", "full within a record", "no descriptors", "read-only"],
+)
+async def test_s09_what_cannot_be_written_is_refused_until_it_can(tmp_path: Path, rule: Rule) -> None:
+    verdict, broker = await under(tmp_path, rule, seconds=3.0, RMQ_CLEAN_RESOURCE_INTERVAL="200")
+    if "create" not in rule.at:  # the next file is made beforehand, and tried again before it is needed
+        assert verdict.counts["send fail"]
+    assert rule.at in broker.lines()
 
 
 async def test_s10_short_writes_are_completed(tmp_path: Path) -> None:
     verdict, _ = await under(tmp_path, Rule("run:log.write.before", "short:100", skip=5, count=200))
     assert not verdict.counts["send fail"]
+
+
+async def test_s10_what_a_failed_write_left_is_cleared_before_the_next(tmp_path: Path) -> None:
+    """As with a limit of the file's size (EFBIG): some bytes of a record, then an error for the rest."""
+    rules = [Rule("run:log.write.before", "short:60", skip=60), Rule("run:log.write.before", "errno:EFBIG", skip=60)]
+    verdict, _ = await under(tmp_path, *rules, seconds=3.0, RMQ_CLEAN_RESOURCE_INTERVAL="200")
+    assert verdict.counts["send fail"]
 
 
 async def test_s11_a_slow_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
