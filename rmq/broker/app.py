@@ -37,6 +37,7 @@ from rmq.broker.lane.topic_lane import LaneTable
 from rmq.broker.lmq_stats import LmqStats
 from rmq.broker.observe.figures import Figures
 from rmq.broker.observe.pages import BrokerMetrics
+from rmq.broker.observe.sizes import COUNT_SECONDS
 from rmq.broker.outward.registration import Registration
 from rmq.broker.pop.service import PopService
 from rmq.broker.schedule.recall import Recall
@@ -193,6 +194,7 @@ class BrokerApp:
         )
         halves = Halves(clock, store, admission, store_host)
         self._transaction_check = check = TransactionCheck(world, settings, topics, offsets, producers, store, halves)
+        ends = TransactionEnds(clock, store, halves, admission, check)
         stats.pulls_missed = lambda: delivery.missed
         answers = SendAnswers(store_host, settings)
         self._locks = locks = RebalanceLocks(clock)
@@ -214,7 +216,7 @@ class BrokerApp:
             lane,
             delivery,
             SendBack(world, settings, topics, groups, store, admission, stats.sent_back),
-            TransactionEnds(store, halves, admission, check),
+            ends,
             Recall(clock, settings, topics, store, admission, timers),
             ClientAdmin(settings, topics, groups, consumers, producers, locks),
             TopicAdmin(settings, topics, offsets, consumers, lookup, self._drop_topic),
@@ -252,10 +254,11 @@ class BrokerApp:
         self._server.on_close += [consumers.closed, producers.closed, delivery.holds.drop, pop.closed]
         store.durability.on_visible = self._visible
         figures = Figures(
-            clock, settings, topics, groups, consumers, producers, offsets, stats, store, pressure,
+            clock, settings, topics, groups, consumers, producers, offsets, stats, store, pressure, check, ends,
+            schedule, timers, timer_sends, pop,
             lambda: len(self._server.connections), lambda: delivery.holds.count,
         )  # fmt: skip
-        metrics = BrokerMetrics(figures, runtime.table)
+        self.metrics = metrics = BrokerMetrics(figures, runtime.table)
         self.observer = Observer(
             world, settings, "broker", settings.bind_address, missing=self._missing, metrics=metrics.page
         )
@@ -325,6 +328,9 @@ class BrokerApp:
         )
         self._tasks.every(PERSIST_SECONDS, self.filters.persist, "filters")
         self._tasks.every(SCAN_SECONDS, self._expire, "expiry")
+        self.metrics.sizes.begin()
+        if settings.metrics_exporter_type == "PROM":
+            self._tasks.every(COUNT_SECONDS, self.metrics.sizes.count, "message sizes")
         self._tasks.every(JUDGED_EVERY, self._delivery.slow_readers.judge, "slow readers")
         await self._registration.start()
 

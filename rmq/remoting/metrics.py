@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["CONTENT_TYPE", "Family", "Labels", "Sample", "render"]
+__all__ = ["CONTENT_TYPE", "Family", "Histogram", "Labels", "Sample", "render"]
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +19,7 @@ _SLICE = 1_000
 
 #: Names and values, in the order they are written.
 Labels = tuple[tuple[str, str], ...]
-#: Ending of the metric's name (``_sum``, ``_count`` of a summary; "" else), labels, value.
+#: Ending of the metric's name (``_sum`` and ``_count`` of a summary, ``_bucket`` of a histogram, or ""), labels, value.
 Sample = tuple[str, Labels, float]
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
@@ -27,7 +29,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 class Family:
     """One metric with all its series.
 
-    :param kind: ``gauge``, ``counter`` or ``summary``.
+    :param kind: ``gauge``, ``counter``, ``summary`` or ``histogram``.
     :param meaning: one line, with the unit.
     :param samples: looked at once, when the page is rendered. The loop runs in between: an iterable must not walk
         over tables that change.
@@ -37,6 +39,43 @@ class Family:
     kind: str
     meaning: str
     samples: Iterable[Sample]
+
+
+class Histogram:
+    """How many values lay up to each bound.
+
+    :param bounds: ascending; there is one bucket more, for what is beyond the last.
+    """
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = tuple(bounds)
+        self._counts = [0] * (len(self._bounds) + 1)
+        self._sum: float = 0
+
+    def add(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def add_many(self, values: Sequence[float]) -> None:
+        """The same for many values: most often all of them lie in the first bucket."""
+        if values and max(values) <= self._bounds[0]:
+            self._counts[0] += len(values)
+        else:
+            counts = self._counts
+            for value in values:
+                counts[bisect_left(self._bounds, value)] += 1
+        self._sum += sum(values)
+
+    def samples(self, labels: Labels) -> Iterator[Sample]:
+        """The buckets, each with those before it, then sum and count."""
+        total = 0
+        for bound, count in zip((*self._bounds, math.inf), self._counts, strict=True):
+            total += count
+            yield "_bucket", (*labels, ("le", "+Inf" if bound == math.inf else repr(float(bound)))), total
+        yield "_sum", labels, self._sum
+        yield "_count", labels, total
 
 
 async def render(families: Iterable[Family], common: Labels = ()) -> bytes:

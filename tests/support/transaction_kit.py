@@ -131,7 +131,7 @@ class TransactionBroker:
         self.check = TransactionCheck(
             world, settings_, self.topics, self.offsets, cast(Any, self.members), self.store, halves
         )
-        self.ends = TransactionEnds(self.store, halves, self.admission, self.check)
+        self.ends = TransactionEnds(world.clock, self.store, halves, self.admission, self.check)
         self.sent: list[bytes] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self.stranger = Asked("10.0.0.99", 99, self)

@@ -14,10 +14,16 @@ from rmq.broker.groups.clients import Consumers, Producers
 from rmq.broker.groups.configs import GroupTable
 from rmq.broker.groups.offsets import OffsetTable
 from rmq.broker.lane.pressure import Pressure
+from rmq.broker.pop.service import PopService
+from rmq.broker.schedule.service import ScheduleService
+from rmq.broker.schedule.timers import TimerService
+from rmq.broker.schedule.timing import TimerSends
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.stats import BrokerStats
 from rmq.broker.store.store import Store
 from rmq.broker.topics.table import TopicTable
+from rmq.broker.transaction.check import TransactionCheck
+from rmq.broker.transaction.ends import TransactionEnds
 from rmq.runtime.world import Clock
 
 __all__ = ["Figures", "Lag"]
@@ -52,6 +58,12 @@ class Figures:
     stats: BrokerStats
     store: Store
     pressure: Pressure
+    check: TransactionCheck
+    ends: TransactionEnds
+    schedule: ScheduleService
+    timers: TimerService
+    timer_sends: TimerSends
+    pop: PopService
     #: Open connections.
     connections: Callable[[], int]
     #: Pulls that are held.

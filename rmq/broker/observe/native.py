@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from rmq.broker.groups.clients import Channel
 from rmq.broker.observe.figures import Figures
+from rmq.broker.observe.sizes import MessageSizes
+from rmq.broker.observe.waiting import WaitingMetrics
 from rmq.protocol.codes import Language, version_name
 from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_group
 from rmq.remoting.metrics import Family, Labels, Sample
@@ -29,10 +31,14 @@ class NativeMetrics:
     """Makes the families of one page.
 
     :param figures: where they come from.
+    :param sizes: of messages.
+    :param waiting: what was read for the page.
     """
 
-    def __init__(self, figures: Figures) -> None:
+    def __init__(self, figures: Figures, sizes: MessageSizes, waiting: WaitingMetrics) -> None:
         self._of = figures
+        self._sizes = sizes
+        self._waiting = waiting
 
     def labels(self) -> Labels:
         """What every sample begins with."""
@@ -59,10 +65,17 @@ class NativeMetrics:
             self._lags(by_queue=query.get("queues", "").lower() in ("1", "true")),
         )
         yield Family(
+            "rocketmq_consumer_lag_latency",
+            "gauge",
+            "How long the oldest message that a group has not consumed has waited, ms; absent when nothing waits",
+            [("", self._pair(lag.topic, lag.group), late) for lag, late in self._waiting.latencies()],
+        )
+        yield Family(
             "rocketmq_producer_connections", "gauge", "Connected producers, by language and version", self._producers()
         )
         yield Family("rocketmq_consumer_connections", "gauge", "Connected consumers of a group", self._consumers())
         yield from self._store()
+        yield from self._waiting.families()
 
     def _broker(self) -> Iterator[Family]:
         of = self._of
@@ -117,7 +130,7 @@ class NativeMetrics:
             self._groups("GROUP_GET_NUMS"),
         )
         yield Family("rocketmq_throughput_out_total", "counter", "Their bytes", self._groups("GROUP_GET_SIZE"))
-        yield Family("rocketmq_message_size", "summary", "Bytes of a message, as stored", self._sizes())
+        yield Family("rocketmq_message_size", "histogram", "Bytes of a message, as stored", self._message_sizes())
         yield Family(
             "rocketmq_send_to_dlq_messages_total",
             "counter",
@@ -165,12 +178,10 @@ class NativeMetrics:
         for topic, group, value in self._of.by_group(statistic):
             yield "", self._pair(topic, group), value
 
-    def _sizes(self) -> Iterator[Sample]:
-        sizes = dict(self._of.by_topic("TOPIC_PUT_SIZE"))
-        for topic, count in self._of.by_topic("TOPIC_PUT_NUMS"):
-            labels = self._topic(topic)
-            yield "_sum", labels, sizes.get(topic, 0)
-            yield "_count", labels, count
+    def _message_sizes(self) -> Iterator[Sample]:
+        for topic, histogram in list(self._sizes.by_topic.items()):
+            if topic in self._of.topics:
+                yield from histogram.samples(self._topic(topic))
 
     def _lags(self, *, by_queue: bool) -> Iterator[Sample]:
         for lag in self._of.lags():

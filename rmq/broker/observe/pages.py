@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from rmq.broker.observe.exporter import ExporterMetrics
 from rmq.broker.observe.figures import Figures
 from rmq.broker.observe.native import NativeMetrics
+from rmq.broker.observe.sizes import MessageSizes
+from rmq.broker.observe.waiting import WaitingMetrics
 from rmq.remoting.metrics import Family, Labels
 
 __all__ = ["BrokerMetrics"]
@@ -19,7 +21,9 @@ class BrokerMetrics:
     """
 
     def __init__(self, figures: Figures, runtime: Callable[[], Awaitable[Mapping[str, str]]]) -> None:
-        self._native = NativeMetrics(figures)
+        self.sizes = MessageSizes(figures.store.queues)
+        self._waiting = WaitingMetrics(figures)
+        self._native = NativeMetrics(figures, self.sizes, self._waiting)
         self._exporter = ExporterMetrics(figures)
         self._runtime = runtime
 
@@ -34,4 +38,6 @@ class BrokerMetrics:
             return (), self._exporter.families(await self._runtime())
         if names not in ("", "native"):
             raise ValueError(f"names={names}: must be native or exporter")
+        await self.sizes.count()
+        await self._waiting.read()
         return self._native.labels(), self._native.families(query)

@@ -110,6 +110,7 @@ class Acks:
         outcome, settled = checkpoints.ack(Key(*place, start, pop_time), offset, deadline, self._clock.now_ms())
         if settled is None:
             return outcome, None
+        self._state.written["ACK", place.group, place.topic] += 1
         self._polls_may_go_on(place)
         return outcome, ("a", *settled.key, (offset,))
 

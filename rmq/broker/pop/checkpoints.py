@@ -8,6 +8,7 @@ by a key that no two living ones share, never by their deadline: any number of t
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
@@ -197,6 +198,20 @@ class Checkpoints:
         self.settle(checkpoint, (offset,), now)
         self.add(own)
         return own
+
+    def in_flight_by_group(self) -> dict[tuple[str, str], int]:
+        """Open messages by (group, topic)."""
+        found: Counter[tuple[str, str]] = Counter()
+        for (group, topic, _), count in self._in_flight.items():
+            found[group, topic] += count
+        return found
+
+    def overdue(self, now: int) -> tuple[int, int]:
+        """How many checkpoints are past their deadline, and for how long the first of them has been, ms."""
+        first = self.next_deadline()
+        if first is None or first > now:
+            return 0, 0
+        return sum(when <= now and one.open != 0 for when, _, one in self._due), now - first
 
     def next_deadline(self) -> int | None:
         """When the next checkpoint is due, ms."""

@@ -71,6 +71,11 @@ class Positions:
                 self._offsets.commit(*place, offset)
                 known.told = offset
 
+    @property
+    def pending(self) -> int:
+        """Positions that the table was not told of."""
+        return len(self._pending)
+
     def oldest_pending(self) -> int | None:
         """The journal index of the oldest position that the table was not told of."""
         return self._pending[0][1] if self._pending else None

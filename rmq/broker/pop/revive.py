@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rmq.broker.pop.checkpoints import Checkpoint
@@ -65,6 +66,8 @@ class Reviver:
         #: Messages given back and dead letters since start.
         self.given_back = 0
         self.dead = 0
+        #: The former by (group, topic).
+        self.retried: Counter[tuple[str, str]] = Counter()
 
     def start(self) -> None:
         self._tasks.spawn(self._run(), "revive")
@@ -128,6 +131,7 @@ class Reviver:
         state.journal.write([("d", *key, offsets)], puts)
         state.checkpoints.settle(checkpoint, offsets, self._clock.now_ms(), expired=True)
         self.given_back += len(puts)
+        self.retried[key.group, key.topic] += len(puts)
         if state.has_room_again(_place(checkpoint)):
             self._polls.wake(key.group, key.topic)
 

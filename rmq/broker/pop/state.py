@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from rmq.broker.pop.checkpoints import Checkpoint, Checkpoints
@@ -59,6 +59,8 @@ class PopState:
         self._starts: deque[int] = deque()
         self._offset_changes = -1
         self._full: set[Place] = set()
+        #: Pops (CK) and acknowledgements (ACK) since start, by (kind, group, topic).
+        self.written: Counter[tuple[str, str, str]] = Counter()
 
     def is_full(self, place: Place) -> bool:
         """Whether a queue gives out nothing because so much of it is open; :meth:`has_room_again` tells the end."""

@@ -305,6 +305,7 @@ class Taker:
         for checkpoint in made:
             checkpoint.index = index
             state.checkpoints.add(checkpoint)
+            state.written["CK", checkpoint.key.group, checkpoint.key.topic] += 1
         if not parts:
             return None
         self._changed()

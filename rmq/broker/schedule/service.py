@@ -141,6 +141,15 @@ class ScheduleService:
             raise ValueError("no offsetTable in it")
         self.offsets.load({int(level): int(offset) for level, offset in table.items()})
 
+    def waiting(self) -> list[tuple[int, int]]:
+        """(delay level, messages that wait in it), of every level that was ever used."""
+        found = []
+        for level in range(1, self.levels.max_level + 1):
+            queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
+            if queue is not None:
+                found.append((level, max(0, queue.visible - self.offsets.get(level))))
+        return found
+
     def start(self) -> None:
         self._owner.spawn(self._run(), "deliver")
         self._owner.every(self._flush_interval / 1000, self.persist, "offsets", first=10.0)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,8 @@ _BATCH = 128
 _BATCH_BYTES = 1 << 20
 #: Entries read at a time.
 _ENTRIES = 1024
+#: Seconds of a wheel looked at before the loop gets its turn.
+_SECONDS_AT_ONCE = 5_000
 #: Longest sleep while something waits for a wall-clock time, seconds: how late a step of that clock is noticed.
 _LONGEST_SLEEP = 0.1
 _FIRST_RETRY = 0.1
@@ -89,6 +92,37 @@ class TimerService:
         self._wake = asyncio.Event()
         self._owner = TaskOwner("timers")
         self._retry = _FIRST_RETRY
+        #: Messages delivered since start, by topic.
+        self.delivered: Counter[str] = Counter()
+
+    @property
+    def behind(self) -> int:
+        """Messages of the timer topic that are not in a wheel yet."""
+        queue = self._store.queues.get(TIMER_TOPIC, 0)
+        return 0 if queue is None else max(0, queue.visible - self._seen)
+
+    def overdue(self) -> tuple[int, int]:
+        """How many messages are due and not delivered, and for how long the first of them has been, ms."""
+        found = [
+            wheel.overdue(now)
+            for wheel, now in ((self._wall_wheel, self._clock.now_ms()), (self._steady_wheel, self._steady.now_ms()))
+        ]
+        return sum(count for count, _ in found), max(late for _, late in found)
+
+    async def periods(self, bounds: Sequence[int]) -> list[int]:
+        """About how many messages are due within so many seconds, each period without the one before it.
+
+        :param bounds: ascending, seconds from now.
+        """
+        counts = [0] * len(bounds)
+        for wheel, now in ((self._wall_wheel, self._clock.now_ms()), (self._steady_wheel, self._steady.now_ms())):
+            for number, (second, count) in enumerate(wheel.seconds(), 1):
+                period = bisect_left(bounds, second - now // 1000)
+                if period < len(bounds):
+                    counts[period] += count
+                if not number % _SECONDS_AT_ONCE:
+                    await asyncio.sleep(0)
+        return counts
 
     def __len__(self) -> int:
         """About how many messages wait."""
@@ -277,6 +311,7 @@ class TimerService:
         kept = [(index, put) for index, put in puts if index not in self._done]
         if kept:
             self._settle([put for _, put in kept if put is not None], [index for index, _ in kept])
+            self.delivered.update(put.queue.topic for _, put in kept if put is not None)
         if not puts:
             return []
         last = puts[-1][0]

@@ -7,6 +7,7 @@ delivery time instead of a tag hash. What was delivered or recalled is said by m
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from rmq.protocol import properties
@@ -96,6 +97,8 @@ class TimerSends:
         self._settings = settings
         self._topics = topics
         self._store = store
+        #: Messages that were made to wait since start, by topic.
+        self.taken: Counter[str] = Counter()
 
     def divert(self, table: dict[str, str], queue: Queue, *, checked: bool = False) -> tuple[Queue, int] | None:
         """The queue to wait in and the entry's code, with ``table`` changed; None for a message to deliver at once.
@@ -118,6 +121,7 @@ class TimerSends:
         self._check_room(table)
         for topic in (TIMER_TOPIC, DONE_TOPIC):
             self._topics.create_for_send_back(topic, 1, _READ_ONLY, 0)
+        self.taken[queue.topic] += 1
         waits_in = self._store.queues.get_or_create(TIMER_TOPIC, 0)
         return waits_in, encode_code(due, relative=asked != "TIMER_DELIVER_MS", deletes=DELETE_KEY in table)
 

@@ -8,6 +8,7 @@ Messages that are due in the same millisecond come in the order in which they we
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from heapq import heappop, heappush
 
 __all__ = ["Wheel"]
@@ -61,6 +62,21 @@ class Wheel:
             found.append((value >> _BITS, value & _INDEX))
         self._count -= len(found)
         return found
+
+    def seconds(self) -> list[tuple[int, int]]:
+        """(second, messages due in it), those due first in no order."""
+        opened: Counter[int] = Counter((value >> _BITS) // 1000 for value in self._open)
+        return [*opened.items(), *((second, len(slot)) for second, slot in self._slots.items())]
+
+    def overdue(self, now: int) -> tuple[int, int]:
+        """How many messages are due at ``now`` and not taken, and for how long the first of them has been, ms."""
+        soonest = self.next_due()
+        if soonest is None or soonest > now:
+            return 0, 0
+        due = [value >> _BITS for value in self._open if value >> _BITS <= now]
+        for second in [second for second in self._seconds if second <= now // 1000]:
+            due += [time for value in self._slots[second] if (time := second * 1000 + (value >> _BITS)) <= now]
+        return len(due), now - min(due) if due else 0
 
     def next_due(self) -> int | None:
         """A time, ms, before which nothing is due."""

@@ -211,6 +211,12 @@ class TransactionCheck:
         await self._tasks.close()
         self._tell()
 
+    @property
+    def open_halves(self) -> int:
+        """Half messages that nobody has ended."""
+        half = self._store.queues.get(HALF_TOPIC, 0)
+        return 0 if half is None else max(0, half.next - self._next - len(self._settled))
+
     @staticmethod
     def root(record: MessageRecord) -> int:
         """The queue index of the first half of a half's transaction."""

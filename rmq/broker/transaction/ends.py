@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rmq.protocol import frame
@@ -13,6 +14,7 @@ from rmq.protocol.headers.transaction import EndTransactionRequest, ResumeCheckH
 from rmq.protocol.ids import decode_offset_msg_id
 from rmq.protocol.message import MessageRecord, decode_record
 from rmq.protocol.names import HALF_TOPIC
+from rmq.remoting.metrics import Histogram
 from rmq.remoting.router import handles
 
 if TYPE_CHECKING:
@@ -21,12 +23,15 @@ if TYPE_CHECKING:
     from rmq.broker.transaction.check import TransactionCheck
     from rmq.broker.transaction.halves import Halves
     from rmq.remoting.conn import Conn
+    from rmq.runtime.world import Clock
 
 __all__ = ["TransactionEnds"]
 
 log = logging.getLogger(__name__)
 
 _UNKNOWN = 0
+#: Seconds: the buckets of RocketMQ 5.
+_LATENCY_BOUNDS = (5, 60, 600, 3600, 43_200, 86_400)
 _COMMIT = 8
 _ROLLBACK = 12
 
@@ -37,11 +42,18 @@ class TransactionEnds:
     :param check: knows which transactions are open.
     """
 
-    def __init__(self, store: Store, halves: Halves, admission: Admission, check: TransactionCheck) -> None:
+    def __init__(
+        self, clock: Clock, store: Store, halves: Halves, admission: Admission, check: TransactionCheck
+    ) -> None:
+        self._clock = clock
         self._store = store
         self._halves = halves
         self._admission = admission
         self._check = check
+        #: Commits and rollbacks since start, and how old the committed ones were, seconds: by topic.
+        self.commits: Counter[str] = Counter()
+        self.rollbacks: Counter[str] = Counter()
+        self.latencies: dict[str, Histogram] = {}
 
     @handles(RequestCode.END_TRANSACTION, header=EndTransactionRequest)
     async def end(self, conn: Conn, request: Command, header: EndTransactionRequest) -> Command | None:
@@ -70,7 +82,18 @@ class TransactionEnds:
         except (OSError, StoreError) as error:
             log.error("the end of half message %s is not stored: %s", half.properties.get("UNIQ_KEY"), error)
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "Create mapped file failed.") from None
+        self._count(half, committed=verdict == _COMMIT)
         return self._answer(conn, request, span.end)
+
+    def _count(self, half: MessageRecord, *, committed: bool) -> None:
+        topic = half.properties.get("REAL_TOPIC", "")
+        if not committed:
+            self.rollbacks[topic] += 1
+            return
+        self.commits[topic] += 1
+        if topic not in self.latencies:
+            self.latencies[topic] = Histogram(_LATENCY_BOUNDS)
+        self.latencies[topic].add(max(0, self._clock.now_ms() - half.born_timestamp) / 1000)
 
     def _answer(self, conn: Conn, request: Command, end: int) -> Command | None:
         """Success, when what was appended is as durable as configured. A wait that was too long is no failure."""

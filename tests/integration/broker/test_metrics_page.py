@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rmq.testing.cluster import Cluster
 from tests.support.http_get import fetch
+from tests.support.metric_names import WHEN_SOMETHING_WAITS
 from tests.support.raw_peer import RawPeer, pull, send, subscribe
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -21,7 +22,8 @@ async def names_told(address: tuple[str, int] | None, query: str = "") -> set[st
 
 async def test_every_metric_is_explained(tmp_path: Path) -> None:
     explained = set(re.findall(r"`((?:rocketmq|rmq)_[a-z_0-9]+)`", PAGE.read_text().partition("## Names of")[0]))
-    unknown = {"rocketmq_consumer_inflight_messages", "rocketmq_consumer_ready_messages"}
+    unknown = {"rocketmq_consumer_ready_messages", "rocketmq_consumer_queueing_latency", "rocketmq_rpc_latency"}
+    unknown |= WHEN_SOMETHING_WAITS
     observed = {"metricsExporterType": "PROM", "metricsPromExporterPort": "0"}
     async with Cluster(tmp_path, settings=observed) as cluster:
         broker = cluster.brokers[0]
