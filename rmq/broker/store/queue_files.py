@@ -24,6 +24,10 @@ log = logging.getLogger(__name__)
 BLANK_ENTRY_SIZE = 0x7FFFFFFF
 BLANK_ENTRY = Struct(">qiq").pack(0, BLANK_ENTRY_SIZE, 0)
 
+#: Topics looked at to see what size the files have, and how many files tell.
+_SAMPLE = 20
+_ENOUGH = 3
+
 #: (directory, first byte): what an open file is known by.
 FileKey = tuple[str, int]
 
@@ -175,6 +179,24 @@ class QueueDisk:
     def topics(self) -> list[str]:
         return [name for name in self._files.list(self.root) if self._files.is_dir(os.path.join(self.root, name))]
 
+    def other_size(self) -> tuple[str, int] | None:
+        """A file and its bytes, when the store's files are all of one size that is not the one set.
+
+        One short file alone is what a process left that died while it cut it.
+        """
+        seen: dict[int, str] = {}
+        looked_at = 0
+        for topic in self.topics()[:_SAMPLE]:
+            for _, queue, starts, _ in self.list_queues([topic]):
+                for start in starts[:1]:
+                    path = f"{self.root}/{topic}/{queue}/{file_name(start)}"
+                    seen.setdefault(self._files.size(path), path)
+                    looked_at += 1
+        if looked_at < _ENOUGH or len(seen) != 1:
+            return None
+        ((size, path),) = seen.items()
+        return (path, size) if size and size != self.file_size else None
+
     def list_queues(self, topics: Sequence[str]) -> list[tuple[str, int, list[int], list[str]]]:
         """(topic, queue id, first bytes of its files, names that are none) of every queue of some topics."""
         found: list[tuple[str, int, list[int], list[str]]] = []
@@ -194,10 +216,12 @@ class QueueDisk:
                 found.append((topic, int(name), sorted(starts), foreign))
         return found
 
-    def read_files(self, keys: Sequence[FileKey]) -> list[bytes]:
+    def read_files(self, keys: Sequence[FileKey], *, heads: bool = False) -> list[bytes]:
         """What each file holds, up to the first block that ends in zeros.
 
         The first block is small: of 40,000 queues most have a few entries, and their files are mostly holes.
+
+        :param heads: the first block is all that is wanted.
         """
         found: list[bytes] = []
         for key in keys:
@@ -216,7 +240,7 @@ class QueueDisk:
                     data = file.pread(want, at)
                     parts.append(data)
                     at += len(data)
-                    if len(data) < want or not any(data[-ENTRY_SIZE:]):
+                    if heads or len(data) < want or not any(data[-ENTRY_SIZE:]):
                         break
                     block = min(block * 16, 1 << 20) // ENTRY_SIZE * ENTRY_SIZE
                 found.append(b"".join(parts))

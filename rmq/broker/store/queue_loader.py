@@ -13,6 +13,7 @@ import logging
 from bisect import bisect_left
 from operator import add, le
 from struct import Struct
+from typing import NamedTuple
 
 from rmq.broker.store.queue_files import BLANK_ENTRY_SIZE, FileKey, QueueFiles, is_blank
 from rmq.broker.store.queues import QueueTable
@@ -37,6 +38,16 @@ _SEGMENT = 64 << 20
 def segment_size(file_size: int) -> int:
     """Bytes of the log over which entries are added up: finer than a file where files are large."""
     return _SEGMENT if file_size > _SEGMENT and file_size % _SEGMENT == 0 else file_size
+
+
+class _Listed(NamedTuple):
+    topic: str
+    queue_id: int
+    #: First bytes of its files, and names that are none.
+    starts: list[int]
+    foreign: list[str]
+    #: The beginning of the first file.
+    head: bytes
 
 
 class QueueLoader:
@@ -66,24 +77,39 @@ class QueueLoader:
         table = self._table
         table.graves = await self._offload(table.disk.trash)
         topics = await self._offload(table.disk.topics)
-        for at in range(0, len(topics), _TOPICS_AT_ONCE):
-            listed = await self._offload(table.disk.list_queues, topics[at : at + _TOPICS_AT_ONCE])
-            files: list[tuple[Queue, int]] = []
-            for topic, queue_id, starts, foreign in listed:
-                for name in foreign:
-                    log.warning(
-                        "%s/%s/%s/%s is no queue file; it is left alone", table.disk.root, topic, queue_id, name
-                    )
-                queue = table.get_or_create(topic, queue_id)
-                files += [(queue, start) for start in self._usable(queue, starts)]
-            for first in range(0, len(files), _FILES_AT_ONCE):
-                group = files[first : first + _FILES_AT_ONCE]
-                keys: list[FileKey] = [(queue.files.directory, start) for queue, start in group]
-                for (queue, start), data in zip(group, await self._offload(table.disk.read_files, keys), strict=True):
-                    if queue.next * ENTRY_SIZE == start:
-                        await self._take(queue, start, data)
-            for topic, queue_id, starts, _ in listed:
-                await self._finish(table.get_or_create(topic, queue_id), starts)
+        groups = [topics[at : at + _TOPICS_AT_ONCE] for at in range(0, len(topics), _TOPICS_AT_ONCE)]
+        found: list[_Listed] = []
+        for group in [*groups, []]:
+            # A thread reads the next group while this one is looked at.
+            _, found = await asyncio.gather(self._take_group(found), self._offload(self._read_group, group))
+
+    def _read_group(self, topics: list[str]) -> list[_Listed]:
+        """The queues of some topics, each with the beginning of its first file. Blocks."""
+        disk = self._table.disk
+        listed = disk.list_queues(topics)
+        keys = [(disk.directory(topic, queue_id), starts[0]) for topic, queue_id, starts, _ in listed if starts]
+        heads = iter(disk.read_files(keys, heads=True))
+        return [_Listed(*one, next(heads) if one[2] else b"") for one in listed]
+
+    async def _take_group(self, group: list[_Listed]) -> None:
+        table = self._table
+        files: list[tuple[Queue, int]] = []
+        for topic, queue_id, starts, foreign, head in group:
+            for name in foreign:
+                log.warning("%s/%s/%s/%s is no queue file; it is left alone", table.disk.root, topic, queue_id, name)
+            queue = table.get_or_create(topic, queue_id)
+            usable = self._usable(queue, starts)
+            if usable and not any(head[-ENTRY_SIZE:]):
+                await self._take(queue, usable.pop(0), head)
+            files += [(queue, start) for start in usable]
+        for first in range(0, len(files), _FILES_AT_ONCE):
+            some = files[first : first + _FILES_AT_ONCE]
+            keys: list[FileKey] = [(queue.files.directory, start) for queue, start in some]
+            for (queue, start), data in zip(some, await self._offload(table.disk.read_files, keys), strict=True):
+                if queue.next * ENTRY_SIZE == start:
+                    await self._take(queue, start, data)
+        for topic, queue_id, starts, _, _ in group:
+            await self._finish(table.get_or_create(topic, queue_id), starts)
 
     def _usable(self, queue: Queue, starts: list[int]) -> list[int]:
         """Files that follow each other; what comes behind a missing one is built anew."""
@@ -100,7 +126,7 @@ class QueueLoader:
                 break
             usable.append(start)
         files: QueueFiles = queue.files
-        files.starts = usable
+        files.starts = list(usable)
         if usable:
             queue.min = queue.next = usable[0] // ENTRY_SIZE
         return usable
@@ -142,7 +168,7 @@ class QueueLoader:
                 break
         queue.next = index + at
         queue.max_phys = behind
-        if at < count and any(data[at * ENTRY_SIZE :]):
+        if at < count and not data.endswith(bytes(len(data) - at * ENTRY_SIZE)):
             log.warning(
                 "%s: entry %d is damaged; entries from there on are built anew from the commit log",
                 queue.files.directory, queue.next,
