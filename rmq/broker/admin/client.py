@@ -12,7 +12,7 @@ from rmq.broker.groups.clients import Channel, ConsumerGroup, Consumers, Produce
 from rmq.broker.groups.configs import GroupTable
 from rmq.broker.groups.locks import RebalanceLocks
 from rmq.broker.settings import BrokerSettings
-from rmq.broker.topics.table import PERM_READ_WRITE, UNIT, TopicTable
+from rmq.broker.topics.table import PERM_READ_WRITE, UNIT_SUB, TopicTable
 from rmq.filter.sql import ExpressionError, compile_sql
 from rmq.protocol import fastjson, frame
 from rmq.protocol.bodies.connection import (
@@ -136,7 +136,7 @@ class ClientAdmin:
         notify = self._settings.notify_consumer_ids_changed_enable
         if config is not None:
             notify = notify and config.notify_consumer_ids_changed_enable
-            unit = UNIT if data.unit_mode else 0
+            unit = UNIT_SUB if data.unit_mode else 0
             self._topics.create_for_send_back(retry_topic(group), config.retry_queue_nums, PERM_READ_WRITE, unit)
         self._consumers.register(conn, client_id, request.language, request.version, data, notify=notify)
 
