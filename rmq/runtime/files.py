@@ -7,10 +7,12 @@ missing or refused (macOS, some tmpfs and overlay mounts) only the part this pro
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
 import stat
+from typing import Any
 
 from rmq.runtime.residency import Mapping
 from rmq.runtime.world import File, FileLock, Usage
@@ -24,6 +26,8 @@ _SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)
 _TRUSTED_TAIL = 8 << 20
 #: ``fdatasync`` does not exist everywhere (macOS).
 _datasync = getattr(os, "fdatasync", os.fsync)
+#: Writes back one file system; ``sync`` does so with all of them.
+_syncfs: Any = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 #: What a file system answers that does not know the flag.
 _NO_NOWAIT = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
@@ -202,6 +206,18 @@ class RealFiles:
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that cannot sync a directory
                 raise
+        finally:
+            os.close(fd)
+
+    def sync_tree(self, path: str) -> None:
+        if _syncfs is None:
+            os.sync()
+            return
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            if _syncfs(fd):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), path)
         finally:
             os.close(fd)
 

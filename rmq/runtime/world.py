@@ -133,6 +133,9 @@ class Files(Protocol):
     def sync_dir(self, path: str) -> None:
         """Force directory entries to the disk (a new or renamed file exists after a power cut only then)."""
 
+    def sync_tree(self, path: str) -> None:
+        """Force everything below a directory to the disk, names, too: where that is thousands of files, all at once."""
+
     def lock(self, path: str, *, shared: bool = False) -> FileLock:
         """Take the POSIX record lock on byte 0 (what Java's FileLock takes on Linux). BlockingIOError when held.
 

@@ -510,6 +510,17 @@ class SimFiles:
         # the caller's duty (mkdir, sync_dir of the parent), except for roots a test made.
         disk._forced.setdefault(whole, None)
 
+    def sync_tree(self, path: str) -> None:
+        whole = self._path(path, "sync_tree")
+        names = [name for name in self.disk._entries if name == whole or name.startswith(whole + "/")]
+        for name in names:
+            inode = self.disk._entries[name]
+            if inode is not None:
+                inode.force()
+        for name in [posixpath.dirname(whole), *names]:
+            if self.is_dir(name):
+                self.sync_dir(name)
+
     def lock(self, path: str, *, shared: bool = False) -> FileLock:
         whole = self._path(path)
         if whole in self.disk._locks:

@@ -130,6 +130,11 @@ class QueueDisk:
             finally:
                 file.close()
 
+    def sync_all(self) -> None:
+        """Force every queue to disk, names included, whatever else is written in the same file system."""
+        if self._files.is_dir(self.root):
+            self._files.sync_tree(self.root)
+
     def sync_directories(self, directories: Sequence[str]) -> None:
         for directory in directories:
             if self._files.is_dir(directory):

@@ -28,6 +28,8 @@ _PENDING_LIMIT = 16 << 20
 #: Queues with a few entries written in one interval: with 40,000 of them the others wait their turn in memory.
 _SMALL_AT_ONCE = 1024
 _GROUP = 64
+#: More files than these are forced to disk all at once: 40,000 one by one take minutes.
+_ONE_BY_ONE = 1024
 #: Failed intervals in a row until messages are refused (Java: 30 tries, a second apart).
 _FAILURES = 30
 
@@ -202,6 +204,13 @@ class QueueWriter:
         async with self._lock:
             items = list(self._unsynced)
             directories = list(self._unsynced_directories)
+            if len(items) + len(directories) > _ONE_BY_ONE:
+                await self._offload(self._table.disk.sync_all)
+                for key in items:
+                    self._unsynced.pop(key, None)
+                for path in directories:
+                    self._unsynced_directories.pop(path, None)
+                return
             for at in range(0, len(items), _GROUP):
                 group = items[at : at + _GROUP]
                 pinned = [(key, self._table.open_files.get(key)) for key in group]

@@ -70,6 +70,18 @@ def test_what_was_never_written_is_skipped_when_the_file_system_knows_it(tree: R
     file.close()
 
 
+def test_a_whole_tree_is_forced(tree: RealFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tree.open(str(tmp_path / "f"), create=True)
+    file.pwrite(b"x", 0)
+    tree.sync_tree(str(tmp_path))
+    monkeypatch.setattr(files_module, "_syncfs", lambda fd: -1)
+    with pytest.raises(OSError, match=str(tmp_path)):
+        tree.sync_tree(str(tmp_path))
+    monkeypatch.setattr(files_module, "_syncfs", None)
+    tree.sync_tree(str(tmp_path))
+    file.close()
+
+
 def test_without_the_flag_only_the_newest_part_is_hot(
     tree: RealFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

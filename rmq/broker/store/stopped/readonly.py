@@ -63,6 +63,9 @@ class ReadOnlyFiles:
     def sync_dir(self, path: str) -> None:
         _refuse(path)
 
+    def sync_tree(self, path: str) -> None:
+        _refuse(path)
+
     def write_atomic(self, path: str, data: bytes, *, backup: bool = False) -> None:
         _refuse(path)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rmq.broker.store import queue_writer
 from rmq.broker.store.open_files import OpenFiles
 from rmq.broker.store.state import Put, Queue
 from rmq.broker.store.store import Store
@@ -99,6 +100,25 @@ def test_too_much_in_memory_is_written_without_waiting() -> None:
         store.queues.pending = 0
         await store.stop()
         assert len(scan_queues(machine.files, "/store", QUEUE_SIZE)["T", 0]["entries"]) == 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("one_by_one", [0, 1000])
+def test_what_was_forced_survives_a_power_cut(monkeypatch: pytest.MonkeyPatch, one_by_one: int) -> None:
+    monkeypatch.setattr(queue_writer, "_ONE_BY_ONE", one_by_one)
+
+    async def main() -> None:
+        simulation = Simulation(2)
+        machine = simulation.node("a")
+        store = await opened(machine.world, small())
+        for number in range(20):
+            store.append([put(store.queues.get_or_create(f"T{number}", 0))])
+        await store.force()
+        simulation.power_cut(machine, all_lost=True)
+        await die(store)
+        found = scan_queues(machine.files, "/store", QUEUE_SIZE)
+        assert [len(queue["entries"]) for queue in found.values()] == [1] * 20
 
     run(main())
 
