@@ -299,6 +299,7 @@ class BrokerApp:
         await self._timers.load()
         await self._transaction_check.load()
         await self._pop.load()
+        await self.world.offload(self.topics.file.check)
 
     async def _listen(self) -> None:
         settings = self.settings

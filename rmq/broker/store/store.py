@@ -6,6 +6,7 @@ Everything appended flows one way: append -> log, queue tails, index -> durabili
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ from rmq.broker.store.queue_search import QueueSearch
 from rmq.broker.store.queue_writer import QueueWriter
 from rmq.broker.store.records import SMALLEST, TagsRule, check, store_time
 from rmq.broker.store.recovery import Recovered, Recovery
+from rmq.broker.store.refusal import FORBIDDEN, unusable
 from rmq.broker.store.retention import Retention
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue, Span
@@ -111,10 +113,14 @@ class Store:
 
         :raises StoreError: another broker uses it, or its files cannot be read.
         """
-        await self._offload(self._markers.take_lock)
+        try:
+            await self._offload(self._markers.take_lock)
+        except OSError as error:
+            raise unusable(self.settings.root, error) from error
         try:
             clean = await self._offload(self._markers.was_clean)
             await self._offload(self.checkpoint.load)
+            await self._offload(self._look_at_queue_files)
             if clean:
                 await self._offload(self.log.files.reach, self.checkpoint.clean_end, self.checkpoint.path)
             if self.ext is not None:
@@ -133,32 +139,45 @@ class Store:
         except BaseException as error:
             await self._give_up()
             if isinstance(error, OSError):
-                raise StoreError(f"the store in {self.settings.root} cannot be read: {error}") from error
+                raise unusable(self.settings.root, error) from error
             raise
         self._loaded = True
         return self.recovered
 
-    async def _give_up(self) -> None:
-        await self.log.close(remove_unused=False)
+    def _look_at_queue_files(self) -> None:
+        other = self.queues.disk.other_size()
+        if other is not None:
+            raise StoreError(
+                f"{other[0]} has {other[1]} bytes, a consume-queue file has {self.queues.disk.file_size}: set "
+                f"mappedFileSizeConsumeQueue to what this store was made with"
+            )
+
+    async def _give_up(self, *, started: bool = False) -> None:
+        await self.log.close(remove_unused=started)
         self.queues.close()
         if self.index is not None:
             self.index.close()
         await self._offload(self._markers.release_lock)
 
     async def start(self) -> None:
-        """Take messages."""
+        """Take messages.
+
+        :raises StoreError: files cannot be written; the store is left as it was found.
+        """
+        clean = await self._offload(self._markers.was_clean)
+        try:
+            await self._offload(self._markers.set_abort)
+            await self._begin()
+        except OSError as error:
+            if clean:
+                with contextlib.suppress(OSError):
+                    await self._offload(self._markers.clear_abort)
+            await self._give_up(started=True)
+            self._loaded = False
+            raise unusable(self.settings.root, error) from error
         settings = self.settings
-        await self._offload(self._markers.set_abort)
-        self.checkpoint.forget_indexed()
-        build = self.index_build
-        if build is not None and not build.complete:
-            # Java dispatches from these times on: it has to put the keys, should it open this store next.
-            self.checkpoint.logics = min(self.checkpoint.logics, build.stamp)
-            self.checkpoint.index = min(self.checkpoint.index, build.stamp)
-        await self._offload(self.checkpoint.save)
-        self.flusher.begin(self.log.end, self.log.stamp)
-        await self._prepare()
         tasks = self._tasks
+        build = self.index_build
         if build is not None and not build.complete:
             tasks.spawn(self._build_index(build), "index")
         tasks.every(lambda: settings.queue_flush_interval_ms / 1000, self._interval, "queues")
@@ -166,6 +185,21 @@ class Store:
         tasks.every(lambda: settings.clean_interval_ms / 1000, self.retention.run, "clean", first=60)
         await self.retention.check_disk()
         self.log.gate &= ~Gate.SHUT_DOWN
+
+    async def _begin(self) -> None:
+        """Write what a running store has: the next log file first, since that is what fails where nothing can be made.
+
+        :raises OSError: it cannot be written, and waiting would not help.
+        """
+        self.flusher.begin(self.log.end, self.log.stamp)
+        await self._prepare(first=True)
+        self.checkpoint.forget_indexed()
+        build = self.index_build
+        if build is not None and not build.complete:
+            # Java dispatches from these times on: it has to put the keys, should it open this store next.
+            self.checkpoint.logics = min(self.checkpoint.logics, build.stamp)
+            self.checkpoint.index = min(self.checkpoint.index, build.stamp)
+        await self._offload(self.checkpoint.save)
 
     async def stop(self) -> None:
         """Refuse messages, bring everything to disk, and leave the directory clean if that worked."""
@@ -333,12 +367,14 @@ class Store:
             self.flusher.request()
             self._tasks.spawn(self._prepare(), "prepare")
 
-    async def _prepare(self) -> None:
+    async def _prepare(self, *, first: bool = False) -> None:
         try:
             await self.log.prepare()
         except SyncFailed as error:
             self.flusher.fail(str(error.filename), error)
         except OSError as error:
+            if first and error.errno in FORBIDDEN:
+                raise
             log.warning("the next commit-log file could not be made yet (%s)", error)
 
     async def _interval(self) -> None:

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 
+from rmq.broker.store.refusal import FORBIDDEN, unusable
 from rmq.protocol.errors import ProtocolError, StoreError
 from rmq.runtime.world import Files, World
 
@@ -43,33 +44,52 @@ class MetadataFile:
         :returns: False when there is neither: a fresh start.
         :raises StoreError: content is there, and neither file can be read.
         """
-        damage: Exception | None = None
+        damage = ""
         for path in (self.path, self.path + ".bak"):
             try:
                 data = self._world.files.read(path)
             except FileNotFoundError:
                 continue
             except OSError as error:
-                damage = damage or error
+                if error.errno in FORBIDDEN:
+                    # The content is there: an older one must not take its place.
+                    raise unusable(os.path.dirname(os.path.dirname(self.path)), error) from error
+                damage = damage or str(error)
                 continue
             if not data.strip():
                 continue
             try:
                 parse(data)
             except (ProtocolError, ValueError) as error:
-                log.error("%s cannot be used: %s", path, error)
-                damage = damage or error
+                damage = f"{damage}; {path}: {error}" if damage else str(error)
                 continue
             if path != self.path:
-                log.warning("%s is missing or damaged: the backup %s is used", self.path, path)
+                log.warning("%s cannot be used (%s): the backup %s is used", self.path, damage or "no content", path)
             self._good = path == self.path
             return True
-        if damage is not None:
+        if damage:
             raise StoreError(
                 f"{self.path}: neither the file nor its .bak can be read ({damage}); "
                 f"restore one of them, or remove both to start without"
             )
         return False
+
+    def check(self) -> None:
+        """Make sure that the file can be replaced: no change is to be lost for a reason that is known at start. Blocks.
+
+        :raises StoreError: nothing can be made in its directory.
+        """
+        files = self._world.files
+        folder = os.path.dirname(self.path)
+        if not files.is_dir(folder):
+            return
+        probe = f"{self.path}.tmp"
+        try:
+            files.open(probe, create=True).close()
+            files.unlink(probe)
+        except OSError as error:
+            if error.errno in FORBIDDEN:
+                raise unusable(os.path.dirname(folder), error) from error
 
     def changed(self) -> None:
         """Ask for a write; returns at once."""

@@ -1,0 +1,39 @@
+"""The one line about files that cannot be read or written: which, why, and what to do."""
+
+from __future__ import annotations
+
+import errno
+
+from rmq.protocol.errors import StoreError
+
+__all__ = ["FORBIDDEN", "unusable"]
+
+#: Errors that stay until somebody does something about them.
+FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_ACCESS = "let the user that runs the broker read and write it"
+_SPACE = "free space on that disk"
+_REMEDIES = {
+    errno.EACCES: _ACCESS,
+    errno.EPERM: _ACCESS,
+    errno.EROFS: "mount that file system writable",
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.EMFILE: "allow more open files (ulimit -n, or LimitNOFILE of the unit)",
+    errno.ENFILE: "allow more open files on the machine (fs.file-max)",
+    errno.EIO: "check that disk",
+    errno.ENOTDIR: "it, or a part of its path, is a file: move that away or name another directory",
+    errno.EEXIST: "it is a file: move it away or name another directory",
+}
+
+
+def unusable(root: str, error: OSError) -> StoreError:
+    """What is said when an operating system error keeps a broker from its store.
+
+    :param root: the store.
+    :param error: with the file it is about.
+    """
+    where = error.filename or root
+    remedy = _REMEDIES.get(error.errno or 0)
+    return StoreError(
+        f"the store in {root} cannot be used: {where}: {error.strerror or error}{f': {remedy}' if remedy else ''}"
+    )

@@ -1,0 +1,111 @@
+"""Metadata files: whatever is on disk, the newest good content is used, and nothing good is replaced in silence."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from rmq.broker.topics.metadata import MetadataFile
+from rmq.protocol.errors import StoreError
+from rmq.runtime.world import World
+from rmq.testing.simdisk import SimDisk, SimFiles
+from rmq.testing.simloop import run
+from rmq.testing.simworld import Simulation
+
+PATH = "/store/config/topics.json"
+
+
+def disk_with(**contents: bytes) -> SimDisk:
+    disk = SimDisk()
+    files = SimFiles(disk)
+    files.mkdir("/store/config")
+    for name, content in contents.items():
+        files.write_atomic(PATH if name == "main" else f"{PATH}.bak", content)
+    return disk
+
+
+def made(disk: SimDisk) -> MetadataFile:
+    return MetadataFile(replace(World.real(), files=SimFiles(disk)), PATH, lambda: b"new")
+
+
+def parse_into(found: list[bytes]) -> Callable[[bytes], None]:
+    def parse(data: bytes) -> None:
+        if data.startswith(b"bad"):
+            raise ValueError("it is bad")
+        found.append(data)
+
+    return parse
+
+
+@pytest.mark.parametrize(
+    ("contents", "wanted", "warned"),
+    [
+        ({"main": b"one", "backup": b"zero"}, b"one", ""),
+        ({"main": b"", "backup": b"zero"}, b"zero", "cannot be used (no content): the backup"),
+        ({"backup": b"zero"}, b"zero", "cannot be used (no content): the backup"),
+        ({"main": b"bad", "backup": b"zero"}, b"zero", "cannot be used (it is bad): the backup"),
+        ({"main": b" \n", "backup": b""}, None, ""),
+        ({}, None, ""),
+    ],
+)
+def test_what_is_read(
+    contents: dict[str, bytes], wanted: bytes | None, warned: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    found: list[bytes] = []
+    assert made(disk_with(**contents)).load(parse_into(found)) == (wanted is not None)
+    assert found == ([] if wanted is None else [wanted])
+    assert warned in caplog.text
+    assert bool(caplog.text) == bool(warned)
+
+
+def test_nothing_good_is_one_error_that_names_both(caplog: pytest.LogCaptureFixture) -> None:
+    both = rf"{PATH}: neither the file nor its .bak can be read \(it is bad; .*\.bak: it is bad\)"
+    with pytest.raises(StoreError, match=both):
+        made(disk_with(main=b"bad", backup=b"bad too")).load(parse_into([]))
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_an_older_backup_never_stands_for_a_file_that_may_not_be_read(number: int) -> None:
+    disk = disk_with(main=b"one", backup=b"zero")
+    disk.fail("open", number, PATH)
+    disk.fail("pread", number, PATH)
+    with pytest.raises(StoreError, match=f"{PATH}: .*: "):
+        made(disk).load(parse_into([]))
+
+
+def test_a_directory_that_cannot_be_written_is_told_at_start() -> None:
+    disk = disk_with(main=b"one")
+    file = made(disk)
+    file.check()
+    assert SimFiles(disk).list("/store/config") == ["topics.json"]
+    disk.fail("open", errno.EACCES, f"{PATH}.tmp", count=-1)
+    with pytest.raises(StoreError, match=f"{PATH}.tmp: Permission denied: let the user"):
+        file.check()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_power_cut_leaves_the_old_or_the_new(seed: int) -> None:
+    async def main() -> None:
+        simulation = Simulation(seed)
+        node = simulation.node("a", fsync_seconds=0.0)
+        node.files.mkdir("/store/config")
+        node.files.sync_dir("/")
+        node.files.sync_dir("/store")
+        texts = [b"one" * 100, b"two" * 100, b"three" * 100]
+        left = iter(texts)
+        file = MetadataFile(node.world, PATH, lambda: next(left))
+        for _ in texts:
+            file.changed()
+            await file.flush()
+        world = simulation.power_cut(node)
+        found: list[bytes] = []
+        again = MetadataFile(world, PATH, lambda: b"")
+        assert again.load(parse_into(found))
+        assert found == [texts[-1]], "what flush() has waited for is on disk"
+        assert world.files.read(f"{PATH}.bak") in texts
+
+    run(main())
