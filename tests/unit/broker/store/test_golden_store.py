@@ -1,37 +1,23 @@
 """A directory of the real Java 4.9.4: what it holds is what we read, in whatever state its derived files are."""
 
-import json
 import shutil
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rmq.broker.store.checkpoint import Checkpoint
-from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.store import Store
 from rmq.protocol.message import decode_record
 from rmq.runtime.files import RealFiles
 from rmq.runtime.world import World
+from tests.support.golden_store import MANIFEST, golden_settings, unpack
 from tests.support.store_scan import check_store, scan_index, scan_log, scan_queues
-
-GOLDEN = Path(__file__).parents[3] / "golden" / "store"
-MANIFEST: dict[str, Any] = json.loads((GOLDEN / "store-4.9.4.manifest.json").read_text())
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    with tarfile.open(GOLDEN / "store-4.9.4.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path / "store"
-
-
-def settings(directory: Path) -> StoreSettings:
-    return StoreSettings(
-        str(directory), commit_log_file_size=1_048_576, queue_file_size=6000, index_slots=50, index_entries=200
-    )
+    return unpack(tmp_path)
 
 
 def _abort(directory: Path) -> None:
@@ -117,7 +103,7 @@ async def _compare(store: Store) -> None:
 
 
 async def test_opens_as_java_left_it(directory: Path) -> None:
-    store = Store(World.real(), settings(directory))
+    store = Store(World.real(), golden_settings(directory))
     recovered = await store.load()
     assert recovered.clean
     await _compare(store)
@@ -149,7 +135,7 @@ async def test_derived_files_do_not_matter(directory: Path, change: Callable[[Pa
     change(directory)
     if abort:
         _abort(directory)
-    store = Store(World.real(), settings(directory))
+    store = Store(World.real(), golden_settings(directory))
     await store.load()
     await _compare(store)
     await _find_by_key(store)
@@ -175,7 +161,7 @@ async def _query(store: Store, topic: str, key: str) -> list[int]:
 
 
 async def test_search_by_time(directory: Path) -> None:
-    store = Store(World.real(), settings(directory))
+    store = Store(World.real(), golden_settings(directory))
     await store.load()
     for wanted in MANIFEST["queues"]:
         queue = store.queues.get(wanted["topic"], wanted["queueId"])
@@ -206,7 +192,7 @@ def test_the_scanner_agrees_with_the_manifest(directory: Path) -> None:
 async def test_more_messages_go_behind_javas(directory: Path) -> None:
     from tests.support.store_kit import bodies, put
 
-    store = Store(World.real(), settings(directory))
+    store = Store(World.real(), golden_settings(directory))
     await store.load()
     await store.start()
     queue = store.queues.get("GoldTag", 1)

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from rmq.protocol.message import decode_record
 from rmq.runtime.files import RealFiles
 from rmq.runtime.world import World
 from rmq.testing.simdisk import SimDisk, SimFiles
+from tests.support.golden_store import unpack
 from tests.support.store_kit import ENTRIES, HOST, LOG_SIZE, QUEUE_SIZE, SLOTS, opened, put, small
 from tests.support.store_scan import (
     check_store,
@@ -100,11 +100,9 @@ async def test_the_same_messages_give_the_same_bytes(tmp_path: Path) -> None:
 
 def test_both_parsers_of_records_agree() -> None:
     """The store's own quick look and the protocol's codec, over the golden store's records."""
-    golden = Path(__file__).parents[3] / "golden" / "store" / "store-4.9.4.tar.xz"
     rule = TagsRule(DEFAULT_DELAYS_MS)
-    with tempfile.TemporaryDirectory() as folder, tarfile.open(golden) as archive:
-        archive.extractall(folder, filter="data")
-        scan = scan_log(RealFiles(), f"{folder}/store/commitlog", 1_048_576)
+    with tempfile.TemporaryDirectory() as folder:
+        scan = scan_log(RealFiles(), f"{unpack(Path(folder))}/commitlog", 1_048_576)
     for wanted in scan.records:
         data = b"\0" * 7 + wanted.raw
         assert check(data, 7, wanted.offset, 1 << 20) == wanted.size
