@@ -9,8 +9,7 @@ from rmq.broker.groups.configs import GroupTable
 from rmq.broker.groups.offsets import OffsetTable, escaped, slices
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
-from rmq.protocol.bodies.offset import LmqOffsetTableBody
-from rmq.protocol.names import LMQ_PREFIX, is_lmq
+from rmq.protocol.names import is_lmq
 from rmq.runtime.world import World
 
 __all__ = ["LmqGroupTable", "LmqOffsetTable", "load_offsets"]
@@ -43,14 +42,6 @@ class LmqOffsetTable(OffsetTable):
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         return super().query(group, topic, 0 if is_lmq(group) else queue_id)
-
-    def parse(self, data: bytes) -> None:
-        super().parse(data)
-        for name, offset in LmqOffsetTableBody.decode(data).lmq_offset_table.items():
-            # A group's name may have an @ in it (clients of MQTT gateways: %LMQ%GID@@id), a topic's may not.
-            topic, at, group = name.partition(f"@{LMQ_PREFIX}")
-            if at and topic:
-                self.commit(LMQ_PREFIX + group, topic, 0, offset)
 
     async def render(self) -> bytes:
         pairs = self.pairs()

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 
 from rmq.protocol.bodies.offset import ConsumerOffsetTable
+from rmq.protocol.names import LMQ_PREFIX
 
 __all__ = ["UNKNOWN", "OffsetTable", "escaped", "slices"]
 
@@ -123,8 +124,8 @@ class OffsetTable:
     def load(self, table: Mapping[str, Mapping[int, int]]) -> None:
         """Take over what a file or a master holds: ``topic@group`` to queue id to offset."""
         for name, queues in table.items():
-            topic, at, group = name.rpartition("@")
-            if at and topic and group:
+            topic, group = _pair(name)
+            if topic and group:
                 self._groups.setdefault(group, {})[topic] = dict(queues)
         self.changes += 1
 
@@ -133,7 +134,9 @@ class OffsetTable:
 
         :raises ProtocolError: it is no such file.
         """
-        self.load(ConsumerOffsetTable.decode(data).offset_table)
+        table = ConsumerOffsetTable.decode(data)
+        self.load(table.offset_table)
+        self.load({name: {0: offset} for name, offset in table.lmq_offset_table.items()})
 
     async def render(self) -> bytes:
         """The file's text, built in slices so that a large table never holds the loop."""
@@ -163,6 +166,15 @@ class OffsetTable:
             parts.extend(f'"{escaped(topic, group)}":{{{_pairs(self.of(group, topic))}}}' for topic, group in slice_)
             await asyncio.sleep(0)
         return parts
+
+
+def _pair(name: str) -> tuple[str, str]:
+    """Topic and group of ``topic@group``; the name of a light group may have an @ in it (MQTT gateways)."""
+    topic, at, group = name.partition(f"@{LMQ_PREFIX}")
+    if at:
+        return topic, LMQ_PREFIX + group
+    topic, _, group = name.rpartition("@")
+    return topic, group
 
 
 def slices(keys: list[tuple[str, str]]) -> Iterable[list[tuple[str, str]]]:

@@ -9,7 +9,6 @@ from rmq.protocol.queue import MessageQueue
 __all__ = [
     "ConsumerOffsetTable",
     "DelayOffsetTable",
-    "LmqOffsetTableBody",
     "LocalOffsetTable",
     "OffsetMovedEvent",
     "QueryCorrectionOffsetBody",
@@ -20,18 +19,13 @@ __all__ = [
 class ConsumerOffsetTable(Body):
     """43 GET_ALL_CONSUMER_OFFSET and consumerOffset.json (Java: ConsumerOffsetSerializeWrapper).
 
-    ``offset_table`` is ``topic@group`` to queue id to offset; ``data_version`` is 5.x's.
+    ``offset_table`` is ``topic@group`` to queue id to offset; ``data_version`` is 5.x's. ``lmq_offset_table`` is what
+    lmqConsumerOffset.json, and 43 of a broker with light queues, have besides: one offset of each pair.
     """
 
     offset_table: dict[str, dict[int, int]] = member("offsetTable", factory=dict)
     data_version: DataVersion | None = member("dataVersion", default=None)
-
-
-@body
-class LmqOffsetTableBody(Body):
-    """What lmqConsumerOffset.json, and 43 of a broker with light queues, have besides: ``topic@group`` to offset."""
-
-    lmq_offset_table: dict[str, int] = member("lmqOffsetTable", factory=dict)
+    lmq_offset_table: dict[str, int] = member("lmqOffsetTable", factory=dict, written=False)
 
 
 @body
