@@ -6,9 +6,11 @@ here; a broker tells only what it knows itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from rmq.broker.observe.figures import Figures
+from rmq.broker.observe.waiting import WaitingMetrics
 from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from rmq.remoting.metrics import Family, Labels, Sample
 
@@ -65,14 +67,25 @@ _RUNTIME = (
 )
 
 
+#: What the exporter calls the buckets of put times.
+_PUT_TIMES = {
+    "<=0ms": "0ms", "0~10ms": "0to10ms", "10~50ms": "10to50ms", "50~100ms": "50to100ms", "100~200ms": "100to200ms",
+    "200~500ms": "200to500ms", "500ms~1s": "500to1s", "1~2s": "1to2s", "2~3s": "2to3s", "3~4s": "3to4s",
+    "4~5s": "4to5s", "5~10s": "5to10s", "10s~": "10stomore",
+}  # fmt: skip
+_put_time = re.compile(r"\[([^\]]+)\]:(\d+)")
+
+
 class ExporterMetrics:
     """Makes the families of one page.
 
     :param figures: where they come from.
+    :param waiting: what was read for the page.
     """
 
-    def __init__(self, figures: Figures) -> None:
+    def __init__(self, figures: Figures, waiting: WaitingMetrics) -> None:
         self._of = figures
+        self._waiting = waiting
 
     def families(self, runtime: Mapping[str, str]) -> Iterator[Family]:
         """Every metric.
@@ -166,6 +179,9 @@ class ExporterMetrics:
     def _lags(self, cluster: tuple[str, str], broker: tuple[str, str]) -> Iterator[Family]:
         behind: list[Sample] = []
         retries: list[Sample] = []
+        dead: list[Sample] = []
+        latencies: list[Sample] = []
+        late = {(lag.topic, lag.group): ms for lag, ms in self._waiting.latencies()}
         offsets: list[Sample] = []
         totals: list[Sample] = []
         for lag in self._of.lags():
@@ -182,9 +198,22 @@ class ExporterMetrics:
                 ("countOfOnlineConsumers", str(count)),
                 ("msgModel", (online.message_model if online is not None else None) or "CLUSTERING"),
             )
-            (retries if lag.topic.startswith(RETRY_PREFIX) else behind).append(("", labels, lag.total))
+            into = behind
+            if lag.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+                into = retries if lag.topic.startswith(RETRY_PREFIX) else dead
+            into.append(("", labels, lag.total))
+            latency = 0 if lag.total == 0 else late.get((lag.topic, lag.group))
+            if latency is not None:
+                latencies.append(("", place, latency))
         yield Family("rocketmq_group_diff", "gauge", "Messages a group is behind", behind)
         yield Family("rocketmq_group_retrydiff", "gauge", "Retries a group is behind", retries)
+        yield Family("rocketmq_group_dlqdiff", "gauge", "Dead letters a group that reads them is behind", dead)
+        yield Family(
+            "rocketmq_group_get_latency_by_storetime",
+            "gauge",
+            "How long the oldest message that a group has not consumed has waited, ms",
+            latencies,
+        )
         yield Family("rocketmq_consumer_offset", "gauge", "Sum of a group's offsets on a topic", offsets)
         yield Family("rocketmq_group_consume_total_offset", "gauge", "The same", totals)
 
@@ -206,6 +235,9 @@ class ExporterMetrics:
             except (IndexError, ValueError):
                 continue  # not enough samples yet: not known is not zero
             yield _one(f"rocketmq_brokeruntime_{name}", f"{key} of the runtime information", labels, value)
+        for bucket, count in _put_time.findall(table.get("putMessageDistributeTime", "")):
+            name = f"rocketmq_brokeruntime_pmdt_{_PUT_TIMES[bucket]}"
+            yield _one(name, f"Messages of the last minute whose append took {bucket}", labels, int(count))
 
 
 def _one(name: str, meaning: str, labels: Labels, value: float) -> Family:

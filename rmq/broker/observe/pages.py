@@ -24,7 +24,7 @@ class BrokerMetrics:
         self.sizes = MessageSizes(figures.store.queues)
         self._waiting = WaitingMetrics(figures)
         self._native = NativeMetrics(figures, self.sizes, self._waiting)
-        self._exporter = ExporterMetrics(figures)
+        self._exporter = ExporterMetrics(figures, self._waiting)
         self._runtime = runtime
 
     async def page(self, query: Mapping[str, str]) -> tuple[Labels, Iterable[Family]]:
@@ -35,6 +35,7 @@ class BrokerMetrics:
         """
         names = query.get("names", "")
         if names == "exporter":
+            await self._waiting.read()
             return (), self._exporter.families(await self._runtime())
         if names not in ("", "native"):
             raise ValueError(f"names={names}: must be native or exporter")

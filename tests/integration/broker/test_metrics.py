@@ -175,6 +175,9 @@ async def test_the_exporters_names(cluster: Cluster) -> None:
             == 2
         )
         assert value(series, "rocketmq_consumer_offset", group="G", topic="T", **place) == 0
+        late = value(series, "rocketmq_group_get_latency_by_storetime", group="G", topic="T", **place)
+        assert late is not None
+        assert 0 <= late < 60_000
         assert value(series, "rocketmq_brokeruntime_msg_put_total_today_now", brokerHost="broker-0") == 2
         # Not enough samples yet: left out, not zero.
         assert value(series, "rocketmq_brokeruntime_put_tps600") is None
