@@ -13,7 +13,7 @@ from rmq.protocol.errors import ConfigError
 from tests.support.peers.cluster import Cluster, start_cluster
 from tests.support.peers.tools import ToolMissing, skip_or_fail
 
-#: Small and quiet: tests run little data, and a UI and a second shuffle partition only cost time.
+#: Small and quiet: tests run little data, and a UI and more shuffle partitions only cost time.
 CONFIG = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -23,6 +23,7 @@ CONFIG = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
 }
 
 
