@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from tests.support.peers import Client, Cluster
 
@@ -53,26 +54,31 @@ class Scene:
         by: Client | None = None,
         tags: tuple[str, ...] = ("A",),
         prefix: str | None = None,
+        number: str | None = None,
+        count: int = COUNT,
     ) -> list[Row]:
-        """COUNT messages; checks that the program sent what it should have, and returns its rows.
+        """`count` messages; checks that the program sent what it should have, and returns its rows.
 
-        Their keys start with `prefix`, by default the topic's name.
+        Their keys start with `prefix`, by default the topic's name; with `number` message i has a property of that name
+        with the text i.
         """
         client = by or self.client
         prefix = prefix or topic
+        extra: dict[str, Any] = {} if number is None else {"number": number}
         answer = client.call(
             "produce",
             namesrv=self.cluster.namesrv,
             group=fresh("p", client.name),
             topic=topic,
             prefix=prefix,
-            count=COUNT,
+            count=count,
             mode=mode,
             tags=list(tags),
+            **extra,
         )
         sent = rows_of(answer)
-        assert len(sent) == COUNT
-        assert contents(sent) == expected(prefix, COUNT)
+        assert len(sent) == count
+        assert contents(sent) == expected(prefix, count)
         return sent
 
     def warm(self, topic: str, number: int, count: int) -> set[str]:
@@ -109,8 +115,9 @@ class Scene:
         orderly: bool = False,
         fail: bool = False,
         max_reconsume: int | None = None,
+        **more: Any,
     ) -> Member:
-        """Start a push consumer in a client's process."""
+        """Start a push consumer in a client's process; `more`: what else it takes (sql, failures, suspend)."""
         client = by or self.client
         member = Member(client, fresh("member"))
         client.call(
@@ -124,6 +131,7 @@ class Scene:
             orderly=orderly,
             fail=fail,
             **({} if max_reconsume is None else {"maxReconsume": max_reconsume}),
+            **more,
         )
         return member
 

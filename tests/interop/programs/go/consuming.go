@@ -66,17 +66,20 @@ func subscribe(asked *request) (answer, error) {
 	}
 	into := &arrivals{changed: make(chan struct{}, 1), client: client}
 	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: asked.Expression}
-	result := consumer.ConsumeSuccess
-	if asked.Fail {
-		result = consumer.ConsumeRetryLater
-		if asked.Orderly {
-			result = consumer.SuspendCurrentQueueAMoment
-		}
+	if asked.Sql {
+		selector.Type = consumer.SQL92
+	}
+	failure := consumer.ConsumeRetryLater
+	if asked.Orderly {
+		failure = consumer.SuspendCurrentQueueAMoment
 	}
 	err = client.Subscribe(asked.Topic, selector,
 		func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 			into.add(messages)
-			return result, nil
+			if asked.Fail || messages[0].ReconsumeTimes < asked.Failures {
+				return failure, nil
+			}
+			return consumer.ConsumeSuccess, nil
 		})
 	if err == nil {
 		err = client.Start()

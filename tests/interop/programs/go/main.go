@@ -12,23 +12,33 @@ import (
 )
 
 type request struct {
-	ID           int      `json:"id"`
-	Op           string   `json:"op"`
-	Namesrv      string   `json:"namesrv"`
-	Group        string   `json:"group"`
-	Topic        string   `json:"topic"`
-	Prefix       string   `json:"prefix"`
-	Count        int      `json:"count"`
-	First        int      `json:"first"`
-	Mode         string   `json:"mode"`
-	Tags         []string `json:"tags"`
-	Handle       string   `json:"handle"`
-	Expression   string   `json:"expression"`
-	Model        string   `json:"model"`
-	Orderly      bool     `json:"orderly"`
-	Fail         bool     `json:"fail"`
-	MaxReconsume *int32   `json:"maxReconsume"`
-	Timeout      float64  `json:"timeout"`
+	ID         int      `json:"id"`
+	Op         string   `json:"op"`
+	Namesrv    string   `json:"namesrv"`
+	Group      string   `json:"group"`
+	Topic      string   `json:"topic"`
+	Prefix     string   `json:"prefix"`
+	Count      int      `json:"count"`
+	First      int      `json:"first"`
+	Mode       string   `json:"mode"`
+	Tags       []string `json:"tags"`
+	Handle     string   `json:"handle"`
+	Expression string   `json:"expression"`
+	Model      string   `json:"model"`
+	Orderly    bool     `json:"orderly"`
+	Fail       bool     `json:"fail"`
+	Failures   int32    `json:"failures"`
+	Sql        bool     `json:"sql"`
+	Number     string   `json:"number"`
+	Key        string   `json:"key"`
+	Level      int      `json:"level"`
+	State      string   `json:"state"`
+	Answer     string   `json:"answer"`
+
+	Properties map[string]string `json:"properties"`
+
+	MaxReconsume *int32  `json:"maxReconsume"`
+	Timeout      float64 `json:"timeout"`
 }
 
 type answer map[string]interface{}
@@ -43,6 +53,12 @@ func main() {
 		"received":    received,
 		"unsubscribe": unsubscribe,
 		"pull":        pull,
+		"delayed":     delayed,
+		"txstart":     txstart,
+		"txsend":      txsend,
+		"txanswer":    txanswer,
+		"txchecks":    txchecks,
+		"txstop":      txstop,
 		"ops": func(*request) (answer, error) {
 			names := []string{}
 			for name := range ops {

@@ -35,6 +35,9 @@ func message(asked *request, i int) (*primitive.Message, string, string) {
 	if len(asked.Tags) > 0 {
 		made.WithTag(asked.Tags[i%len(asked.Tags)])
 	}
+	if asked.Number != "" {
+		made.WithProperty(asked.Number, fmt.Sprint(i))
+	}
 	return made, key, digest(content)
 }
 

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -77,17 +78,29 @@ final class Consuming {
             consumer.setMaxReconsumeTimes(arguments.getIntValue("maxReconsume"));
         }
         model(consumer, arguments.getString("model"));
-        consumer.subscribe(arguments.getString("topic"), arguments.getString("expression"));
+        String expression = arguments.getString("expression");
+        if (arguments.getBooleanValue("sql")) {
+            consumer.subscribe(arguments.getString("topic"), MessageSelector.bySql(expression));
+        } else {
+            consumer.subscribe(arguments.getString("topic"), expression);
+        }
         Arrivals arrivals = new Arrivals();
-        boolean fail = arguments.getBooleanValue("fail");
+        boolean always = arguments.getBooleanValue("fail");
+        int failures = arguments.getIntValue("failures");
+        long suspend = arguments.getLongValue("suspend");
         if (arguments.getBooleanValue("orderly")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
                 arrivals.add(messages);
+                boolean fail = always || messages.get(0).getReconsumeTimes() < failures;
+                if (fail && suspend > 0) {
+                    context.setSuspendCurrentQueueTimeMillis(suspend);
+                }
                 return fail ? ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT : ConsumeOrderlyStatus.SUCCESS;
             });
         } else {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 arrivals.add(messages);
+                boolean fail = always || messages.get(0).getReconsumeTimes() < failures;
                 return fail ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });
         }

@@ -25,7 +25,11 @@ final class Messages {
         String key = arguments.getString("prefix") + "-" + i;
         JSONArray tags = arguments.getJSONArray("tags");
         String tag = tags == null || tags.isEmpty() ? "" : tags.getString(i % tags.size());
-        return new Message(arguments.getString("topic"), tag, key, body(key, i));
+        Message message = new Message(arguments.getString("topic"), tag, key, body(key, i));
+        if (arguments.containsKey("number")) {
+            message.putUserProperty(arguments.getString("number"), String.valueOf(i));
+        }
+        return message;
     }
 
     static String digest(byte[] body) {

@@ -53,6 +53,7 @@ public final class Peer {
         optional("peer.Administering");
         optional("peer.Delaying");
         optional("peer.Transacting");
+        optional("peer.Requesting");
         OPS.put("ops", arguments -> {
             Map<String, Object> answer = done();
             answer.put("ops", new ArrayList<>(OPS.keySet()));

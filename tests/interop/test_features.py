@@ -1,0 +1,172 @@
+"""What a broker does for Apache's clients beside sending and reading: SQL92, order with failures, requests, resets.
+
+Broadcasting, plain order and retries are cells of the matrix; POP, delays and transactions have files of their own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.interop import COUNT, Clusters, Scene, assert_same
+from tests.support.interop.scene import fresh
+from tests.support.peers import Client, ClientError, Cluster, ToolMissing, skip_or_fail, start_cluster
+
+JAVA = ("java-4.9.8", "java-5.3.3")
+Scenes = Callable[[str, str], Scene]
+
+
+@pytest.mark.parametrize("client", [*JAVA, "go"])
+def test_sql92(scene: Scenes, client: str) -> None:
+    where = scene(Clusters.tested(), client)
+    topic, group = where.topic("sql"), where.group("sql")
+    member = where.subscribe(topic, group, expression="a BETWEEN 501 AND 600 AND TAGS = 'A' OR a = 7", sql=True)
+    sent = where.produce(topic, "async", tags=("A", "B"), number="a")
+    wanted = [row for i, row in enumerate(sent) if (501 <= i <= 600 and row.tag == "A") or i == 7]
+    assert_same(wanted, member.received(len(wanted)))
+    assert len(member.received(COUNT, 1)) == len(wanted) == 51
+    member.stop()
+
+
+@pytest.mark.parametrize("client", JAVA)
+def test_sql92_that_does_not_compile_is_refused_at_the_start(scene: Scenes, client: str) -> None:
+    where = scene(Clusters.tested(), client)
+    with pytest.raises(ClientError, match="at character 5"):
+        where.subscribe(where.topic("sql-bad"), where.group("sql-bad"), expression="a > 'x'", sql=True)
+
+
+@pytest.mark.parametrize("client", [*JAVA, "go"])
+def test_a_queue_waits_for_its_message_and_keeps_its_order(scene: Scenes, client: str) -> None:
+    """Every message fails once; what is behind it in its queue comes after it has succeeded."""
+    where = scene(Clusters.tested(), client)
+    topic, group = where.topic("suspended"), where.group("suspended")
+    count = 40 if client == "go" else 200  # the Go client's pause is a second
+    member = where.subscribe(topic, group, orderly=True, failures=1, suspend=20)
+    sent = where.produce(topic, "ordered", count=count)
+    deliveries = member.received(2 * count, 60)
+    queues: dict[int | None, list[tuple[int | None, int]]] = defaultdict(list)
+    for row in deliveries:
+        queues[row.queue].append((row.offset, row.reconsume_times))
+    for order in queues.values():
+        assert order == [(offset, tries) for offset in range(len(order) // 2) for tries in (0, 1)]
+    assert_same(sent, [row for row in deliveries if row.reconsume_times == 1])
+    member.stop()
+
+
+@pytest.mark.parametrize("answering", JAVA)
+@pytest.mark.parametrize("asking", JAVA)
+def test_requests_are_answered(
+    clusters: Clusters, clients: Callable[[str, str], Client], asking: str, answering: str
+) -> None:
+    reader = clients("java-4.9.8", "reader")
+    where = Scene(clusters.get(), clients(asking, "tested"), reader)
+    responder = clients(answering, "responder")
+    topic, handle = where.topic("rpc"), fresh("responder")
+    namesrv = where.cluster.namesrv
+    responder.call("respond", handle=handle, namesrv=namesrv, group=where.group("rpc"), topic=topic)
+    for _ in range(20):  # until the broker knows the one who asks: a reply without it is lost
+        if "reply" in where.client.call("request", namesrv=namesrv, topic=topic, key="warm", timeout=2):
+            break
+    for key in ("first", "second", "订单"):
+        answer = where.client.call("request", namesrv=namesrv, topic=topic, key=key, timeout=20)
+        assert answer.get("reply") == f"re:{key}"
+    answer = where.client.call("request", namesrv=namesrv, topic=topic, key="silent", timeout=1)
+    assert "timeout" in answer
+    responder.call("unrespond", handle=handle)
+
+
+class Resets:
+    """Java's mqadmin moves the offsets of a group."""
+
+    def __init__(self, where: Scene, topic: str, group: str) -> None:
+        self.where = where
+        self.topic = topic
+        self.group = group
+
+    def mqadmin(self, *words: str) -> str:
+        output: str = self.where.reader.call("mqadmin", namesrv=self.where.cluster.namesrv, args=list(words))["output"]
+        assert "Exception" not in output, output
+        return output
+
+    def to(self, when: str) -> None:
+        output = self.mqadmin("resetOffsetByTime", "-g", self.group, "-t", self.topic, "-s", when)
+        rows = [line for line in output.splitlines() if "broker-a" in line]
+        assert len(rows) == 4, output
+
+    def left(self) -> int:
+        output = self.mqadmin("consumerProgress", "-g", self.group)
+        return sum(int(line.split()[5]) for line in output.splitlines() if line.startswith(self.topic[:32]))
+
+
+@pytest.mark.parametrize("client", JAVA)
+def test_mqadmin_resets_offsets(scene: Scenes, client: str) -> None:
+    """While the group is online, and while it is not (field cases B015, B018)."""
+    where = scene(Clusters.tested(), client)
+    topic, group = where.topic("reset"), where.group("reset")
+    resets = Resets(where, topic, group)
+    member = where.subscribe(topic, group)
+    sent = where.produce(topic, "async")
+    assert len(member.received(COUNT)) == COUNT
+    for _ in range(100):  # its offsets are at the broker every few seconds
+        if resets.left() == 0:
+            break
+        time.sleep(0.1)
+    resets.to("0")
+    again = member.received(2 * COUNT, 60)[COUNT:]
+    assert_same(sent, again)
+    member.stop()
+
+    more = where.produce(topic, "async", prefix=f"{topic}-more", count=200)
+    assert resets.left() == len(more)
+    resets.to("now")
+    assert resets.left() == 0
+    member = where.subscribe(topic, group)
+    last = where.produce(topic, "async", prefix=f"{topic}-last", count=20)
+    assert_same(last, member.received(20))
+    assert len(member.received(COUNT, 2)) == 20
+    member.stop()
+
+
+@pytest.fixture(scope="module")
+def checking() -> Iterator[Cluster]:
+    try:
+        cluster = start_cluster("ours", properties={"transactionTimeOut": "1000", "transactionCheckInterval": "1000"})
+    except ToolMissing as missing:
+        skip_or_fail(missing)
+    with cluster:
+        yield cluster
+
+
+def test_transactions_of_go(checking: Cluster, clients: Callable[[str, str], Client]) -> None:
+    where = Scene(checking, clients("go", "tested"), clients("java-4.9.8", "reader"))
+    topic, handle = where.topic("tx"), fresh("tx")
+    member = where.subscribe(topic, where.group("tx"), by=where.reader)
+    go, namesrv = where.client, checking.namesrv
+    go.call("txstart", handle=handle, namesrv=namesrv, group=where.group("txp"), answer="COMMIT_MESSAGE")
+    for key, state in (("committed", "COMMIT_MESSAGE"), ("rolled", "ROLLBACK_MESSAGE"), ("unknown", "UNKNOW")):
+        answer = go.call("txsend", handle=handle, topic=topic, key=key, state=state)
+        assert answer["status"] == "SEND_OK"
+    assert sorted(row.key for row in member.received(2, 20)) == ["committed", "unknown"]
+    assert sorted(row.key for row in member.received(3, 3)) == ["committed", "unknown"]
+    (check,) = go.call("txchecks", handle=handle)["rows"]
+    assert check == ["unknown", "unknown", topic, answer["uniqueId"], "1", "A"]
+    go.call("txstop", handle=handle)
+    member.stop()
+
+
+def test_delays_of_go(scene: Scenes) -> None:
+    where = scene(Clusters.tested(), "go")
+    topic = where.topic("delay")
+    member = where.subscribe(topic, where.group("delay"))
+    sent = {}
+    for key, how in (("level", {"level": 2}), ("timed", {"properties": {"TIMER_DELAY_MS": "1500"}})):
+        began = time.monotonic()
+        answer = where.client.call("delayed", namesrv=where.cluster.namesrv, topic=topic, key=key, **how)
+        assert answer["status"] == "SEND_OK"
+        sent[key] = began
+    assert sorted(row.key for row in member.received(2, 20)) == ["level", "timed"]
+    assert time.monotonic() >= sent["timed"] + 1.5
+    member.stop()
