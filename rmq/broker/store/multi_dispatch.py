@@ -41,8 +41,6 @@ log = logging.getLogger(__name__)
 _entry = Struct(">qiq").pack
 _NAMES = f"{INNER_MULTI_DISPATCH}\x01".encode()
 _INDEXES = f"{INNER_MULTI_QUEUE_OFFSET}\x01".encode()
-#: Bytes of a record without body, topic and properties and with IPv4 hosts; its topic length byte is in topic_field.
-_FIXED = 90
 _PROPERTIES_LIMIT = 32767
 #: The most digits of a queue index, and its separator.
 _INDEX_SIZE = 20
@@ -90,12 +88,13 @@ class MultiDispatch:
         if len(found) * _INDEX_SIZE > room:
             return f"{INNER_MULTI_DISPATCH}: the properties have no room for the offsets of {len(found)} queues"
         for name in found:
-            try:
-                self._queues.disk.directory(name, self._id(name, queue_id))
-            except StoreError as error:
-                return f"{INNER_MULTI_DISPATCH}: {error}"
-            if len(name.encode()) > 255:
-                return f"{INNER_MULTI_DISPATCH}: a queue name of {len(name.encode())} bytes (at most 255)"
+            if self._queues.get(name, self._id(name, queue_id)) is None:
+                try:
+                    self._queues.disk.directory(name, self._id(name, queue_id))
+                except StoreError as error:
+                    return f"{INNER_MULTI_DISPATCH}: {error}"
+                if len(name.encode()) > 255:
+                    return f"{INNER_MULTI_DISPATCH}: a queue name of {len(name.encode())} bytes (at most 255)"
         return None
 
     def exceeded(self, names: str, queue_id: int) -> bool:
@@ -134,32 +133,33 @@ class MultiDispatch:
         guests: set[Queue] = set()
         # Where each queue will be when the messages before this one are in it.
         ahead: dict[Queue, int] = {}
-        for put in map(Put._make, puts):
-            queue = put.queue
-            named = self._named(put) if _NAMES in put.properties else []
+        for put in puts:
+            queue = put[0]
+            named = self._named(queue, put[2]) if _NAMES in put[2] else []
             others = {one for one in named if one is not queue}
-            if queue in guests or not others.isdisjoint(owners):
+            if queue in guests or not owners.isdisjoint(others):
                 groups.append((group, copies))
                 group, copies, owners, guests = [], [], set(), set()
             owners.add(queue)
-            guests |= others
             if named:
+                guests |= others
                 indexes = ",".join([str(ahead.get(one, one.next)) for one in named])
-                stored = put.properties.rstrip(b"\x02") + b"\x02" + _INDEXES + indexes.encode()
-                put = put._replace(properties=stored)
+                stored = put[2].rstrip(b"\x02") + b"\x02" + _INDEXES + indexes.encode()
+                put = Put(queue, put[1], stored, *put[3:])
                 copies.append((len(group), named))
-            for one in (queue, *others):
-                ahead[one] = ahead.get(one, one.next) + 1
+                for one in others:
+                    ahead[one] = ahead.get(one, one.next) + 1
+            ahead[queue] = ahead.get(queue, queue.next) + 1
             group.append(put)
         groups.append((group, copies))
         return groups
 
-    def _named(self, put: Put) -> list[Queue]:
-        queue = put.queue
+    def _named(self, queue: Queue, stored: bytes) -> list[Queue]:
+        """The queues that a message for ``queue`` names."""
         if queue.topic in _WAITING or queue.topic.startswith(_NOT_DISPATCHED):
             return []
-        names = _value(put.properties, _NAMES)
-        if self.fault(names, queue.id, len(put.properties)) is not None:
+        names = _value(stored, _NAMES)
+        if self.fault(names, queue.id, len(stored)) is not None:
             # It was admitted before multi-dispatch was switched on.
             log.warning("a message of %s is dispatched to no other queue: it names %.80r", queue.topic, names)
             return []
@@ -174,19 +174,17 @@ class MultiDispatch:
         entries = 0
         for at, named in copies:
             put = puts[at]
+            own = put.queue
             physical = span.offsets[at][1]
-            size = (
-                _FIXED - 16 + len(put.born_host) + len(put.store_host) + len(put.body) + len(put.properties)
-                + len(put.queue.topic_field)
-            )  # fmt: skip
+            size = own.overhead + len(put.body) + len(put.properties) + len(put.born_host) + len(put.store_host) - 16
+            entry = _entry(physical, size, put.tags_code)
             for queue in dict.fromkeys(named):
-                if queue is put.queue:
-                    continue
-                queue.tail += _entry(physical, size, put.tags_code)
-                queue.next += 1
-                queue.max_phys = physical + size
-                touched[queue] = None
-                entries += 1
+                if queue is not own:
+                    queue.tail += entry
+                    queue.next += 1
+                    queue.max_phys = physical + size
+                    touched[queue] = None
+                    entries += 1
         span.touched[:] = touched
         return entries
 
@@ -219,9 +217,10 @@ def _split(names: str) -> list[str]:
 
 
 def _value(text: bytes, name: bytes) -> str:
-    """The last value of a property in a property string."""
-    value = b""
-    for item in text.split(b"\x02"):
-        if item.startswith(name):
-            value = item[len(name) :]
-    return value.decode(errors="replace")
+    """The last value of a property in a property string; ``name`` ends with the separator."""
+    at = text.rfind(b"\x02" + name)
+    if at < 0 and not text.startswith(name):
+        return ""
+    start = at + 1 + len(name)
+    end = text.find(b"\x02", start)
+    return text[start : end if end >= 0 else len(text)].decode(errors="replace")
