@@ -39,6 +39,8 @@ SETTLED = 2.0
 _SIZE = Struct(">i")
 #: A slave that is behind, or a store that loads, answers these.
 _NOT_YET = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
+#: A slave learns these from its master within seconds.
+_TO_BE_LEARNED = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST})
 
 
 class DataLost(RMQError):
@@ -208,7 +210,7 @@ class _Puller:
 
     def _take_nothing(self, answer: Command, link: Link) -> None:
         code = answer.code
-        if code in _NOT_YET:
+        if code in _NOT_YET or (self._holder and code in _TO_BE_LEARNED):
             self._wait(ResponseError(code, answer.remark, link.address))
             return
         if code not in (
