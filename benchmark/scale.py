@@ -1,0 +1,230 @@
+"""Thousands of topics in one broker: ``python -m benchmark.scale [--topics 10000] [--queues 4]``.
+
+Creates the topics through the protocol, one request for each as an administration client does, sends a message to
+every queue, and prints how long that took, what the broker needs (memory, descriptors, disk), how long its loop stood
+still meanwhile, and how long it takes to start again after a clean stop and after kill -9. Exit code 1 when a bound of
+the project is broken (60 s, 600 MiB, 2,000 descriptors, 10 s).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+
+from benchmark.program import BenchmarkError
+from benchmark.servers import OURS, PROPERTIES, resident_mib
+from rmq.protocol.codes import RequestCode
+from rmq.protocol.command import Command
+from rmq.protocol.headers.topic import CreateTopicRequest
+from tests.support.peers import Cluster, start_cluster
+from tests.support.peers.ports import free_port
+from tests.support.peers.process import ProcessFailed
+from tests.support.raw_peer import RawPeer
+
+#: Requests in flight.
+_WINDOW = 64
+_BOUNDS = {"created": 60.0, "memory": 600.0, "descriptors": 2000.0, "start": 10.0}
+
+
+def topic(number: int) -> str:
+    return f"Scale{number:05d}"
+
+
+async def all_answered(peer: RawPeer, count: int, make: Callable[[int], Command]) -> None:
+    """Ask ``count`` requests, a window of them at a time."""
+    room = asyncio.Semaphore(_WINDOW)
+
+    async def one(number: int) -> None:
+        async with room:
+            answer = await peer.ask(make(number))
+        if answer.code:
+            raise BenchmarkError(f"benchmark: request {number}: code {answer.code}: {answer.remark}")
+
+    for first in range(0, count, 1000):
+        await asyncio.gather(*(one(number) for number in range(first, min(count, first + 1000))))
+
+
+def creation(number: int, queues: int) -> Command:
+    header = CreateTopicRequest(
+        topic=topic(number), default_topic="TBW102", read_queue_nums=queues, write_queue_nums=queues, perm=6,
+        topic_filter_type="SINGLE_TAG", topic_sys_flag=0, order=False,
+    )  # fmt: skip
+    return Command.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+
+def message(number: int, queues: int) -> Command:
+    ext = {
+        "a": "P", "b": topic(number // queues), "c": "TBW102", "d": str(queues), "e": str(number % queues), "f": "0",
+        "g": "1", "h": "0", "i": f"KEYS\1k{number}\2TAGS\1TagA", "j": "0", "k": "false", "m": "false",
+    }  # fmt: skip
+    return Command(RequestCode.SEND_MESSAGE_V2, ext=dict(ext), body=bytes(100))
+
+
+class Watch:
+    """Asks a broker something small all the time: how long the answer took at most is how long its loop stood still."""
+
+    def __init__(self, peer: RawPeer) -> None:
+        self._peer = peer
+        self.worst = 0.0
+
+    async def run(self) -> None:
+        while True:
+            begun = time.perf_counter()
+            await self._peer.ask(Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext={"topic": "none"}))
+            self.worst = max(self.worst, time.perf_counter() - begun)
+            await asyncio.sleep(0.002)
+
+    def take(self) -> float:
+        """The longest time since the last call, ms."""
+        worst, self.worst = self.worst, 0.0
+        return worst * 1000
+
+
+@contextlib.asynccontextmanager
+async def watched(address: str) -> AsyncIterator[Watch]:
+    host, _, port = address.rpartition(":")
+    async with RawPeer(host, int(port)) as peer:
+        watch = Watch(peer)
+        task = asyncio.create_task(watch.run())
+        try:
+            yield watch
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def standstill(port: int) -> float:
+    """The longest lag of the broker's loop of late, by its own word, ms."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
+    text = (await reader.read()).decode()
+    writer.close()
+    found = re.search(r"^rmq_loop_lag_seconds(?:{[^}]*})? (\S+)$", text, re.MULTILINE)
+    return float(found[1]) * 1000 if found else float("nan")
+
+
+def disk_mib(root: Path) -> tuple[float, float]:
+    """Allocated and apparent size of a folder, MiB."""
+    allocated = apparent = 0
+    for path in root.rglob("*"):
+        state = path.stat()
+        allocated += state.st_blocks * 512
+        apparent += state.st_size
+    return allocated / (1 << 20), apparent / (1 << 20)
+
+
+class Scale:
+    """One run over one broker."""
+
+    def __init__(self, cluster: Cluster, options: argparse.Namespace, metrics: int) -> None:
+        self.options = options
+        self.metrics = metrics
+        self.daemon = cluster.brokers[0].daemon
+        self.address = cluster.brokers[0].addr
+        self.store = cluster.brokers[0].store
+        self.broken: list[str] = []
+
+    def bound(self, name: str, value: float) -> None:
+        if value > _BOUNDS[name]:
+            self.broken.append(f"{name}: {value:.0f}, at most {_BOUNDS[name]:.0f}")
+
+    async def timed(self, name: str, watch: Watch, work: Awaitable[None]) -> float:
+        watch.take()
+        begun = time.monotonic()
+        await work
+        took = time.monotonic() - begun
+        print(f"{name:34}{took:8.1f} s    others waited at most {watch.take():6.1f} ms", flush=True)
+        return took
+
+    async def create(self) -> None:
+        topics, queues = self.options.topics, self.options.queues
+        host, _, port = self.address.rpartition(":")
+        async with watched(self.address) as watch, RawPeer(host, int(port)) as peer:
+            took = await self.timed(
+                f"{topics} topics created", watch, all_answered(peer, topics, lambda n: creation(n, queues))
+            )
+            took += await self.timed(
+                f"{topics * queues} queues, a message in each", watch,
+                all_answered(peer, topics * queues, lambda n: message(n, queues)),
+            )  # fmt: skip
+            self.bound("created", took)
+            await self.timed(f"{self.options.settle} s of nothing else", watch, asyncio.sleep(self.options.settle))
+        self.needs()
+
+    def needs(self) -> None:
+        """Print what the running broker needs."""
+        memory = resident_mib(self.daemon.pid)
+        descriptors = len(os.listdir(f"/proc/{self.daemon.pid}/fd"))
+        allocated, apparent = disk_mib(self.store)
+        print(
+            f"{'needs':34}{memory:8.0f} MiB  {descriptors} descriptors, {allocated:.0f} MiB on disk "
+            f"(files of {apparent:.0f} MiB)",
+            flush=True,
+        )  # fmt: skip
+        self.bound("memory", memory)
+        self.bound("descriptors", descriptors)
+
+    async def start(self, name: str) -> None:
+        begun = time.monotonic()
+        self.daemon.start(timeout=300)
+        took = time.monotonic() - begun
+        self.bound("start", took)
+        lag = await standstill(self.metrics)
+        print(f"{name:34}{took:8.1f} s    the loop stood still for at most {lag:6.1f} ms", flush=True)
+        host, _, port = self.address.rpartition(":")
+        async with RawPeer(host, int(port)) as peer:
+            for number in (0, self.options.topics * self.options.queues - 1):
+                at = {"topic": topic(number // self.options.queues), "queueId": str(number % self.options.queues)}
+                answer = await peer.ask(Command(RequestCode.GET_MAX_OFFSET, ext=dict(at)))
+                if (answer.ext or {}).get("offset") != "1":
+                    raise BenchmarkError(f"benchmark: {at} has {answer.ext} after the start, 1 message is expected")
+
+    async def run(self) -> None:
+        await self.create()
+        begun = time.monotonic()
+        self.daemon.stop(60)
+        print(f"{'stopped':34}{time.monotonic() - begun:8.1f} s", flush=True)
+        await self.start("started after a clean stop")
+        self.needs()
+        self.daemon.kill()
+        await self.start("started after kill -9")
+        self.needs()
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmark.scale", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--topics", type=int, default=10_000)
+    parser.add_argument("--queues", type=int, default=4, help="queues of each topic (4)")
+    parser.add_argument("--settle", type=int, default=35, help="seconds before memory is looked at (35)")
+    options = parser.parse_args(words)
+    metrics = free_port()
+    try:
+        cluster = start_cluster(
+            OURS,
+            properties={**PROPERTIES, "metricsExporterType": "PROM", "metricsPromExporterPort": str(metrics)},
+        )
+    except ProcessFailed as error:
+        print(f"benchmark: {error}", file=sys.stderr)
+        return 2
+    scale = Scale(cluster, options, metrics)
+    try:
+        asyncio.run(scale.run())
+    except (BenchmarkError, ProcessFailed) as error:
+        print(error, file=sys.stderr)
+        return 2
+    finally:
+        cluster.stop()
+    for line in scale.broken:
+        print(f"over its bound: {line}")
+    return 1 if scale.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
