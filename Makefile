@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 # PYTHON=... chooses an interpreter; otherwise .ci/find-python does: the fastest that is new enough.
 PYTHON ?=
 
-.PHONY: run test torture lint types layers bench docs clean help
+.PHONY: run test pipeline java torture lint types layers bench docs clean help
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run [PORT=9876]  a nameserver and a broker on this machine, ten messages through them, until Ctrl-C"
 	@echo "make test             the whole test suite"
+	@echo "make pipeline         orders through a broker and Spark into a topic, an archive and a chart (needs Java 17)"
 	@echo "make torture          hundreds of kills and power cuts, with the points that were hit (docs/durability.md)"
 	@echo "make lint types layers  ruff, mypy, the layers of the packages"
 	@echo "make bench            the benchmarks against Java (benchmark/README.md)"
@@ -23,6 +24,14 @@ run: $(VENV)/.run
 test: $(VENV)/.test
 	@echo "== running the test suite"
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+pipeline: | java $(VENV)/.pipeline
+	@$(BIN)/rmq pipeline demo $(PIPELINE_ARGS)
+
+# Said before anything is downloaded; `rmq pipeline` looks at the version.
+java:
+	@[ -x "$${JAVA_HOME:-/none}/bin/java" ] || command -v java >/dev/null || { \
+		echo "Spark needs Java 17 or newer, and there is no java: install one, or set JAVA_HOME" >&2; exit 1; }
 
 torture: $(VENV)/.test
 	@RMQ_TORTURE=1 $(BIN)/python -m pytest tests/fault -s --timeout=0 $(PYTEST_ARGS)
@@ -63,6 +72,11 @@ $(VENV)/.run: pyproject.toml | $(BIN)/python
 	@echo "== installing rmq into $(VENV)"
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e .
 	@touch $@
+
+$(VENV)/.pipeline: pyproject.toml | $(BIN)/python
+	@echo "== installing rmq, Spark and matplotlib into $(VENV)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[spark,charts]'
+	@touch $@ $(VENV)/.run
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	@echo "== installing rmq and its test tools into $(VENV)"

@@ -8,6 +8,7 @@ import sys
 import click
 
 from rmq.cli.command import CONTEXT, invoke
+from rmq.cli.pipeline import pipeline
 
 __all__ = ["main"]
 
@@ -15,6 +16,9 @@ __all__ = ["main"]
 @click.group(context_settings=CONTEXT)
 def command() -> None:
     """RocketMQ in Python."""
+
+
+command.add_command(pipeline)
 
 
 @command.command(context_settings=CONTEXT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -71,6 +72,19 @@ def test_it_says_what_it_does(clone: Path) -> None:
         "== running the test suite",
         "python -m pytest -k route",
     ]
+
+
+def test_a_pipeline_without_java_is_one_line_before_anything_is_installed(clone: Path) -> None:
+    tools = clone / "tools"
+    tools.mkdir()
+    for name in ("make", "sh"):
+        (tools / name).symlink_to(shutil.which(name) or name)
+    env = {"PATH": str(tools), "HOME": str(clone)}
+    words = ["make", "pipeline", f"PYTHON={stand_in(clone, 'exit 0')}"]
+    ended = subprocess.run(words, cwd=clone, env=env, capture_output=True, text=True, timeout=60, check=False)
+    lines = [line for line in ended.stderr.splitlines() if not line.startswith("make")]
+    assert lines == ["Spark needs Java 17 or newer, and there is no java: install one, or set JAVA_HOME"]
+    assert not (clone / ".venv").exists()
 
 
 @pytest.mark.parametrize(

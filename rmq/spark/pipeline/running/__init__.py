@@ -1,0 +1,1 @@
+"""Doing what a job file says; everything here needs pyspark."""

@@ -1,0 +1,158 @@
+"""Runs a job: session, progress, metrics, a clean stop, and one clear line when it fails."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rmq.protocol.errors import RMQError
+from rmq.remoting.health import Observer, ObserverSettings
+from rmq.remoting.metrics import Family, Labels
+from rmq.runtime.background import LoopThread
+from rmq.runtime.world import World
+from rmq.spark import session
+from rmq.spark.pipeline.job import Job, StreamJob
+from rmq.spark.pipeline.running.screen import Screen, totals
+from rmq.spark.pipeline.running.stop import Stop
+from rmq.spark.pipeline.running.watch import Batch, Watch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rmq.spark.pipeline.running.streams import Running
+
+__all__ = ["reason", "run", "run_in"]
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks at a query.
+_LOOK = 0.5
+#: Looks during which a batch under way may come to its end when the job is to stop.
+_LAST_LOOKS = 40
+#: A line of an error of ours or of Spark's within a text of many lines.
+_SAID = re.compile(r"(?:rmq\.[\w.]+|pyspark\.errors[\w.]*|[\w.]*(?:Exception|Error)): *(.+)")
+_OURS = re.compile(r"(?m)^.*?rmq\.[\w.]+: *(.+)$")
+_CONFIG = {"spark.ui.showConsoleProgress": "false"}
+_HOMES = "rmq.spark.pipeline.running."
+
+
+def run(job: Job, out: TextIO | None = None) -> int:
+    """Run a job to its end; the exit code.
+
+    :param out: for progress; default: standard output.
+    :raises RMQError: it cannot start, or it failed: one line.
+    """
+    spark = session(job.title(), master=job.spark.master, config=_CONFIG | (job.spark.config or {}))
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        run_in(spark, job, out)
+    finally:
+        spark.stop()
+    return 0
+
+
+def run_in(spark: SparkSession, job: Job, out: TextIO | None = None, stop: Stop | None = None) -> Watch:
+    """Run a job in a session; what it told in the end.
+
+    :param stop: ends it when asked; default: signals do.
+    :raises RMQError: it failed.
+    """
+    watch = Watch(job.title(), job.job, Screen(out or sys.stdout))
+    module = importlib.import_module(_HOMES + job.job.replace("-", "_"))
+    with stop or Stop() as stop, _metrics(job, watch):
+        try:
+            if isinstance(job, StreamJob):
+                _follow(module.start(spark, job, watch), watch, stop)
+            else:
+                module.work(spark, job, watch, stop)
+        except RMQError:
+            raise
+        except Exception as error:
+            log.debug("the job %s failed", job.title(), exc_info=True)
+            raise RMQError(f"the job {job.title()} failed: {reason(error)}") from error
+    watch.say(f"{'stopped' if stop.asked else 'done'}: {totals(watch)}")
+    return watch
+
+
+def _follow(running: Running, watch: Watch, stop: Stop) -> None:
+    """Watch a query until it ends by itself or is to stop."""
+    query = running.query
+    told = -1
+    looks = _LAST_LOOKS
+    try:
+        while True:
+            ended = query.awaitTermination(_LOOK)  # type: ignore[arg-type]
+            for progress in _news(query, told):
+                batch = Batch.of(progress)
+                told = batch.number
+                watch.batch(batch)
+            if ended:
+                running.finish()
+                return
+            if stop.asked:
+                looks -= 1
+                if looks <= 0 or not query.status["isTriggerActive"]:
+                    return
+    finally:
+        query.stop()
+
+
+def _news(query: Any, told: int) -> Iterator[Mapping[str, object]]:
+    """The progress of batches after ``told``; triggers that found nothing have none."""
+    last = query.lastProgress
+    if last is None or last.batchId <= told:
+        return
+    recent = [last] if last.batchId == told + 1 else query.recentProgress
+    for each in recent:
+        if each.batchId > told:
+            progress = json.loads(each.json)
+            if "addBatch" in progress.get("durationMs", {}):
+                told = each.batchId
+                yield progress
+
+
+def reason(error: BaseException) -> str:
+    """What Spark's exception, a text of many lines, is about: our own line in it where there is one."""
+    said = [found[1].strip() for found in _SAID.finditer(str(error))]
+    ours = [found[1].strip() for found in _OURS.finditer(str(error))]
+    if ours:
+        return str(ours[-1])
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return str(said[-1]) if said else first
+
+
+@contextmanager
+def _metrics(job: Job, watch: Watch) -> Iterator[None]:
+    """Serve the job's metrics while it runs, where that is asked for."""
+    port = job.metrics.port
+    if port is None:
+        yield
+        return
+
+    async def told(query: Mapping[str, str]) -> tuple[Labels, Iterable[Family]]:
+        return (), list(watch.families())
+
+    settings = ObserverSettings(metrics_exporter_type="PROM", metrics_prom_exporter_port=port)
+    missing = lambda: None if watch.batches or watch.counts else "no batch has ended yet"  # noqa: E731
+    thread = LoopThread("rmq-pipeline-metrics")
+    try:
+        observer = Observer(World.real(), settings, "pipeline", job.metrics.host, missing=missing, metrics=told)
+        thread.call(observer.start())
+        thread.call(_serving(observer))
+        watch.say("metrics on http://{}:{}/metrics".format(*(observer.address or ("", 0))))
+        try:
+            yield
+        finally:
+            thread.call(observer.stop())
+    finally:
+        thread.stop()
+
+
+async def _serving(observer: Observer) -> None:
+    observer.serving()

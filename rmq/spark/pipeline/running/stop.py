@@ -1,0 +1,39 @@
+"""Being told to stop: SIGTERM or Ctrl-C once is asked for politely, a second time it ends at once."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType, TracebackType
+from typing import Any
+
+__all__ = ["Stop"]
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stop:
+    """``with Stop() as stop``: ``stop.asked`` turns true at the first signal."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: dict[int, Any] = {}
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+        for one in _SIGNALS:
+            signal.signal(one, signal.default_int_handler)
+
+    def __enter__(self) -> Stop:
+        try:
+            for one in _SIGNALS:
+                self._before[one] = signal.signal(one, self._note)
+        except ValueError:
+            # Signals come to the main thread alone; elsewhere whoever runs us sets ``asked``.
+            pass
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,124 @@
+"""Runs the job ``windows``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as sql
+from pyspark.sql.types import StringType, StructField, StructType
+
+from rmq.spark.pipeline.running.streams import Running, trigger
+from rmq.spark.pipeline.running.watch import OBSERVED, Watch
+from rmq.spark.pipeline.windows import Aggregate, Windows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["start"]
+
+_CORRUPT = "_rmq_corrupt"
+_ISO = "yyyy-MM-dd'T'HH:mm:ss'Z'"
+#: How the times that are numbers come out of JSON.
+_NUMBERS = {"epochMillis": "bigint", "epochSeconds": "bigint", "long": "bigint"}
+
+
+def start(spark: SparkSession, job: Windows, watch: Watch) -> Running:
+    """The running query."""
+    rows = spark.readStream.format("rocketmq").options(**job.source_options()).schema("value binary").load()
+    events = readable(rows, job).withWatermark(_quoted(job.event_time), f"{round(job.watermark * 1000)} milliseconds")
+    writer = trigger(results(events, job).writeStream.queryName(job.title()).outputMode(job.mode), job.trigger)
+    writer = writer.option("checkpointLocation", job.checkpoint)
+    if job.mode == "append":
+        return Running(writer.format("rocketmq").options(**job.sink_options()).start())
+    return Running(writer.foreachBatch(_send(job)).start())
+
+
+def _send(job: Windows):  # type: ignore[no-untyped-def]
+    """Sends the windows that changed in a batch."""
+
+    def send(rows: DataFrame, number: int) -> None:
+        rows.write.format("rocketmq").options(**job.sink_options()).mode("append").save()
+
+    return send
+
+
+def readable(rows: DataFrame, job: Windows) -> DataFrame:
+    """The events whose bodies can be read, a column a field; the others are counted."""
+    read = rows.select(sql.from_json(sql.col("value").cast("string"), _schema(job.fields), _PERMISSIVE).alias("j"))
+    fields = [_field(name, kind).alias(name) for name, kind in job.fields.items()]
+    read = read.select(*fields, sql.col(f"j.{_CORRUPT}").alias(_CORRUPT))
+    bad = sql.col(_CORRUPT).isNotNull() | sql.col(_quoted(job.event_time)).isNull()
+    if job.on_unreadable == "fail":
+        said = sql.concat(sql.lit("a body cannot be read (onUnreadable: fail): "), sql.coalesce(_CORRUPT, sql.lit("?")))
+        # A condition, because a column that nobody uses is never computed.
+        read = read.where(sql.when(bad, sql.raise_error(sql.substring(said, 1, 200)).cast("boolean")).otherwise(True))
+    else:
+        read = read.observe(OBSERVED, sql.count_if(bad).alias("unreadable")).where(~bad)
+    read = read.drop(_CORRUPT)
+    return read.where(job.where) if job.where is not None else read
+
+
+def results(events: DataFrame, job: Windows) -> DataFrame:
+    """Rows for the sink: a JSON object a window and group."""
+    span = sql.window(_quoted(job.event_time), f"{job.window:g} seconds", f"{job.slide or job.window:g} seconds")
+    groups = job.group_by or ()
+    computed = [_computed(call).alias(name) for name, call in job.aggregates.items()]
+    found = events.groupBy(span, *(sql.col(_quoted(name)) for name in groups)).agg(*computed)
+    start, end = (sql.date_format(f"window.{side}", _ISO) for side in ("start", "end"))
+    columns = [sql.col(_quoted(name)) for name in (*groups, *job.aggregates)]
+    value = sql.to_json(sql.struct(start.alias("windowStart"), end.alias("windowEnd"), *columns))
+    # Blanks separate keys of a message.
+    parts = [
+        sql.regexp_replace(sql.coalesce(sql.col(_quoted(name)).cast("string"), sql.lit("-")), r"\s+", "_")
+        for name in groups
+    ]
+    group = sql.concat_ws("/", *parts) if parts else sql.lit("all")
+    return found.select(
+        value.alias("value"),
+        sql.concat_ws("/", group, start).alias("keys"),
+        group.alias("shardingKey"),
+        sql.lit(job.to.tags).cast("string").alias("tags"),
+    )
+
+
+_PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"
+
+
+def _schema(fields: dict[str, str]) -> StructType:
+    """The schema of a body: names with dots are fields of objects."""
+    top = StructType()
+    for name, kind in fields.items():
+        at = top
+        *objects, last = name.split(".")
+        for part in objects:
+            known = next((field.dataType for field in at.fields if field.name == part), None)
+            if not isinstance(known, StructType):
+                known = StructType()
+                at.add(part, known)
+            at = known
+        at.add(last, _NUMBERS.get(kind, kind))
+    return top.add(StructField(_CORRUPT, StringType()))
+
+
+def _field(name: str, kind: str) -> Column:
+    column = sql.col("j." + ".".join(_quoted(part) for part in name.split(".")))
+    if kind == "epochMillis":
+        return sql.timestamp_millis(column)
+    return sql.timestamp_seconds(column) if kind == "epochSeconds" else column
+
+
+def _computed(call: Aggregate) -> Column:
+    if call.field is None:
+        return sql.count(sql.lit(1))
+    column = sql.col(_quoted(call.field))
+    return {
+        "sum": sql.sum,
+        "avg": sql.avg,
+        "min": sql.min,
+        "max": sql.max,
+        "countDistinct": sql.approx_count_distinct,
+    }[call.call](column)

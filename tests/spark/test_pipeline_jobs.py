@@ -1,0 +1,246 @@
+"""The ready jobs on Spark itself against a broker: what goes in comes out once, also when they die in between."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rmq
+from rmq.aio import AdminClient
+from rmq.protocol.errors import ResponseError, RMQError
+from rmq.testing.cluster import BlockingCluster, Cluster
+from tests.support.spark.jobs import Bench, counted
+
+pytestmark = pytest.mark.timeout(180)
+
+HEAD = "cluster:\n  nameServer: {namesrv}\ncheckpoint: {folder}/checkpoint\n"
+ARCHIVE = "job: archive\n" + HEAD + (
+    "source:\n  topics: [Events]\n  startingOffsets: earliest\ntrigger: once\npath: {folder}/archive\neventTime: $.at\n"
+    "compaction:\n  minFiles: 2\n"
+)  # fmt: skip
+WINDOWS = "job: windows\n" + HEAD + (
+    "source:\n  topics: [Orders]\n  startingOffsets: earliest\ntrigger: once\n"
+    "fields:\n  at: timestamp\n  amount: decimal(10,2)\n  customer.city: string\n"
+    "eventTime: at\nwindow: 10m\nwatermark: 1m\ngroupBy: [customer.city]\n"
+    "aggregates:\n  orders: count\n  revenue: sum(amount)\nto:\n  topic: Totals\n  tags: t\n"
+)  # fmt: skip
+MORNING = datetime(2026, 3, 1, 10, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlockingCluster]:
+    with BlockingCluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def bench(cluster: BlockingCluster, spark: Any, tmp_path: Path) -> Bench:
+    return Bench(cluster, spark, tmp_path)
+
+
+def at(minutes: float) -> str:
+    return (MORNING + timedelta(minutes=minutes)).isoformat()
+
+
+def places(rows: list[Any]) -> Counter[tuple[Any, ...]]:
+    return Counter((row["topic"], row["brokerName"], row["queueId"], row["offset"]) for row in rows)
+
+
+async def stored(cluster: Cluster, topic: str, count: int) -> None:
+    """Wait until a topic holds so many messages."""
+    found = 0
+    async with asyncio.timeout(60), AdminClient(namesrv=cluster.namesrv_addr) as admin:
+        while found < count:
+            try:
+                offsets = (await admin.topic_stats(topic)).offset_table.values()
+            except ResponseError:  # nobody has sent to it yet
+                offsets = []
+            found = sum(each.max_offset - each.min_offset for each in offsets)
+            await asyncio.sleep(0.02)
+
+
+def test_archive(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rmq.spark.pipeline.running.files import Files
+
+    bench.create("Events")
+    bench.send("Events", [{"n": n, "at": at(n * 20)} for n in range(6)])
+    out = bench.run(ARCHIVE)
+    assert "job: batch 0: 6 rows in " in out
+    folders = sorted(path.parent.relative_to(bench.folder / "archive") for path in bench.folder.rglob("*.parquet"))
+    assert {str(folder) for folder in folders} == {f"topic=Events/date=2026-03-01/hour={hour}" for hour in (10, 11)}
+    rows = bench.spark.read.parquet(f"{bench.folder}/archive").collect()
+    assert places(rows) == places(bench.rows("Events"))
+    assert {(json.loads(bytes(row["value"]))["n"], row["hour"]) for row in rows} == {(n, 10 + n // 3) for n in range(6)}
+
+    # Dies with one file of the batch moved: what the manifest lists is finished by the next start, once.
+    bench.send("Events", [{"n": n, "at": at(n * 20)} for n in range(6, 12)] + ["no time in here"])
+    monkeypatch.setattr(Files, "move", counted(Files.move, fail_at=3, error=OSError("the machine went away")))
+    with pytest.raises(RMQError, match=r"the job job failed: .*the machine went away"):
+        bench.run(ARCHIVE)
+    monkeypatch.undo()
+    assert 0 < sum(places(bench.spark.read.parquet(f"{bench.folder}/archive").collect()).values()) - 6 < 7
+    # ... and before anything was listed: it is written anew.
+    bench.run(ARCHIVE)
+    bench.send("Events", [{"n": 12, "at": at(0)}, {"n": 13, "at": at(1)}])
+    monkeypatch.setattr(Files, "write", counted(Files.write, fail_at=1, error=OSError("the machine went away")))
+    with pytest.raises(RMQError, match="the machine went away"):
+        bench.run(ARCHIVE)
+    monkeypatch.undo()
+    out = bench.run(ARCHIVE)
+    assert re.search(r"job: \d+ small files joined", out)
+    assert places(bench.spark.read.parquet(f"{bench.folder}/archive").collect()) == places(bench.rows("Events"))
+    # Files of an hour were joined into one.
+    hour = bench.folder / "archive/topic=Events/date=2026-03-01/hour=10"
+    assert len(list(hour.glob("*.parquet"))) == 1
+
+
+def test_joining_files_that_dies_in_between_neither_loses_nor_repeats(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rmq.spark.pipeline.running.files import Files
+
+    text = ARCHIVE.replace("topics: [Events]", "topics: [Joined]\n  minPartitions: 2")
+    bench.create("Joined")
+    bench.send("Joined", [{"at": at(n)} for n in range(4)])
+    monkeypatch.setattr(Files, "delete", counted(Files.delete, fail_at=5, error=OSError("the machine went away")))
+    bench.run(text)  # small files stay as they are: the job itself goes on
+    monkeypatch.undo()
+    doubled = places(bench.spark.read.parquet(f"{bench.folder}/archive").collect())
+    assert sum(doubled.values()) > 4
+    bench.send("Joined", [{"at": at(5)}])
+    bench.run(text)
+    assert places(bench.spark.read.parquet(f"{bench.folder}/archive").collect()) == places(bench.rows("Joined"))
+
+
+def test_windows(bench: Bench) -> None:
+    # What closes the last windows when nothing more comes; other tests have no use for it.
+    bench.spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "true")
+    bench.create("Orders", "Totals", "Later")
+    orders = [
+        {"at": at(minute), "amount": 10.25 + minute, "customer": {"city": city}}
+        for minute in range(0, 20, 5)
+        for city in ("Ber lin", "Oslo")
+    ]
+    bench.send("Orders", [*orders, "no JSON", {"amount": 1}, {"at": at(1), "amount": "x", "customer": {}}])
+    bench.send("Orders", [{"at": at(60), "amount": 0, "customer": {"city": "Oslo"}}])
+    out = bench.run(WINDOWS)
+    assert "unreadable 3" in out
+    expected = [
+        {"windowStart": start, "windowEnd": end, "customer.city": city, "orders": 2, "revenue": revenue}
+        for start, end, revenue in (
+            ("2026-03-01T10:00:00Z", "2026-03-01T10:10:00Z", 25.5),
+            ("2026-03-01T10:10:00Z", "2026-03-01T10:20:00Z", 45.5),
+        )
+        for city in ("Ber lin", "Oslo")
+    ]
+    assert sorted(bench.results("Totals"), key=json.dumps) == sorted(expected, key=json.dumps)
+    assert {row["keys"] for row in bench.rows("Totals")} == {
+        f"{city}/2026-03-01T10:{minute}0:00Z" for city in ("Ber_lin", "Oslo") for minute in (0, 1)
+    }
+    # A second start goes on: what is late is counted, a window that was sent is not sent again.
+    bench.send("Orders", [{"at": at(0), "amount": 1, "customer": {"city": "Oslo"}}])
+    bench.send("Orders", [{"at": at(120), "amount": 1, "customer": {"city": "Oslo"}}])
+    out = bench.run(WINDOWS)
+    assert "late 1" in out
+    assert [row["windowStart"] for row in bench.results("Totals")[4:]] == ["2026-03-01T11:00:00Z"]
+    # mode: update sends each window as it changes, without waiting for the watermark.
+    bench.run(WINDOWS.replace("/checkpoint", "/other").replace("Totals", "Later") + "mode: update\n")
+    assert len(bench.results("Later")) == 6
+
+
+def test_windows_fail_on_what_cannot_be_read_when_told_so(bench: Bench) -> None:
+    bench.create("Broken", "Totals")
+    bench.send("Broken", ["no JSON"])
+    with pytest.raises(RMQError, match=r"a body cannot be read \(onUnreadable: fail\): no JSON"):
+        bench.run(WINDOWS.replace("Orders", "Broken") + "onUnreadable: fail\n")
+
+
+def test_replay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rmq.spark.pipeline.running import replay
+
+    bench.create("Past", "Again", "FromArchive", queues=3)
+    bench.send("Past", [{"n": n, "at": at(n)} for n in range(30)], tags="a", keys="k1 k2")
+    bench.send("Past", [{"n": 99}], tags="b")
+    now = datetime.now(UTC)
+    text = "job: replay\n" + HEAD + (
+        f"from:\n  topic: Past\n  start: {(now - timedelta(minutes=1)).isoformat()}\n  end: {now.isoformat()}\n"
+        "  tags: [a]\n  keys: k2\nto:\n  topic: Again\n  maxRate: 100000\nslice: 20s\n"
+    )  # fmt: skip
+    # Killed after the first slices were sent: they are not sent again.
+    monkeypatch.setattr(replay, "_send", counted(replay._send, fail_at=3, error=OSError("the machine went away")))
+    with pytest.raises(RMQError, match="the machine went away"):
+        bench.run(text)
+    monkeypatch.undo()
+    out = bench.run(text)
+    assert "were sent by an earlier run" in out
+    again = bench.rows("Again")
+    assert sorted(json.loads(bytes(row["value"]))["n"] for row in again) == list(range(30))
+    source = {(row["brokerName"], row["queueId"], row["offset"]): bytes(row["value"]) for row in bench.rows("Past")}
+    by_queue: dict[tuple[str, int], list[int]] = {}
+    for row in again:
+        properties = row["properties"]
+        origin = (
+            properties["RMQ_REPLAY_BROKER"],
+            int(properties["RMQ_REPLAY_QUEUE"]),
+            int(properties["RMQ_REPLAY_OFFSET"]),
+        )
+        assert source[origin] == bytes(row["value"])
+        assert (properties["RMQ_REPLAY_TOPIC"], row["tags"], row["keys"]) == ("Past", "a", "k1 k2")
+        by_queue.setdefault(origin[:2], []).append((row["queueId"], row["offset"], origin[2]))
+    for found in by_queue.values():
+        assert len({queue for queue, _, _ in found}) == 1  # together ...
+        assert [offset for _, _, offset in sorted(found)] == sorted(offset for _, _, offset in found)  # ... in order
+    with pytest.raises(RMQError, match="is that of another replay: give this one its own folder"):
+        bench.run(text.replace("Again", "Other"))
+
+    bench.run(ARCHIVE.replace("Events", "Past").replace("/checkpoint", "/archiving"))
+    out = bench.run(
+        "job: replay\n" + HEAD.replace("/checkpoint", "/second")
+        + f"from:\n  archive: {{folder}}/archive\n  start: {at(5)}\n  end: {at(15)}\nto:\n  topic: FromArchive\n"
+    )  # fmt: skip
+    assert sorted(row["n"] for row in bench.results("FromArchive")) == list(range(5, 15))
+    assert "done: 10 rows in 1 batches" in out
+
+
+def test_dead_letters(bench: Bench) -> None:
+    bench.create("Payments")
+    bench.send("Payments", ["a", "b", "c"], tags="<b>", keys="key-1")
+
+    consumer = rmq.PushConsumer(
+        "payers", namesrv=bench.namesrv, consume_from_where=rmq.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    )
+
+    @consumer.on("Payments")
+    def give_up(messages: list[rmq.MessageExt], context: rmq.ConsumeContext) -> rmq.ConsumeResult:
+        context.delay_level_when_next_consume = -1
+        return rmq.ConsumeResult.RECONSUME_LATER
+
+    text = (
+        "job: dead-letters\ncluster:\n  nameServer: {namesrv}\nsince: 1h\nreport: {folder}/report\n"
+        "groups: [payers, nobody]\n"
+    )
+    with consumer:
+        bench.cluster.call(lambda cluster: stored(cluster, "%DLQ%payers", 3))
+        out = bench.run(text)
+    assert "payers gave up on 3 messages since " in out
+    report = json.loads((bench.folder / "report/report.json").read_text())
+    (dead,) = report["groups"]
+    assert (dead["group"], dead["count"], report["quiet"]) == ("payers", 3, ["nobody"])
+    assert [(cause["topic"], cause["tag"], cause["count"]) for cause in dead["causes"]] == [("Payments", "<b>", 3)]
+    assert dead["keys"] == [["key-1", 3]]
+    assert sum(count for _, count in dead["bars"]) == 3
+    assert len(dead["consumers"]) == 1
+    page = (bench.folder / "report/report.html").read_text()
+    assert "&lt;b&gt;" in page
+    assert "<b>" not in page
+    assert page.count("data:image/png;base64,") == 2
+    for name in ("dead-letters-over-time", "dead-letters-by-group"):
+        assert (bench.folder / f"report/{name}.png").read_bytes().startswith(b"\x89PNG")
