@@ -219,6 +219,11 @@ class _Puller:
             ResponseCode.PULL_OFFSET_MOVED,
         ):
             raise self._refused(answer, link.address)
+        if code == ResponseCode.PULL_RETRY_IMMEDIATELY and answer.remark == "FOUND":
+            # Java's slave has found them and keeps them back; what it says of the next offset would skip them.
+            self._wait(ResponseError(code, "a slave that does not serve reads: slaveReadEnable=false", link.address))
+            self._link, self._holder = None, 0
+            return
         header = answer.header(PullMessageResponse)
         offset = self._offset
         if offset < header.min_offset:

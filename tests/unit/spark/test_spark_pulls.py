@@ -131,6 +131,23 @@ def test_a_slave_that_is_behind_is_waited_for(cluster: MemoryCluster) -> None:
     assert cluster.slept > 20
 
 
+@pytest.mark.parametrize("expression", ["*", "A"])
+def test_a_slave_that_keeps_messages_back_skips_none(cluster: MemoryCluster, expression: str) -> None:
+    """Java's slaves say where to go on even when they hand out nothing (slaveReadEnable=false)."""
+    cluster.put("t", count=60, tags="A")
+    plain = cluster._code_11
+
+    def keeps_back(broker: MemoryBroker, request: Command, ext: dict[str, str | None]) -> Command:
+        reply = plain(broker, request, ext)
+        if cluster.slept < 20:
+            reply.code, reply.remark, reply.body = 20, "FOUND", b""
+        return reply
+
+    cluster._code_11 = keeps_back  # type: ignore[method-assign]
+    assert read(cluster, Range(QUEUE, 0, 60), expression=expression) == list(range(60))
+    assert cluster.slept > 20
+
+
 def test_a_hole_is_a_loss(cluster: MemoryCluster) -> None:
     cluster.put("t", count=50)
     cluster.broker.queues["t", 0].records[30] = None
