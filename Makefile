@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 # PYTHON=... chooses an interpreter; otherwise .ci/find-python does: the fastest that is new enough.
 PYTHON ?=
 
-.PHONY: run test pipeline java torture lint types layers bench docs clean help
+.PHONY: run test pipeline java spark-matrix torture lint types layers bench docs clean help
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run [PORT=9876]  a nameserver and a broker on this machine, ten messages through them, until Ctrl-C"
 	@echo "make test             the whole test suite"
 	@echo "make pipeline         orders through a broker and Spark into a topic, an archive and a chart (needs Java 17)"
+	@echo "make spark-matrix     the tests of reading and writing in Spark with every release from 4.0 on (needs Java 17)"
 	@echo "make torture          hundreds of kills and power cuts, with the points that were hit (docs/durability.md)"
 	@echo "make lint types layers  ruff, mypy, the layers of the packages"
 	@echo "make bench            the benchmarks against Java (benchmark/README.md)"
@@ -32,6 +33,15 @@ pipeline: | java $(VENV)/.pipeline
 java:
 	@[ -x "$${JAVA_HOME:-/none}/bin/java" ] || command -v java >/dev/null || { \
 		echo "Spark needs Java 17 or newer, and there is no java: install one, or set JAVA_HOME" >&2; exit 1; }
+
+# Each release of Spark in an environment of its own; 4.3 is what `make test` runs.
+SPARK_VERSIONS ?= 4.0 4.1 4.2
+spark-matrix: $(foreach version,$(SPARK_VERSIONS),$(VENV)/spark-$(version)/.test)
+	@for version in $(SPARK_VERSIONS); do \
+		echo "== Spark $$version"; \
+		$(VENV)/spark-$$version/bin/python -m pytest tests/unit/spark/test_spark_*.py tests/spark/test_spark_read.py \
+			tests/spark/test_spark_write.py tests/spark/test_spark_kills.py $(PYTEST_ARGS) || exit 1; \
+	done
 
 torture: $(VENV)/.test
 	@RMQ_TORTURE=1 $(BIN)/python -m pytest tests/fault -s --timeout=0 $(PYTEST_ARGS)
@@ -87,3 +97,9 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "== installing rmq and its development tools into $(VENV)"
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
 	@touch $@ $(VENV)/.test $(VENV)/.run
+
+$(VENV)/spark-%/.test: pyproject.toml | java $(BIN)/python
+	@echo "== installing rmq and Spark $* into $(VENV)/spark-$*"
+	@$(BIN)/python -m venv $(VENV)/spark-$*
+	@$(VENV)/spark-$*/bin/python -m pip install -q --disable-pip-version-check -e '.[test,spark]' 'pyspark==$*.*'
+	@touch $@

@@ -66,6 +66,11 @@ def drivers() -> Iterator[list[Driver]]:
         driver.kill()
 
 
+def batches(spark: Any) -> str:
+    """The rows of each batch, as the driver prints them; before Spark 4.2 there are no portions."""
+    return "[5000]" if spark.version.startswith(("4.0", "4.1")) else "[3000, 2000]"
+
+
 def children(parent: int) -> set[int]:
     """Processes whose parent this is, without those that have ended."""
     found = set()
@@ -91,7 +96,7 @@ def test_a_driver_killed_within_a_batch(
     drivers[0].kill()
     (tmp_path / "go").touch()
     drivers.append(Driver("local[2]", cluster, topic, tmp_path))
-    assert "[3000, 2000]" in drivers[1].end()
+    assert batches(spark) in drivers[1].end()
     assert (tmp_path / "checkpoint/offsets/0").read_text() == planned
     assert places(spark.read.parquet(str(tmp_path / "out")).collect()) == stored(cluster.namesrv, topic)
 
@@ -114,5 +119,5 @@ def test_python_workers_killed_within_a_batch(
     again = drivers[0].until_open(2)
     assert {attempt for _, attempt, _, _ in again} == {1}
     (tmp_path / "go").touch()
-    assert "[3000, 2000]" in drivers[0].end()
+    assert batches(spark) in drivers[0].end()
     assert places(spark.read.parquet(str(tmp_path / "out")).collect()) == stored(cluster.namesrv, topic)

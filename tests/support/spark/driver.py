@@ -9,14 +9,16 @@ import sys
 from pathlib import Path
 
 import rmq.spark
+from rmq.spark.source import LIMITS
 from tests.spark.conftest import CONFIG
 from tests.support.spark.gate import gate
 
 
 def main(master: str, namesrv: str, topic: str, folder: Path) -> None:
     spark = rmq.spark.session("driver", master=master, config={**CONFIG, "spark.local.dir": str(folder / "local")})
-    given = {"nameServer": namesrv, "topic": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "3000"}
-    given["minPartitions"] = "2"
+    given = {"nameServer": namesrv, "topic": topic, "startingOffsets": "earliest", "minPartitions": "2"}
+    if LIMITS:
+        given["maxOffsetsPerTrigger"] = "3000"
     frame = spark.readStream.format("rocketmq").options(**given, columns="topic,brokerName,queueId,offset,value").load()
     writer = frame.mapInArrow(gate(folder), frame.schema).writeStream.format("parquet").trigger(availableNow=True)
     writer = writer.option("checkpointLocation", str(folder / "checkpoint")).option("path", str(folder / "out"))
