@@ -1,0 +1,270 @@
+"""The store against a model of places and bodies: anything in any order, found and made small by Hypothesis (C.1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from rmq.broker.store.state import Queue
+from rmq.broker.store.store import Store
+from rmq.testing.simdisk import SimCrash
+from rmq.testing.simloop import SimLoop
+from rmq.testing.simworld import Simulation
+from tests.support.killer_campaign import amount
+from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, body_of, die, put, records, small
+from tests.support.store_scan import check_store
+
+T = TypeVar("T")
+Key = tuple[str, int, int]
+_SIZES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2500)), min_size=1, max_size=6)
+_LOST = st.sampled_from(["", "consumequeue", "index", "checkpoint"])
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """One disk, its processes one after the other, and what must be found."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.serial = 0
+        #: Where each message lies: (body, commit-log offset, end of its record); what a crash took is taken out.
+        self.written: dict[Key, tuple[bytes, int, int]] = {}
+        self.acknowledged: set[Key] = set()
+        self.consumed: dict[Key, bytes] = {}
+        #: Damaged records: their places stay empty.
+        self.holes: set[Key] = set()
+        self.damaged = False
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(main)
+
+    @initialize(sync=st.booleans(), seed=st.integers(0, 99))
+    def begin(self, sync: bool, seed: int) -> None:
+        self.loop = SimLoop()
+        self.sync = sync
+        self.simulation = Simulation(seed)
+        self.machine = self.simulation.node("a", fsync_seconds=0.002)
+        self.run(self._open())
+
+    async def _open(self) -> None:
+        rhythms = {"queue_flush_interval_ms": 200, "queue_thorough_interval_ms": 700}
+        self.store = Store(self.machine.world, small(sync_flush=self.sync, **rhythms), self._answer)
+        await self.store.load()
+        await self.store.start()
+
+    def _answer(self, answers: list[tuple[list[Key], bytes]]) -> None:
+        for keys, code in answers:
+            assert code == b"0"
+            self.acknowledged.update(keys)
+
+    # -- what is done
+
+    @rule(messages=_SIZES, together=st.booleans())
+    def append(self, messages: list[tuple[int, int]], together: bool) -> None:
+        self.run(self._append(messages, together))
+
+    async def _append(self, messages: list[tuple[int, int]], together: bool = False) -> None:
+        puts = []
+        for number, size in messages:
+            self.serial += 1
+            number = messages[0][0] if together else number
+            queue = self.store.queues.get_or_create(f"T{number % 2}", number // 2)
+            puts.append(put(queue, b"%d " % self.serial + b"x" * size, key=f"k{self.serial}"))
+        span = self.store.append(puts, together=together)
+        keys = []
+        for message, (index, offset) in zip(puts, span.offsets, strict=True):
+            keys.append((message.queue.topic, message.queue.id, index))
+            end = offset + 91 + len(message.body) + len(message.queue.topic) + len(message.properties)
+            self.written[keys[-1]] = (message.body, offset, end)
+        self.store.hold(span.end, [(keys, b"0")], lambda code: [(keys, str(code).encode())])
+
+    @rule(seconds=st.sampled_from([0.001, 0.3, 1.1, 70.0]))
+    def wait(self, seconds: float) -> None:
+        self.run(asyncio.sleep(seconds))
+
+    @rule()
+    def flush(self) -> None:
+        self.run(self.store.flusher.flush_all())
+        assert self.store.flusher.flushed == self.store.log.end
+
+    @rule()
+    def consume(self) -> None:
+        async def main() -> None:
+            for queue in self.store.queues:
+                for key, body in (await self._found(queue)).items():
+                    self.consumed[key] = body
+
+        self.run(main())
+
+    @rule(files=st.integers(1, 3))
+    def expire(self, files: int) -> None:
+        async def main() -> None:
+            for file in self.store.log.segments[:files]:
+                self.machine.disk._entries[file.path].mtime_ms = -(10**12)
+            self.store.retention.trigger()
+            await self.store.retention.run()
+            for file in self.store.log.segments:
+                self.machine.disk._entries[file.path].mtime_ms = 10**15
+
+        self.run(main())
+        start = self.store.log.start
+        gone = {key for key, (_, offset, _) in self.written.items() if offset < start}
+        for key in gone:
+            del self.written[key]
+        for queue in self.store.queues:
+            self.holes -= {key for key in self.holes if key[:2] == (queue.topic, queue.id) and key[2] < queue.min}
+        self._forget(gone)
+
+    # -- how it ends
+
+    @rule(lost=_LOST)
+    def stop(self, lost: str) -> None:
+        async def main() -> None:
+            await self.store.stop()
+            if not self.damaged:  # the scanner reads up to the first damage
+                check_store(self.machine.files, "/store", log_size=LOG_SIZE, queue_size=QUEUE_SIZE)
+
+        self.run(main())
+        self._without(lost)
+        self._recovered()
+
+    @rule(lost=_LOST)
+    def kill(self, lost: str) -> None:
+        self._die()
+        self._without(lost)
+        self._recovered()
+
+    @rule(messages=_SIZES, kept=st.integers(0, 400))
+    def die_in_a_write(self, messages: list[tuple[int, int]], kept: int) -> None:
+        """Of what was being written the beginning may be there, and nothing else."""
+        before = set(self.written)
+        serial = self.serial
+        self.machine.disk.tear("*/commitlog/*", kept)
+        try:
+            self.run(self._append(messages))
+        except SimCrash:
+            pass
+        self.machine.disk.heal()
+        self._die()
+        for key in set(self.written) - before:
+            del self.written[key]
+        self._recovered(perhaps={b"%d" % number for number in range(serial + 1, self.serial + 1)})
+
+    @rule(all_lost=st.booleans())
+    def power_cut(self, all_lost: bool) -> None:
+        flushed = self.store.flusher.flushed
+        self.machine.files.freeze()
+        self.simulation.power_cut(self.machine, all_lost=all_lost)
+        self.run(die(self.store))
+        kept = {key for key, (_, _, end) in self.written.items() if end <= flushed}
+        assert self.sync is False or self.acknowledged & self.written.keys() <= kept, "I9: acknowledged, not flushed"
+        self._recovered(required=kept)
+
+    @precondition(lambda self: len(self.written) > 2)
+    @rule(data=st.data())
+    def corrupt(self, data: st.DataObject) -> None:
+        """A bit of a body flips while nobody looks; good records follow it."""
+        self._die()
+        ordered = sorted(self.written, key=lambda key: self.written[key][1])
+        key = data.draw(st.sampled_from(ordered[:-1]))
+        _, offset, end = self.written.pop(key)
+        self.run(self._flip(offset + 88))
+        self.holes.add(key)
+        self.damaged = True
+        self._forget({key})
+        self._recovered()
+        recovered = self.store.recovered
+        told = any(damage.start <= offset and end <= damage.end for damage in recovered.damages)
+        assert told or offset < recovered.checked_from, f"I11: damage at {offset} is not told: {recovered.damages}"
+
+    async def _flip(self, offset: int) -> None:
+        file = self.machine.files.open(f"/store/commitlog/{offset - offset % LOG_SIZE:020d}")
+        at = offset % LOG_SIZE
+        file.pwrite(bytes([file.pread(1, at)[0] ^ 2]), at)
+        file.datasync()
+
+    def _die(self) -> None:
+        self.machine.files.freeze()
+        self.run(die(self.store))
+        self.simulation.kill(self.machine)
+
+    def _without(self, lost: str) -> None:
+        files = self.machine.world.files
+        for path in [path for path, inode in self.machine.disk._entries.items() if inode is not None]:
+            # A queue whose messages are all gone is known by its files alone.
+            if lost and f"/{lost}" in path and (lost != "consumequeue" or self.store.log.start == 0):
+                files.unlink(path)
+
+    # -- what is found
+
+    async def _found(self, queue: Queue) -> dict[Key, bytes]:
+        return {
+            (queue.topic, queue.id, int.from_bytes(data[20:28], "big")): body_of(data)
+            for data in await records(self.store, queue)
+        }
+
+    def _recovered(self, *, required: set[Key] | None = None, perhaps: set[bytes] | None = None) -> None:
+        """Open it again; take out of the model what a crash may have taken, and nothing else."""
+        self.run(self._open())
+        self.damaged |= bool(self.store.recovered.damages)
+        there: dict[Key, bytes] = {}
+        for queue in self.store.queues:
+            there |= self.run(self._found(queue))
+        for key, body in there.items():
+            if key not in self.written and perhaps is not None and body.split(b" ")[0] in perhaps:
+                self.written[key] = (body, *self.run(self._place(key)))
+            assert self.written[key][0] == body, f"I2: {key} holds something else"
+        lost = self.written.keys() - there.keys()
+        assert not lost & (self.written.keys() if required is None else required), f"I1: {sorted(lost)} lost"
+        for key in lost:
+            del self.written[key]
+        for queue in self.store.queues:
+            mine = {key[2] for key in self.written if key[:2] == (queue.topic, queue.id)}
+            self.holes |= {(queue.topic, queue.id, n) for n in range(queue.min, queue.next)} - self.written.keys()
+            self.holes = {key for key in self.holes if key[:2] != (queue.topic, queue.id) or key[2] < queue.next}
+            assert not mine or max(mine) < queue.next
+        gone = (self.acknowledged | self.consumed.keys()) - self.written.keys()
+        if self.sync:
+            assert not gone, f"I1, I7: acknowledged or consumed, and lost: {sorted(gone)}"
+        self._forget(set(gone))
+
+    async def _place(self, key: Key) -> tuple[int, int]:
+        queue = self.store.queues.get(key[0], key[1])
+        assert queue is not None
+        entry = await self.store.queues.entries_cold(queue, key[2], 1)
+        offset = int.from_bytes(entry[:8], "big")
+        return offset, offset + int.from_bytes(entry[8:12], "big")
+
+    def _forget(self, keys: set[Key]) -> None:
+        self.acknowledged -= keys
+        for key in keys:
+            self.consumed.pop(key, None)
+
+    @invariant()
+    def what_is_visible_is_what_was_written(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        for queue in self.store.queues:
+            found = self.run(self._found(queue))
+            for key, body in found.items():
+                assert self.written[key][0] == body
+            places = {(queue.topic, queue.id, n) for n in range(queue.min, queue.visible)}
+            missing = places - found.keys()
+            assert missing <= self.holes, f"I4: {sorted(missing - self.holes)}"
+            if not self.sync:
+                assert queue.visible == queue.next
+        for key, body in self.consumed.items():
+            assert self.written[key][0] == body, f"I7: {key}"
+
+    def teardown(self) -> None:
+        if hasattr(self, "loop"):
+            self.run(die(self.store))
+            self.loop.close()
+
+
+StoreMachine.TestCase.settings = settings(max_examples=amount(30, 1500), stateful_step_count=20, deadline=None)
+TestStoreMachine = StoreMachine.TestCase
