@@ -155,7 +155,7 @@ class _Rebuild:
         made = [part for part in _PARTS if files.is_dir(os.path.join(self._place, part))]
         for part in made:
             files.sync_dir(os.path.join(self._place, part))
-        files.sync_dir(self._place)
+        # Java takes a store without this mark for whole, whatever is missing.
         clean = markers.was_clean()
         markers.set_abort()
         graves: list[str] = []

@@ -15,7 +15,7 @@ from rmq.broker.store.log_reader import LogReader
 from rmq.broker.store.markers import Markers
 from rmq.broker.store.multi_dispatch import MultiDispatch
 from rmq.broker.store.queues import QueueTable
-from rmq.broker.store.records import TagsRule, derive, is_blank, layout
+from rmq.broker.store.records import TagsRule, derive, is_blank
 from rmq.broker.store.stopped.findings import Finding, Findings, Progress
 from rmq.broker.store.stopped.index_check import IndexCheck
 from rmq.broker.store.stopped.metadata_check import MetadataCheck
@@ -118,17 +118,18 @@ class _Verify:
         store, found = self._store, self._found
         reader = LogReader(store.world, run)
         known = 0
-        async for data, records in reader.records(run.start, run.end):
-            for at, offset, size in records:
+        async for piece in reader.runs(run.start, run.end):
+            data = piece.data
+            for at, size, *_, text in piece.records:
+                offset = piece.base + at
                 derived = derive(data, at, self._rule)
                 await queues.record(derived, offset, size)
-                text = data[layout(data, at)[2] + 2 : at + size]
-                for copy in self._dispatch.copies(text, derived.topic, derived.queue_id):
+                for copy in self._dispatch.copies(data[text : at + size], derived.topic, derived.queue_id):
                     other = derived._replace(topic=copy.topic, queue_id=copy.queue_id, queue_offset=copy.queue_offset)
                     await queues.record(other, offset, size, lacking=store.settings.multi_dispatch)
                 if index is not None and derived.keys and derived.sys_flag & 0xC != 0xC:
                     await index.record(derived, offset)
-            found.records += len(records)
+            found.records += len(piece.records)
             self._report(run, reader, known)
             known = len(reader.damages)
             self._progress("commit log", before + reader.position - run.start, store.size)

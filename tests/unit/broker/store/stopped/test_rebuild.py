@@ -22,7 +22,8 @@ from rmq.testing.simdisk import SimCrash, SimDisk, SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.golden_store import golden_settings, state_of, unpack
-from tests.support.store_kit import opened, put, small, snapshot
+from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, opened, put, small, snapshot
+from tests.support.store_scan import check_store
 
 #: What changes the disk; a kill comes before one of these.
 STEPS = frozenset({"mkdir", "rename", "unlink", "rmdir", "sync_dir", "write_atomic", "open"})
@@ -167,6 +168,9 @@ def test_killed_at_any_step(power: bool, clean: bool) -> None:
             except SimCrash:
                 done = False
             world = simulation.power_cut(node) if power else simulation.kill(node)
+            there = world.files.list("/store")
+            if not {"consumequeue", "index"} <= set(there):
+                assert "abort" in there, "Java would take it for whole"
             store = Store(world, small())
             await store.load()
             assert await snapshot(store) == seen
@@ -177,6 +181,26 @@ def test_killed_at_any_step(power: bool, clean: bool) -> None:
         ended = run(main())
         steps += 1
     assert steps > 60
+
+
+def test_what_was_made_is_on_disk() -> None:
+    """Java trusts what it finds: nothing of it may be in the page cache only."""
+
+    async def main() -> None:
+        simulation = Simulation(1)
+        node = simulation.node("a")
+        await _filled(node, clean=True)
+        for queue in (0, 1):
+            for name in node.files.list(f"/store/consumequeue/T1/{queue}"):
+                node.files.unlink(f"/store/consumequeue/T1/{queue}/{name}")
+        await rebuild(node.world, small())
+        world = simulation.power_cut(node, all_lost=True)
+        assert "abort" not in world.files.list("/store")
+        check_store(node.files, "/store", log_size=LOG_SIZE, queue_size=QUEUE_SIZE)
+        async with StoppedStore(world, small()) as store:
+            assert (await verify(store)).findings.damages == []
+
+    run(main())
 
 
 def test_a_full_disk_leaves_the_store_as_it_was() -> None:
