@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from rmq.protocol.command import Command
 from rmq.protocol.message import decode_records
-from tests.support.peers import Cluster, ToolMissing, skip_or_fail, start_cluster
-from tests.support.raw_peer import RawPeer, send
+from tests.support.peers import ToolMissing, skip_or_fail, start_cluster
+from tests.support.raw_peer import RawPeer, send, with_peer
 
 FILTERS = {"enableCalcFilterBitMap": "true", "enableConsumeQueueExt": "true", "filterSupportRetry": "true"}
 TOPIC, GROUP = "T", "G"
@@ -113,15 +111,6 @@ async def first_life(peer: RawPeer) -> list[Any]:
     return found
 
 
-def on(cluster: Cluster, what: Callable[[RawPeer], Coroutine[Any, Any, Any]]) -> Any:
-    async def main() -> Any:
-        host, port = cluster.broker_addr.split(":")
-        async with RawPeer(host, int(port)) as peer:
-            return await what(peer)
-
-    return asyncio.run(main())
-
-
 def filters_of(store: Path) -> Any:
     """consumerFilter.json without its times."""
     text = (store / "config/consumerFilter.json").read_text()
@@ -161,7 +150,7 @@ def test_filters_as_java_keeps_them(tmp_path: Path) -> None:
     try:
         for kind, folder in (("java-4.9.4", tmp_path / "java"), ("ours", tmp_path / "ours")):
             with start_cluster(kind, properties={**FILTERS, **at(folder)}) as cluster:
-                answers = on(cluster, first_life)
+                answers = with_peer(cluster.broker_addr, first_life)
                 cluster.brokers[0].daemon.stop(30.0)
             seen.append((answers, filters_of(folder / "store"), units_of(folder / "store")))
     except ToolMissing as missing:
@@ -177,6 +166,6 @@ def test_filters_as_java_keeps_them(tmp_path: Path) -> None:
     lives = []
     for kind, folder in (("ours", tmp_path / "java"), ("java-4.9.4", tmp_path / "ours")):
         with start_cluster(kind, properties={**FILTERS, **at(folder)}) as cluster:
-            lives.append(on(cluster, second_life))
+            lives.append(with_peer(cluster.broker_addr, second_life))
     assert lives[0] == lives[1]
     assert lives[0][-1] == (0, "FOUND", [b"2", b"6"])

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from rmq.protocol.command import Command
 from rmq.protocol.message import decode_records
-from tests.support.peers import Cluster, ToolMissing, skip_or_fail, start_cluster
-from tests.support.raw_peer import RawPeer, pull, send
+from tests.support.peers import ToolMissing, skip_or_fail, start_cluster
+from tests.support.raw_peer import RawPeer, pull, send, with_peer
 
 LIGHT = {"enableLmq": "true", "enableMultiDispatch": "true", "flushConsumerOffsetInterval": "500"}
 GROUP = "%LMQ%GID"
@@ -85,15 +84,6 @@ async def settle(peer: RawPeer, end: int) -> None:
         await asyncio.sleep(0.05)
 
 
-def on(cluster: Cluster, what: Callable[[RawPeer], Coroutine[Any, Any, Any]]) -> Any:
-    async def main() -> Any:
-        host, port = cluster.broker_addr.split(":")
-        async with RawPeer(host, int(port)) as peer:
-            return await what(peer)
-
-    return asyncio.run(main())
-
-
 async def more(peer: RawPeer) -> None:
     """What a later owner of the store adds."""
     for names, body in (("%LMQ%a,other", b"8"), ("%LMQ%c", b"9")):
@@ -111,24 +101,24 @@ async def all_there(peer: RawPeer) -> list[Any]:
 def test_light_queues_as_java_has_them(tmp_path: Path) -> None:
     try:
         with start_cluster("java-4.9.4", properties={**LIGHT, **at(tmp_path)}) as java:
-            javas = on(java, first_life)
+            javas = with_peer(java.broker_addr, first_life)
             java.brokers[0].daemon.stop(30.0)
     except ToolMissing as missing:
         skip_or_fail(missing)
     with start_cluster("ours", properties=LIGHT) as ours:
-        found = on(ours, first_life)
+        found = with_peer(ours.broker_addr, first_life)
     assert found == javas
     # The store goes from hand to hand.
     with start_cluster("ours", properties={**LIGHT, **at(tmp_path)}) as ours:
-        on(ours, more)
-        known = on(ours, all_there)
+        with_peer(ours.broker_addr, more)
+        known = with_peer(ours.broker_addr, all_there)
         ours.brokers[0].daemon.stop(30.0)
     assert [row[0] for row in known[0][3]] == [b"1", b"2", b"4", b"7", b"8"]
     assert [row[4] for row in known[0][3]] == ["0,0", "1,0", "2,2", "3", "4,1"]
     assert [row[0] for row in known[2][3]] == [b"9"]
     assert [answer[2] for answer in known[3:]] == [{"offset": "3"}] * 3
     with start_cluster("java-4.9.4", properties={**LIGHT, **at(tmp_path)}) as java:
-        assert on(java, all_there) == known
+        assert with_peer(java.broker_addr, all_there) == known
 
 
 def at(folder: Path) -> dict[str, str]:

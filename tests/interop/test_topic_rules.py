@@ -8,57 +8,30 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from rmq.protocol import fastjson, frame
+from rmq.protocol import fastjson
 from rmq.protocol.codes import Language
 from rmq.protocol.command import Command
 from rmq.protocol.message import decode_records
 from tests.support.peers import Cluster, ToolMissing, skip_or_fail, start_cluster
+from tests.support.raw_peer import RawPeer
 
 #: What differs from run to run: addresses, times, ids.
 _VARYING = re.compile(r"127\.0\.0\.1:\d+|/127\.0\.0\.1:\d+|\d{13,}")
 _NOT_TOLD = frozenset({"msgId", "transactionId", "MSG_REGION", "TRACE_ON"})
 
 
-class Client:
-    """A connection that also takes what the broker sends on its own."""
+class Client(RawPeer):
+    """A client of some language."""
 
-    def __init__(self, language: Language = Language.JAVA, version: int = 401) -> None:
-        self._language = language
-        self._version = version
-        self._answers: dict[int, asyncio.Future[Command]] = {}
-        self._opaque = 0
-        self.pushed: list[Command] = []
-
-    async def open(self, cluster: Cluster) -> Client:
+    def __init__(self, cluster: Cluster, language: Language = Language.JAVA) -> None:
         host, port = cluster.broker_addr.split(":")
-        self._reader, self._writer = await asyncio.open_connection(host, int(port))
-        self._task = asyncio.create_task(self._read())
-        return self
+        super().__init__(host, int(port))
+        self._language = language
 
-    async def close(self) -> None:
-        self._writer.close()
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _read(self) -> None:
-        while True:
-            size = int.from_bytes(await self._reader.readexactly(4), "big")
-            command = frame.decode(await self._reader.readexactly(size))
-            if command.is_response:
-                self._answers.pop(command.opaque).set_result(command)
-            else:
-                self.pushed.append(command)
-
-    async def ask(self, code: int, body: bytes | str = b"", **ext: object) -> Command:
-        self._opaque += 1
+    async def call(self, code: int, body: bytes | str = b"", **ext: object) -> Command:
         body = body.encode() if isinstance(body, str) else body
-        command = Command(
-            code, ext={name: str(value) for name, value in ext.items()}, body=body, opaque=self._opaque,
-            language=self._language, version=self._version,
-        )  # fmt: skip
-        future = self._answers[self._opaque] = asyncio.get_running_loop().create_future()
-        self._writer.write(frame.encode(command))
-        return await asyncio.wait_for(future, 20)
+        fields: dict[str, str | None] = {name: str(value) for name, value in ext.items()}
+        return await self.ask(Command(code, ext=fields, body=body, language=self._language, version=401))
 
     async def pushes(self, code: int, count: int = 1) -> list[Command]:
         """What the broker sent of its own with a code."""
@@ -80,7 +53,7 @@ def shown(answer: Command) -> Any:
 async def settled(client: Client, name: str, end: int, queue: int = 0) -> None:
     """Wait until a queue ends there: Java dispatches a millisecond later than it answers."""
     for _ in range(200):
-        answer = await client.ask(30, topic=name, queueId=queue)
+        answer = await client.call(30, topic=name, queueId=queue)
         if (answer.ext or {}).get("offset") == str(end):
             return
         await asyncio.sleep(0.02)
@@ -88,10 +61,9 @@ async def settled(client: Client, name: str, end: int, queue: int = 0) -> None:
 
 
 class Scene:
-    """One broker, and what it has answered so far."""
+    """What a broker has answered so far."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+    def __init__(self) -> None:
         self.told: list[Any] = []
 
     async def note(
@@ -164,9 +136,8 @@ def _settled(value: object) -> Any:
     return value
 
 
-async def topics(scene: Scene) -> None:
-    one = await Client().open(scene.cluster)
-    note, ask = scene.note, one.ask
+async def topics(scene: Scene, one: Client, _: Client) -> None:
+    note, ask = scene.note, one.call
     # Unit flags, and what an automatic topic takes from its template.
     await note("auto", ask(310, b"x", **send("Auto", queues=3)))
     await note("auto unit", ask(310, b"x", **send("AutoUnit", queues=99, unit=True)))
@@ -237,13 +208,10 @@ async def topics(scene: Scene) -> None:
         (body, record.properties.get("TAGS"), record.properties.get("KEYS"), record.topic)
         for record in decode_records(answer.body) for body in [json.loads(record.body)]
     ])  # fmt: skip
-    await one.close()
 
 
-async def consumption(scene: Scene) -> None:
-    cluster = scene.cluster
-    java, cpp = await Client().open(cluster), await Client(Language.CPP).open(cluster)
-    note, ask = scene.note, java.ask
+async def consumption(scene: Scene, java: Client, cpp: Client) -> None:
+    note, ask = scene.note, java.call
     for queue in (0, 0, 0, 1):
         await note("send", ask(310, b"m", **send("C", queue, queues=2)))
     await settled(java, "C", 3)
@@ -258,7 +226,7 @@ async def consumption(scene: Scene) -> None:
     await note("reset of an unknown group", ask(222, **{**reset, "group": "nobody"}))
     await note("reset of an unknown topic", ask(222, **{**reset, "topic": "nothing"}))
     await note("java joins", ask(34, heartbeat("CG", "C")))
-    await note("cpp joins", cpp.ask(34, heartbeat("CG", "C", client="cc")))
+    await note("cpp joins", cpp.call(34, heartbeat("CG", "C", client="cc")))
     await note("reset", ask(222, **reset), table)
     for client in (java, cpp):
         for push in await client.pushes(220):
@@ -269,7 +237,7 @@ async def consumption(scene: Scene) -> None:
     for client in (java, cpp):
         await client.pushes(220, 2)
         client.pushed.clear()
-    await note("reset for c", cpp.ask(222, **reset), table)
+    await note("reset for c", cpp.call(222, **reset), table)
     for client in (java, cpp):
         for push in await client.pushes(220):
             scene.told.append(("pushed in C's form", sorted((push.ext or {}).items()), table(push)))
@@ -288,7 +256,7 @@ async def consumption(scene: Scene) -> None:
     # Members.
     await note("members", ask(38, consumerGroup="CG"), lambda answer: sorted(json.loads(answer.body)["consumerIdList"]))
     await note("who", ask(300, topic="C"), lambda answer: sorted(json.loads(answer.body)["groupList"]))
-    await note("cpp leaves", cpp.ask(35, clientID="cc", consumerGroup="CG"))
+    await note("cpp leaves", cpp.call(35, clientID="cc", consumerGroup="CG"))
     await note("members", ask(38, consumerGroup="CG"), lambda answer: sorted(json.loads(answer.body)["consumerIdList"]))
     scene.told.append(("notices", {push.code for push in java.pushed}))
     await note("broadcast", ask(34, heartbeat("BG", "C", model="BROADCASTING")))
@@ -298,13 +266,10 @@ async def consumption(scene: Scene) -> None:
     await note("pull disabled", ask(11, **pull("C", "BG", flags=0)))
     await note("delete group", ask(207, groupName="CG", removeOffset="true"))
     await note("offset of a deleted group", ask(14, **where, queueId=0))
-    await java.close()
-    await cpp.close()
 
 
-async def switches(scene: Scene) -> None:
-    one = await Client().open(scene.cluster)
-    note, ask = scene.note, one.ask
+async def switches(scene: Scene, one: Client, _: Client) -> None:
+    note, ask = scene.note, one.call
     system = ("TBW102", "DefaultCluster", "broker-a", "MY_TRACE", "RMQ_SYS_TRACE_TOPIC", "DefaultCluster_REPLY_TOPIC")
     await note("configs", ask(21), configs(*system))
     await note("system topics", ask(305), lambda answer: sorted(json.loads(answer.body)["topicList"]))
@@ -322,7 +287,6 @@ async def switches(scene: Scene) -> None:
     await note("still nowhere", ask(310, b"x", **send("Nowhere")))
     await note("groups on", ask(25, "autoCreateSubscriptionGroup=true"))
     await note("pull of somebody", ask(11, **pull("T", "nobody", offset=1)))
-    await one.close()
 
 
 OFF = {
@@ -331,14 +295,19 @@ OFF = {
 }  # fmt: skip
 
 
+async def played(cluster: Cluster, part: Callable[[Scene, Client, Client], Awaitable[None]]) -> list[Any]:
+    scene = Scene()
+    async with Client(cluster) as java, Client(cluster, Language.CPP) as cpp:
+        await part(scene, java, cpp)
+    return scene.told
+
+
 def told_by(kind: str) -> list[Any]:
     found: list[Any] = []
     for properties, parts in (({}, (topics, consumption)), (OFF, (switches,))):
         with start_cluster(kind, properties=properties) as cluster:
             for part in parts:
-                scene = Scene(cluster)
-                asyncio.run(part(scene))
-                found += scene.told
+                found += asyncio.run(played(cluster, part))
     return found
 
 

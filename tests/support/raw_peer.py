@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from rmq.protocol import frame
 from rmq.protocol.command import Command
 
-__all__ = ["RawPeer", "pull", "send", "subscribe"]
+__all__ = ["RawPeer", "pull", "send", "subscribe", "with_peer"]
+
+T = TypeVar("T")
 
 
 class RawPeer:
@@ -22,6 +25,8 @@ class RawPeer:
         self._opaque = 0
         #: Answers so far.
         self.answered = 0
+        #: What the server sent of its own.
+        self.pushed: list[Command] = []
 
     async def __aenter__(self) -> Self:
         self._reader, self.writer = await asyncio.open_connection(*self._where)
@@ -42,6 +47,8 @@ class RawPeer:
             if command.is_response:
                 self.answered += 1
                 self._answers.pop(command.opaque).set_result(command)
+            else:
+                self.pushed.append(command)
 
     def submit(self, command: Command) -> asyncio.Future[Command]:
         """Send without waiting; commands submitted in one turn of the loop arrive together."""
@@ -55,6 +62,17 @@ class RawPeer:
 
     async def ask(self, command: Command) -> Command:
         return await self.submit(command)
+
+
+def with_peer(address: str, what: Callable[[RawPeer], Coroutine[Any, Any, T]]) -> T:
+    """Do something with a connection to ``host:port``, from a test that is no coroutine."""
+
+    async def main() -> T:
+        host, port = address.split(":")
+        async with RawPeer(host, int(port)) as peer:
+            return await what(peer)
+
+    return asyncio.run(main())
 
 
 def send(topic: str = "T", body: bytes = b"x", *, props: str = "", oneway: bool = False) -> Command:
