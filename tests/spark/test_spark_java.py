@@ -1,0 +1,79 @@
+"""The same source and sink against Java 4.9.4, with a slave that goes on when its master dies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq.protocol.codes import RequestCode
+from rmq.protocol.headers.offset import GetMaxOffsetRequest, GetMaxOffsetResponse
+from rmq.spark.brokers import Brokers
+from rmq.spark.options import Endpoint
+from tests.support.peers import cluster as peers
+from tests.support.peers.cluster import Cluster, start_cluster
+from tests.support.peers.tools import ToolMissing, skip_or_fail
+from tests.support.spark.gate import gate
+from tests.support.spark.topics import create, fill, numbers, open_batches, places, stored
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(200)]
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Cluster]:
+    """A Java master and its slave; the slave is the second broker."""
+    try:
+        made = start_cluster("java-4.9.4", properties={"brokerIP2": "127.0.0.1"})
+    except ToolMissing as error:
+        skip_or_fail(error)
+    with made:
+        slave = {"brokerName": "broker-a", "brokerId": "1", "brokerRole": "SLAVE", "slaveReadEnable": "true"}
+        made.brokers.append(peers._start_broker(made, "broker-a-slave", slave, ()))
+        yield made
+
+
+def test_java_is_read_and_written(spark: Any, pair: Cluster) -> None:
+    create(pair.namesrv, pair.broker_addr, "java")
+    rows = spark.range(0, 1000).selectExpr("cast(id as string) as value", "concat('s', id % 5) as shardingKey")
+    given = {"nameServer": pair.namesrv, "topic": "java"}
+    rows.write.format("rocketmq").options(**given).mode("append").save()
+    got = spark.read.format("rocketmq").options(**given).load().collect()
+    assert places(got) == stored(pair.namesrv, "java")
+    assert sorted(numbers(got)) == list(range(1000))
+
+
+def test_a_master_that_dies_within_a_batch_leaves_its_slave(spark: Any, pair: Cluster, tmp_path: Path) -> None:
+    create(pair.namesrv, pair.broker_addr, "lost")
+    fill(pair.namesrv, "lost", 4000, size=12_000)
+    there = stored(pair.namesrv, "lost")
+    assert len(there) == 4000
+    given = {"nameServer": pair.namesrv, "topic": "lost", "startingOffsets": "earliest"}
+    frame = spark.readStream.format("rocketmq").options(**given, columns="topic,brokerName,queueId,offset,value").load()
+    writer = frame.mapInArrow(gate(tmp_path), frame.schema).writeStream.format("parquet").trigger(availableNow=True)
+    checkpoint = tmp_path / "checkpoint"
+    query = writer.option("checkpointLocation", str(checkpoint)).option("path", str(tmp_path / "out")).start()
+    while not list(tmp_path.glob("open-*")):
+        assert not query.awaitTermination(0.1), "the batch ended without passing the gate"
+    master, slave = pair.brokers
+    copied(pair.namesrv, slave.addr, "lost", 4000)
+    master.daemon.kill()
+    assert open_batches(checkpoint) == {"0"}
+    (tmp_path / "go").touch()
+    assert query.awaitTermination(120)
+    assert query.exception() is None
+    assert places(spark.read.parquet(str(tmp_path / "out")).collect()) == there
+
+
+def copied(namesrv: str, slave: str, topic: str, count: int) -> None:
+    """Wait until a slave has all messages of a topic."""
+    brokers = Brokers(Endpoint((namesrv,)))
+    headers = [GetMaxOffsetRequest(topic=topic, queue_id=number) for number in (0, 1)]
+    while True:
+        replies = [brokers.call(slave, RequestCode.GET_MAX_OFFSET, header) for header in headers]
+        if sum(reply.header(GetMaxOffsetResponse).offset for reply in replies) == count:
+            break
+        time.sleep(0.1)
+    brokers.close()
