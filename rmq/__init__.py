@@ -17,12 +17,13 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rmq.client.blocking import AdminClient, Producer, PullConsumer, PushConsumer
+    from rmq.client.blocking import AdminClient, Producer, PullConsumer, PushConsumer, TransactionProducer
     from rmq.client.consumer.listeners import ConsumeContext
     from rmq.client.message import Message, MessageExt, MessageQueue
     from rmq.client.results import ConsumeResult, PullResult, PullStatus, QueryResult, SendResult, SendStatus
     from rmq.client.selectors import by_hash, by_machine_room, by_random
     from rmq.client.settings import ConsumeFromWhere, MessageModel
+    from rmq.client.transaction import TransactionSendResult, TransactionState
     from rmq.protocol.errors import (
         ClientError,
         ConnectFailed,
@@ -60,6 +61,9 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "TooManyRequests",
+    "TransactionProducer",
+    "TransactionSendResult",
+    "TransactionState",
     "TransportError",
     "by_hash",
     "by_machine_room",
@@ -67,12 +71,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "rmq.client.blocking": ("AdminClient", "Producer", "PullConsumer", "PushConsumer"),
+    "rmq.client.blocking": ("AdminClient", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"),
     "rmq.client.consumer.listeners": ("ConsumeContext",),
     "rmq.client.message": ("Message", "MessageExt", "MessageQueue"),
     "rmq.client.results": ("ConsumeResult", "PullResult", "PullStatus", "QueryResult", "SendResult", "SendStatus"),
     "rmq.client.selectors": ("by_hash", "by_machine_room", "by_random"),
     "rmq.client.settings": ("ConsumeFromWhere", "MessageModel"),
+    "rmq.client.transaction": ("TransactionSendResult", "TransactionState"),
     "rmq.protocol.errors": (
         "ClientError",
         "ConnectFailed",

@@ -11,6 +11,7 @@ from rmq.client.producer import Producer
 from rmq.client.results import ConsumeResult, PullResult, PullStatus, QueryResult, SendResult, SendStatus
 from rmq.client.selectors import by_hash, by_machine_room, by_random
 from rmq.client.settings import ConsumeFromWhere, MessageModel
+from rmq.client.transaction import TransactionProducer, TransactionSendResult, TransactionState
 from rmq.protocol.errors import (
     ClientError,
     ConnectFailed,
@@ -46,6 +47,9 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "TooManyRequests",
+    "TransactionProducer",
+    "TransactionSendResult",
+    "TransactionState",
     "TransportError",
     "by_hash",
     "by_machine_room",

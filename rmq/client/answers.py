@@ -1,4 +1,4 @@
-"""What brokers ask of a client: 40, 220, 221, 307, 309 (protocol.md 2.9)."""
+"""What brokers ask of a client: 39, 40, 220, 221, 307, 309 (protocol.md 2.9)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from rmq.protocol.headers.client import (
     NotifyConsumerIdsChangedRequest,
 )
 from rmq.protocol.headers.offset import ResetOffsetRequest
+from rmq.protocol.headers.transaction import CheckTransactionStateRequest
 from rmq.protocol.message import decode_record
+from rmq.protocol.properties import PRODUCER_GROUP
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import handles
 
@@ -40,6 +42,16 @@ class Answers:
     def consumer_ids_changed(self, conn: Conn, request: Command, header: NotifyConsumerIdsChangedRequest) -> None:
         log.debug("the members of group %s changed: rebalancing", header.consumer_group)
         self._instance.spawn_rebalance()
+
+    @handles(RequestCode.CHECK_TRANSACTION_STATE, header=CheckTransactionStateRequest)
+    def check_transaction(self, conn: Conn, request: Command, header: CheckTransactionStateRequest) -> None:
+        message = received(decode_record(request.body), header.bname or "")
+        group = message.properties.get(PRODUCER_GROUP, "")
+        producer = self._instance.transactions.get(group)
+        if producer is None:
+            log.warning("asked about a transaction of group %s, which has no transaction producer here", group)
+        else:
+            producer.asked(conn, header, message)
 
     @handles(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header=ResetOffsetRequest)
     async def reset_offset(self, conn: Conn, request: Command, header: ResetOffsetRequest) -> None:

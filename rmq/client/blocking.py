@@ -17,7 +17,7 @@ from rmq.client.lookup import FOREVER
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer as AioProducer
 from rmq.client.producer import Sendable
-from rmq.client.results import PullResult, QueryResult, SendResult
+from rmq.client.results import PullResult, QueryResult, SendResult, SendStatus
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import PreparedSend, next_opaque, send_result
 from rmq.client.settings import (
@@ -27,6 +27,14 @@ from rmq.client.settings import (
     PullConsumerOptions,
     PushConsumerOptions,
 )
+from rmq.client.transaction import (
+    LocalTransaction,
+    TransactionCheck,
+    TransactionSendResult,
+    TransactionState,
+    known_state,
+)
+from rmq.client.transaction import TransactionProducer as AioTransactionProducer
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.connection import ConsumerConnection
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
@@ -38,7 +46,7 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import RMQError, TransportError
 from rmq.runtime.bridge import Bridge, bridge, close_in_children, forget_descriptors, until_signal
 
-__all__ = ["AdminClient", "Producer", "PullConsumer", "PushConsumer"]
+__all__ = ["AdminClient", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]
 
 log = logging.getLogger(__name__)
 
@@ -362,6 +370,57 @@ class Producer(_Lookups[AioProducer]):
 def _complain(result: object, error: BaseException | None) -> None:
     if error is not None:
         log.error("a callback of send_async raised", exc_info=error)
+
+
+@twin(AioTransactionProducer)
+class TransactionProducer(Producer):
+    """Sends messages that are delivered when a local transaction has committed (Java: TransactionMQProducer).
+
+    :param check: asked, on a thread of its own, how the transaction of a message ended when the broker was not told, by
+        any member of the group and maybe long after.
+    :param options: see :class:`~rmq.client.settings.ProducerOptions`.
+
+    ::
+
+        def check(message):
+            return TransactionState.COMMIT if orders.has(message.keys) else TransactionState.ROLLBACK
+
+        with TransactionProducer("order_group", check, namesrv="127.0.0.1:9876") as producer:
+            def local(message):
+                orders.add(message.keys)
+                return TransactionState.COMMIT
+            producer.send_in_transaction(Message("TopicTest", b"order", keys="order-1"), local)
+    """
+
+    _client: AioTransactionProducer
+
+    def __init__(self, group: str, check: TransactionCheck, **options: Unpack[ProducerOptions]) -> None:
+        _Lookups.__init__(self, AioTransactionProducer(group, check, **options))
+        self.group = group
+        self._under_way = set()
+
+    def send_in_transaction(
+        self, message: Message, local: LocalTransaction, *, timeout: Duration | None = None
+    ) -> TransactionSendResult:
+        """Store a message that nobody sees yet, do the local transaction, and tell the broker how that ended.
+
+        :param local: does the local transaction, on this thread. When it raises, the broker is told UNKNOWN and asks
+            later.
+        :param timeout: for storing the message; ``send_msg_timeout`` by default.
+        :raises ClientError: the message cannot be sent as it is. :raises RMQError: it was not stored: ``local`` was not
+            called.
+        """
+        client = self._alive()
+        assert isinstance(client, AioTransactionProducer)
+        half = self._run(client._send_half(message, timeout))
+        if half.send_status is not SendStatus.SEND_OK:
+            return self._run(client._end(half, TransactionState.ROLLBACK))
+        try:
+            state = known_state(local(message), "the local transaction")
+        except BaseException:
+            self._run(client._end(half, TransactionState.UNKNOWN))
+            raise
+        return self._run(client._end(half, state))
 
 
 @twin(AioPushConsumer)

@@ -24,6 +24,7 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, ConnectFailed, RequestTimeout, ResponseError, RMQError, TransportError
 from rmq.protocol.header import Header
 from rmq.protocol.headers.client import UnregisterClientRequest
+from rmq.protocol.headers.transaction import CheckTransactionStateRequest
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.conn import Conn, Done
 from rmq.runtime.tasks import TaskOwner
@@ -62,6 +63,12 @@ class ConsumerMember(Protocol):
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None: ...
 
     async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult: ...
+
+
+class TransactionMember(Protocol):
+    """A producer that knows how transactions ended."""
+
+    def asked(self, conn: Conn, header: CheckTransactionStateRequest, message: MessageExt) -> None: ...
 
 
 _instances: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str | None], ClientInstance]] = (
@@ -110,6 +117,8 @@ class ClientInstance:
         self.publish: dict[str, PublishInfo] = {}
         self.broker_addrs: dict[str, dict[int, str]] = {}
         self.producers: set[str] = set()
+        #: Those of them that brokers may ask how a transaction ended.
+        self.transactions: dict[str, TransactionMember] = {}
         self.consumers: dict[str, ConsumerMember] = {}
         self.changed_at: dict[str, float] = {}
         self.users = 0

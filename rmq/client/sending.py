@@ -28,6 +28,7 @@ from rmq.protocol.compression import compress, flags_of
 from rmq.protocol.errors import ClientError, ResponseError
 from rmq.protocol.names import SEND_REFUSED_TOPICS
 from rmq.protocol.properties import RESERVED
+from rmq.protocol.sysflags import TRANSACTION_PREPARED
 
 __all__ = ["PreparedSend", "SendEncoder", "send_result"]
 
@@ -133,6 +134,18 @@ class SendEncoder:
             flag=message.flag,
             born=self._now_ms(),
         )
+
+    def prepare_half(self, message: Message) -> PreparedSend:
+        """Check and encode a message that is delivered when its transaction commits.
+
+        :raises ClientError: says what is wrong with it and what to do.
+        """
+        send = self.prepare(message)
+        # The property string is a JSON text already; a group's name needs no escape in it.
+        marks = rf"\u0002TRAN_MSG\u0001true\u0002PGROUP\u0001{self._group}"
+        send.properties = send.properties[:-1] + marks.encode() + b'"'
+        send.sys_flag |= TRANSACTION_PREPARED
+        return send
 
     def _check_topic(self, topic: str) -> None:
         check_topic(topic)

@@ -14,11 +14,11 @@ from rmq.client import blocking
 
 #: What the rest of the client uses of the asyncio classes; the blocking ones keep it to themselves.
 INTERNAL = {
-    "committed", "consume_directly", "faults", "heartbeat_data", "instance", "listener_of", "offsets", "pool",
+    "asked", "committed", "consume_directly", "faults", "heartbeat_data", "instance", "listener_of", "offsets", "pool",
     "process_queues", "rebalance", "reset_offsets", "running_info", "settings", "started_ms", "statistics",
     "subscriptions", "topics", "world",
 }  # fmt: skip
-CLASSES = ["AdminClient", "Producer", "PullConsumer", "PushConsumer"]
+CLASSES = ["AdminClient", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]
 
 
 def public(cls: type) -> dict[str, object]:

@@ -135,6 +135,7 @@ def test_names(tree: RealFiles, tmp_path: Path) -> None:
 
 
 def test_an_atomic_write_keeps_mode_and_backup(tree: RealFiles, tmp_path: Path) -> None:
+    """Field case B007."""
     path = str(tmp_path / "topics.json")
     tree.write_atomic(path, b"1", backup=True)
     assert tree.list(str(tmp_path)) == ["topics.json"]

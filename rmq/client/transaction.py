@@ -1,0 +1,236 @@
+"""The transaction producer (Java: TransactionMQProducer)."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import TYPE_CHECKING, Unpack
+
+from rmq.client.message import Message, MessageExt, MessageQueue
+from rmq.client.producer import Producer
+from rmq.client.results import SendResult, SendStatus
+from rmq.client.settings import Duration, ProducerOptions
+from rmq.protocol import ids
+from rmq.protocol.codes import RequestCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ClientError, RMQError
+from rmq.protocol.headers.transaction import CheckTransactionStateRequest, EndTransactionRequest
+from rmq.runtime.bridge import ListenerPool
+from rmq.runtime.tasks import TaskOwner
+
+if TYPE_CHECKING:
+    from rmq.remoting.conn import Conn
+    from rmq.runtime.world import World
+
+__all__ = ["LocalTransaction", "TransactionCheck", "TransactionProducer", "TransactionSendResult", "TransactionState"]
+
+log = logging.getLogger(__name__)
+
+#: Checks of a plain function that run at the same time.
+_CHECKERS = 4
+#: Checks that wait for their turn; the broker asks again about those beyond it (Java: checkRequestHoldMax).
+_MOST_CHECKS = 2_000
+
+
+class TransactionState(Enum):
+    """How a local transaction ended: the message is delivered, dropped, or asked about later."""
+
+    COMMIT = 8
+    ROLLBACK = 12
+    UNKNOWN = 0
+
+
+@dataclass(slots=True)
+class TransactionSendResult(SendResult):
+    """A SendResult, and how the local transaction ended."""
+
+    local_transaction_state: TransactionState = TransactionState.UNKNOWN
+
+
+#: Does the local transaction, once its message is stored and not yet visible.
+LocalTransaction = Callable[[Message], TransactionState | Awaitable[TransactionState]]
+#: Says how the local transaction of a message ended, for a broker that was not told.
+TransactionCheck = Callable[[MessageExt], TransactionState | Awaitable[TransactionState]]
+
+
+class TransactionProducer(Producer):
+    """Sends messages that are delivered when a local transaction has committed.
+
+    :param check: asked how the transaction of a message ended when the broker was not told, by any member of the group
+        and maybe long after; a coroutine function, or a plain one, which runs on a thread.
+    :param options: see :class:`~rmq.client.settings.ProducerOptions`.
+
+    ::
+
+        def check(message):
+            return TransactionState.COMMIT if orders.has(message.keys) else TransactionState.ROLLBACK
+
+        async with TransactionProducer("order_group", check, namesrv="127.0.0.1:9876") as producer:
+            async def local(message):
+                orders.add(message.keys)
+                return TransactionState.COMMIT
+            await producer.send_in_transaction(Message("TopicTest", b"order", keys="order-1"), local)
+    """
+
+    def __init__(
+        self, group: str, check: TransactionCheck, *, world: World | None = None, **options: Unpack[ProducerOptions]
+    ) -> None:
+        if not callable(check):
+            raise ClientError(f"the check of a TransactionProducer is a function, not {type(check).__name__}")
+        super().__init__(group, world=world, **options)
+        self._check = check
+        self._tasks: TaskOwner | None = None
+        self._pool: ListenerPool | None = None
+        self._checks = 0
+
+    def _renew(self) -> TransactionProducer:
+        """The same producer, not started: for a forked child."""
+        return TransactionProducer(self.group, self._check, **self._options)
+
+    async def start(self) -> None:
+        """Join the client instance and answer the checks of brokers. Starting a started producer does nothing.
+
+        :raises ClientError: no name server is known, or the group has a producer in this client already.
+        """
+        if self._instance is not None:
+            return
+        await super().start()
+        self._tasks = TaskOwner(f"checks of {self.group}")
+        self._pool = ListenerPool(_CHECKERS, f"rmq-check-{self.group}")
+        self.instance.transactions[self.group] = self
+
+    async def shutdown(self) -> None:
+        """Leave, and close the connections. Transactions that are not ended are asked about elsewhere."""
+        instance, tasks, pool = self._instance, self._tasks, self._pool
+        if instance is not None and instance.transactions.get(self.group) is self:
+            del instance.transactions[self.group]
+        if tasks is not None:
+            await tasks.close()
+        if pool is not None:
+            pool.close()
+        self._tasks = self._pool = None
+        await super().shutdown()
+
+    async def send_in_transaction(
+        self, message: Message, local: LocalTransaction, *, timeout: Duration | None = None
+    ) -> TransactionSendResult:
+        """Store a message that nobody sees yet, do the local transaction, and tell the broker how that ended.
+
+        :param local: does the local transaction; a coroutine function, or a plain one, which must not block. When it
+            raises, the broker is told UNKNOWN and asks later.
+        :param timeout: for storing the message; ``send_msg_timeout`` by default.
+        :raises ClientError: the message cannot be sent as it is. :raises RMQError: it was not stored: ``local`` was not
+            called.
+        """
+        half = await self._send_half(message, timeout)
+        if half.send_status is not SendStatus.SEND_OK:
+            # Stored, but not as it should be: nothing has happened yet that a rollback would contradict.
+            return await self._end(half, TransactionState.ROLLBACK)
+        try:
+            state = local(message)
+            if inspect.isawaitable(state):
+                state = await state
+            state = known_state(state, "the local transaction")
+        except BaseException:
+            await self._end(half, TransactionState.UNKNOWN)
+            raise
+        return await self._end(half, state)
+
+    async def _send_half(self, message: Message, timeout: Duration | None) -> SendResult:
+        self.instance  # noqa: B018 - raises when not started
+        send = self._encoder.prepare_half(message)
+        return await self._send_prepared(send, None, None, None, self._limit(timeout))
+
+    async def _end(self, half: SendResult, state: TransactionState) -> TransactionSendResult:
+        """Tell the broker; when it cannot be told it asks later."""
+        queue = half.message_queue
+        header = EndTransactionRequest(
+            producer_group=self.group,
+            tran_state_table_offset=half.queue_offset,
+            commit_log_offset=ids.decode_offset_msg_id(half.offset_msg_id)[2],
+            commit_or_rollback=state.value,
+            msg_id=half.msg_id,
+            transaction_id=half.transaction_id or half.msg_id,
+            topic=queue.topic,
+            bname=queue.broker_name,
+        )
+        command = Command.request(RequestCode.END_TRANSACTION, header).mark_oneway()
+        try:
+            instance = self.instance
+            address = self._address(await instance.find_master(MessageQueue(queue.topic, queue.broker_name, 0)))
+            await instance.remoting.oneway(address, command)
+        except RMQError as error:
+            log.warning("the broker was not told %s of %s, it will ask: %s", state.name, half.msg_id, error)
+        known = {field.name: getattr(half, field.name) for field in fields(SendResult)}
+        known["transaction_id"] = half.transaction_id or half.msg_id
+        return TransactionSendResult(**known, local_transaction_state=state)
+
+    # -- checks: what the instance hands on ---------------------------------------------------------------------------
+
+    def asked(self, conn: Conn, header: CheckTransactionStateRequest, message: MessageExt) -> None:
+        """A broker asks how the transaction of a message ended (39)."""
+        tasks, pool = self._tasks, self._pool
+        if tasks is None or pool is None or tasks.closed:
+            return
+        if self._checks >= _MOST_CHECKS:
+            log.warning("group %s: %d checks wait, %r is left to be asked again", self.group, self._checks, message)
+            return
+        self._checks += 1
+        if inspect.iscoroutinefunction(self._check) or inspect.iscoroutinefunction(
+            getattr(self._check, "__call__", None)  # noqa: B004 - an object with a coroutine __call__
+        ):
+            tasks.spawn(self._check_async(conn, header, message), "check")
+        else:
+            pool.submit(
+                lambda: self._check(message), lambda state, error: self._checked(conn, header, message, state, error)
+            )
+
+    async def _check_async(self, conn: Conn, header: CheckTransactionStateRequest, message: MessageExt) -> None:
+        state: object = None
+        failed: BaseException | None = None
+        try:
+            state = await self._check(message)  # type: ignore[misc]
+        except Exception as error:
+            failed = error
+        self._checked(conn, header, message, state, failed)
+
+    def _checked(
+        self,
+        conn: Conn,
+        header: CheckTransactionStateRequest,
+        message: MessageExt,
+        state: object,
+        error: BaseException | None,
+    ) -> None:
+        self._checks -= 1
+        told = TransactionState.UNKNOWN
+        if error is None:
+            try:
+                told = known_state(state, "the check")
+            except ClientError as wrong:
+                error = wrong
+        if error is not None:
+            log.error("group %s: the check of %r failed; it is asked again", self.group, message, exc_info=error)
+        end = EndTransactionRequest(
+            producer_group=self.group,
+            tran_state_table_offset=header.tran_state_table_offset,
+            commit_log_offset=header.commit_log_offset,
+            commit_or_rollback=told.value,
+            from_transaction_check=True,
+            msg_id=message.properties.get("UNIQ_KEY") or header.msg_id,
+            transaction_id=header.transaction_id,
+            topic=message.topic,
+            bname=header.bname,
+        )
+        if not conn.closed:
+            conn.oneway(Command.request(RequestCode.END_TRANSACTION, end).mark_oneway())
+
+
+def known_state(given: object, who: str) -> TransactionState:
+    """What a local transaction or a check returned. :raises ClientError: no TransactionState."""
+    if isinstance(given, TransactionState):
+        return given
+    raise ClientError(f"{who} returned {given!r}: it must return a TransactionState")

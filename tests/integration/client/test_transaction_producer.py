@@ -1,0 +1,191 @@
+"""The transaction producer: commit, rollback, checks, failures."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import rmq
+from rmq.aio import (
+    ClientError,
+    Message,
+    MessageExt,
+    SendStatus,
+    TransactionProducer,
+    TransactionState,
+)
+from rmq.testing.cluster import BlockingCluster
+from tests.support.client_scene import Scene, scene
+from tests.support.virtual import eventually, in_virtual_time
+
+FAST = {"transactionTimeOut": "1000", "transactionCheckInterval": "1000", "transactionCheckMax": "10"}
+COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN
+
+
+class Side:
+    """A transaction producer that ends and answers as a test says."""
+
+    def __init__(self, s: Scene, group: str = "tg", **options: Any) -> None:
+        self.answer: object = COMMIT
+        self.asked: list[MessageExt] = []
+        self.producer = TransactionProducer(
+            group, self.check, namesrv=s.cluster.namesrv_addr, world=s.cluster.world, **options
+        )
+
+    async def check(self, message: MessageExt) -> TransactionState:
+        self.asked.append(message)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer  # type: ignore[return-value]
+
+    async def send(self, body: str, state: TransactionState) -> rmq.TransactionSendResult:
+        return await self.producer.send_in_transaction(Message("T", body, keys=body, tags="A"), lambda message: state)
+
+
+@in_virtual_time
+async def test_commit_rollback_and_check() -> None:
+    """Field case B134."""
+    async with scene(**FAST) as s:
+        side, got = Side(s), dict[str, MessageExt]()
+        consumer = s.consumer()
+
+        @consumer.on("T")
+        async def take(message: MessageExt) -> None:
+            got[message.body.decode()] = message
+
+        async with side.producer, consumer:
+            committed = await side.send("committed", COMMIT)
+            assert committed.ok
+            assert (committed.local_transaction_state, committed.transaction_id) == (COMMIT, committed.msg_id)
+            await side.send("rolled", ROLLBACK)
+            await eventually(lambda: "committed" in got)
+            assert got["committed"].transaction_id == got["committed"].msg_id == committed.msg_id
+            unknown = await side.send("unknown", UNKNOWN)
+            await eventually(lambda: "unknown" in got)
+            assert [(message.keys, message.msg_id, message.topic) for message in side.asked] == [
+                ("unknown", unknown.msg_id, "T")
+            ]
+            await asyncio.sleep(10)
+            assert set(got) == {"committed", "unknown"}
+
+
+@pytest.mark.parametrize("answer", [ValueError("no"), "nonsense", UNKNOWN])
+def test_a_check_that_does_not_know_is_asked_again(answer: object) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        async with scene(**FAST) as s:
+            side = Side(s)
+            side.answer = answer
+            async with side.producer:
+                await side.send("x", UNKNOWN)
+                await eventually(lambda: len(side.asked) == 2)
+                side.answer = ROLLBACK
+                await asyncio.sleep(20)
+                assert len(side.asked) == 3
+
+    run()
+
+
+@in_virtual_time
+async def test_a_local_transaction_that_raises_is_asked_about() -> None:
+    async with scene(**FAST) as s:
+        side = Side(s)
+
+        async def local(message: Message) -> TransactionState:
+            raise ValueError("the database is gone")
+
+        async with side.producer:
+            with pytest.raises(ValueError, match="the database is gone"):
+                await side.producer.send_in_transaction(Message("T", b"x"), local)
+            with pytest.raises(ClientError, match="must return a TransactionState"):
+                await side.producer.send_in_transaction(Message("T", b"y"), lambda message: None)  # type: ignore[arg-type,return-value]
+            await eventually(lambda: len(side.asked) == 2)
+
+
+@in_virtual_time
+async def test_a_half_message_that_is_not_stored_as_promised_is_rolled_back_unexecuted() -> None:
+    async with scene(**FAST) as s:
+        side = Side(s)
+        called = False
+
+        def local(message: Message) -> TransactionState:
+            nonlocal called
+            called = True
+            return COMMIT
+
+        send = side.producer._send_prepared
+
+        async def late(*given: Any, **named: Any) -> Any:
+            result = await send(*given, **named)
+            result.send_status = SendStatus.FLUSH_DISK_TIMEOUT
+            return result
+
+        side.producer._send_prepared = late  # type: ignore[method-assign]
+        async with side.producer:
+            result = await side.producer.send_in_transaction(Message("T", b"x"), local)
+            assert (result.local_transaction_state, called) == (ROLLBACK, False)
+            await asyncio.sleep(20)
+            assert side.asked == []
+
+
+@in_virtual_time
+async def test_another_member_answers_for_one_that_is_gone() -> None:
+    async with scene(**FAST) as s:
+        gone, left = Side(s, instance_name="gone"), Side(s, instance_name="left")
+        async with left.producer:
+            await left.send("warm", ROLLBACK)
+            async with gone.producer:
+                await gone.send("x", UNKNOWN)
+            await eventually(lambda: [message.keys for message in left.asked] == ["x"])
+            assert gone.asked == []
+
+
+@in_virtual_time
+async def test_what_cannot_be_a_transaction_producer() -> None:
+    async with scene() as s:
+        with pytest.raises(ClientError, match="is a function"):
+            TransactionProducer("tg", None)  # type: ignore[arg-type]
+        side = Side(s)
+        with pytest.raises(ClientError, match="not started"):
+            await side.send("x", COMMIT)
+
+
+def test_from_threads(tmp_path: Any) -> None:
+    """The blocking twin: the local transaction runs here, checks on a thread of their own."""
+    checks: list[tuple[str | None, str]] = []
+    here: list[str] = []
+
+    def check(message: MessageExt) -> TransactionState:
+        checks.append((message.keys, threading.current_thread().name))
+        return COMMIT
+
+    def local(message: Message) -> TransactionState:
+        here.append(threading.current_thread().name)
+        return UNKNOWN if message.keys == "unknown" else COMMIT
+
+    with BlockingCluster(tmp_path, settings=FAST) as cluster:
+        got: set[str | None] = set()
+        both = threading.Event()
+        consumer = rmq.PushConsumer(
+            "g", namesrv=cluster.namesrv_addr, consume_from_where=rmq.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+        )
+
+        @consumer.on("T")
+        def take(message: MessageExt) -> None:
+            got.add(message.keys)
+            if len(got) == 2:
+                both.set()
+
+        with rmq.TransactionProducer("tg", check, namesrv=cluster.namesrv_addr) as producer:
+            for key in ("committed", "unknown"):
+                result = producer.send_in_transaction(Message("T", key, keys=key), local)
+                assert result.ok
+            with consumer:
+                assert both.wait(30)
+    assert got == {"committed", "unknown"}
+    assert set(here) == {threading.current_thread().name}
+    assert [key for key, _ in checks] == ["unknown"]
+    assert checks[0][1].startswith("rmq-check-tg")
