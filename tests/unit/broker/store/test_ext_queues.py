@@ -124,6 +124,15 @@ def _zeroed(node: SimNode) -> None:
     node.files.open(FIRST).pwrite(bytes(500), 1000)
 
 
+def _torn_map(node: SimNode) -> None:
+    """The bit map of unit 29 and what follows: its head, at 986, looks good."""
+    node.files.open(FIRST).pwrite(bytes(500), 29 * 34 + 21)
+
+
+def _torn_last_map(node: SimNode) -> None:
+    node.files.open(f"/store/consumequeue_ext/T/0/{2 * EXT_SIZE:020d}").pwrite(bytes(100), 59 * 34 + 21)
+
+
 def _cut(node: SimNode) -> None:
     node.files.open(FIRST).truncate(2000)
 
@@ -137,7 +146,9 @@ def _entries_gone(node: SimNode) -> None:
 
 
 #: What is damaged after a clean stop is for mqadmin store verify: the next start trusts what is there.
-_SPOILT = [(spoil, False) for spoil in (_gone, _zeroed, _cut, _garbage_behind, _entries_gone, None)]
+_SPOILT = [
+    (spoil, False) for spoil in (_gone, _zeroed, _torn_map, _torn_last_map, _cut, _garbage_behind, _entries_gone, None)
+]
 _SPOILT += [(spoil, True) for spoil in (_gone, _garbage_behind, _entries_gone, None)]
 
 
