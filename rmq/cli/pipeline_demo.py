@@ -46,7 +46,13 @@ def demo(folder: str, count: int, master: str) -> None:
     """
     require_java()
     charts.require()
-    config = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.sql.shuffle.partitions": "4"}
+    config = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
     with BlockingCluster(os.path.join(folder, "cluster")) as cluster:
         say(f"== nameserver on {cluster.namesrv_addr}, broker on {cluster.broker_addr}, all files in {folder}")
         _send(cluster, count)

@@ -62,7 +62,7 @@ def stacked(title: str, series: Mapping[str, Sequence[tuple[datetime, float]]], 
     axes.set_ylabel(unit)
     axes.set_title(title)
     if groups:
-        axes.legend(fontsize="small")
+        figure.legend(loc="outside right upper", fontsize="small")
     figure.autofmt_xdate()
     return _png(figure)
 

@@ -1,0 +1,96 @@
+"""A job's life: started by spark-submit or in a session, watched over HTTP, stopped between two batches."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import re
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq.protocol.errors import RMQError
+from rmq.spark.pipeline.running.runner import run_in
+from rmq.spark.pipeline.running.stop import Stop
+from rmq.testing.cluster import BlockingCluster
+from tests.support.spark.jobs import Bench
+
+pytestmark = pytest.mark.timeout(180)
+
+ROOT = Path(__file__).parents[2]
+ARCHIVE = (
+    "job: archive\ncluster:\n  nameServer: {namesrv}\nsource:\n  topics: [Events]\n  startingOffsets: earliest\n"
+    "checkpoint: {folder}/checkpoint\npath: {folder}/archive\n"
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlockingCluster]:
+    with BlockingCluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+class _Terminal(io.StringIO):
+    """Reads the metrics when the first batch is shown, and then asks the job to stop."""
+
+    def __init__(self, stop: Stop) -> None:
+        super().__init__()
+        self._stop = stop
+        self.metrics = ""
+
+    def write(self, text: str) -> int:
+        address = re.search(r"http://\S+/metrics", self.getvalue())
+        if "batch 0" in text and address and not self.metrics:
+            with urllib.request.urlopen(address[0], timeout=60) as answer:
+                self.metrics = answer.read().decode()
+            self._stop.asked = True
+        return super().write(text)
+
+
+def test_a_running_job_is_watched_and_stopped(cluster: BlockingCluster, spark: Any, tmp_path: Path) -> None:
+    bench = Bench(cluster, spark, tmp_path)
+    bench.create("Events")
+    bench.send("Events", ["a", "b", "c"])
+    stop = Stop()
+    out = _Terminal(stop)
+    watch = run_in(spark, bench.load(ARCHIVE + "trigger: 1s\nmetrics:\n  port: 0\n"), out, stop)
+    assert 'rmq_pipeline_rows_total{job="job",kind="archive"} 3\n' in out.metrics
+    assert 'rmq_pipeline_lag_messages{job="job",kind="archive",topic="Events"} 0\n' in out.metrics
+    assert out.getvalue().splitlines()[-1].startswith("job: stopped: 3 rows in 1 batches")
+    assert (watch.rows, spark.streams.active) == (3, [])
+
+
+async def test_spark_submit(cluster: BlockingCluster, tmp_path: Path) -> None:
+    bench = Bench(cluster, None, tmp_path)
+    bench.create("Submitted")
+    bench.send("Submitted", ["a", "b"])
+    text = ARCHIVE.replace("Events", "Submitted").format(namesrv=bench.namesrv, folder=tmp_path)
+    (tmp_path / "orders.yaml").write_text(text + "trigger: once\n")
+    submit = Path(sys.executable).parent / "spark-submit"
+    process = await asyncio.create_subprocess_exec(
+        *(str(submit), "--master", "local[1]", "--conf", "spark.driver.bindAddress=127.0.0.1"),
+        *(str(ROOT / "conf/pipeline/submit.py"), "orders.yaml"),
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(150):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    assert out.decode().splitlines()[-1].startswith("orders: done: 2 rows in 1 batches"), out
+
+
+def test_what_spark_says_in_many_lines_is_one(cluster: BlockingCluster, spark: Any, tmp_path: Path) -> None:
+    bench = Bench(cluster, spark, tmp_path)
+    with pytest.raises(RMQError) as raised:
+        bench.run(ARCHIVE.replace("Events", "Nowhere") + "trigger: once\n", name="orders")
+    said = str(raised.value)
+    assert said.startswith("the job orders failed: ")
+    assert "Nowhere" in said
+    assert "\n" not in said
