@@ -2,8 +2,9 @@
 
 Parts: ``idle`` (10,000 connections with heartbeats: memory), ``delivery`` (100 waiting consumers, 1,000 messages a
 second: time from send to delivery), ``filter`` (SQL92 evaluations a second), ``storm`` (heartbeats of 1,000 groups at
-once: the longest standstill of the loop). Each is bounded and prints figures; none judges. The broker runs in a process
-of its own, on a core of its own when there are two; the peers are raw sockets in this one.
+once: the longest standstill of the loop), ``reset`` (a group of 200 members on 256 queues is reset: the same), ``held``
+(5,000 held pulls while nothing is sent: what they cost). Each is bounded and prints figures; none judges. The broker
+runs in a process of its own, on a core of its own when there are two; the peers are raw sockets in this one.
 """
 
 from __future__ import annotations
@@ -84,6 +85,11 @@ class Broker:
         text = Path(f"/proc/{self.pid}/status").read_text()
         found = re.search(r"VmRSS:\s+(\d+)", text)
         return int(found[1]) / 1024 if found else 0.0
+
+    def cpu_seconds(self) -> float:
+        """Processor time of all its threads so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     async def figure(self, name: str) -> float:
         """One metric of the broker's own page."""
@@ -191,6 +197,15 @@ async def idle(folder: str, count: int) -> None:
             one.transport.abort()
 
 
+def pull_ext(group: str, topic: str, offset: int, queue: int = 0, hold_seconds: int = _HELD_SECONDS) -> dict[str, str]:
+    """The fields of a pull that brings its subscription along and is held while there is nothing."""
+    return {
+        "consumerGroup": group, "topic": topic, "queueId": str(queue), "queueOffset": str(offset), "maxMsgNums": "32",
+        "sysFlag": "6", "commitOffset": "0", "suspendTimeoutMillis": str(hold_seconds * 1000), "subscription": "*",
+        "subVersion": "1", "expressionType": "TAG",
+    }  # fmt: skip
+
+
 async def delivery(folder: str, seconds: int) -> None:
     """Time from a send to its delivery, with 100 consumers waiting, each in a group of its own."""
     groups, rate = 100, 1_000
@@ -200,13 +215,7 @@ async def delivery(folder: str, seconds: int) -> None:
 
         def pull(one: Link) -> None:
             group, offset = waiting[one]
-            ext = {
-                "consumerGroup": group, "topic": topic_of[one], "queueId": "0", "queueOffset": str(offset),
-                "maxMsgNums": "32", "sysFlag": "6", "commitOffset": "0",
-                "suspendTimeoutMillis": str(_HELD_SECONDS * 1000), "subscription": "*", "subVersion": "1",
-                "expressionType": "TAG",
-            }  # fmt: skip
-            one.transport.write(frame(11, 2, ext))
+            one.transport.write(frame(11, 2, pull_ext(group, topic_of[one], offset)))
 
         def took(one: Link, data: bytes) -> None:
             now = time.perf_counter()
@@ -301,11 +310,105 @@ async def storm(folder: str, count: int) -> None:
         )
 
 
+async def reset(folder: str, members: int) -> None:
+    """A group with many members and queues is reset to the end, five times: how long the broker's loop stood still."""
+    queues, group = 256, "group"
+    async with Broker(folder) as broker:
+        told = 0
+        all_told = asyncio.Event()
+
+        def took(_: Link, data: bytes) -> None:
+            nonlocal told
+            told += b'"code":220,' in data[:200]
+            if told and told % members == 0:
+                all_told.set()
+
+        answers: asyncio.Queue[bytes] = asyncio.Queue()
+        admin = await link(broker.port, lambda _, data: answers.put_nowait(data))
+
+        async def ask(code: int, ext: dict[str, str]) -> None:
+            admin.transport.write(frame(code, 1, ext))
+            data = await answers.get()
+            size = int.from_bytes(data[:4], "big") & 0xFFFFFF
+            head = json.loads(data[4 : 4 + size])
+            if head["code"] != 0:
+                raise SystemExit(f"benchmark: request {code} was refused: {head.get('remark')}")
+
+        counts = {"readQueueNums": str(queues), "writeQueueNums": str(queues)}
+        more = {"perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
+        await ask(17, {"topic": TOPIC, "defaultTopic": "TBW102", **counts, **more})
+        for queue in range(queues):
+            await ask(15, {"consumerGroup": group, "topic": TOPIC, "queueId": str(queue), "commitOffset": "0"})
+        for number in range(members):
+            one = await link(broker.port, took)
+            one.transport.write(heartbeat(f"10.0.0.1@{number}", [group]))
+        await asyncio.sleep(35)  # what starting took is out of the broker's window
+        begun = time.perf_counter()
+        for _ in range(5):
+            all_told.clear()
+            await ask(222, {"topic": TOPIC, "group": group, "timestamp": "-1", "isForce": "true"})
+            await all_told.wait()
+        took_seconds = (time.perf_counter() - begun) / 5
+        lag = await broker.figure("rmq_loop_lag_seconds")
+        print(
+            f"reset     {members} members, {queues} queues: longest standstill {lag * 1000:.0f} ms; "
+            f"all were told after {took_seconds * 1000:.0f} ms"
+        )
+
+
+async def held(folder: str, count: int) -> None:
+    """Processor time of pulls that are held while nothing is sent."""
+    seconds = 10
+    room = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (room, room))
+    async with Broker(folder) as broker:
+        await asyncio.sleep(2)
+        before = broker.cpu_seconds()
+        await asyncio.sleep(seconds)
+        alone = broker.cpu_seconds() - before
+        answered = 0
+
+        def took(_: Link, __: bytes) -> None:
+            nonlocal answered
+            answered += 1
+
+        sender = await link(broker.port, lambda _, __: None)
+        send = {
+            "a": "p",
+            "b": TOPIC,
+            "c": "TBW102",
+            "d": "4",
+            "e": "0",
+            "f": "0",
+            "g": "0",
+            "h": "0",
+            "i": "",
+            "j": "0",
+        }
+        sender.transport.write(frame(310, 1, send, b"x"))
+        await asyncio.sleep(0.5)
+        for number in range(count):
+            one = await link(broker.port, took)
+            one.transport.write(frame(11, 2, pull_ext(f"group-{number}", TOPIC, 1, hold_seconds=300)))
+        await asyncio.sleep(3)
+        before = broker.cpu_seconds()
+        await asyncio.sleep(seconds)
+        with_them = broker.cpu_seconds() - before
+        if answered:
+            raise SystemExit(f"benchmark: {answered} pulls were not held")
+        print(
+            f"held      {count} held pulls, nothing sent: {with_them / seconds * 100:.1f} % of a core "
+            f"({alone / seconds * 100:.1f} % without them), {broker.resident_mib():.0f} MiB resident"
+        )
+
+
 PARTS: dict[str, tuple[Callable[[str, int], Awaitable[None]], int]] = {
     "idle": (idle, 10_000),
     "delivery": (delivery, 10),
     "filter": (sql, 100_000),
     "storm": (storm, 1_000),
+    "reset": (reset, 200),
+    "held": (held, 5_000),
 }
 
 
