@@ -137,7 +137,7 @@ def test_names(tree: RealFiles, tmp_path: Path) -> None:
 def test_an_atomic_write_keeps_mode_and_backup(tree: RealFiles, tmp_path: Path) -> None:
     """Field case B007."""
     path = str(tmp_path / "topics.json")
-    tree.write_atomic(path, b"1", backup=True)
+    tree.write_atomic(path, b"1, and longer than what follows", backup=True)
     assert tree.list(str(tmp_path)) == ["topics.json"]
     os.chmod(path, 0o600)
     tree.write_atomic(path, b"2", backup=True)
