@@ -130,6 +130,11 @@ class Scale:
         self.address = cluster.brokers[0].addr
         self.store = cluster.brokers[0].store
         self.broken: list[str] = []
+        self.seen: list[str] = []
+
+    def stalls(self) -> list[str]:
+        """What the broker logged of times its loop stood still for more than 50 ms."""
+        return [line for line in self.daemon.tail(10_000).splitlines() if "stood still" in line]
 
     def bound(self, name: str, value: float) -> None:
         if value > _BOUNDS[name]:
@@ -196,6 +201,7 @@ class Scale:
         self.daemon.kill()
         await self.start("started after kill -9")
         self.needs()
+        self.seen = self.stalls()
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -208,7 +214,12 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         cluster = start_cluster(
             OURS,
-            properties={**PROPERTIES, "metricsExporterType": "PROM", "metricsPromExporterPort": str(metrics)},
+            properties={
+                **PROPERTIES,
+                "metricsExporterType": "PROM",
+                "metricsPromExporterPort": str(metrics),
+                "loopStallWarnMills": "50",
+            },
         )
     except ProcessFailed as error:
         print(f"benchmark: {error}", file=sys.stderr)
@@ -221,6 +232,8 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     finally:
         cluster.stop()
+    for line in scale.seen:
+        print(line)
     for line in scale.broken:
         print(f"over its bound: {line}")
     return 1 if scale.broken else 0

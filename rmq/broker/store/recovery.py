@@ -47,7 +47,6 @@ _FILES = 3
 _DISPATCH = 32 << 20
 #: Bytes of entries that wait in memory meanwhile.
 _PENDING = 4 << 20
-_SECONDS_BETWEEN_LINES = 2.0
 
 
 @dataclass(slots=True)
@@ -101,7 +100,6 @@ class Recovery:
         self._light = self._fills_light = dispatcher.multi_dispatch is not None
         #: Told how far it is.
         self.progress: Progress = lambda what, done, total: None
-        self._told = world.clock.monotonic()
         #: Segment -> offset of the first good record that begins in it.
         self._first_records: dict[int, int] = {}
 
@@ -216,19 +214,15 @@ class Recovery:
             self.progress("checking the commit log", run.base + run.end - start, stop - start)
             if self._light:
                 self._tally_light(run, there, light)
-            self._tell(run.base + run.end - start, max(stop - self._log.file_size, run.base + run.end) - start)
             if fill:
                 await self._dispatcher.put(run, {})
-                if self._queues.pending >= _PENDING:
-                    await self._writer.write(everything=True)
+                await self._relieve()
         return there, light
 
-    def _tell(self, done: int, total: int) -> None:
-        """A line now and then while it takes long; the last file may be empty from anywhere on."""
-        now = self._world.clock.monotonic()
-        if now - self._told >= _SECONDS_BETWEEN_LINES:
-            self._told = now
-            log.info("the commit log is being checked: %d of %d MiB", done >> 20, total >> 20)
+    async def _relieve(self) -> None:
+        """Write entries when they are many; thousands of small queues are left to the running broker."""
+        if self._queues.pending >= _PENDING:
+            await self._writer.write(everything=True)
 
     def _tally(self, run: Run, there: dict[int, int]) -> None:
         """Add up a run: the records of one lie side by side."""
@@ -293,7 +287,7 @@ class Recovery:
             if not await dispatcher.advance(reader, _DISPATCH):
                 break
             self.progress("filling consume queues", dispatcher.position - start, self._log.end - start)
-            await self._writer.write(everything=True)
+            await self._relieve()
         dispatcher.position = self._log.end
 
     def _report(self, found: Recovered) -> None:

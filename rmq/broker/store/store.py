@@ -135,7 +135,6 @@ class Store:
             if not self._indexed:
                 self.appender.use_index(None)
             self.durability.begin(self.log.end)
-            await self.writer.write(everything=True)
         except BaseException as error:
             await self._give_up()
             if isinstance(error, OSError):
@@ -177,6 +176,9 @@ class Store:
             raise unusable(self.settings.root, error) from error
         settings = self.settings
         tasks = self._tasks
+        if self.queues.pending:
+            # Entries that were lost are in memory again; Java would have to make them, should it open this store next.
+            self.checkpoint.logics = 0
         build = self.index_build
         if build is not None and not build.complete:
             tasks.spawn(self._build_index(build), "index")
