@@ -134,4 +134,7 @@ async def test_sizes_and_ages() -> None:
         assert late is not None
         assert 7000 <= late < 8000
         scene.app.offsets.commit("TOOLS_CONSUMER", "T", 0, 4)
-        assert value(await page(scene), "rocketmq_consumer_lag_latency", consumer_group="TOOLS_CONSUMER") is None
+        series = await page(scene)
+        assert value(series, "rocketmq_consumer_lag_latency", consumer_group="TOOLS_CONSUMER") is None
+        # Each message is counted once, however often the page is read.
+        assert value(series, "rocketmq_message_size_count", topic="T") == 4
