@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import json
 import random
 from typing import Any
 
 import pytest
 
 from rmq.broker.store.store import Store
-from rmq.broker.topics.metadata import MetadataFile
 from rmq.runtime.real import seeded
-from rmq.testing.simdisk import SimDisk, SimFiles
+from rmq.testing.simdisk import SimDisk
 from rmq.testing.simworld import Simulation
+from tests.support.damaged_scenes import metadata_is_old_or_new
 from tests.support.faulty_scenes import Key, Ledger, in_time
 from tests.support.faulty_trace import Trace, traced
 from tests.support.killer_campaign import LONG, amount
@@ -110,41 +108,6 @@ def test_every_prefix_of_a_trace_is_recovered() -> None:
     assert recoveries >= STEPS * (2 + SUBSETS)
 
 
-def _keep(found: list[Any], data: bytes) -> None:
-    found.append(json.loads(data))
-
-
 @pytest.mark.parametrize("name", ["topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json"])
-def test_c10_metadata_is_the_old_or_the_new_version_after_every_step(name: str) -> None:
-    """I12 and I18: versions of several sizes, saved one after the other; B005 and B007."""
-
-    async def main() -> None:
-        machine = Simulation(12).node("a")
-        trace = Trace()
-        version = 0
-        path = f"/store/config/{name}"
-        # Long, short, long: nothing of an earlier version may remain behind a shorter one.
-        texts = [json.dumps({"v": n, "x": "y" * (5000 if n % 2 else 3)}).encode() for n in range(8)]
-        file = MetadataFile(traced(machine.world, machine.disk, trace), path, lambda: texts[version])
-        saved: list[tuple[int, int]] = [(0, -1)]
-        for version in range(len(texts)):
-            file.changed()
-            await file.flush()
-            saved.append((len(trace), version))
-        for count in range(len(trace) + 1):
-            least = max(v for step, v in saved if step <= count)
-            for fate in range(2 + SUBSETS):
-                disk = trace.disk_after(count)
-                if fate:
-                    disk.power_cut(None if fate == 1 else seeded(count * 100 + fate))
-                found: list[Any] = []
-                world = Simulation(1).node("a").world
-                object.__setattr__(world, "files", SimFiles(disk))
-                again = MetadataFile(world, path, lambda: b"")
-                there = again.load(functools.partial(_keep, found))
-                where = f"step {count} {trace.describe(count)}, fate {fate}"
-                assert there or least < 0, f"I12: {where}: version {least} was saved and there is nothing"
-                if there:
-                    assert least <= found[-1]["v"] <= least + 1, f"I18: {where}: {found[-1]['v']} instead of {least}"
-
-    in_time(main())
+def test_c10_b005_b007_metadata_is_the_old_or_the_new_version_after_every_step(name: str) -> None:
+    metadata_is_old_or_new(name, SUBSETS)

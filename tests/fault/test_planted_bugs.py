@@ -17,10 +17,14 @@ from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.durability import Durability
 from rmq.broker.store.flush import LogFlusher
 from rmq.broker.store.gate import Gate
+from rmq.broker.store.index_build import IndexBuild
 from rmq.broker.store.log_files import LogFile, LogFiles
 from rmq.broker.store.record_runs import take
 from rmq.broker.store.records import check
 from rmq.broker.store.recovery import Recovery
+from rmq.broker.topics import metadata
+from rmq.protocol.errors import StoreError
+from tests.support import damaged_scenes as damaged
 from tests.support import faulty_scenes as scenes
 
 Patch = pytest.MonkeyPatch
@@ -154,6 +158,52 @@ def trust_the_queues(patch: Patch) -> None:
     patch.setattr(Recovery, "_first_wrong", none)
 
 
+def flush_the_newest_file_first(patch: Patch) -> None:
+    """Group commit over a roll: the younger file is forced, and the older one counts as forced with it."""
+    real = LogFlusher._flush_once
+
+    async def backwards(self: LogFlusher) -> None:
+        segments = self._log.segments
+        if len(segments) > 1 and self.flushed <= segments[-1].start:
+            self.flushed = segments[-1].start
+        await real(self)
+
+    patch.setattr(LogFlusher, "_flush_once", backwards)
+
+
+def end_the_log_at_the_first_damage(patch: Patch) -> None:
+    """What lies behind a damaged record is not looked for."""
+
+    async def nowhere(self: log_reader.LogReader, offset: int) -> int:
+        return -1
+
+    patch.setattr(log_reader.LogReader, "_resume", nowhere)
+
+
+def believe_an_index_with_a_hole(patch: Patch) -> None:
+    """Files of the index are taken for all that there were."""
+
+    async def none(self: IndexBuild) -> None:
+        return None
+
+    patch.setattr(IndexBuild, "_gap", none)
+
+
+def write_metadata_in_place(patch: Patch) -> None:
+    """A new version over the old one, forced, but without a file of its own."""
+
+    def over(files: Any, path: str, data: bytes, backup: bool) -> None:
+        files.mkdir(path.rpartition("/")[0])
+        files.sync_dir(path.rpartition("/")[0].rpartition("/")[0])
+        file = files.open(path, create=True)
+        file.pwrite(data, 0)
+        file.truncate(len(data))
+        file.datasync()
+        files.sync_dir(path.rpartition("/")[0])
+
+    patch.setattr(metadata, "_replace", over)
+
+
 class Bug(NamedTuple):
     plant: Callable[[Patch], None]
     caught_by: Callable[[], None]
@@ -172,6 +222,10 @@ BUGS = (
     Bug(partial_batch, scenes.refused_batches_leave_nothing, "I2"),
     Bug(leave_half_a_write, scenes.refused_batches_leave_nothing, "I2"),
     Bug(leave_the_torn_tail, scenes.stale_bytes_never_come_back, "I3"),
+    Bug(flush_the_newest_file_first, scenes.acknowledged_survives_power_cuts, "I1"),
+    Bug(end_the_log_at_the_first_damage, damaged.damage_costs_only_itself, "I11"),
+    Bug(believe_an_index_with_a_hole, damaged.missing_index_files_are_noticed, "I10"),
+    Bug(write_metadata_in_place, damaged.metadata_is_old_or_new, "I12|I18|neither the file"),
     Bug(trust_the_queues, scenes.queue_entries_are_checked, "I10|has no entry"),
 )
 SCENES = tuple(dict.fromkeys(bug.caught_by for bug in BUGS))
@@ -185,5 +239,5 @@ def test_the_scene_is_green(scene: Callable[[], None]) -> None:
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.plant.__name__)
 def test_a_planted_bug_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
-    with pytest.raises(AssertionError, match=bug.says):
+    with pytest.raises((AssertionError, StoreError), match=bug.says):
         bug.caught_by()

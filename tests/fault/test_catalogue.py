@@ -1,0 +1,55 @@
+"""Where each fault of the catalogue (reliability.md B.4) and each field case of the store is tested.
+
+A name that is in no test file fails: what is promised here is there.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+
+CATALOGUE = {
+    "C01": "test_c01_kills_at_random_times_lose_nothing",
+    "C02": "test_c02_kills_at_named_points_lose_nothing",
+    "C03": "test_c03_power_cuts_take_what_was_not_forced, test_every_prefix_of_a_trace_is_recovered, "
+    "test_power_cuts_over_and_over",
+    "C08": "test_c08_weak_sends_are_no_phantoms_and_records_are_whole",
+    "C09": "test_c09_sigterm_under_load_is_clean",
+    "C10": "test_c10_b005_b007_metadata_is_the_old_or_the_new_version_after_every_step",
+    "C11": "test_c11_transactions_outlive_kills_at_every_write",
+    "S01": "test_s01_a_cut_at_every_byte_of_the_last_three_records, test_a_torn_tail_is_cut_at_every_byte",
+    "S02": "test_s02_a_flipped_bit_is_told_and_never_served",
+    "S05": "test_s05_queue_files_are_rebuilt, test_s05_queue_directories_are_rebuilt",
+    "S07": "test_s07_index_files_decide_nothing, test_s07_chains_of_the_index_that_lead_in_circles_end, "
+    "test_s07_the_checkpoint_decides_nothing",
+    "S08": "test_s08_after_one_failed_fsync_nothing_is_acknowledged, test_s08_only_pulls_of_the_unreadable_region_fail",
+    "S09": "test_s09_what_cannot_be_written_is_refused_until_it_can",
+    "S10": "test_s10_short_writes_are_completed, test_s10_what_a_failed_write_left_is_cleared_before_the_next",
+    "S11": "test_s11_a_slow_disk_is_told_and_loses_nothing",
+    "S12": "test_s12_b009_three_steps_of_a_filling_disk",
+    "S13": "test_s13_one_broker_a_store",
+    "B002": "test_b002_a_damaged_last_record_moves_no_offset",
+    "B005": "test_c10_b005_b007_metadata_is_the_old_or_the_new_version_after_every_step, "
+    "test_b005_a_spoilt_file_gives_way_to_its_backup",
+    "B007": "test_b007_shorter_offsets_leave_nothing_of_longer_ones",
+    "B009": "test_s12_b009_three_steps_of_a_filling_disk",
+    "B012": "test_b012_locked_by_another_process, test_s13_one_broker_a_store",
+}
+
+
+@pytest.fixture(scope="module")
+def defined() -> set[str]:
+    found: set[str] = set()
+    for path in TESTS.rglob("test_*.py"):
+        found |= set(re.findall(r"^(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+    return found
+
+
+@pytest.mark.parametrize("fault", CATALOGUE)
+def test_each_fault_has_its_tests(fault: str, defined: set[str]) -> None:
+    missing = set(CATALOGUE[fault].split(", ")) - defined
+    assert not missing, f"{fault}: no such tests: {sorted(missing)}"
