@@ -18,6 +18,7 @@ from rmq.spark import require_java, session
 from rmq.spark.pipeline import catalog
 from rmq.spark.pipeline.running import charts
 from rmq.spark.pipeline.running.runner import run_in
+from rmq.spark.pipeline.running.stop import Stop
 from rmq.testing.cluster import BlockingCluster
 
 if TYPE_CHECKING:
@@ -127,7 +128,10 @@ class _Example:
         with open(path, "w", encoding="utf-8") as file:
             file.write(catalog.sample(name, {"cluster": {"nameServer": self.namesrv}} | own | given))
         say(f"== rmq pipeline run {path}")
-        run_in(self.spark, catalog.load(path, {}))
+        stop = Stop()
+        run_in(self.spark, catalog.load(path, {}), stop=stop)
+        if stop.asked:
+            raise KeyboardInterrupt
 
     def _path(self, *parts: str) -> str:
         return os.path.join(self.folder, *parts)
