@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import rmq
-from rmq import ConsumeResult, Message, MessageExt, aio
+from rmq import ConsumeResult, Message, MessageExt, TransactionState, aio
 
 BATCH = 50
 IN_FLIGHT = 64
@@ -57,12 +57,12 @@ class Threads:
         await self.shutdown()
 
 
-def client(name: str, group: str, asked: Asked, **options: Any) -> Any:
+def client(name: str, group: str, asked: Asked, *more: Any, **options: Any) -> Any:
     """A client of our SDK of a kind ("Producer" ...), of either API."""
     options = {"namesrv": asked["namesrv"], "instance_name": instance(), **options}
     if BLOCKING:
-        return Threads(getattr(rmq, name)(group, **options))
-    return getattr(aio, name)(group, **options)
+        return Threads(getattr(rmq, name)(group, *more, **options))
+    return getattr(aio, name)(group, *more, **options)
 
 
 def body(key: str, i: int) -> bytes:
@@ -249,6 +249,59 @@ async def query_id(asked: Asked) -> Asked:
         return {"rows": [arrived(await producer.view_message(each, asked["topic"])) for each in asked["ids"]]}
 
 
+#: What Java calls the states.
+STATES = {
+    "COMMIT_MESSAGE": TransactionState.COMMIT,
+    "ROLLBACK_MESSAGE": TransactionState.ROLLBACK,
+    "UNKNOW": TransactionState.UNKNOWN,
+}
+
+
+class Side:
+    """A transaction producer, what it answers to checks, and the checks it was asked."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.answer = STATES[asked["answer"]]
+        self.checks: list[list[object]] = []
+        self.producer = client("TransactionProducer", asked["group"], asked, self.check)
+
+    def check(self, message: MessageExt) -> TransactionState:
+        count = message.properties.get("TRANSACTION_CHECK_TIMES")
+        known = [message.keys, message.body.decode(), message.topic, message.transaction_id, count, message.tags]
+        self.checks.append(known)
+        return self.answer
+
+
+SIDES: dict[str, Side] = {}
+
+
+async def tx_start(asked: Asked) -> Asked:
+    side = SIDES[asked["handle"]] = Side(asked)
+    await side.producer.start()
+    return {}
+
+
+async def tx_send(asked: Asked) -> Asked:
+    message = Message(asked["topic"], asked["key"], keys=asked["key"], tags="A")
+    state = STATES[asked["state"]]
+    result = await SIDES[asked["handle"]].producer.send_in_transaction(message, lambda _: state)
+    return {"status": result.send_status.name, "uniqueId": result.msg_id, "offsetId": result.offset_msg_id}
+
+
+async def tx_answer(asked: Asked) -> Asked:
+    SIDES[asked["handle"]].answer = STATES[asked["answer"]]
+    return {}
+
+
+async def tx_checks(asked: Asked) -> Asked:
+    return {"rows": SIDES[asked["handle"]].checks}
+
+
+async def tx_stop(asked: Asked) -> Asked:
+    await SIDES.pop(asked["handle"]).producer.shutdown()
+    return {}
+
+
 async def names(_: Asked) -> Asked:
     return {"ops": list(OPS)}
 
@@ -262,6 +315,11 @@ OPS: dict[str, Callable[[Asked], Awaitable[Asked]]] = {
     "pull": pull,
     "querykey": query_key,
     "queryid": query_id,
+    "txstart": tx_start,
+    "txsend": tx_send,
+    "txanswer": tx_answer,
+    "txchecks": tx_checks,
+    "txstop": tx_stop,
 }
 
 

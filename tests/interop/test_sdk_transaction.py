@@ -1,0 +1,46 @@
+"""Transactions of our SDK on a Java 4.9.4 broker: commit, rollback, check-back, another answer when asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.interop.scene import Scene, fresh
+from tests.support.peers import Client, Cluster, ToolMissing, skip_or_fail, start_cluster
+
+FAST = {"transactionTimeOut": "1000", "transactionCheckInterval": "1000"}
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[Cluster]:
+    try:
+        cluster = start_cluster("java-4.9.4", properties=FAST)
+    except ToolMissing as missing:
+        skip_or_fail(missing)
+    with cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("name", ["python", "python-blocking"])
+def test_a_java_broker_asks_and_is_answered(name: str, java: Cluster, clients: Callable[[str, str], Client]) -> None:
+    where = Scene(java, clients(name, "tested"), clients("java-4.9.8", "reader"))
+    topic, handle, namesrv = where.topic("tx"), fresh("tx"), java.namesrv
+    member = where.subscribe(topic, where.group("tx"), by=where.reader)
+    sdk = where.client
+    sdk.call("txstart", handle=handle, namesrv=namesrv, group=where.group("txp"), answer="UNKNOW")
+    for key, state in (("committed", "COMMIT_MESSAGE"), ("rolled", "ROLLBACK_MESSAGE"), ("unknown", "UNKNOW")):
+        answer = sdk.call("txsend", handle=handle, topic=topic, key=key, state=state)
+        assert answer["status"] == "SEND_OK"
+    for _ in range(300):
+        rows = sdk.call("txchecks", handle=handle)["rows"]
+        if rows:
+            break
+        member.received(3, 0.1)
+    assert rows[0] == ["unknown", "unknown", topic, answer["uniqueId"], "1", "A"]
+    assert [row.key for row in member.received(2, 0.1)] == ["committed"]
+    sdk.call("txanswer", handle=handle, answer="COMMIT_MESSAGE")
+    assert sorted(row.key for row in member.received(2, 30)) == ["committed", "unknown"]
+    assert {row[0] for row in sdk.call("txchecks", handle=handle)["rows"]} == {"unknown"}
+    sdk.call("txstop", handle=handle)
+    member.stop()
