@@ -267,8 +267,9 @@ class Side:
 
     def check(self, message: MessageExt) -> TransactionState:
         count = message.properties.get("TRANSACTION_CHECK_TIMES")
-        known = [message.keys, message.body.decode(), message.topic, message.transaction_id, count, message.tags]
-        self.checks.append(known)
+        self.checks.append(
+            [message.keys, message.body.decode(), message.topic, message.transaction_id, count, message.tags]
+        )
         return self.answer
 
 
