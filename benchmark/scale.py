@@ -14,6 +14,7 @@ import contextlib
 import os
 import re
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
@@ -134,7 +135,8 @@ class Scale:
 
     def stalls(self) -> list[str]:
         """What the broker logged of times its loop stood still for more than 50 ms."""
-        return [line for line in self.daemon.tail(10_000).splitlines() if "stood still" in line]
+        text = (Path(os.environ["RMQ_LOG_DIR"]) / "broker.log").read_text(errors="replace")
+        return [line for line in text.splitlines() if "stood still" in line]
 
     def bound(self, name: str, value: float) -> None:
         if value > _BOUNDS[name]:
@@ -211,6 +213,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--settle", type=int, default=35, help="seconds before memory is looked at (35)")
     options = parser.parse_args(words)
     metrics = free_port()
+    logs = tempfile.TemporaryDirectory(prefix="rmq-scale-logs-")
+    os.environ["RMQ_LOG_DIR"] = logs.name
     try:
         cluster = start_cluster(
             OURS,
@@ -232,6 +236,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     finally:
         cluster.stop()
+        logs.cleanup()
     for line in scale.seen:
         print(line)
     for line in scale.broken:
