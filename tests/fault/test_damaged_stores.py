@@ -174,7 +174,8 @@ def _empty(machine: SimNode, path: str) -> None:
 
 
 def _half_an_entry(machine: SimNode, path: str) -> None:
-    machine.files.open(path).truncate(130)
+    # All of one size would be a store that was made with another setting.
+    machine.files.open(path).truncate(10 + 20 * (1 + sum(path.encode()) % 7))
 
 
 def _zeroed(machine: SimNode, path: str) -> None:
