@@ -147,9 +147,11 @@ def _times_are_right(scan: LogScan, told: View) -> None:
         (record.topic, record.queue_id, record.queue_offset): record.store_timestamp
         for record in scan.records if record.sys_flag & 0xC in (0, 8)
     }  # fmt: skip
-    for (topic, queue), (_, _, _, found) in told.bounds.items():
+    for (topic, queue), (_, end, _, found) in told.bounds.items():
         held = {stamp for (t, q, _), stamp in stamps.items() if (t, q) == (topic, queue)}
         for stamp, offset in found.items():
+            if held and stamp > max(held):
+                assert offset == end, f"{topic} {queue} at {stamp}, after the last message: {offset}"
             if stamp in held:
                 assert stamps[topic, queue, offset] == stamp, f"{topic} {queue} at {stamp}: {offset}"
 
@@ -179,8 +181,9 @@ def _handed_over(before: View, after: View, *, configuration: bool = True) -> No
     _same({place: after.bounds[place][:3] for place in there}, {p: b[:3] for p, b in there.items()}, "bounds")
     # In a queue of several files Java chooses the file by its modification time, which a flush moves, and may answer
     # with the beginning of the next one; ours is held to the messages themselves (_times_are_right).
-    short = {place: found[3] for place, found in there.items() if found[1] <= QUEUE_ENTRIES}
-    _same({place: after.bounds[place][3] for place in short}, short, "by time")
+    # A time after the last message is the end of the queue with us, the last message with Java (B015, B017).
+    short = [place for place, found in there.items() if found[1] <= QUEUE_ENTRIES]
+    _same({p: after.until_last(p) for p in short}, {p: before.until_last(p) for p in short}, "by time")
     _same(after.records, before.records, "by queue offset")
     _same(after.by_key, before.by_key, "by key")
     _same(after.by_id, before.by_id, "by offset id")

@@ -114,6 +114,8 @@ class View:
 
     #: (minimum, maximum, earliest store time, offset by asked time) of each queue.
     bounds: dict[Place, tuple[int, int, int, dict[int, int]]] = field(default_factory=dict)
+    #: Store time of the last message of each queue, by the files.
+    last: dict[Place, int] = field(default_factory=dict)
     records: dict[Place, dict[int, bytes]] = field(default_factory=dict)
     by_key: dict[tuple[str, str], set[bytes]] = field(default_factory=dict)
     by_id: dict[int, bytes] = field(default_factory=dict)
@@ -121,6 +123,10 @@ class View:
     delays: dict[str, int] = field(default_factory=dict)
     topics: dict[str, dict[str, Any]] = field(default_factory=dict)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def until_last(self, place: Place) -> dict[int, int]:
+        """Offsets by time, without times after the last message."""
+        return {stamp: offset for stamp, offset in self.bounds[place][3].items() if stamp <= self.last.get(place, 0)}
 
 
 def _readable(scan: LogScan) -> list[Record]:
@@ -159,6 +165,7 @@ async def view(client: RemotingClient, address: str, scan: LogScan, places: set[
         topic, queue = place
         first, end = await broker.number(31, "offset", topic, queue), await broker.maximum(topic, queue)
         stored = sorted(times.get(place, [0]))
+        made.last[place] = stored[-1]
         asked = {0, 1 << 50}
         for number in range(8):
             stamp = stored[(len(stored) - 1) * number // 7]
