@@ -1,0 +1,164 @@
+"""``python -m benchmark.spark [CASE...]``: reading, writing and the shortest micro-batch, printed as ratios.
+
+Needs Java and ``rmq[spark]``; the broker is a process of its own on this machine. Exit code: 0 every floor held, 1 not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import rmq
+import rmq.spark
+from benchmark.spark.ceiling import QUEUES, MemorySource
+from rmq.spark.columns import TYPES
+from tests.support.peers.cluster import Cluster, start_cluster
+
+ROWS = 400_000
+ROUNDS = 3
+TWO = "offset,value"
+ALL = ",".join([*TYPES][:11])
+#: Least share of the ceiling, and of the figures of the first measurements.
+SHARE = 0.6
+LIMITS = {
+    "maxTransferCountOnMessageInMemory": "1024",
+    "maxTransferBytesOnMessageInMemory": str(4 << 20),
+    "mappedFileSizeCommitLog": str(1 << 30),
+    "mappedFileSizeConsumeQueue": "6000000",
+}
+
+
+class Bench:
+    """The cluster, Spark, and what did not hold."""
+
+    def __init__(self, cluster: Cluster, spark: Any) -> None:
+        self.cluster = cluster
+        self.spark = spark
+        self.missed: list[str] = []
+
+    def say(self, what: str, figure: float, floor: float, unit: str, *, most: bool = False) -> None:
+        """One line; ``floor`` is the least (with ``most``: the greatest) that the figure may be."""
+        held = figure <= floor if most else figure >= floor
+        if not held:
+            self.missed.append(what)
+        bound = f"{'at most' if most else 'at least'} {floor:,g}"
+        print(f"{what:<52} {figure:>12,.2f} {unit:<7} {bound}{'' if held else '  MISSED'}", flush=True)
+
+    def create(self, topic: str, queues: int = QUEUES) -> None:
+        with rmq.AdminClient(namesrv=self.cluster.namesrv) as admin:
+            admin.create_and_update_topic(
+                self.cluster.broker_addr, topic, read_queue_nums=queues, write_queue_nums=queues
+            )
+
+    def read(self, source: str, **options: str) -> Any:
+        given = {"nameServer": self.cluster.namesrv, "topic": "bench"} if source == "rocketmq" else {"rows": str(ROWS)}
+        return self.spark.read.format(source).options(**given, **options).load()
+
+    def timed(self, work: Callable[[], object]) -> float:
+        """Rows a second, the median of some rounds."""
+        rates = []
+        for _ in range(ROUNDS):
+            began = time.perf_counter()
+            work()
+            rates.append(ROWS / (time.perf_counter() - began))
+        return statistics.median(rates)
+
+    def discard(self, frame: Any) -> None:
+        frame.write.format("noop").mode("overwrite").save()
+
+
+def fill(bench: Bench) -> None:
+    bench.create("bench")
+    with rmq.Producer("fill", namesrv=bench.cluster.namesrv) as producer:
+        for start in range(0, ROWS, 500):
+            numbers = range(start, start + 500)
+            producer.send([rmq.Message("bench", b"x" * 1024, tags="A", keys=f"k{number}") for number in numbers])
+
+
+def reading(bench: Bench) -> None:
+    fill(bench)
+    bench.discard(bench.read("rocketmq", columns=ALL))  # starts workers, fills caches
+    for columns, name, floor, floor32 in ((TWO, "2 columns", 150_000, 80_000), (ALL, "all 11 columns", 60_000, 45_000)):
+        ceiling = bench.timed(lambda columns=columns: bench.discard(bench.read("rmq_ceiling", columns=columns)))
+        ours = bench.timed(lambda columns=columns: bench.discard(bench.read("rocketmq", columns=columns)))
+        small = bench.timed(
+            lambda columns=columns: bench.discard(bench.read("rocketmq", columns=columns, pullBatchSize="32"))
+        )
+        bench.say(f"read {name}, pulls of 1,024", ours, floor, "rows/s")
+        bench.say(f"read {name}, pulls of 32", small, floor32, "rows/s")
+        print(f"{f'the same rows from memory, {name}':<52} {ceiling:>12,.2f} rows/s")
+        bench.say(f"share of the ceiling, {name}, pulls of 1,024", ours / ceiling, SHARE, "")
+    bench.say("memory of a Python worker, greatest", max(worker_memory()), 300, "MiB", most=True)
+
+
+def worker_memory() -> list[float]:
+    """The greatest resident size so far of each of Spark's Python workers, MiB."""
+    found = [0.0]
+    for path in Path("/proc").iterdir():
+        if path.name.isdecimal():
+            try:
+                if b"pyspark.daemon" in (path / "cmdline").read_bytes() and os.stat(path).st_uid == os.getuid():
+                    lines = (path / "status").read_text().splitlines()
+                    found += [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")]
+            except OSError:
+                continue
+    return found
+
+
+def writing(bench: Bench) -> None:
+    bench.create("sink")
+    rows = bench.spark.range(0, ROWS, numPartitions=2).selectExpr(
+        "repeat('x', 1024) as value", "cast(id as string) as keys"
+    )
+    sink = rows.write.format("rocketmq").option("nameServer", bench.cluster.namesrv).option("topic", "sink")
+    bench.say("write", bench.timed(lambda: sink.mode("append").save()), 20_000, "rows/s")
+
+
+def micro_batches(bench: Bench) -> None:
+    bench.create("micro", 16)
+    given = {"nameServer": bench.cluster.namesrv, "topic": "micro", "startingOffsets": "earliest"}
+    frame = bench.spark.readStream.format("rocketmq").options(**given).load()
+    with tempfile.TemporaryDirectory() as folder, rmq.Producer("micro", namesrv=bench.cluster.namesrv) as producer:
+        query = frame.writeStream.format("noop").option("checkpointLocation", folder).start()
+        took: list[int] = []
+        for number in range(25):
+            for queue in range(32):
+                producer.send(rmq.Message("micro", b"%d %d" % (number, queue)))
+            before = len(took)
+            while len(took) == before:
+                took = [each.durationMs["triggerExecution"] for each in query.recentProgress if each.numInputRows]
+                time.sleep(0.01)
+        query.stop()
+    bench.say("micro-batch of 16 queues, median", statistics.median(took[5:]), 300, "ms", most=True)
+
+
+CASES: dict[str, Callable[[Bench], None]] = {"read": reading, "write": writing, "micro": micro_batches}
+
+
+def main(wanted: list[str]) -> int:
+    rmq.spark.require_java()
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Workers find the source that is the ceiling here.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    config = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.host": "127.0.0.1"}
+    with start_cluster("ours", properties=LIMITS) as cluster:
+        spark = rmq.spark.session("benchmark", master="local[2]", config=config)
+        spark.sparkContext.setLogLevel("ERROR")
+        spark.dataSource.register(MemorySource)
+        bench = Bench(cluster, spark)
+        for name in wanted or [*CASES]:
+            CASES[name](bench)
+        spark.stop()
+    print(json.dumps({"missed": bench.missed}))
+    return 1 if bench.missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
