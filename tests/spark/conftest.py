@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -48,6 +49,10 @@ def spark(_spark_is_there: None, tmp_path_factory: pytest.TempPathFactory) -> It
     import rmq.spark
 
     folder = tmp_path_factory.mktemp("spark")
+    # Spark takes relative paths from where its JVM was started; the workers still find the tests' own modules.
+    here = os.getcwd()
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
+    os.chdir(folder)
     with warnings.catch_warnings():
         # pyspark leaves what it opened for starting the JVM to the garbage collector.
         warnings.simplefilter("ignore")
@@ -60,6 +65,7 @@ def spark(_spark_is_there: None, tmp_path_factory: pytest.TempPathFactory) -> It
                 "spark.local.dir": str(folder / "local"),
             },
         )
+    os.chdir(here)
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

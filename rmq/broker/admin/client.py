@@ -258,7 +258,10 @@ class ClientAdmin:
     def _lock_body(request: Command) -> LockBatchRequestBody:
         if not request.body:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the request has no body")
-        return LockBatchRequestBody.decode(request.body)
+        wanted = LockBatchRequestBody.decode(request.body)
+        if not wanted.consumer_group:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "the request names no consumerGroup")
+        return wanted
 
 
 def _connection(channel: Channel) -> Connection:

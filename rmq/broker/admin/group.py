@@ -247,7 +247,8 @@ class GroupAdmin:
     def topics_of(self, conn: Conn, request: Command, header: QueryTopicsByConsumerRequest) -> Command:
         """343 (5.x): topics on which a group has offsets."""
         topics = self._offsets.topics_of(header.group)
-        return request.reply(ResponseCode.SUCCESS, body=TopicList(topic_list=topics).encode())
+        found = TopicList(broker_addr=self._broker_addr(), topic_list=topics)
+        return request.reply(ResponseCode.SUCCESS, body=found.encode())
 
     @handles(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, header=QuerySubscriptionByConsumerRequest)
     def subscription_of(self, conn: Conn, request: Command, header: QuerySubscriptionByConsumerRequest) -> Command:

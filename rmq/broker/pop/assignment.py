@@ -74,6 +74,9 @@ class Assignment:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the request has no body")
         body = QueryAssignmentRequestBody.decode(request.body)
         topic, group = body.topic, body.consumer_group
+        for name, value in (("topic", topic), ("consumerGroup", group), ("messageModel", body.message_model)):
+            if not value:
+                raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the request names no {name}")
         mode = self._modes.get(topic, group)
         name = "PULL" if topic.startswith(RETRY_PREFIX) or body.message_model == "BROADCASTING" else mode.mode or "PULL"
         queues = await self._queues(topic)

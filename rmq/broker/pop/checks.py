@@ -50,7 +50,7 @@ class Checks:
             raise ResponseError(ResponseCode.NO_PERMISSION, f"the broker[{settings.broker_ip1}] {what} is forbidden")
         if not 0 < count <= MOST_MESSAGES:
             raise ResponseError(
-                ResponseCode.SYSTEM_ERROR,
+                ResponseCode.INVALID_PARAMETER,
                 f"the broker[{settings.broker_ip1}] {what}: maxMsgNums is {count}, 1 to {MOST_MESSAGES} are served",
             )
         config = self._topics.get(topic)

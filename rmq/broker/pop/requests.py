@@ -61,7 +61,7 @@ class PopRequests:
         if header.poll_time <= 0:
             taken = await self._taker.take(wish, config)
             if taken is None:
-                return self._nothing(request, ResponseCode.PULL_NOT_FOUND, wish)
+                return self._nothing(request, ResponseCode.POLLING_TIMEOUT, wish)
             return self._found(request, wish, taken)
         try:
             waiter = self._polls.enter(conn, group, topic, header.queue_id)

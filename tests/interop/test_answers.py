@@ -1,0 +1,138 @@
+"""Whatever is asked of a nameserver or broker, right or wrong: Java's answer and ours, side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import cast
+
+from tests.golden.broker.live import listed, listed_of_namesrv
+from tests.integration.namesrv.test_java_answers import CASES as NAMESRV_CASES
+from tests.support.answers import Ask, Pair, Report, Side, asked, spoilt
+from tests.support.answers_5 import SCENE, asks_of_5, learn_handle
+from tests.support.broker_replay import CASES, SETTINGS, Replay
+from tests.support.broker_steps import STEPS
+from tests.support.peers import Cluster, ToolMissing, skip_or_fail, start_cluster
+
+#: Whose spoilt copies would change what every later case sees.
+_FOR_ALL = frozenset({25, 26, 27, 28, 306, 316, 318, 329, 103, 104, 216})
+
+
+#: Steps of the recorded run that are requests only; the others wait for what a broker does by itself.
+_STEPS = (
+    "broker.topic.create.queues_0", "broker.topic.all", "broker.pull.found", "broker.pull.empty_queue_0",
+    "broker.pull.group_disabled", "broker.sql.found", "broker.offset.all",
+)  # fmt: skip
+
+
+def bases(cases: Iterable[Ask], good: set[str]) -> list[Ask]:
+    """One request of each code, and of each set of fields, that was answered well."""
+    found: dict[tuple[object, ...], Ask] = {}
+    for case in cases:
+        if case.code not in _FOR_ALL and case.id in good and "@bin" not in case.id:
+            found.setdefault((case.code, tuple(sorted(case.ext or ())), bool(case.body)), case)
+    return list(found.values())
+
+
+def both(version: str, settings: dict[str, str]) -> tuple[Cluster, Cluster]:
+    try:
+        java = start_cluster(f"java-{version}", properties=settings)
+    except ToolMissing as missing:
+        skip_or_fail(missing)
+    try:
+        return java, start_cluster("ours", properties=settings)
+    except BaseException:
+        java.stop()
+        raise
+
+
+def tell(report: Report) -> None:
+    print(report.line())
+    for why, count in report.accepted.most_common():
+        print(f"  {count} × {why}")
+    for problem in report.problems:
+        print(f"  !! {problem}")
+    assert not report.problems, f"{report.line()}\n" + "\n".join(report.problems[:40])
+
+
+def test_a_broker_of_4_9() -> None:
+    java, ours = both("4.9.4", SETTINGS | {"enablePropertyFilter": "false"})
+    report = Report("4.9.4")
+    good = {case["id"] for case in CASES if case["response"].get("code") == 0}
+    cases = [ask for ask in map(asked, CASES) if ask is not None]
+
+    async def run() -> None:
+        pair = Pair(Side(java.broker_addr), Side(ours.broker_addr), report, listed)
+        for case in cases:
+            if case.id in _STEPS:
+                await STEPS[case.id](cast(Replay, pair.java))
+                await STEPS[case.id](cast(Replay, pair.ours))
+            await pair.compare(case)
+        for base in bases(cases, good):
+            for case in spoilt(base):
+                await pair.compare(case)
+        await pair.close()
+
+    with java, ours:
+        asyncio.run(run())
+    tell(report)
+
+
+def test_a_nameserver_of_4_9() -> None:
+    java, ours = both("4.9.4", {})
+    report = Report("4.9.4 (nameserver)")
+    good = {case["id"] for case in NAMESRV_CASES if case["response"].get("code") == 0}
+    cases = [ask for ask in map(asked, NAMESRV_CASES) if ask is not None]
+
+    async def run() -> None:
+        pair = Pair(Side(java.namesrv), Side(ours.namesrv), report, listed_of_namesrv)
+        for case in cases:
+            await pair.compare(case)
+        for base in bases(cases, good):
+            for case in spoilt(base):
+                await pair.compare(case)
+        await pair.close()
+
+    with java, ours:
+        asyncio.run(run())
+    tell(report)
+
+
+def gives_out(case: Ask) -> bool:
+    """Whether a spoilt pop is one all the same: what it finds depends on the pops before, and on the time."""
+    what = case.spoilt or ""
+    refused = (
+        "topic=",
+        "queueId=7",
+        "queueId=9",
+        "maxMsgNums=7",
+        "maxMsgNums=9",
+        "without consumerGroup",
+        "without topic",
+    )
+    return what.startswith("pollTime") or (case.code == 200050 and not what.startswith(refused))
+
+
+def test_what_5_x_adds() -> None:
+    java, ours = both("5.3.3", {})
+    report = Report("5.3.3")
+
+    async def run() -> None:
+        sides = Side(java.broker_addr), Side(ours.broker_addr)
+        pair = Pair(*sides, report, listed)
+        for side in sides:
+            for ask in SCENE:
+                await side.ask(ask)
+        for ask in asks_of_5():
+            answers = await pair.compare(ask)
+            for side, answer in zip(sides, answers, strict=True):
+                learn_handle(side, answer)
+        for base in asks_of_5():
+            for case in spoilt(base):
+                if not gives_out(case):
+                    await pair.compare(case)
+        await pair.close()
+
+    with java, ours:
+        asyncio.run(run())
+    tell(report)

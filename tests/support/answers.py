@@ -1,0 +1,345 @@
+"""The same requests to a running Java server and to ours: what is asked, how answers are compared.
+
+Requests are those of the recorded runs (tests/golden), and spoilt copies of them: without a field, with names nobody
+knows, with numbers out of range, with bodies that are no JSON. What varies from run to run is replaced by its type.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rmq.protocol import fastjson, properties
+from rmq.protocol.codes import Language
+from rmq.protocol.command import Command, SerializeType
+from rmq.protocol.ids import decode_offset_msg_id, offset_msg_id
+from rmq.protocol.message import MessageRecord, decode_records
+from tests.support.broker_replay import CASES, EXCEPTION, TIMES, UNSET, Peer, body_of, first_difference, plain
+from tests.support.broker_steps import obliging
+
+__all__ = ["Ask", "Pair", "Report", "Side", "asked", "spoilt"]
+
+#: Longer than a Java broker needs for an answer, shorter than it takes to give up.
+PATIENCE_S = 2.0
+#: What a run decides anew: addresses, ids, times in ms and in text, commit-log offsets in a remark.
+_VARYING = re.compile(
+    r"/?\d+\.\d+\.\d+\.\d+:\d+|\b[0-9A-F]{32}\b|\b\d{12,}\b|https?://\S+|"
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*|(?<=offset, )\d+"
+)
+#: Properties that 5.x stores with a message, and no consumer reads.
+_ADDED = frozenset({"MSG_REGION", "TRACE_ON"})
+#: The topic to which most spoilt sends go.
+_GROWING = "PB_T"
+_NAMES = frozenset({"topic", "b", "group", "consumerGroup", "producerGroup", "groupName", "srcGroup", "destGroup", "a"})
+#: Asked again when the sides differ: what Java does a few ms after its answer to a send.
+_READS = frozenset({11, 12, 14, 21, 29, 30, 31, 32, 33, 38, 200, 201, 202, 203, 204, 208, 300, 303, 321, 105, 106, 206})
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request; ``spoilt`` tells what was done to it."""
+
+    id: str
+    code: int
+    ext: Mapping[str, str | None] | None = None
+    body: bytes = b""
+    client: str = "c"
+    flag: int = 0
+    remark: str | None = None
+    language: str = "JAVA"
+    version: int = 401
+    serialize: str = "JSON"
+    masked: frozenset[str] = frozenset()
+    spoilt: str | None = None
+    recorded_ids: str | None = None
+    #: The recorded run had no answer.
+    silent: bool = False
+
+    def command(self, side: Side) -> Command:
+        return Command(
+            self.code,
+            ext=side.translated(self.ext, self.code),
+            body=self.body,
+            flag=self.flag,
+            remark=self.remark,
+            language=Language[self.language],
+            version=self.version,
+            serialize=SerializeType[self.serialize],
+        )
+
+
+def asked(case: dict[str, Any]) -> Ask | None:
+    """A recorded case as a question; None for raw bytes and for what the broker sends by itself."""
+    request = case["request"]
+    if "raw" in request or request.get("wait"):
+        return None
+    response = case["response"]
+    return Ask(
+        case["id"],
+        request["code"],
+        request.get("ext"),
+        body_of(request.get("body")),
+        case["client"],
+        request.get("flag", 0),
+        request.get("remark"),
+        request.get("language", "JAVA"),
+        request.get("version", 401),
+        request.get("ser", "JSON"),
+        frozenset(case.get("volatile") or ()),
+        recorded_ids=(response.get("ext") or {}).get("msgId"),
+        silent=response["outcome"] == "none",
+    )
+
+
+def _but(ask: Ask, what: str, *, ext: Mapping[str, str | None] | None, body: bytes) -> Ask:
+    return Ask(
+        f"{ask.id} {what}", ask.code, ext, body, ask.client, 0, None, ask.language, ask.version, ask.serialize,
+        ask.masked, what,
+    )  # fmt: skip
+
+
+def spoilt(ask: Ask) -> Iterator[Ask]:
+    """A request and what is wrong with it, one thing at a time."""
+    ext = dict(ask.ext or {})
+    for name, value in ext.items():
+        without = {other: text for other, text in ext.items() if other != name}
+        yield _but(ask, f"without {name}", ext=without, body=ask.body)
+        if name in _NAMES:
+            for text in ("NOBODY_KNOWS", "bad name!", "", "x" * 300):
+                if (ask.code, name, text) == (15, "consumerGroup", ""):
+                    continue  # Java stores the offset under the name "", and does not find it again
+                yield _but(ask, f"{name}={text[:12]!r}", ext=ext | {name: text}, body=ask.body)
+        elif value is not None and re.fullmatch(r"-?\d+", value):
+            for text in ("-1", "77", "99999", "zz"):
+                bad = _but(ask, f"{name}={text}", ext=ext | {name: text}, body=ask.body)
+                # A send to queue -1 leaves the choice to the broker.
+                yield replace(bad, masked=bad.masked | {"ext.queueId"}) if text == "-1" else bad
+        elif value in ("true", "false"):
+            yield _but(ask, f"{name}=maybe", ext=ext | {name: "maybe"}, body=ask.body)
+    if ext:
+        yield _but(ask, "without fields", ext=None, body=ask.body)
+    if ask.body.startswith(b"{"):
+        for broken in (b"", b"{", b"[]", b"null", b"{}"):
+            yield _but(ask, f"body {broken.decode()!r}", ext=ask.ext, body=broken)
+        try:
+            members: Any = fastjson.loads(ask.body)
+        except ValueError:
+            return
+        for member in members:
+            kept = {name: value for name, value in members.items() if name != member}
+            yield _but(ask, f"body without {member}", ext=ask.ext, body=fastjson.dumps(kept))
+
+
+class Side:
+    """One server, its connections, and where the recorded messages lie in it.
+
+    The steps of tests/support/broker_steps.py that only ask take it for a replay.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.cases = {case["id"]: case for case in CASES}
+        #: Values that a request names as ``@name``: receipt handles.
+        self.known: dict[str, str] = {}
+        host, port = address.split(":")
+        self.where = (host, int(port))
+        self._peers: dict[str, Peer] = {}
+        self._offsets: dict[int, int] = {}
+
+    async def peer(self, name: str) -> Peer:
+        if name not in self._peers:
+            peer = self._peers[name] = Peer(*await asyncio.open_connection(*self.where, limit=32 << 20))
+            peer.answerer = obliging
+        return self._peers[name]
+
+    async def ask(self, ask: Ask, patience_s: float = PATIENCE_S) -> Command | None:
+        """The answer; None when there is none, or the connection was closed."""
+        peer = await self.peer(ask.client)
+        future = peer.answers[peer.send(ask.command(self))]
+        ended = asyncio.ensure_future(peer.ended.wait())
+        either: set[asyncio.Future[Any]] = {future, ended}
+        await asyncio.wait(either, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
+        if peer.ended.is_set():
+            del self._peers[ask.client]
+            await peer.close()
+        if not future.done():
+            return None
+        answer = future.result()
+        self._learn(ask.recorded_ids, (answer.ext or {}).get("msgId"))
+        return answer
+
+    async def close(self) -> None:
+        for peer in self._peers.values():
+            await peer.close()
+
+    def _learn(self, recorded: str | None, came: str | None) -> None:
+        if recorded and came and len(recorded) >= 32:
+            for one, other in zip(recorded.split(","), came.split(","), strict=False):
+                self._offsets[decode_offset_msg_id(one)[2]] = decode_offset_msg_id(other)[2]
+
+    def translated(self, ext: Mapping[str, str | None] | None, code: int) -> dict[str, str | None] | None:
+        """The fields with this side's commit-log offsets."""
+        if ext is None:
+            return None
+        made = {
+            name: self.known.get(value[1:], value) if value and value[0] == "@" else value
+            for name, value in ext.items()
+        }
+        for name in ("offset", "commitLogOffset"):
+            value = made.get(name) or ""
+            if code in (33, 36, 37) and value.isdigit():
+                made[name] = str(self._offsets.get(int(value), int(value)))
+        for name in ("msgId", "originMsgId"):
+            value = made.get(name) or ""
+            if code in (309, 323) and re.fullmatch(r"[0-9A-F]{32}", value):
+                host, _, offset = decode_offset_msg_id(value)
+                made[name] = offset_msg_id(host, self.where[1], self._offsets.get(offset, offset))
+        return made
+
+
+def shape(value: Any, masked: frozenset[str]) -> Any:
+    """A JSON value with the type in place of what varies."""
+    if isinstance(value, dict):
+        return {
+            _text(key) if isinstance(key, str) else key: f"<{type(item).__name__}>"
+            if key in masked
+            else shape(item, masked)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [shape(item, masked) for item in value]
+    if isinstance(value, str):
+        return _text(value)
+    return value
+
+
+def _text(text: str) -> str:
+    return _VARYING.sub("*", text)
+
+
+def _remark(answer: Command) -> str | None:
+    text = answer.remark
+    if not text or text == UNSET:
+        return None
+    return "an exception" if EXCEPTION.fullmatch(text) else _text(text)
+
+
+def _ext(answer: Command, masked: frozenset[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    stored = "msgId" in (answer.ext or {})
+    for name, value in (answer.ext or {}).items():
+        # Queue offsets of sends: Java keeps some that we refuse.
+        if (
+            f"ext.{name}" in masked
+            or name in ("msgId", "transactionId", "popTime", "reviveQid")
+            or (stored and name == "queueOffset")
+        ):
+            found[name] = "<digits>" if (value or "").isdigit() else type(value).__name__
+        else:
+            found[name] = None if value is None else _text(value)
+    return found
+
+
+def _fields(one: MessageRecord) -> tuple[Any, ...]:
+    held = {key: _text(value) for key, value in one.properties.items() if key not in _ADDED}
+    offset = "*" if one.topic == _GROWING else one.queue_offset
+    return one.topic, one.queue_id, offset, one.flag, one.sys_flag, one.reconsume_times, one.body_crc, one.body, held
+
+
+def _body(answer: Command, masked: frozenset[str]) -> Any:
+    data = answer.body
+    if not data:
+        return None
+    if "body" in masked:
+        return "<bytes>"
+    names = frozenset(name.removeprefix("json.") for name in masked if name.startswith("json.")) | TIMES
+    if data[:1] in b"{[":
+        try:
+            return plain(shape(fastjson.loads(data), names), set())
+        except ValueError:
+            return data
+    try:
+        found = [_fields(one) for one in decode_records(data)]
+        # How many of the same there are in the growing topic depends on the sends that we refuse.
+        return [one for n, one in enumerate(found) if one[0] != _GROWING or one not in found[:n]]
+    except Exception:
+        return sorted(_text(data.decode(errors="replace")).split("\n"))
+
+
+def differing(java: Command | None, ours: Command | None, masked: frozenset[str]) -> str | None:
+    """What of two answers differs; None when nothing does."""
+    if java is None or ours is None:
+        return None if java is ours else f"{'Java' if java is None else 'we'} answered nothing: {java or ours!r}"
+    if java.code != ours.code:
+        return f"code {ours.code} ({ours.remark}), not {java.code} ({java.remark})"
+    mine, theirs = _remark(ours), _remark(java)
+    if theirs == "an exception":
+        return None if mine else "no remark"
+    if mine != theirs:
+        return f"remark {mine!r}, not {theirs!r}"
+    if "properties" in (java.ext or {}) and "properties" in (ours.ext or {}):
+        for answer in (java, ours):
+            assert answer.ext is not None
+            answer.ext["properties"] = repr(sorted(properties.decode(answer.ext["properties"] or "").items()))
+    if (mine_ext := _ext(ours, masked)) != (their_ext := _ext(java, masked)):
+        return f"ext {mine_ext}, not {their_ext}"
+    if (mine_body := _body(ours, masked)) != (their_body := _body(java, masked)):
+        return f"body {first_difference(mine_body, their_body)}"
+    return None
+
+
+@dataclass
+class Report:
+    """How many were compared, and which of them differ."""
+
+    version: str
+    compared: int = 0
+    accepted: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    codes: set[int] = field(default_factory=set)
+
+    def line(self) -> str:
+        return (
+            f"answers: {self.compared} cases of {len(self.codes)} request codes compared with Java {self.version}: "
+            f"{self.accepted.total()} differ as listed, {len(self.problems)} otherwise"
+        )
+
+
+class Pair:
+    """A Java server and ours, asked alike.
+
+    :param listed: says why a difference is accepted (what a row of docs/differences.md begins with), or None.
+    """
+
+    def __init__(self, java: Side, ours: Side, report: Report, listed: Any) -> None:
+        self.java = java
+        self.ours = ours
+        self.report = report
+        self._listed = listed
+
+    async def compare(self, ask: Ask) -> tuple[Command | None, Command | None]:
+        """Ask both and note what differs; the last two answers."""
+        patience_s = 0.4 if ask.silent else 7.0 if ask.code == 11 else PATIENCE_S
+        why = problem = None
+        for attempt in range(10):
+            java, ours = await asyncio.gather(self.java.ask(ask, patience_s), self.ours.ask(ask, patience_s))
+            problem = differing(java, ours, ask.masked)
+            why = problem and self._listed(ask, java, ours, problem)
+            if problem is None or why or ask.spoilt or ask.code not in _READS or attempt == 9:
+                break
+            await asyncio.sleep(0.05)
+        self.report.compared += 1
+        self.report.codes.add(ask.code)
+        if why:
+            self.report.accepted[why] += 1
+        elif problem:
+            self.report.problems.append(f"{ask.code} {ask.id}: {problem}"[:900])
+        return java, ours
+
+    async def close(self) -> None:
+        await self.java.close()
+        await self.ours.close()
