@@ -206,45 +206,35 @@ class Conn(asyncio.Protocol):
                 return
             data = whole
         size = len(data)
-        last = size - _HEAD_SIZE
-        max_length = self._max_length
-        if last > 0:
+        length, head = _unpack_head(data) if size > _HEAD_SIZE else (0, 0)
+        if length + 4 == size and head <= self._max_header and head + 4 <= length <= self._max_length:
             # One whole frame is what nearly every chunk holds of a connection that waits for its answers.
-            length, head = _unpack_head(data)
-            if length + 4 == size and head <= self._max_header and head + 4 <= length <= max_length:
-                self.frames.append((data, 4, size))
-                self.queued += size
-                if self.queued > self._max_queued:
-                    self._pause()
-                if not self._ready:
-                    self._ready = True
-                    endpoint = self._endpoint
-                    endpoint.ready.append(self)
-                    if not endpoint.scheduled:
-                        endpoint.schedule()
-                    self.read_at = endpoint.woken
-                return
-        position = 0
-        append = self.frames.append
-        max_header = self._max_header
-        while position <= last:
-            length, head = _unpack_head(data, position)
-            # A JSON head is the header's length itself (type 0): one chain of comparisons for the common case.
-            if not (head <= max_header and head + 4 <= length <= max_length):
-                header = head & 0xFFFFFF
-                if head > 0x1FFFFFF or header > max_header or header + 4 > length or length > max_length:
-                    self._enqueue(position)
-                    self._refuse(length, head)
-                    return
-            end = position + 4 + length
-            if end > size:
-                self._keep(data, position, end - position)
-                break
-            append((data, position + 4, end))
-            position = end
+            self.frames.append((data, 4, size))
+            position = size
         else:
-            if position != size:
-                self._keep(data, position, _HEAD_SIZE)
+            position = 0
+            last = size - _HEAD_SIZE
+            append = self.frames.append
+            max_length = self._max_length
+            max_header = self._max_header
+            while position <= last:
+                length, head = _unpack_head(data, position)
+                # A JSON head is the header's length itself (type 0): one chain of comparisons for the common case.
+                if not (head <= max_header and head + 4 <= length <= max_length):
+                    header = head & 0xFFFFFF
+                    if head > 0x1FFFFFF or header > max_header or header + 4 > length or length > max_length:
+                        self._enqueue(position)
+                        self._refuse(length, head)
+                        return
+                end = position + 4 + length
+                if end > size:
+                    self._keep(data, position, end - position)
+                    break
+                append((data, position + 4, end))
+                position = end
+            else:
+                if position != size:
+                    self._keep(data, position, _HEAD_SIZE)
         if position:
             self.queued += position
             if self.queued > self._max_queued:
