@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import cast
 
 from tests.golden.broker.live import listed, listed_of_namesrv
@@ -55,6 +55,19 @@ def tell(report: Report) -> None:
     assert not report.problems, f"{report.line()}\n" + "\n".join(report.problems[:40])
 
 
+async def through(pair: Pair, cases: Sequence[Ask], good: Collection[str], steps: Collection[str] = ()) -> None:
+    """Ask both sides every case, what goes before it first, then every good one spoilt field by field."""
+    for case in cases:
+        if case.id in steps:
+            await STEPS[case.id](cast(Replay, pair.java))
+            await STEPS[case.id](cast(Replay, pair.ours))
+        await pair.compare(case)
+    for base in bases(cases, good):
+        for case in spoilt(base):
+            await pair.compare(case)
+    await pair.close()
+
+
 def test_a_broker_of_4_9() -> None:
     java, ours = both("4.9.4", SETTINGS | {"enablePropertyFilter": "false"})
     report = Report("4.9.4")
@@ -63,15 +76,7 @@ def test_a_broker_of_4_9() -> None:
 
     async def run() -> None:
         pair = Pair(Side(java.broker_addr), Side(ours.broker_addr), report, listed)
-        for case in cases:
-            if case.id in _STEPS:
-                await STEPS[case.id](cast(Replay, pair.java))
-                await STEPS[case.id](cast(Replay, pair.ours))
-            await pair.compare(case)
-        for base in bases(cases, good):
-            for case in spoilt(base):
-                await pair.compare(case)
-        await pair.close()
+        await through(pair, cases, good, _STEPS)
 
     with java, ours:
         asyncio.run(run())
@@ -86,12 +91,7 @@ def test_a_nameserver_of_4_9() -> None:
 
     async def run() -> None:
         pair = Pair(Side(java.namesrv), Side(ours.namesrv), report, listed_of_namesrv)
-        for case in cases:
-            await pair.compare(case)
-        for base in bases(cases, good):
-            for case in spoilt(base):
-                await pair.compare(case)
-        await pair.close()
+        await through(pair, cases, good)
 
     with java, ours:
         asyncio.run(run())
