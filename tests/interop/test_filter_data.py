@@ -71,6 +71,7 @@ async def first_life(peer: RawPeer) -> list[Any]:
 
     for number in range(4):
         await note(send(TOPIC, b"%d" % number, props=f"a\x01{number}"))
+    await peer.settled(TOPIC, 4)
     await note(pull(1))  # no group yet
     await note(heartbeat(T=("a > 1", "SQL92", 10), U=("b = 1", "SQL92", 10)))
     for version in (0, 10, 11):
@@ -78,6 +79,7 @@ async def first_life(peer: RawPeer) -> list[Any]:
     await note(pull(10, topic="nothing"))
     for number in range(4, 8):
         await note(send(TOPIC, b"%d" % number, props=f"a\x01{number % 4}"))
+    await peer.settled(TOPIC, 8)
     await note(pull(10))
     # Another expression under the same version changes nothing; a greater version does.
     await note(heartbeat(T=("a < 1", "SQL92", 10), U=("b = 1", "SQL92", 10)))
@@ -100,6 +102,7 @@ async def first_life(peer: RawPeer) -> list[Any]:
     await note(heartbeat(GROUP, **retry))
     for number, topic in enumerate((TOPIC, TOPIC, "other")):
         await note(send("%RETRY%G", b"r%d" % number, props=f"a\x01{number + 1}\x02RETRY_TOPIC\x01{topic}"))
+    await peer.settled("%RETRY%G", 3)
     await note(pull(1, topic="%RETRY%G"))
     await note(check("a > 1"))
     await note(check("a > 1", "TAG"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from pathlib import Path
@@ -52,7 +51,7 @@ async def first_life(peer: RawPeer) -> list[Any]:
         to("%LMQ%a", b"7", INNER_MULTI_QUEUE_OFFSET="99"),
     ]
     found = [await told(peer, step) for step in steps]
-    await settle(peer, 4)
+    await peer.settled("%LMQ%a", 4)
     for name in ("%LMQ%a", "%LMQ%b", "other", "Parent", "%LMQ%none"):
         found.append(await told(peer, pull(GROUP, name)))
         for code in (30, 31):
@@ -76,12 +75,6 @@ async def first_life(peer: RawPeer) -> list[Any]:
     )
     found.append("%LMQ%GID" in json.loads((await peer.ask(ask(201))).body)["subscriptionGroupTable"])
     return found
-
-
-async def settle(peer: RawPeer, end: int) -> None:
-    """Java dispatches a millisecond later."""
-    while (await peer.ask(ask(30, topic="%LMQ%a", queueId=0))).ext != {"offset": str(end)}:  # noqa: ASYNC110
-        await asyncio.sleep(0.05)
 
 
 async def more(peer: RawPeer) -> None:

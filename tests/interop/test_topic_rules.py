@@ -50,16 +50,6 @@ def shown(answer: Command) -> Any:
     return answer.code, remark, ext
 
 
-async def settled(client: Client, name: str, end: int, queue: int = 0) -> None:
-    """Wait until a queue ends there: Java dispatches a millisecond later than it answers."""
-    for _ in range(200):
-        answer = await client.call(30, topic=name, queueId=queue)
-        if (answer.ext or {}).get("offset") == str(end):
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"{name}-{queue} does not end at {end}")
-
-
 class Scene:
     """What a broker has answered so far."""
 
@@ -154,14 +144,14 @@ async def topics(scene: Scene, one: Client, _: Client) -> None:
     for queue in (0, 1, 2):
         await note(f"send to {queue}", ask(310, b"x", **send("Made", queue)))
         if queue < 2:
-            await settled(one, "Made", 1, queue)
+            await one.settled("Made", 1, queue)
         await note(f"pull from {queue}", ask(11, **pull("Made", queue=queue)), bodies)
     # Permissions.
     for perm in (0, 2, 4, 6):
         name = f"Perm{perm}"
         await note(f"perm {perm}", ask(17, **topic(name, perm=perm)))
         await note(f"send at {perm}", ask(310, b"x", **send(name)))
-        await settled(one, name, 1)
+        await one.settled(name, 1)
         await note(f"pull at {perm}", ask(11, **pull(name)), bodies)
     for perm in (2, 4, 0, 6):
         await note(f"broker {perm}", ask(25, f"brokerPermission={perm}"))
@@ -193,17 +183,17 @@ async def topics(scene: Scene, one: Client, _: Client) -> None:
     await note("delete unknown", ask(215, topic="unknown"))
     # Deleted and made again: nothing of its first life is left.
     await note("send", ask(310, b"old", **send("Again", queues=1)))
-    await settled(one, "Again", 1)
+    await one.settled("Again", 1)
     await note("commit", ask(15, consumerGroup="G", topic="Again", queueId=0, commitOffset=1))
     await note("delete", ask(215, topic="Again"))
     await note("pull deleted", ask(11, **pull("Again")))
     await note("stats deleted", ask(202, topic="Again"))
     await note("send again", ask(310, b"new", **send("Again", queues=1)))
-    await settled(one, "Again", 1)
+    await one.settled("Again", 1)
     await note("pull again", ask(11, **pull("Again")), bodies)
     # A pull outside of its queue is told as an event.
     await note("pull too far", ask(11, **pull("Again", offset=9)))
-    await settled(one, "OFFSET_MOVED_EVENT", 1)
+    await one.settled("OFFSET_MOVED_EVENT", 1)
     await note("event", ask(11, **pull("OFFSET_MOVED_EVENT")), lambda answer: [
         (body, record.properties.get("TAGS"), record.properties.get("KEYS"), record.topic)
         for record in decode_records(answer.body) for body in [json.loads(record.body)]
@@ -214,7 +204,7 @@ async def consumption(scene: Scene, java: Client, cpp: Client) -> None:
     note, ask = scene.note, java.call
     for queue in (0, 0, 0, 1):
         await note("send", ask(310, b"m", **send("C", queue, queues=2)))
-    await settled(java, "C", 3)
+    await java.settled("C", 3)
     where: dict[str, Any] = {"consumerGroup": "CG", "topic": "C"}
     await note("unknown offset", ask(14, **where, queueId=0))
     for queue, offset in ((0, 2), (1, 1), (0, 1), (5, 77), (0, -3)):

@@ -63,6 +63,17 @@ class RawPeer:
     async def ask(self, command: Command) -> Command:
         return await self.submit(command)
 
+    async def settled(self, topic: str, end: int, queue: int = 0) -> None:
+        """Wait until a queue ends there: Java dispatches a message a millisecond after it has acknowledged it."""
+        where = {"topic": topic, "queueId": str(queue)}
+        found: str | None = None
+        for _ in range(500):
+            found = ((await self.ask(Command(30, ext=dict(where)))).ext or {}).get("offset")
+            if found == str(end):
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"{topic}-{queue} ends at {found}, not at {end}")
+
 
 def with_peer(address: str, what: Callable[[RawPeer], Coroutine[Any, Any, T]]) -> T:
     """Do something with a connection to ``host:port``, from a test that is no coroutine."""
