@@ -14,8 +14,9 @@ from rmq.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
-__all__ = ["register", "require_java", "session"]
+__all__ = ["data_source", "register", "require_java", "session"]
 
 _LEAST_JAVA = 17
 
@@ -44,11 +45,22 @@ def require_java() -> None:
         raise ConfigError(f"Spark needs Java {_LEAST_JAVA} or newer, and {java} is Java {found[1]}: set JAVA_HOME")
 
 
-def register(spark: SparkSession) -> None:
-    """Make ``format("rocketmq")`` known to a session; needed only where ``pyspark_rocketmq`` is not installed."""
-    from rmq.spark.source import RocketMQDataSource
+def data_source() -> type[DataSource]:
+    """The class of the data source. :raises ConfigError: what it needs is missing, or does not load."""
+    try:
+        from rmq.spark.source import RocketMQDataSource
+    except Exception as error:  # an Arrow that does not fit its numpy raises what it likes
+        why = " ".join(str(error).split())
+        raise ConfigError(f"the data source rocketmq cannot be loaded: {why}: pip install 'rmq[spark]'") from None
+    return RocketMQDataSource
 
-    spark.dataSource.register(RocketMQDataSource)
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("rocketmq")`` known to a session; needed only where ``pyspark_rocketmq`` is not installed.
+
+    :raises ConfigError: the source cannot be loaded.
+    """
+    spark.dataSource.register(data_source())
 
 
 def session(app_name: str, *, master: str | None = None, config: Mapping[str, str] | None = None) -> SparkSession:
@@ -56,13 +68,14 @@ def session(app_name: str, *, master: str | None = None, config: Mapping[str, st
 
     :param master: such as ``local[2]``; None: what spark-submit says, or local.
     :param config: Spark's own settings.
-    :raises ConfigError: pyspark or Java is missing.
+    :raises ConfigError: Java, pyspark or pyarrow is missing.
     """
     require_java()
     try:
         from pyspark.sql import SparkSession
     except ImportError:
         raise ConfigError("pyspark is not installed: pip install 'rmq[spark]'") from None
+    data_source()
     # Workers otherwise take the first python3 of the PATH, whatever runs this.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name).config("spark.sql.session.timeZone", "UTC")
