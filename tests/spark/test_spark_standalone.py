@@ -1,0 +1,93 @@
+"""docs/spark/cluster.md word by word: spark-submit to two workers, whose Python has nothing of ours: it travels."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.peers.cluster import Cluster, start_cluster
+from tests.support.peers.tools import ToolMissing, skip_or_fail
+from tests.support.spark.standalone import Standalone
+from tests.support.spark.topics import fill, stored
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = re.findall(r"(?ms)^```(\w+)\n(.*?)^```$", (ROOT / "docs/spark/cluster.md").read_text())
+PACK, SUBMIT, SUBMIT_JOB = (text for kind, text in BLOCKS if kind == "sh")
+((PROGRAM, PRINTED),) = [(BLOCKS[n][1], BLOCKS[n + 1][1]) for n, (kind, _) in enumerate(BLOCKS) if kind == "python"]
+MASTER, NAMESRV = "spark://127.0.0.1:7077", "127.0.0.1:9876"
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """The cluster, and the environment packed as the page says, of this source tree."""
+    made = Standalone(tmp_path_factory.mktemp("standalone"))
+    source = made.folder / "source"
+    shutil.copytree(ROOT / "rmq", source / "rmq", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, source)
+    assert PACK.count(" install rmq ") == 1
+    try:
+        made.start()
+        made.env["GZIP"] = "-1"  # quick to write rather than small
+        made.shell(PACK.replace(" install rmq ", f" install -q --disable-pip-version-check {source} "))
+        del made.env["GZIP"]
+        yield made
+    finally:
+        made.stop()
+        for path in ("jobs", "worker-1", "worker-2"):
+            shutil.rmtree(made.folder / path)
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[Cluster]:
+    try:
+        made = start_cluster("java-4.9.4")
+    except ToolMissing as error:
+        skip_or_fail(error)
+    with made:
+        yield made
+
+
+def submit(standalone: Standalone, script: str, **files: str) -> str:
+    for name, text in files.items():
+        (standalone.jobs / name).write_text(text)
+    shutil.rmtree(standalone.jobs / "checkpoint", ignore_errors=True)
+    assert script.count(MASTER) == 1
+    return standalone.shell(script.replace(MASTER, standalone.url))
+
+
+@pytest.mark.parametrize("make", ["cluster", "java"])
+def test_two_workers_read_and_write_with_what_travels(
+    standalone: Standalone, make: str, request: pytest.FixtureRequest
+) -> None:
+    brokers: Cluster = request.getfixturevalue(make)
+    needed = ("rmq", "pyspark_rocketmq", "pyarrow", "numpy", "orjson", "msgspec", "pyspark")
+    assert standalone.missing(*needed) == list(needed), "the workers have nothing of it themselves"
+    printed = submit(standalone, SUBMIT, **{"orders.py": PROGRAM.replace(NAMESRV, brokers.namesrv)})
+    assert printed == PRINTED
+    assert len(stored(brokers.namesrv, "ShopOrders")) == len(stored(brokers.namesrv, "ShopCopies")) == 1000
+    read = standalone.records_read()
+    assert sorted(read) == ["worker-1", "worker-2"]
+    assert min(read.values()) > 0
+    assert sum(read.values()) >= 2000, "the stream's and the batch's"
+
+
+def test_a_ready_job(standalone: Standalone, cluster: Cluster) -> None:
+    """``conf/pipeline/submit.py``, an archive of a topic."""
+    fill(cluster.namesrv, "Archived", 200)
+    shutil.copy(ROOT / "conf/pipeline/submit.py", standalone.jobs)
+    job = (
+        f"job: archive\ncluster:\n  nameServer: {cluster.namesrv}\nsource:\n  topics: [Archived]\n"
+        f"  startingOffsets: earliest\n  minPartitions: 4\ncheckpoint: {standalone.jobs}/archiving\n"
+        f"path: {standalone.jobs}/archive\ntrigger: once\n"
+    )
+    printed = submit(standalone, SUBMIT_JOB, **{"job.yaml": job})
+    assert printed.splitlines()[-1].startswith("job: done: 200 rows in 1 batches"), printed
+    assert list(standalone.jobs.glob("archive/topic=Archived/*/*/*.parquet"))
+    assert sorted(standalone.records_read()) == ["worker-1", "worker-2"]
