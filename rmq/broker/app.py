@@ -169,7 +169,7 @@ class BrokerApp:
         consumers.on_gone.append(filters.unregister)
         store.bit_map = filters.bit_map
         self.stats = stats = (LmqStats if lmq else BrokerStats)(
-            clock, settings.broker_cluster_name, lambda: store.queues, lambda: settings.enable_detail_stat
+            clock, settings.broker_cluster_name, store.queues, lambda: settings.enable_detail_stat
         )
         levels = DelayLevels(settings.message_delay_level)
         steady = SteadyClock(clock)

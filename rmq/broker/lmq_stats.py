@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 from rmq.broker.stats import BrokerStats
 from rmq.broker.store.state import Queue
 from rmq.protocol.names import LMQ_PREFIX, is_lmq
-from rmq.runtime.world import Clock
 
 __all__ = ["LmqStats"]
 
@@ -18,11 +15,6 @@ class LmqStats(BrokerStats):
     A message counts where it was sent to, not once more in each light queue it is in.
     """
 
-    def __init__(
-        self, clock: Clock, cluster: str, queues: Callable[[], Iterable[Queue]], detail: Callable[[], bool]
-    ) -> None:
-        super().__init__(clock, cluster, lambda: [queue for queue in queues() if not is_lmq(queue.topic)], detail)
-
     def delivered(self, group: str, topic: str, queue_id: int, count: int, size: int, took_ms: float = 0.0) -> None:
         super().delivered(_together(group), _together(topic), queue_id, count, size, took_ms)
 
@@ -31,6 +23,12 @@ class LmqStats(BrokerStats):
 
     def consume_tps(self, topic: str, group: str) -> float:
         return super().consume_tps(_together(topic), _together(group))
+
+    def _count(self, queue: Queue) -> None:
+        if is_lmq(queue.topic):
+            self._grown.pop(queue, None)
+        else:
+            super()._count(queue)
 
 
 def _together(name: str) -> str:

@@ -1,17 +1,19 @@
 """What the broker counts: per topic and group over a minute, an hour and a day, and totals for the runtime information.
 
-Puts are not counted message by message: queues know their next index and their bytes, and the sampling takes the
-differences. Pulls are told by delivery, once a pull. (store-and-broker.md 11)
+Puts are not counted message by message: queues know their next index and their bytes, and a look at those that have
+got messages takes the differences. Pulls are told by delivery, once a pull. (store-and-broker.md 11)
 """
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.state import Queue
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import Clock
@@ -21,6 +23,8 @@ __all__ = ["STATS_NAMES", "BrokerStats", "Rates", "StatsItem", "StatsSet", "Summ
 #: value, times
 Sample = tuple[int, int]
 _ZERO: Sample = (0, 0)
+#: Queues looked at, and items sampled, before the loop gets its turn: 1 to 2 ms.
+_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +59,14 @@ class _Window:
         self._stamps: deque[int] = deque(maxlen=size)
         self._samples: dict[str, deque[Sample]] = {}
 
-    def sample(self, items: Mapping[str, StatsItem], now_ms: int) -> None:
+    def sample(self, items: Mapping[str, StatsItem], now_ms: int) -> Iterator[None]:
+        """Take a sample of every item; pauses after so many of them."""
         self._stamps.append(now_ms)
-        for key, item in items.items():
+        for at, (key, item) in enumerate(list(items.items()), 1):
+            if not at % _AT_ONCE:
+                yield
+            if key not in items:
+                continue  # forgotten meanwhile
             samples = self._samples.get(key)
             if samples is None:
                 # The first sample has a zero one period before it, so that what came until now counts.
@@ -97,14 +106,17 @@ class StatsSet:
             found = self.items[key] = StatsItem()
         return found
 
-    def sample_minute(self, now_ms: int) -> None:
-        self._minute.sample(self.items, now_ms)
+    def sample_minute(self, now_ms: int) -> Iterator[None]:
+        """Take the sample of every 10 s, in pieces."""
+        return self._minute.sample(self.items, now_ms)
 
-    def sample_hour(self, now_ms: int) -> None:
-        self._hour.sample(self.items, now_ms)
+    def sample_hour(self, now_ms: int) -> Iterator[None]:
+        """Take the sample of every 10 minutes, in pieces."""
+        return self._hour.sample(self.items, now_ms)
 
-    def sample_day(self, now_ms: int) -> None:
-        self._day.sample(self.items, now_ms)
+    def sample_day(self, now_ms: int) -> Iterator[None]:
+        """Take the sample of every hour, in pieces."""
+        return self._day.sample(self.items, now_ms)
 
     def summaries(self, key: str) -> tuple[Summary, Summary, Summary] | None:
         """Day, hour and minute of an item, or None when there is no such item."""
@@ -190,13 +202,11 @@ class BrokerStats:
 
     :param clock: the world's clock.
     :param cluster: the cluster's name, key of the broker-wide statistics.
-    :param queues: gives every queue of the store.
+    :param queues: the queues of the store.
     :param detail: whether latency is kept per queue (``enableDetailStat``).
     """
 
-    def __init__(
-        self, clock: Clock, cluster: str, queues: Callable[[], Iterable[Queue]], detail: Callable[[], bool]
-    ) -> None:
+    def __init__(self, clock: Clock, cluster: str, queues: QueueTable, detail: Callable[[], bool]) -> None:
         self._clock = clock
         self._cluster = cluster
         self._queues = queues
@@ -206,10 +216,9 @@ class BrokerStats:
         self._delivery: dict[tuple[str, str, int, bool], tuple[StatsItem, StatsItem, StatsItem, StatsItem]] = {}
         self._sets: dict[str, StatsSet] = {name: StatsSet() for name in STATS_NAMES}
         self.boot_ms = clock.now_ms()
-        # Where each queue stood when it was last looked at.
+        # Where each queue stood when it was last looked at, and those that have got messages since.
         self._seen: dict[Queue, tuple[int, int]] = {}
-        self._counted = 0
-        self._sum_when_counted = 0
+        self._grown: dict[Queue, None] = {}
         self._minute_of_buckets = self.boot_ms // 60_000
         #: Messages and bytes appended since start, up to the last look.
         self.puts = 0
@@ -298,8 +307,9 @@ class BrokerStats:
         found = self._sets.get(name)
         if found is None:
             return None
-        if "_PUT_" in name:
-            self._count_puts()
+        if name.startswith("TOPIC_PUT_"):
+            for queue in self._queues.all(key):
+                self._count(queue)
         return found.summaries(key)
 
     def counters(self, name: str) -> list[tuple[str, int]]:
@@ -339,11 +349,12 @@ class BrokerStats:
 
     def start(self) -> None:
         """Take the queues as they are for the beginning, and sample from now on."""
-        self._seen = {queue: (queue.next, queue.bytes_put) for queue in self._queues()}
-        self._sum_when_counted = sum(queue.next for queue in self._seen)
+        self._grown = self._queues.watch()
+        self._queues.on_dropped.append(self._forget_queue)
+        self._seen = {queue: (queue.next, queue.bytes_put) for queue in self._queues}
         self._day = self._today()
-        self.sample_second()
-        self._owner.every(1.0, self.sample_second, "second")
+        self.sample_totals()
+        self._owner.every(1.0, self._second, "second")
         self._owner.every(10.0, self.sample_minute, "minute")
         self._owner.every(600.0, lambda: self._sample("sample_hour"), "hour")
         self._owner.every(3600.0, lambda: self._sample("sample_day"), "day")
@@ -351,14 +362,20 @@ class BrokerStats:
     async def stop(self) -> None:
         await self._owner.close()
 
-    def sample_totals(self) -> None:
-        """Bring the totals up to date, without taking a sample."""
-        self._count_puts()
+    async def count(self) -> None:
+        """Bring what is counted of puts up to date."""
+        for at, queue in enumerate(list(self._grown), 1):
+            if not at % _AT_ONCE:
+                await asyncio.sleep(0)
+            self._count(queue)
 
-    def sample_second(self) -> None:
-        """Totals, and the turn of the day."""
+    async def _second(self) -> None:
+        await self.count()
+        self.sample_totals()
+
+    def sample_totals(self) -> None:
+        """The sample of every second, and the turn of the day."""
         now = self._clock.now_ms()
-        self._count_total()
         self.put_rates.sample(now, self.puts)
         self.found_rates.sample(now, self.pulls_found)
         self.missed_rates.sample(now, self.pulls_missed())
@@ -373,43 +390,34 @@ class BrokerStats:
             self._running = [0] * len(_BUCKETS)
         self._minute_of_buckets = now // 60_000
 
-    def sample_minute(self) -> None:
-        """Differences of every queue, then the 10-second samples."""
-        self._count_puts()
-        self._sample("sample_minute")
+    async def sample_minute(self) -> None:
+        """Count what is new, then take the 10-second samples."""
+        await self.count()
+        await self._sample("sample_minute")
 
-    def _count_puts(self) -> None:
-        numbers, sizes = self._sets["TOPIC_PUT_NUMS"], self._sets["TOPIC_PUT_SIZE"]
-        seen: dict[Queue, tuple[int, int]] = {}
-        before = self._seen
-        total = 0
-        for queue in self._queues():
-            old_next, old_bytes = before.get(queue, _ZERO)
-            mark = (queue.next, queue.bytes_put)
-            seen[queue] = mark
-            count = mark[0] - old_next
-            if count > 0:
-                numbers.item(queue.topic).add(count, count)
-                size = mark[1] - old_bytes
-                sizes.item(queue.topic).add(size, count)
-                self.put_bytes += size
-                total += count
-        self._seen = seen
-        if total:
-            self._sets["BROKER_PUT_NUMS"].item(self._cluster).add(total, 0)
-        self._counted += total
-        # Queues of deleted topics are gone from the sum: it is taken anew.
-        self._sum_when_counted = sum(mark[0] for mark in seen.values())
-        self._count_total()
+    def _count(self, queue: Queue) -> None:
+        if queue not in self._grown:
+            return
+        del self._grown[queue]
+        before = self._seen.get(queue, _ZERO)
+        self._seen[queue] = mark = (queue.next, queue.bytes_put)
+        count, size = mark[0] - before[0], mark[1] - before[1]
+        if count <= 0:
+            return
+        self._sets["TOPIC_PUT_NUMS"].item(queue.topic).add(count, count)
+        self._sets["TOPIC_PUT_SIZE"].item(queue.topic).add(size, count)
+        self._sets["BROKER_PUT_NUMS"].item(self._cluster).add(count, 0)
+        self.puts += count
+        self.put_bytes += size
 
-    def _count_total(self) -> None:
-        grown = sum(queue.next for queue in self._queues()) - self._sum_when_counted
-        self.puts = max(self.puts, self._counted + grown)
+    def _forget_queue(self, queue: Queue) -> None:
+        self._seen.pop(queue, None)
 
-    def _sample(self, what: str) -> None:
+    async def _sample(self, what: str) -> None:
         now = self._clock.now_ms()
         for stats in self._sets.values():
-            getattr(stats, what)(now)
+            for _ in getattr(stats, what)(now):
+                await asyncio.sleep(0)
 
     def _today(self) -> int:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000).toordinal()

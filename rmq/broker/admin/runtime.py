@@ -48,11 +48,11 @@ class RuntimeAdmin:
 
     async def table(self) -> dict[str, str]:
         """Every key of the runtime information with its text."""
+        await self._stats.count()
         return {**self._counters(), **self._pools(), **self._offsets(), **await self._disk()}
 
     def _counters(self) -> dict[str, str]:
         stats = self._stats
-        stats.sample_totals()
         up = max(0, self._world.clock.now_ms() - stats.boot_ms) // 1000
         puts = max(1, stats.puts)
         return {

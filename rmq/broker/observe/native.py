@@ -54,8 +54,6 @@ class NativeMetrics:
 
         :param query: ``queues=true`` tells lags queue by queue, with a label ``queue_id``.
         """
-        of = self._of
-        of.stats.sample_totals()
         yield from self._broker()
         yield from self._messages()
         yield Family(

@@ -22,6 +22,7 @@ class BrokerMetrics:
 
     def __init__(self, figures: Figures, runtime: Callable[[], Awaitable[Mapping[str, str]]]) -> None:
         self.sizes = MessageSizes(figures.store.queues)
+        self._stats = figures.stats
         self._waiting = WaitingMetrics(figures)
         self._native = NativeMetrics(figures, self.sizes, self._waiting)
         self._exporter = ExporterMetrics(figures, self._waiting)
@@ -39,6 +40,7 @@ class BrokerMetrics:
             return (), self._exporter.families(await self._runtime())
         if names not in ("", "native"):
             raise ValueError(f"names={names}: must be native or exporter")
+        await self._stats.count()
         await self.sizes.count()
         await self._waiting.read()
         return self._native.labels(), self._native.families(query)

@@ -36,6 +36,8 @@ class QueueTable:
         self.open_files = OpenFiles()
         #: Queues with entries that are not on disk, the longest waiting first.
         self.dirty: dict[Queue, None] = {}
+        #: Called with a queue that is deleted.
+        self.on_dropped: list[Callable[[Queue], None]] = []
         #: Bytes of such entries.
         self.pending = 0
         #: Light message queues among the queues.
@@ -49,6 +51,8 @@ class QueueTable:
         #: Writes what entries of some queues point to; names the files written to, and whether they are new.
         self.before_write: Callable[[Sequence[Queue]], Awaitable[list[tuple[FileKey, bool]]]] | None = None
         self._topics: dict[str, dict[int, Queue]] = {}
+        # Every set that a queue with new entries is put into.
+        self._noting = [self.dirty]
         self._cold = asyncio.Semaphore(4)
 
     # -- the table -------------------------------------------------------------------------------------------------
@@ -122,9 +126,12 @@ class QueueTable:
         self.cuts += 1
         self.pending -= len(queue.tail)
         queue.tail.clear()
-        self.dirty.pop(queue, None)
+        for noted in self._noting:
+            noted.pop(queue, None)
         for start in files.starts:
             self.open_files.close((files.directory, start))
+        for listener in self.on_dropped:
+            listener(queue)
 
     def _bury(self, directory: str) -> None:
         # A rename is quick, and a topic of the same name may be created in the next moment.
@@ -145,9 +152,18 @@ class QueueTable:
     def note(self, touched: list[Queue], entries: int) -> None:
         """``entries`` entries were added to the tails of ``touched`` queues."""
         self.pending += entries * ENTRY_SIZE
-        dirty = self.dirty
-        for queue in touched:
-            dirty[queue] = None
+        for noted in self._noting:
+            for queue in touched:
+                noted[queue] = None
+
+    def watch(self) -> dict[Queue, None]:
+        """A set for one who keeps count: queues that get entries from now on are put into it, and taken out by him.
+
+        With it nobody has to look at every queue, of which there may be 40,000.
+        """
+        grown: dict[Queue, None] = {}
+        self._noting.append(grown)
+        return grown
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

@@ -137,7 +137,7 @@ async def test_light_queues_are_counted_as_one() -> None:
         assert (await sent(scene, "x", "%LMQ%a,%LMQ%b,%LMQ%c")).code == 0
         assert len(await pulled(scene, "%LMQ%a")) == len(await pulled(scene, "%LMQ%b")) == 1
         stats = scene.app.stats
-        stats.sample_minute()
+        await stats.sample_minute()
         assert dict(stats.counters("TOPIC_PUT_NUMS")) == {"T": 1}
         assert dict(stats.counters("GROUP_GET_NUMS")) == {"%LMQ%@%LMQ%": 2}
 

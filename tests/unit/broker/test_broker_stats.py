@@ -9,17 +9,33 @@ import pytest
 
 from rmq.broker.admin.runtime import human_size
 from rmq.broker.stats import BrokerStats, Rates, StatsSet, put_buckets
+from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.state import Queue
 from rmq.testing.simloop import run
-from rmq.testing.simworld import SimClock
+from rmq.testing.simworld import SimClock, Simulation
+from tests.support.store_kit import small
 
 
-def scenario(test: Callable[[BrokerStats, list[Queue], SimClock], Awaitable[None]]) -> None:
+class Queues(QueueTable):
+    """A table with three queues; the first has messages from before the start."""
+
+    def __init__(self) -> None:
+        super().__init__(Simulation(1).node("a").world, small())
+        self.three = [self.get_or_create("T", 0), self.get_or_create("T", 1), self.get_or_create("U", 0)]
+        self.three[0].next = 1000
+
+    def put(self, number: int, count: int, size: int = 100) -> None:
+        queue = self.three[number]
+        queue.next += count
+        queue.bytes_put += count * size
+        self.note([queue], count)
+
+
+def scenario(test: Callable[[BrokerStats, Queues, SimClock], Awaitable[None]]) -> None:
     async def main() -> None:
         clock = SimClock()
-        queues = [Queue("T", 0), Queue("T", 1), Queue("U", 0)]
-        queues[0].next = 1000  # there before the start
-        stats = BrokerStats(clock, "C", lambda: queues, lambda: True)
+        queues = Queues()
+        stats = BrokerStats(clock, "C", queues, lambda: True)
         stats.start()
         await test(stats, queues, clock)
         await stats.stop()
@@ -27,16 +43,11 @@ def scenario(test: Callable[[BrokerStats, list[Queue], SimClock], Awaitable[None
     run(main())
 
 
-def put(queue: Queue, count: int, size: int = 100) -> None:
-    queue.next += count
-    queue.bytes_put += count * size
-
-
 def test_puts_are_counted_from_the_queues() -> None:
-    async def check(stats: BrokerStats, queues: list[Queue], clock: SimClock) -> None:
-        put(queues[0], 10)
-        put(queues[1], 20)
-        put(queues[2], 5, 40)
+    async def check(stats: BrokerStats, queues: Queues, clock: SimClock) -> None:
+        queues.put(0, 10)
+        queues.put(1, 20)
+        queues.put(2, 5, 40)
         await asyncio.sleep(10.5)
         found = stats.summaries("TOPIC_PUT_NUMS", "T")
         assert found is not None
@@ -58,9 +69,52 @@ def test_puts_are_counted_from_the_queues() -> None:
     scenario(check)
 
 
+def test_only_queues_with_new_messages_are_looked_at() -> None:
+    async def check(stats: BrokerStats, queues: Queues, clock: SimClock) -> None:
+        looked: list[Queue] = []
+        real = stats._count
+
+        def look(queue: Queue) -> None:
+            looked.append(queue)
+            real(queue)
+
+        stats._count = look  # type: ignore[method-assign]
+        queues.put(1, 3)
+        await asyncio.sleep(120)
+        assert looked == [queues.three[1]]
+
+    scenario(check)
+
+
+def test_a_look_at_many_queues_gives_others_their_turn() -> None:
+    async def main() -> None:
+        queues = Queues()
+        stats = BrokerStats(SimClock(), "C", queues, lambda: True)
+        stats.start()
+        for number in range(2000):
+            queue = queues.get_or_create(f"M{number}", 0)
+            queue.next = 1
+            queues.note([queue], 1)
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while stats.puts < 2000:
+                turns += 1
+                await asyncio.sleep(0)
+
+        await asyncio.gather(stats.sample_minute(), other())
+        assert turns >= 4
+        for stats_set in stats._sets.values():
+            assert len(list(stats_set.sample_minute(1))) == len(stats_set.items) // 500
+        await stats.stop()
+
+    run(main())
+
+
 def test_windows_slide() -> None:
-    async def check(stats: BrokerStats, queues: list[Queue], clock: SimClock) -> None:
-        put(queues[0], 60)
+    async def check(stats: BrokerStats, queues: Queues, clock: SimClock) -> None:
+        queues.put(0, 60)
         await asyncio.sleep(120)
         found = stats.summaries("TOPIC_PUT_NUMS", "T")
         assert found is not None
@@ -75,15 +129,15 @@ def test_windows_slide() -> None:
 
 
 def test_a_topic_counts_from_its_first_message_on() -> None:
-    async def check(stats: BrokerStats, queues: list[Queue], clock: SimClock) -> None:
-        put(queues[0], 1)
+    async def check(stats: BrokerStats, queues: Queues, clock: SimClock) -> None:
+        queues.put(0, 1)
         assert stats.summaries("TOPIC_PUT_NUMS", "T") is not None
 
     scenario(check)
 
 
 def test_pulls_and_send_backs() -> None:
-    async def check(stats: BrokerStats, queues: list[Queue], clock: SimClock) -> None:
+    async def check(stats: BrokerStats, queues: Queues, clock: SimClock) -> None:
         stats.delivered("g", "T", 3, 32, 3200, 2.0)
         stats.delivered("g", "T", 3, 8, 800, 4.0)
         stats.sent_back("g", "T")
@@ -109,12 +163,13 @@ def test_pulls_and_send_backs() -> None:
 
 
 def test_a_deleted_topic_takes_nothing_from_the_totals() -> None:
-    async def check(stats: BrokerStats, queues: list[Queue], clock: SimClock) -> None:
-        put(queues[0], 10)
+    async def check(stats: BrokerStats, queues: Queues, clock: SimClock) -> None:
+        queues.put(0, 10)
         await asyncio.sleep(11)
-        del queues[0]
+        queues.drop("T")
+        assert queues.three[0] not in stats._seen
         await asyncio.sleep(11)
-        put(queues[0], 5)
+        queues.put(2, 5)
         await asyncio.sleep(11)
         assert stats.puts == 15
 
@@ -122,12 +177,12 @@ def test_a_deleted_topic_takes_nothing_from_the_totals() -> None:
 
 
 def test_totals_of_the_day_turn_at_midnight() -> None:
-    async def check(stats: BrokerStats, queues: list[Queue], clock: SimClock) -> None:
-        put(queues[0], 10)
+    async def check(stats: BrokerStats, queues: Queues, clock: SimClock) -> None:
+        queues.put(0, 10)
         clock.skew_ms += 86_400_000
         await asyncio.sleep(2)
         assert (stats.puts_yesterday, stats.puts_morning) == (0, 10)
-        put(queues[0], 1)
+        queues.put(0, 1)
         clock.skew_ms += 86_400_000
         await asyncio.sleep(2)
         assert (stats.puts_yesterday, stats.puts_morning, stats.puts) == (10, 11, 11)
@@ -145,11 +200,12 @@ def test_rates_need_enough_samples() -> None:
 
 
 def test_put_times_by_bucket_and_share() -> None:
-    async def check(stats: BrokerStats, queues: list[Queue], clock: SimClock) -> None:
+    async def check(stats: BrokerStats, queues: Queues, clock: SimClock) -> None:
         stats.put_took(0.0, 5)
         stats.put_took(7.0, 2)
         stats.put_took(20_000.0, 1)
-        assert stats.distribution is None
+        before = stats.distribution
+        assert before is None
         await asyncio.sleep(61)
         assert stats.distribution is not None
         text = put_buckets(stats.distribution)
@@ -165,7 +221,7 @@ def test_an_item_that_does_not_change_shares_its_samples() -> None:
     items = StatsSet()
     items.item("a").add(5, 1)
     for step in range(20):
-        items.sample_minute(step * 10_000)
+        assert not list(items.sample_minute(step * 10_000)), "one item needs no pause"
     found = items.summaries("a")
     assert found is not None
     assert found[2].sum == 0
