@@ -9,7 +9,7 @@ from struct import Struct
 from rmq.protocol import frame, signature
 from rmq.protocol.addresses import parse
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConnectFailed, ConnectionLost, FrameError, RequestTimeout
+from rmq.protocol.errors import ConfigError, ConnectFailed, ConnectionLost, FrameError, RequestTimeout
 from rmq.runtime.dial import Dial, Wire
 from rmq.spark.options import Endpoint
 
@@ -23,12 +23,20 @@ def open_link(dial: Dial, address: str, endpoint: Endpoint, timeout: float, tls:
     """Connect to ``address``.
 
     :param timeout: seconds. :raises ConnectFailed: nobody answers there.
+    :raises ConfigError: who answers has a certificate that is not trusted.
     """
     host, port = parse(address)
     try:
         wire = dial.connect(host, port, timeout, tls)
     except TimeoutError:
         raise ConnectFailed(f"connect to {address} failed: no answer in {timeout:g} s") from None
+    except ssl.SSLCertVerificationError as error:
+        raise ConfigError(
+            f"the certificate of {address} is not trusted ({error.verify_message}): "
+            "check the options tlsCaFile and tlsVerify"
+        ) from None
+    except ssl.SSLError as error:
+        raise ConnectFailed(f"TLS with {address} failed (option useTLS): {_reason(error)}") from None
     except OSError as error:
         raise ConnectFailed(f"connect to {address} failed: {error.strerror or error}") from None
     return Link(wire, address, endpoint)
@@ -127,8 +135,16 @@ class Link:
         self.closed = True
         self._wire.close()
 
-    def _lost(self, error: OSError) -> RequestTimeout | ConnectionLost:
+    def _lost(self, error: OSError) -> RequestTimeout | ConnectionLost | ConfigError:
         self.close()
+        if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
+            return ConfigError(
+                f"{self.address} ends TLS: {_reason(error)}: check the options tlsCertFile and tlsKeyFile"
+            )
         if isinstance(error, TimeoutError):
             return RequestTimeout(f"{self.address} did not answer in time")
         return ConnectionLost(f"the connection to {self.address} was lost: {error.strerror or error}")
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return (error.reason or error.strerror or str(error)).replace("_", " ").lower()

@@ -1,0 +1,89 @@
+"""TLS to the name server and to a broker that wants to see a certificate, by the source's and the sink's options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.remoting.conftest import Certificate, make_certificate
+from tests.support.peers.cluster import Cluster, start_cluster
+from tests.support.spark.topics import create, fill, numbers, places, stored
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Certificate]:
+    folder = tmp_path_factory.mktemp("certificates")
+    return {name: make_certificate(folder, name) for name in ("namesrv", "broker", "spark")}
+
+
+@pytest.fixture(scope="module")
+def cluster(certificates: dict[str, Certificate]) -> Iterator[Cluster]:
+    """Certificates of their own for both daemons; what the tests do beside Spark goes over plain connections."""
+
+    def tls(name: str) -> dict[str, str]:
+        return {"tls.server.certPath": certificates[name].cert, "tls.server.keyPath": certificates[name].key}
+
+    ask = {"tls.server.need.client.auth": "require", "tls.server.trustCertPath": certificates["spark"].cert}
+    with start_cluster("ours", properties=tls("broker") | ask, namesrv_properties=tls("namesrv")) as made:
+        create(made.namesrv, made.broker_addr, "read")
+        create(made.namesrv, made.broker_addr, "written")
+        fill(made.namesrv, "read", 100)
+        yield made
+
+
+@pytest.fixture
+def options(cluster: Cluster, certificates: dict[str, Certificate], tmp_path: Path) -> dict[str, str]:
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_text("".join(Path(certificates[name].cert).read_text() for name in ("namesrv", "broker")))
+    own = certificates["spark"]
+    tls = {"useTLS": "true", "tlsCaFile": str(trusted), "tlsCertFile": own.cert, "tlsKeyFile": own.key}
+    return {"nameServer": cluster.namesrv, "topic": "read", **tls}
+
+
+def test_both_directions_over_tls(spark: Any, cluster: Cluster, options: dict[str, str]) -> None:
+    rows = spark.read.format("rocketmq").options(**options).load()
+    assert places(rows.collect()) == stored(cluster.namesrv, "read")
+    sink = {**options, "topic": "written"}
+    rows.select("value").write.format("rocketmq").options(**sink).mode("append").save()
+    written = spark.read.format("rocketmq").options(**sink).load()
+    assert sorted(numbers(written.collect())) == list(range(100))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"tlsCaFile": "spark"},
+            "ConfigError: the certificate of {namesrv} is not trusted (self-signed certificate): ",
+        ),
+        (
+            {"tlsCaFile": "namesrv"},
+            "ConfigError: the certificate of {broker} is not trusted (self-signed certificate): ",
+        ),
+        (
+            {"tlsCertFile": None, "tlsKeyFile": None},
+            "ConfigError: {broker} ends TLS: tlsv13 alert certificate required: ",
+        ),
+        ({"tlsCaFile": "nowhere"}, "ConfigError: TLS: nowhere cannot be used: "),
+        ({"useTLS": None}, "needs useTLS=true beside it"),
+    ],
+)
+def test_who_is_not_to_be_trusted_is_named(
+    spark: Any,
+    cluster: Cluster,
+    options: dict[str, str],
+    certificates: dict[str, Certificate],
+    change: dict[str, str | None],
+    said: str,
+) -> None:
+    files = {name: each.cert for name, each in certificates.items()}
+    given = {name: value for name, value in {**options, **change}.items() if value is not None}
+    given["tlsCaFile"] = files.get(given["tlsCaFile"], given["tlsCaFile"])
+    with pytest.raises(Exception) as error:  # noqa: PT011 - pyspark's classes for it change from release to release
+        spark.read.format("rocketmq").options(**given).load().collect()
+    assert said.format(namesrv=cluster.namesrv, broker=cluster.broker_addr) in str(error.value)
