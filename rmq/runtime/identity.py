@@ -17,6 +17,8 @@ __all__ = ["Advertised", "RealIdentity", "choose_address"]
 #: Interfaces that exist on this machine only: nobody else reaches them (field case B096).
 _LOCAL_INTERFACES = ("lo", "docker", "virbr", "br-", "veth", "cni", "flannel", "cali", "podman", "vmnet", "vboxnet")
 _SIOCGIFCONF = 0x8912
+#: Drawn anew by Linux at every boot; nothing alike elsewhere.
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,13 @@ class RealIdentity:
 
     def physical_memory(self) -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+    def boot_id(self) -> str:
+        try:
+            with open(_BOOT_ID, encoding="ascii") as file:
+                return file.read(64).strip()
+        except (OSError, ValueError):
+            return ""
 
 
 def _ipv4_interfaces() -> list[tuple[str, str]]:

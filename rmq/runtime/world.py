@@ -216,6 +216,9 @@ class Identity(Protocol):
     def physical_memory(self) -> int:
         """Bytes of memory of the machine."""
 
+    def boot_id(self) -> str:
+        """What differs after every start of the machine's kernel; "" where that is not known."""
+
 
 class StallWatch(Protocol):
     """Sees from outside what the running loop does while it stands still."""

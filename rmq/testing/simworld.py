@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -18,6 +19,8 @@ T = TypeVar("T")
 
 #: 2026-01-01T00:00:00Z.
 _EPOCH_MS = 1_767_225_600_000
+#: Boots of all machines of all simulations: a store that is copied to another one never meets its own again.
+_boots = itertools.count(1)
 
 
 class SimClock:
@@ -63,12 +66,16 @@ class SimIdentity:
     address: str
     pid: int = 4242
     memory: int = 8 << 30
+    boot: str = ""
 
     def addresses(self) -> Sequence[tuple[str, str]]:
         return [("lo", "127.0.0.1"), ("eth0", self.address)]
 
     def physical_memory(self) -> int:
         return self.memory
+
+    def boot_id(self) -> str:
+        return self.boot
 
 
 @dataclass(slots=True)
@@ -80,6 +87,8 @@ class SimNode:
     disk: SimDisk
     clock: SimClock
     world: World
+    #: Changes when the power fails, not when a process dies.
+    boot: str = ""
 
     @property
     def files(self) -> SimFiles:
@@ -119,18 +128,21 @@ class Simulation:
         address = f"10.0.{len(self.nodes) // 250}.{len(self.nodes) % 250 + 1}"
         clock = SimClock()
         disk = SimDisk(clock.now_ms)
-        node = SimNode(name, address, disk, clock, self._world(name, address, disk, clock, fsync_seconds))
+        boot = _boot()
+        node = SimNode(name, address, disk, clock, self._world(name, address, disk, clock, fsync_seconds, boot), boot)
         self.nodes[name] = node
         return node
 
-    def _world(self, name: str, address: str, disk: SimDisk, clock: SimClock, fsync_seconds: float) -> World:
+    def _world(
+        self, name: str, address: str, disk: SimDisk, clock: SimClock, fsync_seconds: float, boot: str = ""
+    ) -> World:
         return World(
             clock=clock,
             random=seeded(self.random.getrandbits(64)),
             files=SimFiles(disk),
             network=self.net.node(address),
             offload=SimOffload(fsync_seconds),
-            identity=SimIdentity(name, address),
+            identity=SimIdentity(name, address, boot=boot),
         )
 
     def kill(self, node: SimNode) -> World:
@@ -141,13 +153,22 @@ class Simulation:
         node.files.freeze()
         self.net.kill(node.address)
         delay = node.world.offload.delay if isinstance(node.world.offload, SimOffload) else 0.0
-        node.world = self._world(node.name, node.address, node.disk, node.clock, 0.0)
+        node.world = self._world(node.name, node.address, node.disk, node.clock, 0.0, node.boot)
         if isinstance(node.world.offload, SimOffload):
             node.world.offload.delay = delay
         return node.world
 
-    def power_cut(self, node: SimNode, *, all_lost: bool = False) -> World:
-        """:meth:`kill`, and what was not forced to the disk is lost, kept or torn as the seed has it."""
+    def power_cut(self, node: SimNode, *, all_lost: bool = False, disk_only: bool = False) -> World:
+        """:meth:`kill`, and what was not forced to the disk is lost, kept or torn as the seed has it.
+
+        :param disk_only: the disk goes away and comes back; the machine, and so its boot id, goes on.
+        """
         node.files.freeze()
         node.disk.power_cut(None if all_lost else self.random)
+        if not disk_only:
+            node.boot = _boot()
         return self.kill(node)
+
+
+def _boot() -> str:
+    return f"boot-{next(_boots)}"

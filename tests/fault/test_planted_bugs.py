@@ -13,6 +13,7 @@ import pytest
 
 from rmq.broker.store import log_reader, recovery, store
 from rmq.broker.store.append import Appender
+from rmq.broker.store.checkpoint import Checkpoint
 from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.durability import Durability
 from rmq.broker.store.flush import LogFlusher
@@ -24,6 +25,7 @@ from rmq.broker.store.records import check
 from rmq.broker.store.recovery import Recovery
 from rmq.broker.topics import metadata
 from rmq.protocol.errors import StoreError
+from tests.support import boot_scenes as boots
 from tests.support import damaged_scenes as damaged
 from tests.support import faulty_scenes as scenes
 
@@ -69,6 +71,24 @@ def trust_the_checkpoint(patch: Patch) -> None:
         return newest
 
     patch.setattr(Recovery, "_first_to_check", first_to_check)
+
+
+def trust_the_boot_id_after_a_power_cut(patch: Patch) -> None:
+    """What was noted as forced is believed in whatever boot."""
+
+    def forced_in(self: Checkpoint, boot: str) -> int:
+        return -1 if self._forced is None else self._forced[1]
+
+    patch.setattr(Checkpoint, "forced_in", forced_in)
+
+
+def note_what_is_written_as_forced(patch: Patch) -> None:
+    """The note says where the log ends, not how far it was forced to disk."""
+
+    def note(self: store.Store) -> None:
+        self.checkpoint.note_forced(self._boot, self.log.end)
+
+    patch.setattr(store.Store, "_note_forced", note)
 
 
 def skip_crc(patch: Patch) -> None:
@@ -218,6 +238,8 @@ BUGS = (
     Bug(dispatch_beyond_durable, scenes.consumed_survives_power_cuts, "I7"),
     Bug(retry_a_failed_fsync, scenes.failed_flush_is_final, "I1"),
     Bug(trust_the_checkpoint, scenes.checkpoint_decides_nothing, "I10"),
+    Bug(trust_the_boot_id_after_a_power_cut, boots.a_disk_that_lied_is_found_out, "I11"),
+    Bug(note_what_is_written_as_forced, boots.lost_pages_are_found, "I11"),
     Bug(skip_crc, scenes.damage_is_never_served, "I11"),
     Bug(partial_batch, scenes.refused_batches_leave_nothing, "I2"),
     Bug(leave_half_a_write, scenes.refused_batches_leave_nothing, "I2"),

@@ -154,11 +154,11 @@ class StoreMachine(RuleBasedStateMachine):
             del self.written[key]
         self._recovered(perhaps={b"%d" % number for number in range(serial + 1, self.serial + 1)})
 
-    @rule(all_lost=st.booleans())
-    def power_cut(self, all_lost: bool) -> None:
+    @rule(all_lost=st.booleans(), disk_only=st.booleans())
+    def power_cut(self, all_lost: bool, disk_only: bool) -> None:
         flushed = self.store.flusher.flushed
         self.machine.files.freeze()
-        self.simulation.power_cut(self.machine, all_lost=all_lost)
+        self.simulation.power_cut(self.machine, all_lost=all_lost, disk_only=disk_only)
         self.run(die(self.store))
         kept = {key for key, (_, _, end) in self.written.items() if end <= flushed}
         assert self.sync is False or self.acknowledged & self.written.keys() <= kept, "I9: acknowledged, not flushed"

@@ -6,17 +6,21 @@ offset   type  field
 0        i8    store time of the newest record forced to disk
 8        i8    no queue entry of a record up to this time is missing
 16       i8    index files with an end time up to this are whole
-2048     32 B  ours, for a clean stop; Java never looks there
+2048     28 B  ours, for a clean stop; Java never looks there
+2112     52 B  ours: how far the log is on disk, and in which boot
 =======  ====  =======================================================
 
 Java's recovery of our directory believes the three times, so they never pass the oldest thing that is not on disk yet.
 Our own recovery uses them only to look at more than it would otherwise.
+
+The last note is believed by a start in the same boot of the machine, and by no other: what a flush forced to disk
+before it was written cannot have been lost by a process that died, nor by a disk that went away and came back. A power
+cut is another boot, after which even a disk that said it had forced something is not believed.
 """
 
 from __future__ import annotations
 
 from struct import Struct
-from struct import error as struct_error
 from zlib import crc32
 
 from rmq.runtime.world import Files
@@ -28,6 +32,10 @@ _times = Struct(">qqq")
 _NOTE_AT = 2048
 _NOTE_MAGIC = b"RMQN"
 _note = Struct(">4sqiqi")
+_FORCED_AT = 2112
+_FORCED_MAGIC = b"RMQF"
+#: Magic, boot id, commit-log offset, checksum of these and the times.
+_forced = Struct(">4s36sqi")
 
 
 class Checkpoint:
@@ -43,6 +51,7 @@ class Checkpoint:
         self.logics = 0
         self.index = 0
         self._indexed: tuple[int, int, int] | None = None
+        self._forced: tuple[bytes, int] | None = None
 
     def load(self) -> None:
         """Read the file; one that is missing or too short reads as zeros, and so does a time before 1970. Blocks."""
@@ -51,13 +60,13 @@ class Checkpoint:
         except FileNotFoundError:
             data = bytes(SIZE)
         self.physic, self.logics, self.index = (max(0, value) for value in _times.unpack_from(data))
-        try:
-            magic, name, count, offset, check = _note.unpack_from(data, _NOTE_AT)
-        except struct_error:
-            return
-        # Whoever wrote to the store since, Java included, has moved the times: the note is not about that any more.
+        # Whoever wrote to the store since, Java included, has moved the times: the notes are not about that any more.
+        magic, name, count, offset, check = _note.unpack_from(data, _NOTE_AT)
         if magic == _NOTE_MAGIC and check == _check(name, count, offset, self.physic, self.logics):
             self._indexed = (name, count, offset)
+        magic, boot, offset, check = _forced.unpack_from(data, _FORCED_AT)
+        if magic == _FORCED_MAGIC and check == _check(crc32(boot), offset, self.physic, self.logics):
+            self._forced = (boot, offset)
 
     @property
     def oldest(self) -> int:
@@ -86,24 +95,51 @@ class Checkpoint:
         """The store runs; the note of the last stop holds no longer."""
         self._indexed = None
 
-    def save(self) -> None:
-        """Write the file and force it to disk. Blocks."""
+    def forced_in(self, boot: str) -> int:
+        """Offset before which the log was forced to disk in this boot of the machine, or -1.
+
+        :param boot: boot id, "" when it is not known.
+        """
+        return self._forced[1] if boot and self._forced is not None and self._forced[0] == _boot_field(boot) else -1
+
+    def note_forced(self, boot: str, offset: int) -> None:
+        """The log is on disk up to ``offset``, names of its files included."""
+        self._forced = (_boot_field(boot), offset) if boot else None
+
+    def forget_forced(self) -> None:
+        """The disk cannot be trusted: the next start checks everything that may have been lost."""
+        self._forced = None
+
+    def save(self, *, force: bool = True) -> None:
+        """Write the file and force it to disk. Blocks.
+
+        :param force: False for the note of :meth:`note_forced` alone, which is of no use once the page cache is gone.
+        """
         data = bytearray(SIZE)
         _times.pack_into(data, 0, self.physic, self.logics, self.index)
         if self._indexed is not None:
             name, count, offset = self._indexed
             check = _check(name, count, offset, self.physic, self.logics)
             _note.pack_into(data, _NOTE_AT, _NOTE_MAGIC, name, count, offset, check)
+        if self._forced is not None:
+            boot, offset = self._forced
+            check = _check(crc32(boot), offset, self.physic, self.logics)
+            _forced.pack_into(data, _FORCED_AT, _FORCED_MAGIC, boot, offset, check)
         new = not self._files.exists(self.path)
         file = self._files.open(self.path, create=True)
         try:
             file.allocate(SIZE)
             file.pwrite(data, 0)
-            file.datasync()
+            if force:
+                file.datasync()
         finally:
             file.close()
-        if new:
+        if new and force:
             self._files.sync_dir(self.path.rpartition("/")[0])
+
+
+def _boot_field(boot: str) -> bytes:
+    return boot.encode()[:36].ljust(36, b"\0")
 
 
 def _check(*values: int) -> int:

@@ -3,6 +3,9 @@
 1. Read the queues, adding up what they say is in each segment of the log.
 2. Find the first segment, from the oldest on, where that is not what is there.
 3. Check the records of the newest files, or from that segment on if it is older: the log ends behind the last good one.
+   What was forced to disk in this very boot of the machine needs no such check: then it begins in the segment where
+   that ends, at the offset that the sums of the queues give. If what was forced is not all there, nothing of it is
+   believed.
    Where good records follow bad bytes, the bad bytes are reported and skipped; nothing behind them is cut.
    Light message queues are added up apart, for their entries point to records that other queues hold, too; while
    multi-dispatch is off they are left as they are.
@@ -33,7 +36,7 @@ from rmq.broker.store.queue_loader import QueueLoader, segment_size
 from rmq.broker.store.queue_writer import QueueWriter
 from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.record_runs import Run
-from rmq.broker.store.records import store_time
+from rmq.broker.store.records import SMALLEST, check, store_time
 from rmq.protocol.names import is_lmq
 from rmq.runtime.world import World
 
@@ -67,6 +70,7 @@ class Recovery:
     """One start of the store.
 
     :param clean: there was no ``abort`` file.
+    :param forced: the log was forced to disk up to here since the machine was booted; -1 when that is not known.
     :param index_at_start: bytes of the log that are indexed before the start is done, if there are no more of them.
     """
 
@@ -81,6 +85,7 @@ class Recovery:
         dispatcher: Dispatcher,
         *,
         clean: bool,
+        forced: int,
         crc: bool,
         index_at_start: int,
     ) -> None:
@@ -93,6 +98,7 @@ class Recovery:
         self._checkpoint = checkpoint
         self._dispatcher = dispatcher
         self._clean = clean
+        self._forced = forced
         self._crc = crc
         self._index_at_start = index_at_start
         self._segment = segment_size(commit_log.file_size)
@@ -100,6 +106,7 @@ class Recovery:
         self._light = self._fills_light = dispatcher.multi_dispatch is not None
         #: Told how far it is.
         self.progress: Progress = lambda what, done, total: None
+        self._found = Recovered()
         #: Segment -> offset of the first good record that begins in it.
         self._first_records: dict[int, int] = {}
 
@@ -112,43 +119,42 @@ class Recovery:
         commit_log = self._log
         commit_log.adopt_loaded(await self._offload(commit_log.files.open_all))
         files = list(commit_log.segments)
-        found = Recovered(clean=self._clean, start=commit_log.start)
+        found = self._found = Recovered(clean=self._clean, start=commit_log.start)
         loader = QueueLoader(self._world, self._queues, commit_log.start, commit_log.file_size)
         await loader.load()
         self._light = self._light or bool(loader.light)
         if self._index is not None:
             await self._index.open(clean=self._clean)
-        reader = LogReader(self._world, commit_log, crc=self._crc)
+        reader = self._reader()
+        segment = 0
+        there: dict[int, int] = {}
+        light: dict[int, int] = {}
         differs: int | None = None
         fill = False
         size = commit_log.file_size
         if files:
-            first = await self._first_to_check(files)
-            unsure = files[first].start
-            wrong = await self._first_wrong(files[:first], loader.covered)
-            if wrong is not None:
-                first = wrong
-            while True:
-                found.checked_from = files[first].start
-                reader = LogReader(self._world, commit_log, crc=self._crc)
-                # What is older was on disk long before the stop; it is read for the queues' sake.
-                reader.crc_from = min(unsure, found.checked_from) if wrong is None else unsure
-                if self._clean:
-                    reader.clean_end = self._checkpoint.clean_end
-                fill = not any(at >= found.checked_from for at in (*loader.covered, *loader.light))
-                there, light = await self._scan(reader, found.checked_from, files[-1].start + size, fill=fill)
-                if there or not first:
-                    break
-                first -= 1
+            since = await self._sure_until(files, loader.covered)
+            if since is not None:
+                found.checked_from, segment = since
+                there, light = await self._scan(reader, found.checked_from, files[-1].start + size, fill=False)
+                if found.damages or reader.position < self._forced or not there:
+                    log.warning(
+                        "not all of the commit log that was on disk up to %d is there; more of it is checked",
+                        self._forced,
+                    )  # fmt: skip
+                    since = None
+            if since is None:
+                reader, there, light, fill = await self._check_files(files, loader)
+                segment = found.checked_from
             if not fill:
-                differs = self._first_difference(there, loader.covered, found.checked_from)
+                differs = self._first_difference(there, loader.covered, segment)
             if self._fills_light and not fill:
-                other = self._first_difference(light, loader.light, found.checked_from)
+                other = self._first_difference(light, loader.light, segment)
                 differs = other if differs is None else differs if other is None else min(differs, other)
         await commit_log.settle(reader.end if files else 0)
         commit_log.stamp = reader.stamp
         end = found.end = commit_log.end
-        found.damages = reader.damages
+        found.damages.sort()
 
         if not self._fills_light:
             await loader.cut_light(end)
@@ -169,6 +175,58 @@ class Recovery:
                 await self._offload(commit_log.files.sync, file)
         self._report(found)
         return found
+
+    def _reader(self) -> LogReader:
+        reader = LogReader(self._world, self._log, crc=self._crc)
+        reader.damages = self._found.damages
+        if self._clean:
+            reader.clean_end = self._checkpoint.clean_end
+        return reader
+
+    async def _sure_until(self, files: list[LogFile], covered: dict[int, int]) -> tuple[int, int] | None:
+        """The first record that is to be checked when what was forced to disk is not, and the segment it is in.
+
+        None: that is not known, or queues do not cover what is before it.
+        """
+        last = self._forced - 1
+        at = (last - files[0].start) // self._log.file_size
+        if self._forced <= files[0].start or at >= len(files):
+            return None
+        file = files[at]
+        segment = last - last % self._segment
+        start = file.start + sum(covered.get(before, 0) for before in range(file.start, segment, self._segment))
+        if start < segment or await self._first_wrong(files[:at], covered) is not None:
+            return None
+        limit = file.start + self._log.file_size - start
+        head = await self._offload(file.file.pread, 4, start - file.start)
+        length = int.from_bytes(head, "big", signed=True)
+        if not SMALLEST <= length <= limit:
+            return None
+        record = await self._offload(file.file.pread, length, start - file.start)
+        return (start, segment) if check(record, 0, start, limit) == length else None
+
+    async def _check_files(
+        self, files: list[LogFile], loader: QueueLoader
+    ) -> tuple[LogReader, dict[int, int], dict[int, int], bool]:
+        """Check whole files, back to the first that queues do not cover: what :meth:`_scan` gives of them.
+
+        :returns: and, at last, whether queues had nothing of them, and were filled on the way.
+        """
+        first = await self._first_to_check(files)
+        unsure = files[first].start
+        wrong = await self._first_wrong(files[:first], loader.covered)
+        if wrong is not None:
+            first = wrong
+        while True:
+            start = self._found.checked_from = files[first].start
+            reader = self._reader()
+            # What is older was on disk long before the stop; it is read for the queues' sake.
+            reader.crc_from = min(unsure, start) if wrong is None else unsure
+            fill = not any(at >= start for at in (*loader.covered, *loader.light))
+            there, light = await self._scan(reader, start, files[-1].start + self._log.file_size, fill=fill)
+            if there or not first:
+                return reader, there, light, fill
+            first -= 1
 
     async def _first_to_check(self, files: list[LogFile]) -> int:
         """Which file the check begins with; a checkpoint can only make it an earlier one."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -44,6 +45,8 @@ __all__ = ["Store"]
 log = logging.getLogger(__name__)
 
 _INDEX_LIMIT = 64 << 20
+#: Bytes of the log forced to disk between two notes of how far it is.
+_NOTE_EVERY = 64 << 20
 _SLAVE_NOT_AVAILABLE = 11
 
 
@@ -64,6 +67,8 @@ class Store:
         self._tasks = TaskOwner("store")
         self._markers = Markers(world.files, settings.root)
         self._deadline: asyncio.TimerHandle | None = None
+        self._boot = world.identity.boot_id()
+        self._noted = 0
         self._loaded = False
         self.checkpoint = Checkpoint(world.files, os.path.join(settings.root, "checkpoint"))
         self.log = CommitLog(world, settings)
@@ -127,7 +132,8 @@ class Store:
                 await self.ext.load_ext(clean=clean)
             recovery = Recovery(
                 self._world, self.log, self.queues, self.writer, self.index_build, self.checkpoint, self.dispatcher,
-                clean=clean, crc=self.settings.check_crc_on_recover, index_at_start=self.settings.index_at_start,
+                clean=clean, forced=self.checkpoint.forced_in(self._boot),
+                crc=self.settings.check_crc_on_recover, index_at_start=self.settings.index_at_start,
             )  # fmt: skip
             recovery.progress = progress = SpokenProgress(self._world.clock, self.show_progress)
             self.recovered = await recovery.run()
@@ -196,6 +202,7 @@ class Store:
         self.flusher.begin(self.log.end, self.log.stamp)
         await self._prepare(first=True)
         self.checkpoint.forget_indexed()
+        self._note_forced()
         build = self.index_build
         if build is not None and not build.complete:
             # Java dispatches from these times on: it has to put the keys, should it open this store next.
@@ -227,6 +234,7 @@ class Store:
             if clean:
                 self.checkpoint.physic = self.log.stamp
                 self.checkpoint.logics = self._dispatched_stamp(self.log.stamp)
+                self._note_forced()
             await self._offload(self.checkpoint.save)
         except OSError as error:
             log.error("the store could not be stopped cleanly (%s); the next start recovers it", error)
@@ -360,8 +368,25 @@ class Store:
         answers = self.durability.on_flushed(to)
         if answers:
             self._send(answers)
+        if to - self._noted >= _NOTE_EVERY and not self._tasks.closed:
+            self._note_forced()
+            self._tasks.spawn(self._save_notes(), "note")
+
+    def _note_forced(self) -> None:
+        self._noted = self.flusher.flushed
+        self.checkpoint.note_forced(self._boot, min(self._noted, self.log.end))
+
+    async def _save_notes(self) -> None:
+        """The times stay as they are: nothing has to be forced for what is of use in this boot only."""
+        try:
+            await self._offload(functools.partial(self.checkpoint.save, force=False))
+        except OSError as error:
+            log.error("%s could not be written (%s)", self.checkpoint.path, error)
 
     def _on_fsync_error(self) -> None:
+        self.checkpoint.forget_forced()
+        if not self._tasks.closed:
+            self._tasks.spawn(self._save_notes(), "note")
         self._send(self.durability.on_fsync_error())
 
     def _rolled(self) -> None:
@@ -423,6 +448,8 @@ class Store:
             await self.writer.sync()
             if self.index is not None:
                 await self.index.force()
+            if not self.flusher.failed:
+                self._note_forced()
             self.checkpoint.physic = max(self.checkpoint.physic, self.flusher.flushed_stamp)
             self.checkpoint.logics = max(self.checkpoint.logics, stamp)
             await self._offload(self.checkpoint.save)
