@@ -76,6 +76,7 @@ class Brokers:
         self._routes: dict[str, _Route] = {}
         self._addresses: dict[str, dict[int, str]] = {}
         self._announced: set[str] = set()
+        self._name_servers = list(endpoint.name_servers)
 
     # -- connections --------------------------------------------------------------------------------------------------
 
@@ -105,13 +106,18 @@ class Brokers:
     # -- routes -------------------------------------------------------------------------------------------------------
 
     def _ask_name_servers(self, code: RequestCode, header: Header | None = None) -> Command:
-        """The first answer of any name server. :raises ConnectFailed: none gives one."""
+        """The first answer of any name server, who is asked first from then on.
+
+        :raises ConnectFailed: none gives one.
+        """
         last: TransportError | None = None
-        for address in self.endpoint.name_servers:
+        for address in list(self._name_servers):
             try:
                 return self.link(address).ask(Command.request(code, header), CALL_SECONDS)
             except TransportError as error:
                 last = error
+                self._name_servers.remove(address)
+                self._name_servers.append(address)
         servers = ";".join(self.endpoint.name_servers)
         raise ConnectFailed(f"no name server answers ({servers}, option nameServer): {last}")
 

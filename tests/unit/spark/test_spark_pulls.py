@@ -14,6 +14,7 @@ from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ProtocolError, ResponseError, TransportError
 from rmq.protocol.queue import MessageQueue
+from rmq.runtime.dial import Wire
 from rmq.spark.brokers import Brokers
 from rmq.spark.options import Endpoint, SourceOptions
 from rmq.spark.pulls import DataLost, Pulling
@@ -83,6 +84,23 @@ def test_a_name_server_that_is_away_does_not_stop_a_read(cluster: MemoryCluster)
 
     cluster.before = before
     assert read(cluster, Range(QUEUE, 0, 100)) == list(range(100))
+
+
+def test_a_dead_name_server_is_asked_once(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Field case B088."""
+    cluster.put("t", count=3)
+    dialled: list[str] = []
+    connect = cluster.connect
+
+    def counted(host: str, *more: Any) -> Wire:
+        dialled.append(host)
+        return connect(host, *more)
+
+    monkeypatch.setattr(cluster, "connect", counted)
+    brokers = Brokers(Endpoint(("10.0.0.9:9876", NAMESRV)), cluster)
+    for _ in range(3):
+        assert brokers.route("t", fresh=True) is not None
+    assert dialled == ["10.0.0.9", "10.0.0.1"]
 
 
 @pytest.mark.parametrize("fresh", [False, True])
