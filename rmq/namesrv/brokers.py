@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import zlib
+from collections.abc import Coroutine, Generator
+from hashlib import sha256
+from typing import NamedTuple
 
 from rmq.namesrv.kvconfig import ORDER_TOPIC_CONFIG, KVConfig
 from rmq.namesrv.routes import Registration, RouteTable
 from rmq.protocol.bodies.kv import KVTable
-from rmq.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfigTable
+from rmq.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigTable, at_once
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ProtocolError, ResponseError
@@ -34,39 +38,81 @@ FILTER_SERVERS_SINCE = 37
 #: How a compressed body begins, and JSON never does: a 5.3.3 broker compresses and says that it does not.
 ZLIB = b"\x78"
 _INT31 = 0x7FFFFFFF
+#: Bytes of a registration that is read at once: some 400 topics.
+_SHORT = 65_536
 
 log = logging.getLogger(__name__)
 
 
+class _Told(NamedTuple):
+    """A long registration that was taken over: the same one again says nothing new."""
+
+    sender: tuple[str, str, int]
+    digest: bytes
+    version: DataVersion
+
+
+class _Body(NamedTuple):
+    """What a registration's body says; None is "as before"."""
+
+    version: DataVersion
+    topics: list[TopicConfig] | None = None
+    filter_servers: list[str] | None = None
+
+
 class BrokerService:
-    """Handlers for brokers; the state is the route table's."""
+    """Handlers for brokers; the state is the route table's.
+
+    Every broker registers all its topics every 30 s and whenever one changes. A long registration that says what the
+    last one said is not read; another one is read in pieces, and is void when a later request of its broker comes
+    meanwhile.
+    """
 
     def __init__(self, routes: RouteTable, kv: KVConfig, clock: Clock) -> None:
         self._routes = routes
         self._kv = kv
         self._clock = clock
+        self._told: dict[str, _Told] = {}
+        #: Broker address -> the registration of it that is being read.
+        self._reading: dict[str, Command] = {}
 
     @handles(RequestCode.REGISTER_BROKER, header=RegisterBrokerRequest)
-    def register(self, conn: Conn, request: Command, header: RegisterBrokerRequest) -> Command:
+    def register(
+        self, conn: Conn, request: Command, header: RegisterBrokerRequest
+    ) -> Command | Coroutine[None, None, Command]:
         _check_names(header)
         _check_crc(request.body, header.body_crc32)
-        topics = filter_servers = None
-        version = DataVersion(counter=0, timestamp=0)
-        if request.body:
-            try:
-                if request.version >= FILTER_SERVERS_SINCE:
-                    compressed = header.compressed or request.body.startswith(ZLIB)
-                    body = RegisterBrokerBody.decode(request.body, compressed=compressed)
-                    table, filter_servers = body.topic_config_serialize_wrapper, body.filter_server_list
-                else:
-                    table = TopicConfigTable.decode(request.body)
-            except ProtocolError as error:
-                log.warning("%s: the registration of %s is not readable: %s", conn.peer, header.broker_addr, error)
-                raise ResponseError(
-                    ResponseCode.SYSTEM_ERROR, f"Failed to decode RegisterBrokerBody: {error}"
-                ) from None
-            version = table.data_version or version
-            topics = table.topic_config_table.values()
+        self._reading.pop(header.broker_addr, None)
+        if len(request.body) > _SHORT:
+            sender = (header.cluster_name, header.broker_name, header.broker_id)
+            digest = sha256(request.body).digest()
+            told = self._told.get(header.broker_addr)
+            if told is None or told != (sender, digest, self._routes.version_of(header.broker_addr)):
+                return self._register_long(conn, request, header, sender, digest)
+            return self._take_over(conn, request, header, _Body(told.version))
+        try:
+            body = at_once(_read(request, header.compressed))
+        except ProtocolError as error:
+            raise _unreadable(conn, header, error) from None
+        return self._take_over(conn, request, header, body)
+
+    async def _register_long(
+        self, conn: Conn, request: Command, header: RegisterBrokerRequest, sender: tuple[str, str, int], digest: bytes
+    ) -> Command:
+        addr = header.broker_addr
+        self._reading[addr] = request
+        try:
+            body = await _in_turns(_read(request, header.compressed))
+        except ProtocolError as error:
+            raise _unreadable(conn, header, error) from None
+        if conn.closed or self._reading.get(addr) is not request:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"a later request of the broker at {addr} came first")
+        del self._reading[addr]
+        answer = self._take_over(conn, request, header, body)
+        self._told[addr] = _Told(sender, digest, body.version)
+        return answer
+
+    def _take_over(self, conn: Conn, request: Command, header: RegisterBrokerRequest, body: _Body) -> Command:
         registered = self._routes.register(
             Registration(
                 cluster=header.cluster_name,
@@ -74,9 +120,9 @@ class BrokerService:
                 broker_id=header.broker_id,
                 addr=header.broker_addr,
                 ha_addr=header.ha_server_addr or "",
-                version=version,
-                topics=topics,
-                filter_servers=filter_servers,
+                version=body.version,
+                topics=body.topics,
+                filter_servers=body.filter_servers,
             ),
             conn,
             self._clock.monotonic(),
@@ -92,6 +138,7 @@ class BrokerService:
 
     @handles(RequestCode.UNREGISTER_BROKER, header=UnRegisterBrokerRequest)
     def unregister(self, conn: Conn, request: Command, header: UnRegisterBrokerRequest) -> Command:
+        self._reading.pop(header.broker_addr, None)
         if self._routes.unregister(header.broker_name, header.broker_id, header.broker_addr):
             log.info("%s id %d at %s unregistered", header.broker_name, header.broker_id, header.broker_addr)
         return request.reply(ResponseCode.SUCCESS)
@@ -141,6 +188,36 @@ class BrokerService:
         for conn in idle:
             if isinstance(conn, Conn):
                 conn.close("its broker was silent for more than 120 s")
+
+
+def _read(request: Command, compressed: bool) -> Generator[None, None, _Body]:
+    """Read a registration's body, with pauses."""
+    if not request.body:
+        return _Body(DataVersion(counter=0, timestamp=0))
+    servers = None
+    if request.version >= FILTER_SERVERS_SINCE:
+        body = yield from RegisterBrokerBody.reading(request.body, compressed or request.body.startswith(ZLIB))
+        table, servers = body.topic_config_serialize_wrapper, body.filter_server_list
+    else:
+        table = TopicConfigTable.decode(request.body)
+    version = table.data_version or DataVersion(counter=0, timestamp=0)
+    return _Body(version, list(table.topic_config_table.values()), servers)
+
+
+async def _in_turns(reading: Generator[None, None, _Body]) -> _Body:
+    """Let others run whenever a reading pauses."""
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            read: _Body = end.value
+            return read
+        await asyncio.sleep(0)
+
+
+def _unreadable(conn: Conn, header: RegisterBrokerRequest, error: ProtocolError) -> ResponseError:
+    log.warning("%s: the registration of %s is not readable: %s", conn.peer, header.broker_addr, error)
+    return ResponseError(ResponseCode.SYSTEM_ERROR, f"Failed to decode RegisterBrokerBody: {error}")
 
 
 def _check_names(header: RegisterBrokerRequest) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
@@ -64,8 +65,7 @@ class _Broker:
         return BrokerData(cluster=self.cluster, broker_name=self.name, broker_addrs=dict(sorted(self.addrs.items())))
 
 
-@dataclass(frozen=True, slots=True)
-class _Queues:
+class _Queues(NamedTuple):
     """A topic on one broker name, as that broker registered it."""
 
     read: int

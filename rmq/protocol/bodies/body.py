@@ -32,6 +32,7 @@ B = TypeVar("B", bound="type[Body]")
 Reader = Callable[[Any], Any]
 
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+_PLAIN = frozenset({str, int, bool, float})
 #: Bytes of a body that is read by the slow parser, which takes what is neither strict JSON nor Java's usual dialect.
 LENIENT_BYTES = 65_536
 #: A text, which is passed over; or a number or a MessageQueue as key, after what stands before it.
@@ -198,6 +199,8 @@ def _reader(kind: Any) -> Reader:
 
 def to_object(value: Any) -> Any:
     """A member's value as the JSON writer takes it."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, Body):
         return value.to_object()
     if isinstance(value, MessageQueue):
@@ -257,7 +260,7 @@ class Body:
         for attribute, name in self._written:
             value = getattr(self, attribute)
             if value is not None:
-                members[name] = value if type(value) in (str, int, bool) else to_object(value)
+                members[name] = to_object(value)
         return members
 
     def encode(self) -> bytes:

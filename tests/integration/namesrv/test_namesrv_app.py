@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import json
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from rmq.protocol.headers.namesrv import (
     QueryDataVersionRequest,
     QueryDataVersionResponse,
     RegisterBrokerRequest,
+    UnRegisterBrokerRequest,
 )
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
@@ -131,6 +132,90 @@ async def test_an_undecodable_body_registers_nothing(rig: Rig) -> None:
     assert (answer.remark or "").startswith("Failed to decode RegisterBrokerBody")
     info = ClusterInfo.decode((await rig.ask(Command(RequestCode.GET_BROKER_CLUSTER_INFO))).body)
     assert info.broker_addr_table == {}
+
+
+class Reading:
+    """Watches long registrations being read: they go on when ``hold`` is False."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.lengths: list[int] = []
+        self.hold = False
+        real = RegisterBrokerBody.reading
+
+        def reading(data: bytes, compressed: bool = False) -> Generator[None, None, RegisterBrokerBody]:
+            self.lengths.append(len(data))
+            while self.hold and len(data) > 65_536:
+                yield
+            return (yield from real(data, compressed))
+
+        patch.setattr(RegisterBrokerBody, "reading", reading)
+
+
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
+    return Reading(monkeypatch)
+
+
+async def test_a_long_registration_is_read_in_pieces_and_once(rig: Rig, reading: Reading) -> None:
+    body = long_body()
+    reading.hold = True
+    registration = asyncio.create_task(rig.register(body=body))
+    assert (await rig.route(MANY[-1])).code == 17, "whoever asks meanwhile is answered"
+    reading.hold = False
+    assert (await registration).code == 0
+    assert (await rig.register(body=body)).code == 0
+    assert (await rig.route(MANY[-1])).code == 0
+    assert reading.lengths == [len(body)], "the same once more says nothing new"
+    # But a name server that has forgotten the broker reads it.
+    await rig.ask(unregistration())
+    assert (await rig.route(MANY[-1])).code == 17
+    assert (await rig.register(body=body)).code == 0
+    assert (await rig.route(MANY[-1])).code == 0
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_many_topics_are_read_with_pauses(compressed: bool) -> None:
+    assert len(list(RegisterBrokerBody.reading(long_body(compressed), compressed))) >= 5
+
+
+@pytest.mark.parametrize("then", ["unregistered", "registered anew", "closed"])
+async def test_a_later_event_makes_a_long_registration_void(rig: Rig, reading: Reading, then: str) -> None:
+    reading.hold = True
+    async with RemotingClient(World.real()) as client:
+        header = RegisterBrokerRequest(
+            broker_name="broker-a", broker_addr="127.0.0.1:10911", cluster_name="C", broker_id=0
+        )
+        command = Command.request(RequestCode.REGISTER_BROKER, header, long_body())
+        await client.oneway("{}:{}".format(*rig.app.address), command)
+        while not reading.lengths:
+            await rig.route("T")
+        if then == "unregistered":
+            await rig.ask(unregistration())
+        elif then == "registered anew":
+            assert (await rig.register("T")).code == 0
+    if then == "closed":
+        while len(rig.app._server.connections) > 1:
+            await rig.route("T")
+    reading.hold = False
+    while any(task.get_name() == "namesrv.request 103" for task in asyncio.all_tasks()):
+        await rig.route("T")
+    assert (await rig.route(MANY[0])).code == 17
+    assert (await rig.route("T")).code == (0 if then == "registered anew" else 17)
+
+
+MANY = [f"Topic{number:05d}" for number in range(3000)]
+
+
+def long_body(compressed: bool = False) -> bytes:
+    table = TopicConfigTable(DataVersion(1, 2), {name: TopicConfig(name, 4, 4) for name in MANY})
+    return RegisterBrokerBody([], table).encode(compressed)
+
+
+def unregistration() -> Command:
+    header = UnRegisterBrokerRequest(
+        broker_name="broker-a", broker_addr="127.0.0.1:10911", cluster_name="C", broker_id=0
+    )
+    return Command.request(RequestCode.UNREGISTER_BROKER, header)
 
 
 async def test_a_compressed_body_is_known_by_its_bytes(rig: Rig) -> None:
