@@ -28,6 +28,7 @@ from rmq.broker.groups.filters import PERSIST_SECONDS, ConsumerFilters
 from rmq.broker.groups.lmq_groups import LmqGroupTable, LmqOffsetTable, load_offsets
 from rmq.broker.groups.locks import RebalanceLocks
 from rmq.broker.groups.offsets import OffsetTable
+from rmq.broker.kinds import DELAY, TRANSACTION, MessageKinds
 from rmq.broker.lane.admit import Admission
 from rmq.broker.lane.answers import SendAnswers
 from rmq.broker.lane.pressure import Pressure
@@ -61,6 +62,7 @@ from rmq.protocol.errors import ConfigError, ProtocolError
 from rmq.protocol.ids import pack_host
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.health import Observer
+from rmq.remoting.latency import CallLatency
 from rmq.remoting.limits import Limits
 from rmq.remoting.router import Router
 from rmq.remoting.server import Server
@@ -171,6 +173,7 @@ class BrokerApp:
         self.stats = stats = (LmqStats if lmq else BrokerStats)(
             clock, settings.broker_cluster_name, store.queues, lambda: settings.enable_detail_stat
         )
+        latency = CallLatency(clock.monotonic) if settings.metrics_exporter_type == "PROM" else None
         levels = DelayLevels(settings.message_delay_level)
         steady = SteadyClock(clock)
         self._schedule = schedule = ScheduleService(
@@ -191,18 +194,23 @@ class BrokerApp:
             store,
             OffsetMovedEvents(clock, settings, store, store_host),
             stats.delivered,
+            latency,
         )
         halves = Halves(clock, store, admission, store_host)
         self._transaction_check = check = TransactionCheck(world, settings, topics, offsets, producers, store, halves)
         ends = TransactionEnds(clock, store, halves, admission, check)
+        self._kinds = kinds = MessageKinds()
+        schedule.on_delivered = timers.on_delivered = lambda puts: kinds.count(DELAY, puts)
+        ends.on_committed = lambda puts: kinds.count(TRANSACTION, puts)
         stats.pulls_missed = lambda: delivery.missed
         answers = SendAnswers(store_host, settings)
         self._locks = locks = RebalanceLocks(clock)
         self.router = router = Router()
         self.pressure = pressure = Pressure(clock, settings, store, stats)
+        router.latency = pressure.latency = latency
         lane = Lane(
             world, settings, store, lanes, admission, answers, delivery, stats, pressure, router,
-            store_host,
+            store_host, kinds, latency,
         )  # fmt: skip
         memory = world.identity.physical_memory() * settings.access_message_in_memory_max_ratio // 100
         self._pop = pop = PopService(
@@ -255,7 +263,7 @@ class BrokerApp:
         store.durability.on_visible = self._visible
         figures = Figures(
             clock, settings, topics, groups, consumers, producers, offsets, stats, store, pressure, check, ends,
-            schedule, timers, timer_sends, pop,
+            schedule, timers, timer_sends, pop, kinds, latency,
             lambda: len(self._server.connections), lambda: delivery.holds.count,
         )  # fmt: skip
         self.metrics = metrics = BrokerMetrics(figures, runtime.table)
@@ -280,6 +288,7 @@ class BrokerApp:
         """A topic was deleted: nothing of it may come back with a new topic of its name."""
         self.store.queues.drop(topic)
         self.store.appender.forget(topic)
+        self._kinds.forget(topic)
         if self.settings.auto_delete_unused_stats:
             self.stats.forget_topic(topic)
 

@@ -54,9 +54,31 @@ class Histogram:
         self._counts = [0] * (len(self._bounds) + 1)
         self._sum: float = 0
 
-    def add(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
+    @classmethod
+    def of(cls, bounds: Sequence[float], values: Sequence[float]) -> Histogram:
+        """The one whose :meth:`values` they are."""
+        made = cls(bounds)
+        *counts, made._sum = values
+        made._counts = [int(count) for count in counts]
+        return made
+
+    @property
+    def count(self) -> int:
+        """How many values there are."""
+        return sum(self._counts)
+
+    @property
+    def sum(self) -> float:
+        """What they amount to."""
+        return self._sum
+
+    def values(self) -> list[float]:
+        """How many lay in each bucket, then their sum."""
+        return [*self._counts, self._sum]
+
+    def add(self, value: float, times: int = 1) -> None:
+        self._counts[bisect_left(self._bounds, value)] += times
+        self._sum += value * times
 
     def add_many(self, values: Sequence[float]) -> None:
         """The same for many values: most often all of them lie in the first bucket."""

@@ -23,6 +23,7 @@ from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import FLAG_RESPONSE, Command
 from rmq.protocol.errors import ProtocolError, ResponseError
 from rmq.protocol.header import Header
+from rmq.remoting.latency import CallLatency, polled
 
 if TYPE_CHECKING:
     from rmq.remoting.conn import Conn
@@ -67,14 +68,15 @@ class Router:
     """Request code -> handler (Java: the processor table of the remoting server).
 
     ``before`` holds checks made ahead of every handler, in order (access control): ``check(conn, request)`` raises
-    ResponseError to refuse.
+    ResponseError to refuse. ``latency`` counts the answers, when there is one.
     """
 
-    __slots__ = ("_handlers", "_seen", "before")
+    __slots__ = ("_handlers", "_seen", "before", "latency")
 
     def __init__(self, services: Iterable[object] = ()) -> None:
         self._handlers: dict[int, Handler] = {}
         self._seen: set[tuple[int, str]] = set()
+        self.latency: CallLatency | None = None
         self.before: list[Callable[[Conn, Command], None]] = []
         for service in services:
             self.add(service)
@@ -117,10 +119,12 @@ class Router:
     def route(self, conn: Conn, request: Command) -> None:
         """Handle one request; answers on the connection unless the request is oneway."""
         handler = self._handlers.get(request.code)
+        began = conn.read_at
         if handler is None:
             if not request.flag & 2:
                 remark = f" request type {request.code} not supported"
                 conn.send_command(request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
+            self._answered(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, began)
             return
         try:
             for check in self.before:
@@ -130,7 +134,7 @@ class Router:
             else:
                 answer = handler.call(conn, request, handler.header.decode(request.ext or {}))
         except Exception as error:
-            self._failed(conn, request, handler, error)
+            self._failed(conn, request, handler, error, began)
             return
         if answer is None:
             return
@@ -138,34 +142,47 @@ class Router:
             cost = _TASK_COST + len(request.body)
             conn.owed_bytes += cost
             try:
-                conn.spawn(self._finish(conn, request, handler, answer, cost), f"request {request.code}")
+                conn.spawn(self._finish(conn, request, handler, answer, cost, began), f"request {request.code}")
             except RuntimeError:  # stopping: the other side finds the connection closed
                 answer.close()
                 conn.settle(cost)
             return
-        self._answer(conn, request, handler, answer)
+        self._answer(conn, request, handler, answer, began)
 
     async def _finish(
-        self, conn: Conn, request: Command, handler: Handler, work: Coroutine[Any, Any, Command | None], cost: int
+        self,
+        conn: Conn,
+        request: Command,
+        handler: Handler,
+        work: Coroutine[Any, Any, Command | None],
+        cost: int,
+        began: float,
     ) -> None:
         try:
             answer = await work
         except Exception as error:
-            self._failed(conn, request, handler, error)
+            self._failed(conn, request, handler, error, began)
         else:
             if answer is not None:
-                self._answer(conn, request, handler, answer)
+                self._answer(conn, request, handler, answer, began)
         finally:
             conn.settle(cost)
 
-    def _answer(self, conn: Conn, request: Command, handler: Handler, answer: Command) -> None:
+    def _answer(self, conn: Conn, request: Command, handler: Handler, answer: Command, began: float) -> None:
         if not request.flag & 2:
             try:
                 conn.send_command(answer)
             except Exception as error:  # an answer that cannot be encoded is the handler's fault
-                self._failed(conn, request, handler, error)
+                self._failed(conn, request, handler, error, began)
+                return
+        self._answered(request, answer.code, began)
 
-    def _failed(self, conn: Conn, request: Command, handler: Handler, error: Exception) -> None:
+    def _answered(self, request: Command, code: int, began: float) -> None:
+        if self.latency is not None:
+            result = "oneway" if request.flag & 2 else "success"
+            self.latency.add(request.code, code, began, result=result, long_polling=polled.get())
+
+    def _failed(self, conn: Conn, request: Command, handler: Handler, error: Exception, began: float) -> None:
         if isinstance(error, ResponseError):
             answer = request.reply(error.code, error.remark)
         elif isinstance(error, ProtocolError):
@@ -175,6 +192,7 @@ class Router:
             answer = _system_error(request, f"internal error while handling request code {request.code}")
         if not request.flag & 2:
             conn.send_command(answer)
+        self._answered(request, answer.code, began)
 
     def _log(self, conn: Conn, request: Command, handler: Handler, error: Exception) -> None:
         key = (request.code, type(error).__name__)

@@ -9,7 +9,7 @@ WHEN_SOMETHING_WAITS = frozenset(
         "rmq_delayed_messages",
         "rocketmq_commit_messages_total",
         "rocketmq_consumer_inflight_messages",
-        "rocketmq_finish_message_latency",
+        "rocketmq_finish_message_latency_milliseconds",
         "rocketmq_pop_revive_in_message_total",
         "rocketmq_pop_revive_retry_messages_total",
         "rocketmq_rollback_messages_total",

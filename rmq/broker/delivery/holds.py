@@ -29,14 +29,18 @@ _PER_TURN = 64
 class Hold:
     """One parked pull."""
 
-    __slots__ = ("conn", "done", "fields", "next_offset", "opaque", "queue", "refused", "wants")
+    __slots__ = ("began", "conn", "done", "fields", "next_offset", "opaque", "queue", "refused", "wants")
 
-    def __init__(self, conn: Conn, opaque: int, fields: PullFields, queue: Queue, wants: Filter) -> None:
+    def __init__(
+        self, conn: Conn, opaque: int, fields: PullFields, queue: Queue, wants: Filter, began: float = 0.0
+    ) -> None:
         self.conn = conn
         self.opaque = opaque
         self.fields = fields
         self.queue = queue
         self.wants = wants
+        #: When the pull was read, monotonic seconds.
+        self.began = began
         #: Where the scan goes on: behind what the filter has refused so far.
         self.next_offset = fields.queue_offset
         self.refused = False

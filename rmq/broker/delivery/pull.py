@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rmq.broker.topics.table import TopicTable
     from rmq.protocol.bodies.heartbeat import SubscriptionData
     from rmq.remoting.conn import Conn
+    from rmq.remoting.latency import CallLatency
     from rmq.runtime.world import World
 
 __all__ = ["Delivery"]
@@ -65,6 +66,7 @@ class Delivery:
     """Serves pulls.
 
     :param on_delivered: called with (group, topic, queue id, messages, bytes) of each batch handed out.
+    :param latency: counts the answers, when there is one.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Delivery:
         store: Store,
         moved: OffsetMovedEvents,
         on_delivered: Callable[[str, str, int, int, int], None],
+        latency: CallLatency | None = None,
     ) -> None:
         self._settings = settings
         self._topics = topics
@@ -89,6 +92,7 @@ class Delivery:
         self._store = store
         self._moved = moved
         self._on_delivered = on_delivered
+        self._latency = latency
         self._tasks = TaskOwner("delivery")
         self._reader = Reader(
             store,
@@ -145,6 +149,7 @@ class Delivery:
                 refusal.code, remark=refusal.remark, ext={}, flag=FLAG_RESPONSE, opaque=opaque, serialize=serialize
             )
             conn.send(encode(answer))
+            self._answered(refusal.code, conn.read_at)
             return
         if fields.sys_flag & _COMMIT:
             self._offsets.commit(fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset)
@@ -155,12 +160,15 @@ class Delivery:
                 if self._settings.disable_consume_if_consumer_read_slowly:
                     self.slow_readers.read(fields.consumer_group, fields.topic, fields.queue_id, batch.behind)
                 conn.send_parts(*pull_answer(opaque, batch, 0, 0, serialize))
+                if self._latency is not None:
+                    self._latency.add(RequestCode.PULL_MESSAGE, 0, conn.read_at)
                 return
+        began = conn.read_at
         scan = self._reader.scan(queue, fields.queue_offset, fields.max_msg_nums, wants)
         try:
             waits_for = next(scan)
         except StopIteration as end:
-            self._finish(conn, opaque, fields, serialize, queue, wants, end.value)
+            self._finish(conn, opaque, fields, serialize, queue, wants, end.value, began)
             return
         self._tasks.spawn(
             self._read_cold(
@@ -169,7 +177,7 @@ class Delivery:
                 conn,
                 opaque,
                 serialize,
-                lambda batch: self._finish(conn, opaque, fields, serialize, queue, wants, batch),
+                lambda batch: self._finish(conn, opaque, fields, serialize, queue, wants, batch, began),
             ),
             "cold read",
         )
@@ -213,6 +221,7 @@ class Delivery:
         queue: Queue,
         wants: Filter,
         batch: Batch,
+        began: float,
     ) -> None:
         code = code_of(batch, fields.queue_offset)
         if code == ResponseCode.PULL_NOT_FOUND and fields.sys_flag & _SUSPEND:
@@ -224,14 +233,25 @@ class Delivery:
                     opaque=opaque,
                 )
                 conn.send(encode(answer))
+                self._answered(ResponseCode.SYSTEM_BUSY, began)
                 return
             settings = self._settings
             wait_ms = (
                 fields.suspend_timeout_millis if settings.long_polling_enable else settings.short_polling_time_mills
             )
-            self.holds.park(Hold(conn, opaque, fields, queue, wants), max(0, wait_ms) / 1000)
+            self.holds.park(Hold(conn, opaque, fields, queue, wants, began), max(0, wait_ms) / 1000)
             return
         self._answer(conn, opaque, fields, serialize, batch, code)
+        self._answered(code, began)
+
+    def _answered(self, code: int, began: float, *, parked: bool = False) -> None:
+        """A pull is answered that was read then."""
+        if self._latency is not None:
+            self._latency.add(RequestCode.PULL_MESSAGE, code, began, long_polling=parked)
+
+    def _answer_hold(self, hold: Hold, batch: Batch, code: int) -> None:
+        self._answer(hold.conn, hold.opaque, hold.fields, hold.serialize, batch, code)
+        self._answered(code, hold.began, parked=True)
 
     def _answer(
         self, conn: Conn, opaque: int, fields: PullFields, serialize: SerializeType, batch: Batch, code: int
@@ -356,7 +376,7 @@ class Delivery:
             code = code_of(batch, hold.next_offset)
             if code == ResponseCode.PULL_NOT_FOUND:
                 return False
-            self._answer(hold.conn, hold.opaque, hold.fields, hold.serialize, batch, code)
+            self._answer_hold(hold, batch, code)
             return True
         self._tasks.spawn(
             self._read_cold(
@@ -365,9 +385,7 @@ class Delivery:
                 hold.conn,
                 hold.opaque,
                 hold.serialize,
-                lambda batch: self._answer(
-                    hold.conn, hold.opaque, hold.fields, hold.serialize, batch, code_of(batch, hold.next_offset)
-                ),
+                lambda batch: self._answer_hold(hold, batch, code_of(batch, hold.next_offset)),
             ),
             "cold read of a woken pull",
         )
@@ -385,6 +403,7 @@ class Delivery:
                 opaque=hold.opaque,
             )
             hold.conn.send(encode(refusal))
+            self._answered(ResponseCode.TOPIC_NOT_EXIST, hold.began, parked=True)
             return
         if hold.refused:
             status = Status.NO_MATCHED_MESSAGE
@@ -393,7 +412,7 @@ class Delivery:
         else:
             status = Status.OFFSET_OVERFLOW_ONE
         batch = Batch(status, hold.next_offset, queue.min, queue.visible, [])
-        self._answer(hold.conn, hold.opaque, hold.fields, hold.serialize, batch, code_of(batch, hold.next_offset))
+        self._answer_hold(hold, batch, code_of(batch, hold.next_offset))
 
     def _topic_changed(self, topic: str | None) -> None:
         if topic is not None and self.holds.count and self._topics.get(topic) is None:

@@ -7,10 +7,13 @@ property diverts the message, or is one that the broker sets itself, the answer 
 
 from __future__ import annotations
 
+from rmq.broker.kinds import SHARDING_KEY
+
 __all__ = ["plain_properties"]
 
-#: Beginnings of the names that make a send not plain: DELAY, TRAN_MSG, TIMER_..., CLUSTER, INNER_MULTI_....
-_DIVERTING = (b"DELAY\x01", b"TRAN_MSG\x01", b"TIMER_", b"CLUSTER\x01", b"INNER_MULTI_")
+#: Beginnings of the names that make a send not plain: DELAY, TRAN_MSG, TIMER_..., CLUSTER, INNER_MULTI_...; and of
+#: that which is counted apart.
+_DIVERTING = (b"DELAY\x01", b"TRAN_MSG\x01", b"TIMER_", b"CLUSTER\x01", b"INNER_MULTI_", SHARDING_KEY)
 
 
 def plain_properties(text: str, cluster: bytes) -> tuple[bytes, bytes, tuple[bytes, ...], bool] | None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rmq.broker.stats import BrokerStats
     from rmq.broker.store.store import Store
     from rmq.remoting.conn import Conn
+    from rmq.remoting.latency import CallLatency
     from rmq.runtime.world import Clock
 
 __all__ = ["Frame", "Owed", "Pressure"]
@@ -54,21 +55,32 @@ _OVERHEAD = 512
 class Owed:
     """Sends of one connection that wait for a flush or a replica: while they do, they count as owed bytes."""
 
-    __slots__ = ("_conn", "_count", "_pressure", "_size")
+    __slots__ = ("_began", "_code", "_conn", "_count", "_pressure", "_request", "_size")
 
-    def __init__(self, pressure: Pressure, conn: Conn, count: int, size: int) -> None:
+    def __init__(self, pressure: Pressure, conn: Conn, count: int, size: int, request: int) -> None:
         self._pressure = pressure
         self._conn = conn
         self._count = count
+        self._request = request
+        self._code = 0
+        self._began = conn.read_at
         self._size = size = size + count * _OVERHEAD
         conn.owed_bytes += size
         pressure.held += count
 
+    def answer(self, code: int) -> Owed:
+        """What comes next answers with this code."""
+        self._code = code
+        return self
+
     def send(self, data: bytes) -> None:
         """Answer them: reading goes on when they were what held the connection."""
-        self._pressure.held -= self._count
+        pressure = self._pressure
+        pressure.held -= self._count
         self._conn.settle(self._size)
         self._conn.send(data)
+        if pressure.latency is not None:
+            pressure.latency.add(self._request, self._code, self._began, self._count)
 
 
 class Pressure:
@@ -87,6 +99,8 @@ class Pressure:
         self._stats = stats
         #: Connections with whole frames that no tick has served yet.
         self.ready: Callable[[], Iterable[Conn]] = lambda: ()
+        #: Counts answers, when there is one.
+        self.latency: CallLatency | None = None
         #: Sends that are appended and not answered: they wait for a flush or a replica.
         self.held = 0
         #: Sends refused as busy since start.
@@ -134,6 +148,8 @@ class Pressure:
             opaque, flag = found
             if flag & _ONEWAY:
                 continue
+            if self.latency is not None:
+                self.latency.add(RequestCode.SEND_MESSAGE_V2, ResponseCode.SYSTEM_BUSY, conn.read_at)
             template = templates.get(why)
             if template is None:
                 template = templates[why] = self._template(conn, why)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import DecodeError, ValidationError
 
+from rmq.broker.kinds import FIFO, SHARDING_KEY
 from rmq.broker.lane.answers import Recallable
 from rmq.broker.lane.hot_frames import PULL_START, SEND_START, decode_pull, decode_send
 from rmq.broker.lane.plain import plain_properties
@@ -29,6 +30,7 @@ from rmq.remoting.router import handles
 
 if TYPE_CHECKING:
     from rmq.broker.delivery.pull import Delivery
+    from rmq.broker.kinds import MessageKinds
     from rmq.broker.lane.admit import Admission, Ticket
     from rmq.broker.lane.answers import SendAnswers
     from rmq.broker.lane.pressure import Pressure
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from rmq.broker.stats import BrokerStats
     from rmq.broker.store.store import Store
     from rmq.remoting.conn import Conn
+    from rmq.remoting.latency import CallLatency
     from rmq.remoting.router import Router
     from rmq.runtime.world import World
 
@@ -77,6 +80,8 @@ class Lane:
         pressure: Pressure,
         router: Router,
         store_host: bytes,
+        kinds: MessageKinds,
+        latency: CallLatency | None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -90,6 +95,10 @@ class Lane:
         self._pressure = pressure
         self._router = router
         self._store_host = store_host
+        self._kinds = kinds
+        self._latency = latency
+        # Sends with a sharding key that the next append takes.
+        self._ordered: list[Put] = []
         self._cluster = f"CLUSTER\x01{settings.broker_cluster_name}".encode()
 
     def step(self, ready: list[Conn]) -> None:
@@ -238,7 +247,9 @@ class Lane:
                     else (ResponseCode.SYSTEM_ERROR, str(error))
                 )
                 conn.send(self._answers.refused(request, code, remark))
+                self._timed(request, code, conn)
             return
+        self._ordered += [put for put in ticket.puts if SHARDING_KEY in put.properties]
         if ticket.together:
             if puts:
                 self._append(puts, acks)
@@ -260,6 +271,7 @@ class Lane:
             self._append_failed(error, acks)
             return
         self._stats.put_took((self._monotonic() - began) * 1000, len(puts))
+        self._count_ordered()
         if self._store.waits:
             self._hold(span, puts, acks)
             return
@@ -268,6 +280,7 @@ class Lane:
         current: Conn | None = None
         out: list[bytes] = []
         size = 0
+        oneway = slow = 0
         for (conn, opaque, queue_id, _, request), (index, physical) in zip(acks, span.offsets, strict=True):
             if conn is not current:
                 if current is not None and out:
@@ -276,6 +289,7 @@ class Lane:
                     size = 0
                 current = conn
             if opaque is None:
+                oneway += 1
                 continue
             if request is None:
                 header = template % (0, queue_id, physical, index, opaque)
@@ -286,8 +300,29 @@ class Lane:
                 whole = self._answers.stored_command(0, request, queue_id, [(index, physical)], None)
                 out.append(whole)
                 size += len(whole)
+                slow += 1
+                self._timed(request, 0, conn)
         if current is not None and out:
             current.send_parts(out, size)
+        latency = self._latency
+        if latency is not None:
+            # The sends of a tick were read at the same time.
+            read_at = acks[0][0].read_at
+            plain = len(acks) - oneway - slow
+            if plain:
+                latency.add(RequestCode.SEND_MESSAGE_V2, 0, read_at, plain)
+            if oneway:
+                latency.add(RequestCode.SEND_MESSAGE_V2, 0, read_at, oneway, result="oneway")
+
+    def _timed(self, request: Command, code: int, conn: Conn) -> None:
+        """A send that is not plain is answered."""
+        if self._latency is not None:
+            self._latency.add(request.code, code, conn.read_at)
+
+    def _count_ordered(self) -> None:
+        if self._ordered:
+            self._kinds.count(FIFO, self._ordered)
+            self._ordered.clear()
 
     def _hold(self, span: Span, puts: list[Put], acks: list[Ack]) -> None:
         """Answer WAIT=false now, the rest when the log is as durable as configured up to the span's end."""
@@ -295,10 +330,12 @@ class Lane:
         sizes: dict[Conn, int] = {}
         for ack, put, offset in zip(acks, puts, span.offsets, strict=True):
             conn = ack[0]
-            if ack[1] is None:
-                continue
-            if not ack[3]:
-                conn.send(self._answer(0, ack, [offset]))
+            oneway = ack[1] is None
+            if oneway or not ack[3]:
+                if not oneway:
+                    conn.send(self._answer(0, ack, [offset]))
+                if self._latency is not None:
+                    self._latency.add(_code(ack), 0, conn.read_at, result="oneway" if oneway else "success")
                 continue
             held = waiting.get(conn)
             if held is None:
@@ -308,10 +345,13 @@ class Lane:
             sizes[conn] += len(put[1]) + len(put[2])
         if waiting:
             pressure = self._pressure
-            owed = [(Owed(pressure, conn, len(held), sizes[conn]), held) for conn, held in waiting.items()]
+            owed = [
+                (Owed(pressure, conn, len(held), sizes[conn], _code(held[0][0])), held)
+                for conn, held in waiting.items()
+            ]
 
             def answers(code: int) -> Answers:
-                return [(who, b"".join([self._answer(code, *one) for one in held])) for who, held in owed]
+                return [(who.answer(code), b"".join([self._answer(code, *one) for one in held])) for who, held in owed]
 
             self._store.hold(span.end, answers(0), answers)
 
@@ -329,18 +369,25 @@ class Lane:
         except (OSError, StoreError) as error:
             self._append_failed(error, [ack])
             return
+        self._count_ordered()
         if ack[1] is None:
             return
         stored = self._answer(0, ack, span.offsets)
         if self._store.waits and ticket.wait:
-            owed = Owed(self._pressure, conn, 1, len(request.body))
-            self._store.hold(span.end, [(owed, stored)], lambda code: [(owed, self._answer(code, ack, span.offsets))])
+            owed = Owed(self._pressure, conn, 1, len(request.body), request.code)
+            self._store.hold(
+                span.end,
+                [(owed, stored)],
+                lambda code: [(owed.answer(code), self._answer(code, ack, span.offsets))],
+            )
         else:
             conn.send(stored)
+            self._timed(request, 0, conn)
 
     def _append_failed(self, error: Exception, acks: list[Ack]) -> None:
         """Nothing of these sends was stored; say so to each."""
         self._stats.put_failed(len(acks))
+        self._ordered.clear()
         if isinstance(error, RecordTooLarge):
             code, remark = int(ResponseCode.MESSAGE_ILLEGAL), str(error)
         elif isinstance(error, StoreError):
@@ -353,3 +400,9 @@ class Lane:
             if opaque is not None:
                 command = request or Command(RequestCode.SEND_MESSAGE_V2, opaque=opaque)
                 conn.send(self._answers.refused(command, code, remark))
+                self._timed(command, code, conn)
+
+
+def _code(ack: Ack) -> int:
+    """The request code of a send."""
+    return RequestCode.SEND_MESSAGE_V2 if ack[4] is None else ack[4].code

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from rmq.broker.groups.clients import Consumers, Producers
 from rmq.broker.groups.configs import GroupTable
 from rmq.broker.groups.offsets import OffsetTable
+from rmq.broker.kinds import MessageKinds
 from rmq.broker.lane.pressure import Pressure
 from rmq.broker.pop.service import PopService
 from rmq.broker.schedule.service import ScheduleService
@@ -24,6 +25,7 @@ from rmq.broker.store.store import Store
 from rmq.broker.topics.table import TopicTable
 from rmq.broker.transaction.check import TransactionCheck
 from rmq.broker.transaction.ends import TransactionEnds
+from rmq.remoting.latency import CallLatency
 from rmq.runtime.world import Clock
 
 __all__ = ["Figures", "Lag"]
@@ -64,6 +66,9 @@ class Figures:
     timers: TimerService
     timer_sends: TimerSends
     pop: PopService
+    kinds: MessageKinds
+    #: None while nobody asks for metrics.
+    latency: CallLatency | None
     #: Open connections.
     connections: Callable[[], int]
     #: Pulls that are held.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from rmq.broker.groups.clients import Channel
 from rmq.broker.observe.figures import Figures
 from rmq.broker.observe.sizes import MessageSizes
-from rmq.broker.observe.waiting import WaitingMetrics
+from rmq.broker.observe.waiting import WaitingMetrics, on_disk
 from rmq.protocol.codes import Language, version_name
 from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_group
+from rmq.remoting.latency import RPC_LATENCY
 from rmq.remoting.metrics import Family, Labels, Sample
 
 __all__ = ["NativeMetrics"]
@@ -63,7 +64,7 @@ class NativeMetrics:
             self._lags(by_queue=query.get("queues", "").lower() in ("1", "true")),
         )
         yield Family(
-            "rocketmq_consumer_lag_latency",
+            "rocketmq_consumer_lag_latency_milliseconds",
             "gauge",
             "How long the oldest message that a group has not consumed has waited, ms; absent when nothing waits",
             [("", self._pair(lag.topic, lag.group), late) for lag, late in self._waiting.latencies()],
@@ -72,6 +73,13 @@ class NativeMetrics:
             "rocketmq_producer_connections", "gauge", "Connected producers, by language and version", self._producers()
         )
         yield Family("rocketmq_consumer_connections", "gauge", "Connected consumers of a group", self._consumers())
+        if self._of.latency is not None:
+            yield Family(
+                RPC_LATENCY,
+                "histogram",
+                "Milliseconds from reading a request to its answer",
+                self._of.latency.samples(),
+            )
         yield from self._store()
         yield from self._waiting.families()
 
@@ -116,10 +124,13 @@ class NativeMetrics:
             "rocketmq_messages_in_total",
             "counter",
             "Messages stored in a topic since the broker started",
-            self._topics("TOPIC_PUT_NUMS"),
+            self._topics("TOPIC_PUT_NUMS", of.kinds.numbers),
         )
         yield Family(
-            "rocketmq_throughput_in_total", "counter", "Their bytes, as stored", self._topics("TOPIC_PUT_SIZE")
+            "rocketmq_throughput_in_total",
+            "counter",
+            "Their bytes, as stored",
+            self._topics("TOPIC_PUT_SIZE", of.kinds.sizes),
         )
         yield Family(
             "rocketmq_messages_out_total",
@@ -143,23 +154,22 @@ class NativeMetrics:
     def _store(self) -> Iterator[Family]:
         store = self._of.store
         log = store.log
-        yield _single("rocketmq_storage_size", "gauge", "Bytes of messages in the commit log", log.end - log.start)
-        yield _single(
+        yield on_disk("rocketmq_storage_size_bytes", "Bytes of messages in the commit log", log.end - log.start)
+        yield on_disk(
             "rocketmq_storage_flush_behind_bytes",
-            "gauge",
             "Bytes of the commit log that are not on disk",
             max(0, log.end - store.durability.flushed),
         )
-        yield _single(
+        yield on_disk(
             "rocketmq_storage_dispatch_behind_bytes",
-            "gauge",
             "Bytes of the commit log that are in no queue yet",
             store.dispatcher.behind,
         )
 
-    def _topics(self, statistic: str) -> Iterator[Sample]:
-        for topic, value in self._of.by_topic(statistic):
-            yield "", self._topic(topic), value
+    def _topics(self, statistic: str, by_kind: Callable[[str, float], Iterator[tuple[str, float]]]) -> Iterator[Sample]:
+        for topic, total in self._of.by_topic(statistic):
+            for kind, value in by_kind(topic, total):
+                yield "", (*self._topic(topic), ("message_type", kind)), value
 
     def _topic(self, topic: str) -> Labels:
         return ("topic", topic), ("is_system", _word(self._of.topics.is_system(topic)))
@@ -179,7 +189,8 @@ class NativeMetrics:
     def _message_sizes(self) -> Iterator[Sample]:
         for topic, histogram in list(self._sizes.by_topic.items()):
             if topic in self._of.topics:
-                yield from histogram.samples(self._topic(topic))
+                for kind, of_kind in self._of.kinds.histograms(topic, histogram):
+                    yield from of_kind.samples((*self._topic(topic), ("message_type", kind)))
 
     def _lags(self, *, by_queue: bool) -> Iterator[Sample]:
         for lag in self._of.lags():

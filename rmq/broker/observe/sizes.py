@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from struct import Struct
 
+from rmq.broker.kinds import SIZE_BOUNDS
 from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.protocol.names import is_lmq
 from rmq.remoting.metrics import Histogram
 
-__all__ = ["COUNT_SECONDS", "SIZE_BOUNDS", "MessageSizes"]
+__all__ = ["COUNT_SECONDS", "MessageSizes"]
 
 #: How often entries are looked at while metrics are told.
 COUNT_SECONDS = 15.0
-#: Bytes: the buckets of RocketMQ 5.
-SIZE_BOUNDS = (1024, 4096, 524_288, 1_048_576, 2_097_152, 4_194_304)
 
 _RUN = 1024
 _SIZES = Struct(">" + "8xi8x" * _RUN).unpack_from

@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from itertools import islice
 
 from rmq.broker.observe.figures import Figures, Lag
-from rmq.protocol.names import is_system_group
+from rmq.protocol.names import RETRY_PREFIX, is_system_group
 from rmq.remoting.metrics import Family, Labels, Sample
 
-__all__ = ["WaitingMetrics"]
+__all__ = ["WaitingMetrics", "on_disk"]
 
 #: Ends of the periods of the snapshot, seconds from now: those of RocketMQ 5.
 _PERIODS = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
 #: Store times read for one page: groups that are behind beyond it have no latency on it.
 _MOST_READ = 2_000
 _READ_AT_ONCE = 50
+_DISK: Labels = (("storage_type", "local"), ("storage_medium", "disk"))
 
 
 class WaitingMetrics:
@@ -61,8 +62,10 @@ class WaitingMetrics:
     def families(self) -> Iterator[Family]:
         """Every metric."""
         if self._reserved_ms is not None:
-            yield _single(
-                "rocketmq_storage_message_reserve_time", "gauge", "Age of the oldest message, ms", self._reserved_ms
+            yield on_disk(
+                "rocketmq_storage_message_reserve_time_milliseconds",
+                "Age of the oldest message, ms",
+                self._reserved_ms,
             )
         yield from self._transactions()
         yield from self._timers()
@@ -78,7 +81,7 @@ class WaitingMetrics:
             "rocketmq_rollback_messages_total", "counter", "Transactions rolled back, by topic", _topics(ends.rollbacks)
         )
         yield Family(
-            "rocketmq_finish_message_latency",
+            "rocketmq_finish_message_latency_milliseconds",
             "histogram",
             "Seconds from a half message's birth to its commit",
             [sample for topic, seen in ends.latencies.items() for sample in seen.samples((("topic", topic),))],
@@ -95,15 +98,15 @@ class WaitingMetrics:
         yield Family(
             "rocketmq_timer_dequeue_total", "counter", "Such messages delivered, by topic", _topics(timers.delivered)
         )
-        yield _single("rocketmq_timer_enqueue_lag", "gauge", "Such messages not looked at yet", timers.behind)
-        yield _single("rocketmq_timer_dequeue_lag", "gauge", "Such messages that are due and not delivered", late)
-        yield _single("rocketmq_timer_dequeue_latency", "gauge", "How long the first of them is due, ms", late_ms)
+        yield on_disk("rocketmq_timer_enqueue_lag", "Such messages not looked at yet", timers.behind)
+        yield on_disk("rocketmq_timer_dequeue_lag", "Such messages that are due and not delivered", late)
+        yield on_disk("rocketmq_timer_dequeue_latency_milliseconds", "How long the first of them is due, ms", late_ms)
         yield Family(
             "rocketmq_timer_message_snapshot",
             "gauge",
             "Such messages by when they are due: up to so many seconds from now, and later than the bound before",
             [
-                ("", (("timer_bound_s", str(bound)),), count)
+                ("", (*_DISK, ("timer_bound_s", str(bound))), count)
                 for bound, count in zip(_PERIODS, self._periods, strict=False)
             ],
         )
@@ -129,9 +132,12 @@ class WaitingMetrics:
             "Positions of pops that consumerOffset.json does not have yet",
             state.positions.pending,
         )
-        yield Family("rocketmq_pop_revive_lag", "gauge", "Pops whose time is up", [("", queue, late)])
+        yield Family("rocketmq_pop_revive_lag_milliseconds", "gauge", "Pops whose time is up", [("", queue, late)])
         yield Family(
-            "rocketmq_pop_revive_latency", "gauge", "How long the first of them is late, ms", [("", queue, late_ms)]
+            "rocketmq_pop_revive_latency_milliseconds",
+            "gauge",
+            "How long the first of them is late, ms",
+            [("", queue, late_ms)],
         )
         yield Family(
             "rocketmq_pop_revive_in_message_total",
@@ -163,7 +169,12 @@ class WaitingMetrics:
         for (group, topic), count in of.pop.state.checkpoints.in_flight_by_group().items():
             if topic in of.topics and of.groups.get(group) is not None:
                 system = of.topics.is_system(topic) or is_system_group(group)
-                yield "", (*_pair(topic, group), ("is_system", "true" if system else "false")), count
+                retry = "true" if topic.startswith(RETRY_PREFIX) else "false"
+                yield (
+                    "",
+                    (*_pair(topic, group), ("is_retry", retry), ("is_system", "true" if system else "false")),
+                    count,
+                )
 
 
 def _pair(topic: str, group: str) -> Labels:
@@ -172,6 +183,11 @@ def _pair(topic: str, group: str) -> Labels:
 
 def _topics(counts: dict[str, int]) -> list[Sample]:
     return [("", (("topic", topic),), count) for topic, count in counts.items()]
+
+
+def on_disk(name: str, meaning: str, value: float) -> Family:
+    """A gauge of the store, with what RocketMQ 5 says of where it lies."""
+    return Family(name, "gauge", meaning, [("", _DISK, value)])
 
 
 def _single(name: str, kind: str, meaning: str, value: float) -> Family:

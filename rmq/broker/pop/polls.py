@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rmq.broker.pop.handles import pop_retry_topic
+from rmq.remoting.latency import polled
 
 if TYPE_CHECKING:
     from rmq.broker.store.state import Queue
@@ -108,6 +109,7 @@ class Polls:
         if waiter.closed:
             return False
         if not waiter.woken:
+            polled.set(True)
             loop = asyncio.get_running_loop()
             waiter.future = loop.create_future()
             timer = loop.call_later(max(seconds, 0.0), self._time_up, waiter)

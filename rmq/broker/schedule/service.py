@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from rmq.broker.delays import DelayLevels
 from rmq.broker.schedule.levels import DelayOffsets
@@ -64,6 +64,8 @@ class ScheduleService:
         self._steady.on_step.append(self._stepped)
         self._shifts = {level: Shifts() for level in range(1, levels.max_level + 1)}
         self._store = store
+        #: Told the messages of each delivery.
+        self.on_delivered: Callable[[list[Put]], None] = lambda puts: None
         self.levels = levels
         #: How far each level is delivered (what 28 and 45 tell).
         self.offsets = DelayOffsets()
@@ -272,6 +274,7 @@ class ScheduleService:
         if not puts:
             return self._ahead[-1][0] if self._ahead else 0
         end = self._store.append(puts).end
+        self.on_delivered(puts)
         self._retry = _FIRST_RETRY
         return end
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -92,6 +92,8 @@ class TimerService:
         self._wake = asyncio.Event()
         self._owner = TaskOwner("timers")
         self._retry = _FIRST_RETRY
+        #: Told the messages of each delivery.
+        self.on_delivered: Callable[[list[Put]], None] = lambda puts: None
         #: Messages delivered since start, by topic.
         self.delivered: Counter[str] = Counter()
 
@@ -358,6 +360,7 @@ class TimerService:
             host, 0, 0, string_hash("d"), (),
         )  # fmt: skip
         span = self._store.append([*puts, mark])
+        self.on_delivered([put for put in puts if put.queue.topic != TIMER_TOPIC])
         for index in indexes:
             self._done.add(index)
         self._ahead.append((span.end, self._done.floor))

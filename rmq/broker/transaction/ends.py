@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rmq.protocol import frame
@@ -19,6 +20,7 @@ from rmq.remoting.router import handles
 
 if TYPE_CHECKING:
     from rmq.broker.lane.admit import Admission
+    from rmq.broker.store.state import Put
     from rmq.broker.store.store import Store
     from rmq.broker.transaction.check import TransactionCheck
     from rmq.broker.transaction.halves import Halves
@@ -50,6 +52,8 @@ class TransactionEnds:
         self._halves = halves
         self._admission = admission
         self._check = check
+        #: Told the message of each commit.
+        self.on_committed: Callable[[list[Put]], None] = lambda puts: None
         #: Commits and rollbacks since start, and how old the committed ones were, seconds: by topic.
         self.commits: Counter[str] = Counter()
         self.rollbacks: Counter[str] = Counter()
@@ -78,11 +82,13 @@ class TransactionEnds:
         if self._store.log.gate:
             raise ResponseError(ResponseCode.SERVICE_NOT_AVAILABLE, "Service not available now.")
         try:
-            span = self._check.settle(half, current, [self._halves.committed(half)] if verdict == _COMMIT else [])
+            puts = [self._halves.committed(half)] if verdict == _COMMIT else []
+            span = self._check.settle(half, current, puts)
         except (OSError, StoreError) as error:
             log.error("the end of half message %s is not stored: %s", half.properties.get("UNIQ_KEY"), error)
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "Create mapped file failed.") from None
         self._count(half, committed=verdict == _COMMIT)
+        self.on_committed(puts)
         return self._answer(conn, request, span.end)
 
     def _count(self, half: MessageRecord, *, committed: bool) -> None:

@@ -133,7 +133,7 @@ async def test_counters_and_gauges(cluster: Cluster) -> None:
         assert size > 300
         assert value(series, "rocketmq_message_size_sum", topic="T") == size
         assert value(series, "rocketmq_message_size_count", topic="T") == 3
-        assert value(series, "rocketmq_storage_size") == size
+        assert value(series, "rocketmq_storage_size_bytes") == size
         assert value(series, "rocketmq_broker_permission") == 6
         assert value(series, "rocketmq_topic_number") == len(broker.topics)
         assert value(series, "rocketmq_processor_watermark", processor="send") == 0

@@ -22,7 +22,7 @@ async def names_told(address: tuple[str, int] | None, query: str = "") -> set[st
 
 async def test_every_metric_is_explained(tmp_path: Path) -> None:
     explained = set(re.findall(r"`((?:rocketmq|rmq)_[a-z_0-9]+)`", PAGE.read_text().partition("## Names of")[0]))
-    unknown = {"rocketmq_consumer_ready_messages", "rocketmq_consumer_queueing_latency", "rocketmq_rpc_latency"}
+    unknown = {"rocketmq_consumer_ready_messages", "rocketmq_consumer_queueing_latency"}
     unknown |= WHEN_SOMETHING_WAITS
     observed = {"metricsExporterType": "PROM", "metricsPromExporterPort": "0"}
     async with Cluster(tmp_path, settings=observed) as cluster:

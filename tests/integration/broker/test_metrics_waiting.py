@@ -63,9 +63,9 @@ async def test_transactions() -> None:
         assert value(series, "rocketmq_half_messages") == 1
         assert value(series, "rocketmq_commit_messages_total", topic="T") == 1
         assert value(series, "rocketmq_rollback_messages_total", topic="T") == 1
-        assert value(series, "rocketmq_finish_message_latency_bucket", topic="T", le="60.0") == 0
-        assert value(series, "rocketmq_finish_message_latency_bucket", topic="T", le="600.0") == 1
-        assert 100 <= (value(series, "rocketmq_finish_message_latency_sum", topic="T") or 0) < 101
+        assert value(series, "rocketmq_finish_message_latency_milliseconds_bucket", topic="T", le="60.0") == 0
+        assert value(series, "rocketmq_finish_message_latency_milliseconds_bucket", topic="T", le="600.0") == 1
+        assert 100 <= (value(series, "rocketmq_finish_message_latency_milliseconds_sum", topic="T") or 0) < 101
 
 
 @in_virtual_time
@@ -85,7 +85,7 @@ async def test_timers_and_delay_levels() -> None:
             for bound in ("5", "60", "3600")
         }
         assert periods == {"5": 0, "60": 1, "3600": 1}
-        for name in ("enqueue_lag", "dequeue_lag", "dequeue_latency"):
+        for name in ("enqueue_lag", "dequeue_lag", "dequeue_latency_milliseconds"):
             assert value(series, f"rocketmq_timer_{name}") == 0
         assert value(series, "rmq_delayed_messages", level="5") == 1
         await asyncio.sleep(60)
@@ -105,7 +105,7 @@ async def test_pops() -> None:
         assert value(series, "rocketmq_consumer_inflight_messages", **where) == 2
         assert value(series, "rocketmq_pop_revive_in_message_total", revive_message_type="CK", **where) == 1
         assert value(series, "rocketmq_pop_revive_in_message_total", revive_message_type="ACK", **where) == 1
-        assert value(series, "rocketmq_pop_revive_lag") == 0
+        assert value(series, "rocketmq_pop_revive_lag_milliseconds") == 0
         assert value(series, "rocketmq_pop_revive_retry_messages_total", **where) is None
         await asyncio.sleep(20)
         series = await page(scene)
@@ -129,12 +129,12 @@ async def test_sizes_and_ages() -> None:
         assert value(series, "rocketmq_message_size_sum", topic="T") == value(
             series, "rocketmq_throughput_in_total", topic="T"
         )
-        assert 7000 <= (value(series, "rocketmq_storage_message_reserve_time") or 0) < 8000
-        late = value(series, "rocketmq_consumer_lag_latency", consumer_group="TOOLS_CONSUMER", topic="T")
+        assert 7000 <= (value(series, "rocketmq_storage_message_reserve_time_milliseconds") or 0) < 8000
+        late = value(series, "rocketmq_consumer_lag_latency_milliseconds", consumer_group="TOOLS_CONSUMER", topic="T")
         assert late is not None
         assert 7000 <= late < 8000
         scene.app.offsets.commit("TOOLS_CONSUMER", "T", 0, 4)
         series = await page(scene)
-        assert value(series, "rocketmq_consumer_lag_latency", consumer_group="TOOLS_CONSUMER") is None
+        assert value(series, "rocketmq_consumer_lag_latency_milliseconds", consumer_group="TOOLS_CONSUMER") is None
         # Each message is counted once, however often the page is read.
         assert value(series, "rocketmq_message_size_count", topic="T") == 4
