@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import hypothesis
 import pytest
@@ -24,3 +25,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--no-tool-skips"):
         os.environ["RMQ_NO_TOOL_SKIPS"] = "1"
+
+
+@pytest.fixture
+def say(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Tell what a test counted: at once with ``-s``, and in the summary of the run."""
+
+    def tell(text: str) -> None:
+        print(text)
+        record_property("said", text)
+
+    return tell
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [*terminalreporter.stats.get("passed", ()), *terminalreporter.stats.get("failed", ())]
+    lines = [
+        line
+        for report in reports
+        for name, text in getattr(report, "user_properties", ())
+        if name == "said" and report.when == "call"
+        for line in text.splitlines()
+    ]
+    if lines:
+        terminalreporter.section("what was covered")
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -80,7 +81,7 @@ async def _recover(disk: SimDisk, ledger: Ledger, promised: dict[Key, bytes], wh
 
 
 @pytest.mark.timeout(0 if LONG else 120)
-def test_every_prefix_of_a_trace_is_recovered() -> None:
+def test_every_prefix_of_a_trace_is_recovered(say: Callable[[str], None]) -> None:
     recoveries = 0
 
     async def main() -> None:
@@ -104,7 +105,7 @@ def test_every_prefix_of_a_trace_is_recovered() -> None:
                 recoveries += 1
 
     in_time(main())
-    print(f"crash images: {recoveries} recoveries")
+    say(f"crash images: {recoveries} recoveries")
     assert recoveries >= STEPS * (2 + SUBSETS)
 
 

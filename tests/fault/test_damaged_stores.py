@@ -67,7 +67,7 @@ def _stale(size: int, whole: bytes, _: random.Random) -> bytes:
 @pytest.mark.timeout(0 if LONG else 120)
 @pytest.mark.parametrize("filling", [_zeros, _random, _stale], ids=["zeros", "random", "stale"])
 def test_s01_a_cut_at_every_byte_of_the_last_three_records(
-    filling: Callable[[int, bytes, random.Random], bytes],
+    filling: Callable[[int, bytes, random.Random], bytes], say: Callable[[str], None]
 ) -> None:
     """Recovery ends behind the last whole record; what is sent then takes the next places; nothing comes back."""
     short = image(clean=False, rounds=3)
@@ -97,7 +97,7 @@ def test_s01_a_cut_at_every_byte_of_the_last_three_records(
             assert [r.raw for r in scan.records[:-1]] == [r.raw for r in short.records[: last + 1]]
 
     run(main())
-    print(f"S01 {filling.__name__}: {len(cuts)} cuts")
+    say(f"S01 {filling.__name__}: {len(cuts)} cuts")
 
 
 # -- S02 ---------------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def fields(record: Record) -> dict[str, tuple[int, int]]:
 
 @pytest.mark.timeout(0 if LONG else 120)
 @pytest.mark.parametrize("where", ["last", "middle"])
-def test_s02_a_flipped_bit_is_told_and_never_served(killed: Image, where: str) -> None:
+def test_s02_a_flipped_bit_is_told_and_never_served(killed: Image, where: str, say: Callable[[str], None]) -> None:
     """In the middle it is damage, reported and kept apart; at the very end it looks like a torn write, and is cut."""
     plain = [n for n, record in enumerate(killed.records) if record.topic == "T" and record.properties]
     number = plain[-1] if where == "last" else plain[len(plain) // 2]
@@ -159,7 +159,7 @@ def test_s02_a_flipped_bit_is_told_and_never_served(killed: Image, where: str) -
                 await store.stop()
 
     run(main())
-    print(f"S02 {where}: flips by field {seen}")
+    say(f"S02 {where}: flips by field {seen}")
 
 
 # -- S05 ---------------------------------------------------------------------------------------------------------------

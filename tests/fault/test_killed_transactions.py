@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -115,7 +116,7 @@ async def _killed_at(number: int, keep: int, *, checked: bool, counts: Counter[s
 
 @pytest.mark.timeout(0 if LONG else 120)
 @pytest.mark.parametrize("checked", [False, True], ids=["ends", "checks"])
-def test_c11_transactions_outlive_kills_at_every_write(checked: bool) -> None:
+def test_c11_transactions_outlive_kills_at_every_write(checked: bool, say: Callable[[str], None]) -> None:
     counts: Counter[str] = Counter()
     number = 1
     there = True
@@ -129,6 +130,6 @@ def test_c11_transactions_outlive_kills_at_every_write(checked: bool) -> None:
             in_time(one())
             there = found[0]
         number += 1
-    print(f"C11 {'checks' if checked else 'ends'}: every one of {number - 2} writes, {dict(counts)}")
+    say(f"C11 {'checks' if checked else 'ends'}: every one of {number - 2} writes, {dict(counts)}")
     assert counts["kills"] >= 5
     assert counts["undecided given up"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,12 +93,12 @@ def cycle_at(point: str, rng: random.Random) -> Cycle:
 
 
 @pytest.mark.timeout(0 if LONG else 120)
-async def test_c01_kills_at_random_times_lose_nothing(tmp_path: Path) -> None:
+async def test_c01_kills_at_random_times_lose_nothing(tmp_path: Path, say: Callable[[str], None]) -> None:
     rng = random.Random(101)
     cycles = [Cycle(seconds=min(3.0, 0.05 + rng.expovariate(3))) for _ in range(amount(6, 200))]
     campaign = Campaign(tmp_path, SYNC, seed=101)
     verdict = await campaign.run(cycles)
-    print(campaign.report("C01"), dict(verdict.counts))
+    say(f"{campaign.report('C01')} {dict(verdict.counts)}")
     verdict.demand()
     # A run in which nothing was in flight proves nothing.
     assert campaign.counts["cycles with sends in flight"] >= len(cycles) * 3 // 4
@@ -108,7 +109,7 @@ async def test_c01_kills_at_random_times_lose_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(0 if LONG else 120)
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-async def test_c02_kills_at_named_points_lose_nothing(tmp_path: Path, flush: str) -> None:
+async def test_c02_kills_at_named_points_lose_nothing(tmp_path: Path, flush: str, say: Callable[[str], None]) -> None:
     rng = random.Random(102)
     if LONG:
         points = [point for number in range(amount(1, 6)) for point in shuffled(POINTS, number)]
@@ -117,7 +118,7 @@ async def test_c02_kills_at_named_points_lose_nothing(tmp_path: Path, flush: str
         points = shuffled(POINTS, 102)[flush == "SYNC_FLUSH" :: 2][:12]
     campaign = Campaign(tmp_path, {"RMQ_FLUSH_DISK_TYPE": flush}, seed=102)
     verdict = await campaign.run([cycle_at(point, rng) for point in points])
-    print(campaign.report(f"C02 {flush}", sorted(set(points))))
+    say(campaign.report(f"C02 {flush}", sorted(set(points))))
     verdict.demand()
     expected = {point for point in points if point not in SOMETIMES}
     missed = {point for point in expected if not campaign.died[point]}
@@ -127,23 +128,23 @@ async def test_c02_kills_at_named_points_lose_nothing(tmp_path: Path, flush: str
 
 
 @pytest.mark.timeout(0 if LONG else 120)
-async def test_c08_weak_sends_are_no_phantoms_and_records_are_whole(tmp_path: Path) -> None:
+async def test_c08_weak_sends_are_no_phantoms_and_records_are_whole(tmp_path: Path, say: Callable[[str], None]) -> None:
     """Killed in the middle of a write: whole records come back, from the beginning of each batch on."""
     rng = random.Random(108)
     cycles = [Cycle("run:log.write.half", 2.0, skip=rng.randint(0, 60)) for _ in range(amount(4, 60))]
     campaign = Campaign(tmp_path, seed=108)
     verdict = await campaign.run(cycles)
-    print(campaign.report("C08"), dict(verdict.counts))
+    say(f"{campaign.report('C08')} {dict(verdict.counts)}")
     verdict.demand()
     assert campaign.died["run:log.write.half"] >= len(cycles) // 2
 
 
 @pytest.mark.timeout(0 if LONG else 120)
-async def test_c09_sigterm_under_load_is_clean(tmp_path: Path) -> None:
+async def test_c09_sigterm_under_load_is_clean(tmp_path: Path, say: Callable[[str], None]) -> None:
     cycles = [Cycle(seconds=0.3, stop=True) for _ in range(amount(3, 50))]
     campaign = Campaign(tmp_path, SYNC, seed=109)
     verdict = await campaign.run(cycles)
-    print(campaign.report("C09"))
+    say(campaign.report("C09"))
     verdict.demand()
     assert campaign.counts["clean stops"] == len(cycles)
     log = (tmp_path / "broker" / "logs" / "broker.log").read_text()

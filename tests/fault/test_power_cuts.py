@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ POINTS = (
 
 @pytest.mark.timeout(0 if LONG else 120)
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-async def test_c03_power_cuts_take_what_was_not_forced(tmp_path: Path, flush: str) -> None:
+async def test_c03_power_cuts_take_what_was_not_forced(tmp_path: Path, flush: str, say: Callable[[str], None]) -> None:
     """SYNC_FLUSH: nothing acknowledged or consumed is lost. ASYNC_FLUSH: the youngest end of the log at most."""
     rng = random.Random(103)
     campaign = PowerCampaign(tmp_path, {"RMQ_FLUSH_DISK_TYPE": flush}, seed=103)
@@ -42,7 +43,7 @@ async def test_c03_power_cuts_take_what_was_not_forced(tmp_path: Path, flush: st
         for point in points
     ]
     verdict = await campaign.run(cycles)
-    print(campaign.report(f"C03 {flush}", sorted({*points} - {""})), f"\n  oldest lost: {campaign.oldest_lost_ms} ms")
+    say(f"{campaign.report(f'C03 {flush}', sorted({*points} - {''}))}\n  oldest lost: {campaign.oldest_lost_ms} ms")
     verdict.demand()
     assert verdict.counts["send ok"] > 100
     assert campaign.counts["calls that forced"] > len(cycles)

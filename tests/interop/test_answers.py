@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import cast
 
 from tests.golden.broker.live import listed, listed_of_namesrv
 from tests.integration.namesrv.test_java_answers import CASES as NAMESRV_CASES
-from tests.support.answers import Ask, Pair, Report, Side, asked, spoilt
+from tests.support.answers import LATE_S, Ask, Pair, Report, Side, asked, spoilt
 from tests.support.answers_5 import SCENE, asks_of_5, learn_handle
 from tests.support.broker_replay import CASES, SETTINGS, Replay
 from tests.support.broker_steps import STEPS
@@ -46,12 +46,8 @@ def both(version: str, settings: dict[str, str]) -> tuple[Cluster, Cluster]:
         raise
 
 
-def tell(report: Report) -> None:
-    print(report.line())
-    for why, count in report.accepted.most_common():
-        print(f"  {count} × {why}")
-    for problem in report.problems:
-        print(f"  !! {problem}")
+def judge(report: Report, say: Callable[[str], None]) -> None:
+    say("\n".join([report.line(), *(f"  {count} × {why}" for why, count in report.accepted.most_common())]))
     assert not report.problems, f"{report.line()}\n" + "\n".join(report.problems[:40])
 
 
@@ -61,6 +57,7 @@ async def through(pair: Pair, cases: Sequence[Ask], good: Collection[str], steps
         if case.id in steps:
             await STEPS[case.id](cast(Replay, pair.java))
             await STEPS[case.id](cast(Replay, pair.ours))
+            await pair.java.dispatched()
         await pair.compare(case)
     for base in bases(cases, good):
         for case in spoilt(base):
@@ -68,7 +65,7 @@ async def through(pair: Pair, cases: Sequence[Ask], good: Collection[str], steps
     await pair.close()
 
 
-def test_a_broker_of_4_9() -> None:
+def test_a_broker_of_4_9(say: Callable[[str], None]) -> None:
     java, ours = both("4.9.4", SETTINGS | {"enablePropertyFilter": "false"})
     report = Report("4.9.4")
     good = {case["id"] for case in CASES if case["response"].get("code") == 0}
@@ -80,10 +77,10 @@ def test_a_broker_of_4_9() -> None:
 
     with java, ours:
         asyncio.run(run())
-    tell(report)
+    judge(report, say)
 
 
-def test_a_nameserver_of_4_9() -> None:
+def test_a_nameserver_of_4_9(say: Callable[[str], None]) -> None:
     java, ours = both("4.9.4", {})
     report = Report("4.9.4 (nameserver)")
     good = {case["id"] for case in NAMESRV_CASES if case["response"].get("code") == 0}
@@ -95,7 +92,7 @@ def test_a_nameserver_of_4_9() -> None:
 
     with java, ours:
         asyncio.run(run())
-    tell(report)
+    judge(report, say)
 
 
 def gives_out(case: Ask) -> bool:
@@ -113,7 +110,7 @@ def gives_out(case: Ask) -> bool:
     return what.startswith("pollTime") or (case.code == 200050 and not what.startswith(refused))
 
 
-def test_what_5_x_adds() -> None:
+def test_what_5_x_adds(say: Callable[[str], None]) -> None:
     java, ours = both("5.3.3", {})
     report = Report("5.3.3")
 
@@ -122,7 +119,8 @@ def test_what_5_x_adds() -> None:
         pair = Pair(*sides, report, listed)
         for side in sides:
             for ask in SCENE:
-                await side.ask(ask)
+                assert await side.ask(ask, LATE_S) is not None
+            await side.dispatched()
         for ask in asks_of_5():
             answers = await pair.compare(ask)
             for side, answer in zip(sides, answers, strict=True):
@@ -135,4 +133,4 @@ def test_what_5_x_adds() -> None:
 
     with java, ours:
         asyncio.run(run())
-    tell(report)
+    judge(report, say)
