@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rmq.broker.pop.checkpoints import Key, Outcome
+from rmq.broker.pop.checks import refusing_with
 from rmq.broker.pop.handles import ORDERED, Handle, real_topic
 from rmq.broker.pop.journal import Event, batch_event
 from rmq.broker.pop.ordered import Place
@@ -49,7 +50,7 @@ class Acks:
     async def ack(self, conn: Conn, request: Command, header: AckMessageRequest) -> Command:
         """200051: one message is done."""
         handle = Handle.parse(header.extra_info, header.offset)
-        self._checks.queue_of(header.topic, header.queue_id, header.offset)
+        self._checks.queue_of(conn, header.topic, header.queue_id, header.offset)
         place = Place(header.consumer_group, header.topic, header.queue_id)
         if handle.revive_queue == ORDERED:
             if not self._ack_ordered(place, header.offset, handle.pop_time):
@@ -65,14 +66,16 @@ class Acks:
     @handles(RequestCode.BATCH_ACK_MESSAGE)
     async def batch_ack(self, conn: Conn, request: Command) -> Command:
         """200151: many messages are done; an error only when none of them could be acknowledged."""
-        body = BatchAckMessageRequestBody.decode(request.body)
+        acks = BatchAckMessageRequestBody.decode(request.body).acks if request.body else []
+        if not acks:
+            raise ResponseError(ResponseCode.NO_MESSAGE, "the request acknowledges nothing")
         events: list[Event] = []
         good = bad = 0
-        for item in body.acks:
+        for item in acks:
             place = Place(item.consumer_group, real_topic(item.topic, item.consumer_group, item.retry), item.queue_id)
             for offset in self._offsets(item):
                 try:
-                    self._checks.queue_of(place.topic, place.queue_id, offset)
+                    self._checks.queue_of(conn, place.topic, place.queue_id, offset)
                 except ResponseError:
                     bad += 1
                     continue
@@ -101,7 +104,7 @@ class Acks:
         try:
             return [item.start_offset + number for number in bits_of(item.bit_set)]
         except BodyError as error:
-            raise ResponseError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
     def _settle(
         self, place: Place, start: int, pop_time: int, offset: int, deadline: int
@@ -131,17 +134,18 @@ class Acks:
             index = state.write([batch_event(batch)], {place: batch.position})
         except (StoreError, OSError) as error:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the acknowledgement was not stored: {error}") from None
-        if done:
-            self._polls.wake(place.group, place.topic)
-        else:
+        if not done:
             state.ordered.rewritten(batch, index)
+        if not state.ordered.blocked(place, "", self._clock.now_ms()):
+            self._polls.wake(place.group, place.topic)
         return True
 
     @handles(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header=ChangeInvisibleTimeRequest)
+    @refusing_with(ChangeInvisibleTimeResponse)
     async def change(self, conn: Conn, request: Command, header: ChangeInvisibleTimeRequest) -> Command:
         """200053: a message stays invisible for another time, from now on; 0 gives it back at once."""
         handle = Handle.parse(header.extra_info, header.offset)
-        self._checks.queue_of(header.topic, header.queue_id, header.offset)
+        self._checks.queue_of(conn, header.topic, header.queue_id, header.offset)
         if not 0 <= header.invisible_time < _LONGEST:
             raise ResponseError(
                 ResponseCode.INVALID_PARAMETER, f"invisibleTime is {header.invisible_time}: milliseconds are expected"

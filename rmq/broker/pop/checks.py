@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, Any
 
 from rmq.broker.delivery.answers import filtering_is_off
 from rmq.broker.delivery.filtering import EVERYTHING, Filter, filter_of
@@ -12,7 +13,7 @@ from rmq.filter.sql import ExpressionError
 from rmq.protocol import subscription
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError, RMQError
-from rmq.protocol.names import MAX_TOPIC, RETRY_PREFIX
+from rmq.protocol.names import MAX_TOPIC, RETRY_PREFIX, group_fault
 
 if TYPE_CHECKING:
     from rmq.broker.groups.configs import GroupTable
@@ -21,12 +22,38 @@ if TYPE_CHECKING:
     from rmq.broker.store.store import Store
     from rmq.broker.topics.table import TopicTable
     from rmq.protocol.bodies.topic import TopicConfig
+    from rmq.protocol.command import Command
+    from rmq.protocol.header import Header
     from rmq.remoting.conn import Conn
 
-__all__ = ["MOST_MESSAGES", "Checks"]
+    Handling = Callable[[Any, Conn, Command, Any], Coroutine[Any, Any, Command | None]]
+
+__all__ = ["POP", "Checks", "refusing_with"]
 
 _FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
-MOST_MESSAGES = 32
+#: What kind of request it is, for remarks.
+POP = "pop message"
+_MOST_MESSAGES = 32
+#: Longest name of a group that is made by its first request.
+_MAX_NEW_GROUP = 255
+
+
+def refusing_with(header: type[Header]) -> Callable[[Handling], Handling]:
+    """Have a handler's refusals carry its response header without values, as those of Java do."""
+
+    def mark(handler: Handling) -> Handling:
+        @wraps(handler)
+        async def handle(service: Any, conn: Conn, request: Command, fields: Any) -> Command | None:
+            try:
+                return await handler(service, conn, request, fields)
+            except ResponseError as refusal:
+                if refusal.code == ResponseCode.SYSTEM_ERROR:
+                    raise
+                return request.reply(refusal.code, refusal.remark, header=header())
+
+        return handle
+
+    return mark
 
 
 class Checks:
@@ -48,10 +75,12 @@ class Checks:
         settings = self._settings
         if not settings.broker_permission & 4:
             raise ResponseError(ResponseCode.NO_PERMISSION, f"the broker[{settings.broker_ip1}] {what} is forbidden")
-        if not 0 < count <= MOST_MESSAGES:
+        if count < 0:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"maxMsgNums is {count}: a number of messages is expected")
+        if count > _MOST_MESSAGES and what == POP:
             raise ResponseError(
                 ResponseCode.INVALID_PARAMETER,
-                f"the broker[{settings.broker_ip1}] {what}: maxMsgNums is {count}, 1 to {MOST_MESSAGES} are served",
+                f"the broker[{settings.broker_ip1}] pop message's num is greater than {_MOST_MESSAGES}",
             )
         config = self._topics.get(topic)
         if config is None:
@@ -62,9 +91,11 @@ class Checks:
             raise ResponseError(
                 ResponseCode.INVALID_PARAMETER,
                 f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:"
-                f"[{config.read_queue_nums}] consumer:[{conn.peer}]",
+                f"[{config.read_queue_nums}] consumer:[/{conn.peer}]",
             )
-        found = self._groups.find(group)
+        found = self._groups.get(group)
+        if found is None and not (group and group_fault(group, _MAX_NEW_GROUP)):
+            found = self._groups.find(group)
         if found is None:
             raise ResponseError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group}] does not exist, {_FAQ}"
@@ -99,7 +130,7 @@ class Checks:
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
             ) from None
 
-    def queue_of(self, topic: str, queue_id: int, offset: int) -> Queue:
+    def queue_of(self, conn: Conn, topic: str, queue_id: int, offset: int) -> Queue:
         """The queue a handle speaks of.
 
         :raises ResponseError: 17, 13 or 208.
@@ -110,7 +141,8 @@ class Checks:
         if not 0 <= queue_id < config.read_queue_nums:
             raise ResponseError(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:[{config.read_queue_nums}]",
+                f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:"
+                f"[{config.read_queue_nums}] consumer:[/{conn.peer}]",
             )
         queue = self._store.queues.get_or_create(topic, queue_id)
         if not queue.min <= offset < queue.visible:

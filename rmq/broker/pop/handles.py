@@ -113,10 +113,13 @@ def offset_info(parts: Iterable[tuple[str, int, Iterable[int]]]) -> str:
 
 
 def order_count_info(parts: Iterable[tuple[str, int, dict[int, int]]]) -> str:
-    """``orderCountInfo`` from (topic, queue id, how often each offset was given out before) of each queue."""
+    """``orderCountInfo`` from (topic, queue id, how often each offset was given out before) of each queue.
+
+    Offsets that are given out for the first time are not named, as in 5.3.3; a queue's own count is its least.
+    """
     words = []
     for topic, queue_id, counts in parts:
         mark = mark_of(topic)
+        words += [f"{mark} qo{queue_id}%{offset} {count}" for offset, count in counts.items() if count]
         words.append(f"{mark} {queue_id} {min(counts.values(), default=0)}")
-        words += [f"{mark} qo{queue_id}%{offset} {count}" for offset, count in counts.items()]
     return ";".join(words)

@@ -1,7 +1,8 @@
 """Orderly pops: a queue gives out one batch at a time, and goes on when all of it is acknowledged. No I/O.
 
-A message that is not acknowledged in time is given out again from its own queue, before anything behind it, to whoever
-asks first. A client that repeats its request with the same attempt id gets its batch again at once.
+Messages that are not acknowledged in time are given out again from their own queue, before anything behind them, to
+whoever asks first, once nobody has one of them any more. A client that repeats its request with the same attempt id
+gets its batch again at once.
 """
 
 from __future__ import annotations
@@ -82,22 +83,16 @@ class OrderedQueues:
         return self._batches.get(place)
 
     def blocked(self, place: Place, attempt: str, now: int) -> bool:
-        """Whether the queue gives out nothing now."""
+        """Whether the queue gives out nothing now: somebody may still work on a message of the batch."""
         batch = self._batches.get(place)
         if batch is None or (attempt and attempt == batch.attempt):
             return False
-        return batch.visible_at[batch.waiting()[0]] > now
+        return any(batch.visible_at[i] > now for i in batch.waiting())
 
-    def again(self, place: Place, attempt: str, now: int) -> list[int]:
-        """Offsets of the batch that is out which may be given out again now; of a queue that is not blocked."""
+    def again(self, place: Place) -> list[int]:
+        """Offsets of the batch that is out which are given out again; of a queue that is not blocked."""
         batch = self._batches[place]
-        same = bool(attempt) and attempt == batch.attempt
-        found = []
-        for i in batch.waiting():
-            if not same and batch.visible_at[i] > now:
-                break
-            found.append(batch.offsets[i])
-        return found
+        return [batch.offsets[i] for i in batch.waiting()]
 
     def popped(self, place: Place, attempt: str, offsets: Sequence[int], now: int, invisible: int) -> Batch:
         """These messages go out: a new batch, or messages of the batch that is out already."""

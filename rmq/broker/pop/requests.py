@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rmq.broker.pop.checks import POP, refusing_with
 from rmq.broker.pop.handles import ORDERED, offset_info, order_count_info, start_info
 from rmq.broker.pop.polls import PollingFull, Polls, Waiter
 from rmq.broker.pop.take import Taken, Wish
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PopRequests"]
 
+#: Java's remark of an answer without messages.
+_NOTHING = "NO_MESSAGE_IN_QUEUE"
 #: A poll longer than this is cut, seconds: the client asks again.
 _LONGEST_POLL = 120.0
 
@@ -43,10 +46,11 @@ class PopRequests:
         self._polls = polls
 
     @handles(RequestCode.POP_MESSAGE, header=PopMessageRequest)
+    @refusing_with(PopMessageResponse)
     async def pop(self, conn: Conn, request: Command, header: PopMessageRequest) -> Command | None:
         """200050: messages that nobody else of the group gets while they are invisible."""
         group, topic = header.consumer_group, header.topic
-        config = self._checks.readable(conn, "pop message", group, topic, header.queue_id, header.max_msg_nums)
+        config = self._checks.readable(conn, POP, group, topic, header.queue_id, header.max_msg_nums)
         wish = Wish(
             group,
             topic,
@@ -58,18 +62,14 @@ class PopRequests:
             bool(header.order),
             header.attempt_id or "",
         )
-        if header.poll_time <= 0:
+        if header.poll_time <= 0 or header.max_msg_nums == 0:
             taken = await self._taker.take(wish, config)
-            if taken is None:
-                return self._nothing(request, ResponseCode.POLLING_TIMEOUT, wish)
-            return self._found(request, wish, taken)
+            return self._answer(request, ResponseCode.POLLING_TIMEOUT, wish, taken)
         try:
             waiter = self._polls.enter(conn, group, topic, header.queue_id)
         except PollingFull:
             taken = await self._taker.take(wish, config)
-            if taken is None:
-                return self._nothing(request, ResponseCode.POLLING_FULL, wish)
-            return self._found(request, wish, taken)
+            return self._answer(request, ResponseCode.POLLING_FULL, wish, taken)
         try:
             return await self._poll(conn, request, wish, config, waiter, header.poll_time / 1000)
         finally:
@@ -88,18 +88,17 @@ class PopRequests:
                 return None
             waiter.woken = False
             taken = await self._taker.take(wish, config)
-            if taken is not None:
-                return self._found(request, wish, taken)
-            if not await self._polls.wait(waiter, deadline - clock.monotonic()):
-                return self._nothing(request, ResponseCode.POLLING_TIMEOUT, wish)
+            if taken.parts or not await self._polls.wait(waiter, deadline - clock.monotonic()):
+                return self._answer(request, ResponseCode.POLLING_TIMEOUT, wish, taken)
 
-    def _found(self, request: Command, wish: Wish, taken: Taken) -> Command:
+    def _answer(self, request: Command, nothing: int, wish: Wish, taken: Taken) -> Command:
+        """The messages that were taken, or the code for none."""
         parts = taken.parts
-        if taken.rest:
+        if parts and taken.rest:
             # One arrival wakes one request; what this one leaves is for the next.
             self._polls.wake(wish.group, wish.topic)
         header = PopMessageResponse(
-            pop_time=taken.pop_time,
+            pop_time=taken.pop_time if parts else self._clock.now_ms(),
             invisible_time=wish.invisible,
             revive_qid=ORDERED if wish.order else 0,
             rest_num=taken.rest,
@@ -109,26 +108,25 @@ class PopRequests:
             if wish.order
             else None,
         )
+        if not parts:
+            return request.reply(nothing, _NOTHING, header=header)
         return request.reply(ResponseCode.SUCCESS, "FOUND", header=header, body=taken.body)
 
-    def _nothing(self, request: Command, code: int, wish: Wish) -> Command:
-        header = PopMessageResponse(pop_time=self._clock.now_ms(), invisible_time=wish.invisible)
-        return request.reply(code, "no message for this group now", header=header)
-
     @handles(RequestCode.PEEK_MESSAGE, header=PeekMessageRequest)
+    @refusing_with(PopMessageResponse)
     async def peek(self, conn: Conn, request: Command, header: PeekMessageRequest) -> Command:
         """200052: the next messages; they stay where they are."""
         group, topic = header.consumer_group, header.topic
         config = self._checks.readable(conn, "peek message", group, topic, header.queue_id, header.max_msg_nums)
         wish = Wish(group, topic, header.queue_id, header.max_msg_nums, 0, 0, self._checks.wanted(topic, None, None))
         records = await self._taker.peek(wish, config)
-        rest = max(0, self._taker.rest(wish, config) - len(records))
-        answer = PopMessageResponse(pop_time=self._clock.now_ms(), rest_num=rest)
+        answer = PopMessageResponse(rest_num=self._taker.rest(wish, config))
         if not records:
-            return request.reply(ResponseCode.PULL_NOT_FOUND, "no message for this group now", header=answer)
+            return request.reply(ResponseCode.PULL_NOT_FOUND, _NOTHING, header=answer)
         return request.reply(ResponseCode.SUCCESS, "FOUND", header=answer, body=b"".join(records))
 
     @handles(RequestCode.NOTIFICATION, header=NotificationRequest)
+    @refusing_with(NotificationResponse)
     async def notification(self, conn: Conn, request: Command, header: NotificationRequest) -> Command | None:
         """200054: tell when there is something to pop."""
         group, topic = header.consumer_group, header.topic
@@ -159,7 +157,8 @@ class PopRequests:
         return request.reply(ResponseCode.SUCCESS, header=NotificationResponse(has_msg=has, polling_full=full))
 
     @handles(RequestCode.POLLING_INFO, header=PollingInfoRequest)
-    def polling_info(self, conn: Conn, request: Command, header: PollingInfoRequest) -> Command:
+    @refusing_with(PollingInfoResponse)
+    async def polling_info(self, conn: Conn, request: Command, header: PollingInfoRequest) -> Command:
         """200055: how many requests wait."""
         group, topic = header.consumer_group, header.topic
         self._checks.readable(conn, "polling info", group, topic, header.queue_id)

@@ -35,6 +35,9 @@ _RETRIES_FIRST = 5
 #: Reads of a queue whose messages the filter refuses, before the request gives up or waits.
 _READS = 64
 
+#: A peek ends with the queue in which it got so far.
+_PEEKED_BYTES = 4 << 20
+
 _POP_CK = POP_CK.encode() + b"\x01"
 
 
@@ -72,13 +75,13 @@ class Part:
 
 @dataclass(slots=True)
 class Taken:
-    """The messages of one answer."""
+    """The messages of one answer; without parts when there are none for this group now."""
 
-    parts: list[Part]
-    pop_time: int
-    body: bytes
-    #: Messages that may still be popped.
-    rest: int
+    parts: list[Part] = field(default_factory=list)
+    pop_time: int = 0
+    body: bytes = b""
+    #: Messages behind those that were taken, and of the queues that were not looked at.
+    rest: int = 0
 
 
 def _offset(record: bytes) -> int:
@@ -142,18 +145,22 @@ class Taker:
             place = Place(wish.group, queue.topic, queue.id)
             if wish.order and self._state.ordered.get(place) is not None:
                 if not self._state.ordered.blocked(place, wish.attempt, now):
-                    total += len(self._state.ordered.again(place, wish.attempt, now))
+                    total += len(self._state.ordered.again(place))
                 continue
-            offset = self._state.positions.get(place)
-            if offset < 0:
-                offset = queue.min if wish.init_mode != FROM_MAX or queue.topic != wish.topic else queue.visible
-            total += max(0, queue.visible - max(offset, queue.min))
+            total += self._ahead(wish, place, queue)
         return total
+
+    def _ahead(self, wish: Wish, place: Place, queue: Queue) -> int:
+        """Messages of a queue behind the group's position."""
+        offset = self._state.positions.get(place)
+        if offset < 0:
+            offset = queue.min if wish.init_mode != FROM_MAX or queue.topic != wish.topic else queue.visible
+        return max(0, queue.visible - max(offset, queue.min))
 
     # -- pop
 
-    async def take(self, wish: Wish, config: TopicConfig) -> Taken | None:
-        """Take messages; None when there is nothing for this group now.
+    async def take(self, wish: Wish, config: TopicConfig) -> Taken:
+        """Take messages.
 
         :raises ResponseError: the store takes no messages, so nothing can be kept about them.
         """
@@ -161,34 +168,34 @@ class Taker:
         moved: dict[Place, int] = {}
         mine: list[Place] = []
         left = wish.count
+        rest = 0
         try:
             for queue in self._queues(wish, config):
                 place = Place(wish.group, queue.topic, queue.id)
-                if left <= 0:
-                    break
-                if place in self._busy:
+                if left <= 0 or place in self._busy:
+                    rest += self._ahead(wish, place, queue)
                     continue
                 self._busy.add(place)
                 mine.append(place)
                 part = await self._look(wish, place, queue, left)
                 if part is None:
+                    if not wish.order:
+                        rest += self._ahead(wish, place, queue)
                     continue
+                rest += max(0, queue.visible - part.behind)
                 if part.records:
                     parts.append(part)
                     left -= len(part.records)
                 elif part.behind != part.start:
                     moved[place] = part.behind
-            if not parts and not moved:
-                return None
-            taken = self._keep(wish, parts, moved)
+            taken = self._keep(wish, parts, moved) if parts or moved else Taken()
         except OSError:
             raise ResponseError(
                 ResponseCode.SYSTEM_ERROR, "the broker cannot read these messages from its disk"
             ) from None
         finally:
             self._busy.difference_update(mine)
-        if taken is not None:
-            taken.rest = self.rest(wish, config)
+        taken.rest = rest
         return taken
 
     async def _look(self, wish: Wish, place: Place, queue: Queue, count: int) -> Part | None:
@@ -200,9 +207,11 @@ class Taker:
                 return None
             batch = state.ordered.get(place)
             if batch is not None:
-                # An attempt that is repeated gets all of its batch, however few it asks for.
-                offsets = state.ordered.again(place, wish.attempt, now)
-                return await self._again(place, queue, batch.offsets[0], offsets)
+                offsets = state.ordered.again(place)
+                if not wish.attempt or wish.attempt != batch.attempt:
+                    # An attempt that is repeated gets all of its batch, however few it asks for.
+                    offsets = offsets[:count]
+                return await self._again(place, queue, offsets)
         elif state.is_full(place):
             return None
         retry = queue.topic != wish.topic
@@ -256,7 +265,7 @@ class Taker:
             found: Batch = end.value
             return found
 
-    async def _again(self, place: Place, queue: Queue, start: int, offsets: list[int]) -> Part | None:
+    async def _again(self, place: Place, queue: Queue, offsets: list[int]) -> Part | None:
         """Messages of a batch that is out already."""
         records: list[bytes] = []
         state = self._state
@@ -270,9 +279,11 @@ class Taker:
             if batch.status is Status.FOUND:
                 records += map(bytes, batch.records)
         found = tuple(map(_offset, records))
-        return Part(queue, place, start, start, records, again=True, offsets=found)
+        start = found[0] if found else offsets[0]
+        behind = found[-1] + 1 if found else start
+        return Part(queue, place, start, behind, records, again=True, offsets=found)
 
-    def _keep(self, wish: Wish, parts: list[Part], moved: dict[Place, int]) -> Taken | None:
+    def _keep(self, wish: Wish, parts: list[Part], moved: dict[Place, int]) -> Taken:
         """Write down what goes out, then make the answer."""
         state = self._state
         now = self._clock.now_ms()
@@ -307,7 +318,7 @@ class Taker:
             state.checkpoints.add(checkpoint)
             state.written["CK", checkpoint.key.group, checkpoint.key.topic] += 1
         if not parts:
-            return None
+            return Taken()
         self._changed()
         body = []
         for part in parts:
@@ -318,7 +329,7 @@ class Taker:
                 if retry or _POP_CK in record:
                     record = self._rewritten(wish, part, offset, record, pop_time)
                 body.append(record)
-        return Taken(parts, pop_time, b"".join(body), 0)
+        return Taken(parts, pop_time, b"".join(body))
 
     def _rewritten(self, wish: Wish, part: Part, offset: int, record: bytes, pop_time: int) -> bytes:
         """A retry as its consumer knows it: of the original topic, with its handle.
@@ -341,14 +352,16 @@ class Taker:
     # -- without taking
 
     async def peek(self, wish: Wish, config: TopicConfig) -> list[bytes]:
-        """The next messages of a group, which stay where they are."""
+        """The next messages of a group, which stay where they are: as many as fit into an answer."""
         found: list[bytes] = []
+        size = 0
         for queue in self._queues(wish, config):
             left = wish.count - len(found)
-            if left <= 0:
+            if left <= 0 or size >= _PEEKED_BYTES:
                 break
             offset = self._state.positions.get(Place(wish.group, queue.topic, queue.id))
             batch = await self._scan(queue, max(offset, queue.min), left, EVERYTHING)
             if batch.status is Status.FOUND:
                 found += map(bytes, batch.records)
+                size += batch.size
         return found

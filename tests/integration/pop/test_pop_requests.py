@@ -282,6 +282,34 @@ class TestOrder:
             assert c.body == "c"
 
     @in_virtual_time
+    async def test_nobody_gets_a_batch_of_which_somebody_has_a_message(self) -> None:
+        async with pop_scene() as scene:
+            await scene.topic()
+            await scene.send(*"abcdef")
+            a, b, c = await self.pop(scene)
+            changed = await scene.change(a, 1_000)
+            assert isinstance(changed, Given)
+            await asyncio.sleep(1.5)
+            assert await self.pop(scene) == [], "b and c are still with whoever got them"
+            waiting = asyncio.create_task(self.pop(scene, poll_time=3_000), name="client")
+            await asyncio.sleep(0)
+            assert await scene.ack(b) == await scene.ack(c) == 0
+            assert bodies(await asyncio.wait_for(waiting, 1)) == ["a"]
+
+    @in_virtual_time
+    async def test_no_more_is_given_out_again_than_is_asked_for(self) -> None:
+        async with pop_scene() as scene:
+            await scene.topic()
+            await scene.send(*"abcdef")
+            assert bodies(await self.pop(scene)) == list("abc")
+            await asyncio.sleep(6)
+            (a,) = await self.pop(scene, max_msg_nums=1)
+            assert (a.body, a.order_count) == ("a", 1)
+            assert await self.pop(scene) == []
+            assert await scene.ack(a) == 0
+            assert bodies(await self.pop(scene)) == ["b", "c"]
+
+    @in_virtual_time
     async def test_an_attempt_that_is_repeated_gets_its_batch(self) -> None:
         async with pop_scene() as scene:
             await scene.topic()
@@ -328,7 +356,20 @@ async def test_refusals() -> None:
         assert (await scene.pop_answer(consumer_group="nobody")).code == 26
         assert (await scene.pop_answer(queue_id=7)).code == 29
         assert (await scene.pop_answer(max_msg_nums=33)).code == 29
-        assert (await scene.pop_answer(max_msg_nums=0)).code == 29
+        assert (await scene.pop_answer(max_msg_nums=-1)).code == 1
+
+
+@in_virtual_time
+async def test_a_refusal_carries_the_header_of_its_answer() -> None:
+    async with pop_scene() as scene:
+        await scene.topic()
+        await scene.send(*"abc")
+        refusal = await scene.pop_answer(queue_id=7)
+        assert refusal.ext == {"popTime": "0", "invisibleTime": "0", "reviveQid": "0", "restNum": "0"}
+        nothing = await scene.pop_answer(max_msg_nums=0)
+        assert (nothing.code, nothing.remark) == (210, "NO_MESSAGE_IN_QUEUE")
+        assert nothing.header(PopMessageResponse).rest_num == 3
+        assert nothing.header(PopMessageResponse).start_offset_info == ""
 
 
 @in_virtual_time
