@@ -1,9 +1,10 @@
 """Thousands of topics in one broker: ``python -m benchmark.scale [--topics 10000] [--queues 4]``.
 
 Creates the topics through the protocol, one request for each as an administration client does, sends a message to
-every queue, and prints how long that took, what the broker needs (memory, descriptors, disk), how long its loop stood
-still meanwhile, and how long it takes to start again after a clean stop and after kill -9. Exit code 1 when a bound of
-the project is broken (60 s, 600 MiB, 2,000 descriptors, 10 s).
+every queue, lets a group commit an offset in each, asks for everything that speaks of all of them, and prints how long
+that took, what the broker needs (memory, descriptors, disk), how long its loop and the nameserver's stood still
+meanwhile, and how long it takes to start again after a clean stop and after kill -9. Exit code 1 when a bound of the
+project is broken (60 s, 600 MiB, 2,000 descriptors, 10 s, no standstill of a loop over 50 ms).
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ from tests.support.raw_peer import RawPeer
 #: Requests in flight.
 _WINDOW = 64
 _BOUNDS = {"created": 60.0, "memory": 600.0, "descriptors": 2000.0, "start": 10.0}
+#: Milliseconds.
+_STANDSTILL = 50
+GROUP = "ScaleGroup"
 
 
 def topic(number: int) -> str:
@@ -68,6 +72,13 @@ def message(number: int, queues: int) -> Command:
     return Command(RequestCode.SEND_MESSAGE_V2, ext=dict(ext), body=bytes(100))
 
 
+def commitment(number: int, queues: int) -> Command:
+    ext = {
+        "consumerGroup": GROUP, "topic": topic(number // queues), "queueId": str(number % queues), "commitOffset": "1"
+    }  # fmt: skip
+    return Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext=dict(ext))
+
+
 class Watch:
     """Asks a broker something small all the time: how long the answer took at most is how long its loop stood still."""
 
@@ -101,13 +112,18 @@ async def watched(address: str) -> AsyncIterator[Watch]:
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def standstill(port: int) -> float:
-    """The longest lag of the broker's loop of late, by its own word, ms."""
+async def page(port: int, path: str) -> str:
+    """A page of a daemon's metrics."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
+    writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
     text = (await reader.read()).decode()
     writer.close()
-    found = re.search(r"^rmq_loop_lag_seconds(?:{[^}]*})? (\S+)$", text, re.MULTILINE)
+    return text
+
+
+async def standstill(port: int) -> float:
+    """The longest lag of a daemon's loop of late, by its own word, ms."""
+    found = re.search(r"^rmq_loop_lag_seconds(?:{[^}]*})? (\S+)$", await page(port, "/metrics"), re.MULTILINE)
     return float(found[1]) * 1000 if found else float("nan")
 
 
@@ -127,6 +143,7 @@ class Scale:
     def __init__(self, cluster: Cluster, options: argparse.Namespace, metrics: int) -> None:
         self.options = options
         self.metrics = metrics
+        self.namesrv = cluster.namesrv
         self.daemon = cluster.brokers[0].daemon
         self.address = cluster.brokers[0].addr
         self.store = cluster.brokers[0].store
@@ -134,15 +151,19 @@ class Scale:
         self.seen: list[str] = []
 
     def stalls(self) -> list[str]:
-        """What the broker logged of times its loop stood still for more than 50 ms."""
-        text = (Path(os.environ["RMQ_LOG_DIR"]) / "broker.log").read_text(errors="replace")
-        return [line for line in text.splitlines() if "stood still" in line]
+        """What the daemons logged of times their loops stood still for more than 50 ms."""
+        logs = sorted(Path(os.environ["RMQ_LOG_DIR"]).glob("*.log"))
+        lines = [line for log in logs for line in log.read_text(errors="replace").splitlines()]
+        found = [line for line in lines if "stood still" in line]
+        if found:
+            self.broken.append(f"standstills: {len(found)} of more than {_STANDSTILL} ms")
+        return found
 
     def bound(self, name: str, value: float) -> None:
         if value > _BOUNDS[name]:
             self.broken.append(f"{name}: {value:.0f}, at most {_BOUNDS[name]:.0f}")
 
-    async def timed(self, name: str, watch: Watch, work: Awaitable[None]) -> float:
+    async def timed(self, name: str, watch: Watch, work: Awaitable[object]) -> float:
         watch.take()
         begun = time.monotonic()
         await work
@@ -163,7 +184,35 @@ class Scale:
             )  # fmt: skip
             self.bound("created", took)
             await self.timed(f"{self.options.settle} s of nothing else", watch, asyncio.sleep(self.options.settle))
-        self.needs()
+            self.needs()
+            await self.ask(watch, peer)
+
+    async def ask(self, watch: Watch, peer: RawPeer) -> None:
+        """Ask for what speaks of every topic or queue."""
+        queues = self.options.queues
+        total = self.options.topics * queues
+        await self.timed(
+            f"{total} offsets committed", watch, all_answered(peer, total, lambda n: commitment(n, queues))
+        )
+        for path in ("/metrics", "/metrics?names=exporter", "/metrics?queues=true"):
+            await self.timed(path, watch, page(self.metrics, path))
+        for code, ext in (
+            (RequestCode.GET_BROKER_RUNTIME_INFO, {}),
+            (RequestCode.GET_ALL_TOPIC_CONFIG, {}),
+            (RequestCode.GET_ALL_CONSUMER_OFFSET, {}),
+            (RequestCode.GET_CONSUME_STATS, {"consumerGroup": GROUP}),
+            (RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, {}),
+            (RequestCode.CLEAN_UNUSED_TOPIC, {}),
+        ):
+            await self.timed(code.name, watch, all_answered(peer, 1, lambda _: Command(code, ext=dict(ext))))  # noqa: B023
+        host, _, port = self.namesrv.rpartition(":")
+        async with watched(self.namesrv) as other, RawPeer(host, int(port)) as namesrv:
+            for code in (RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, RequestCode.GET_TOPICS_BY_CLUSTER):
+                command = Command(code, ext={"cluster": "DefaultCluster"})
+                await self.timed(f"nameserver: {code.name}", other, all_answered(namesrv, 1, lambda _: command))  # noqa: B023
+            creating = all_answered(peer, 3, lambda n: creation(self.options.topics + n, queues))
+            await self.timed("3 more topics, registered", other, creating)
+            await self.timed("5 s after", other, asyncio.sleep(5))
 
     def needs(self) -> None:
         """Print what the running broker needs."""
@@ -222,7 +271,12 @@ def main(words: Sequence[str] | None = None) -> int:
                 **PROPERTIES,
                 "metricsExporterType": "PROM",
                 "metricsPromExporterPort": str(metrics),
-                "loopStallWarnMills": "50",
+                "loopStallWarnMills": str(_STANDSTILL),
+            },
+            namesrv_properties={
+                "metricsExporterType": "PROM",
+                "metricsPromExporterPort": str(free_port()),
+                "loopStallWarnMills": str(_STANDSTILL),
             },
         )
     except ProcessFailed as error:
