@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from rmq.broker.admin.access import AccessAdmin
 from rmq.broker.admin.client import ClientAdmin, notify_members
 from rmq.broker.admin.config import ConfigAdmin
 from rmq.broker.admin.group import GroupAdmin
@@ -13,6 +14,7 @@ from rmq.broker.admin.maintenance import MaintenanceAdmin
 from rmq.broker.admin.message import MessageAdmin
 from rmq.broker.admin.offset import OffsetAdmin
 from rmq.broker.admin.relay import ClientRelay
+from rmq.broker.admin.replica import ReplicaAdmin
 from rmq.broker.admin.reply import ReplyAdmin
 from rmq.broker.admin.reset import ResetAdmin
 from rmq.broker.admin.runtime import RuntimeAdmin
@@ -111,6 +113,11 @@ class BrokerApp:
         :raises ConfigError: a port is taken, or an address is not one of this machine.
         :raises StoreError: the store cannot be opened.
         """
+        if self.settings.broker_role == "SYNC_MASTER":
+            log.warning(
+                "brokerRole=SYNC_MASTER: replication is not available yet, so this broker has no slaves and answers "
+                "every send that waits with SLAVE_NOT_AVAILABLE (11), stored here alone; set brokerRole=ASYNC_MASTER"
+            )
         await self._choose_ports()
         self._wire(await self._store_host())
         await self.observer.start()
@@ -237,6 +244,8 @@ class BrokerApp:
             MessageAdmin(settings, store, consumers, lookup),
             StatisticsAdmin(stats),
             MaintenanceAdmin(store, topics),
+            ReplicaAdmin(store, self._advertised, self._ha_address),
+            AccessAdmin(),
             ReplyAdmin(clock, settings, store, producers, admission, answers, self._advertised()),
             *pop.handlers,
         ):
@@ -257,7 +266,7 @@ class BrokerApp:
             topics,
             self._client,
             broker_addr=self._advertised(),
-            ha_addr=f"{settings.broker_ip2}:{settings.ha_listen_port}",
+            ha_addr=self._ha_address(),
         )
         self._server.on_close += [consumers.closed, producers.closed, delivery.holds.drop, pop.closed]
         store.durability.on_visible = self._visible
@@ -294,6 +303,9 @@ class BrokerApp:
 
     def _advertised(self) -> str:
         return f"{self.settings.broker_ip1}:{self.settings.listen_port}"
+
+    def _ha_address(self) -> str:
+        return f"{self.settings.broker_ip2}:{self.settings.ha_listen_port}"
 
     async def _load(self) -> None:
         """Read what is on disk, in Java's order (store-and-broker.md 1.1)."""

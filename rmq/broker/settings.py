@@ -155,7 +155,7 @@ class BrokerSettings(ObserverSettings):
         "ASYNC_MASTER",
         key="brokerRole",
         important=True,
-        doc="ASYNC_MASTER, or SYNC_MASTER: a send waits for a replica.",
+        doc="ASYNC_MASTER, or SYNC_MASTER: a send waits for a replica; there are none yet, so it is answered with 11.",
     )
     broker_permission: int = setting(
         6, key="brokerPermission", live=True, doc="4 read, 2 write; registered topics are masked with it."

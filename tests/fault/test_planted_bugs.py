@@ -28,6 +28,7 @@ from rmq.protocol.errors import StoreError
 from tests.support import boot_scenes as boots
 from tests.support import damaged_scenes as damaged
 from tests.support import faulty_scenes as scenes
+from tests.support import slave_scenes as slaves
 
 Patch = pytest.MonkeyPatch
 
@@ -224,6 +225,11 @@ def write_metadata_in_place(patch: Patch) -> None:
     patch.setattr(metadata, "_replace", over)
 
 
+def decide_only_what_is_answered(patch: Patch) -> None:
+    """Without a slave what nobody waits for stays hidden until somebody else's send is answered."""
+    patch.setattr(store.Store, "_decide", lambda self, end: None)
+
+
 class Bug(NamedTuple):
     plant: Callable[[Patch], None]
     caught_by: Callable[[], None]
@@ -248,6 +254,7 @@ BUGS = (
     Bug(end_the_log_at_the_first_damage, damaged.damage_costs_only_itself, "I11"),
     Bug(believe_an_index_with_a_hole, damaged.missing_index_files_are_noticed, "I10"),
     Bug(write_metadata_in_place, damaged.metadata_is_old_or_new, "I12|I18|neither the file"),
+    Bug(decide_only_what_is_answered, slaves.a_dead_slave_stops_nobody, "I9"),
     Bug(trust_the_queues, scenes.queue_entries_are_checked, "I10|has no entry"),
 )
 SCENES = tuple(dict.fromkeys(bug.caught_by for bug in BUGS))

@@ -293,8 +293,17 @@ class Store:
         if queues.pending > 1 << 20:
             self.writer.check()
         self.durability.on_appended(span.end, span.touched)
+        if self.settings.sync_master:
+            self._decide(span.end)
         self.flusher.appended()
         return span
+
+    def _decide(self, end: int) -> None:
+        """What is appended is seen once a replica has it or will not have it, whether anybody waits for that or not."""
+        if self.has_replica():
+            self._hold(end, REPLICA, [], lambda _: [])
+        else:
+            self.durability.waive(end)
 
     def _take_back(self, puts: Sequence[Put], before: int) -> None:
         """An append failed when part of it was in an older file already: all of its senders are told that it failed."""
@@ -324,6 +333,9 @@ class Store:
             else:
                 answers = otherwise(_SLAVE_NOT_AVAILABLE)
                 self.durability.waive(end)
+        self._hold(end, need, answers, otherwise)
+
+    def _hold(self, end: int, need: int, answers: Answers, otherwise: Callable[[int], Answers]) -> None:
         deadline = self._world.clock.monotonic() + self.settings.sync_flush_timeout_ms / 1000
         ready = self.durability.hold(end, need, deadline, answers, otherwise)
         if ready:
