@@ -1,4 +1,4 @@
-"""Every request and response code of RocketMQ 4.9.8 and 5.3.3, by its Java name, and the languages.
+"""Every request and response code of RocketMQ 4.9 and 5.3.3, by its Java name, and the languages.
 
 Names and numbers were listed from the published jars with ``javap -constants``; sections say which release has a code.
 Three response numbers were reused in 5.x (209, 210, 211): the later name is an alias here.
@@ -165,6 +165,8 @@ class RequestCode(IntEnum):
     ADD_WRITE_PERM_OF_BROKER = 327
     GET_ALL_PRODUCER_INFO = 328
     DELETE_EXPIRED_COMMITLOG = 329
+    # 4.9.7 and 5.2 had it last
+    GET_BROKER_CLUSTER_ACL_CONFIG = 54
     # 5.3.3, not in 4.9.8
     UPDATE_AND_CREATE_TOPIC_LIST = 18
     GET_CLIENT_CONFIG = 47

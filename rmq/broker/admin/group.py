@@ -1,4 +1,4 @@
-"""Subscription groups and their consumption (requests 200, 201, 207, 208, 225, 303, 317, 343, 345, 352)."""
+"""Subscription groups and their consumption (requests 200, 201, 207, 208, 225, 303, 317, 343, 345, 352, 353)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from rmq.broker.topics.table import TopicTable
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList
 from rmq.protocol.bodies.kv import TopicList
+from rmq.protocol.bodies.pop import GroupForbidden
 from rmq.protocol.bodies.topic import TopicConfig
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
@@ -32,6 +33,7 @@ from rmq.protocol.headers.group import (
     QueryConsumeTimeSpanRequest,
     QuerySubscriptionByConsumerRequest,
     QueryTopicsByConsumerRequest,
+    UpdateGroupForbiddenRequest,
 )
 from rmq.protocol.names import retry_topic
 from rmq.remoting.conn import Conn
@@ -128,10 +130,18 @@ class GroupAdmin:
         """352 (5.x): one group's config."""
         config = self._groups.get(header.group)
         if config is None:
-            raise ResponseError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"No group in this broker. group: {header.group}"
-            )
+            raise ResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return request.reply(ResponseCode.SUCCESS, body=config.encode())
+
+    @handles(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, header=UpdateGroupForbiddenRequest)
+    def forbidden(self, conn: Conn, request: Command, header: UpdateGroupForbiddenRequest) -> Command:
+        """353 (5.x): whether a group may read from a topic; with ``readable``, from now on."""
+        group, topic = header.group, header.topic
+        if header.readable is not None:
+            log.info("%s sets readable=%s for group %s on topic %s", conn.peer, header.readable, group, topic)
+            self._groups.let_read(group, topic, header.readable)
+        answer = GroupForbidden(group=group, topic=topic, readable=self._groups.may_read(group, topic))
+        return request.reply(ResponseCode.SUCCESS, body=answer.encode())
 
     @handles(RequestCode.DELETE_SUBSCRIPTIONGROUP, header=DeleteSubscriptionGroupRequest)
     def delete(self, conn: Conn, request: Command, header: DeleteSubscriptionGroupRequest) -> Command:
@@ -254,7 +264,7 @@ class GroupAdmin:
     def subscription_of(self, conn: Conn, request: Command, header: QuerySubscriptionByConsumerRequest) -> Command:
         """345 (5.x): what a group that is online wants of a topic."""
         online = self._consumers.group(header.group)
-        topic = header.topic or ""
+        topic = header.topic
         subscription = None if online is None else online.subscription(topic)
         members = [f'"group":{fastjson.quote(header.group)}']
         if subscription is not None:

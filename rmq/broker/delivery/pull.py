@@ -315,6 +315,10 @@ class Delivery:
                 raise ResponseError(
                     ResponseCode.NO_PERMISSION, f"the consumer group[{group}] can not consume by broadcast way"
                 )
+            if self._groups.forbidden and not self._groups.may_read(group, topic):
+                raise ResponseError(
+                    ResponseCode.NO_PERMISSION, f"the consumer group[{group}] is forbidden for topic[{topic}]"
+                )
             found = members.subscription(topic)
             if found is None:
                 raise ResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{_FAQ}")

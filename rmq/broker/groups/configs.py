@@ -27,6 +27,8 @@ _COMPACT = (
     '%s:{"brokerId":%d,"consumeBroadcastEnable":%s,"consumeEnable":%s,"consumeFromMinEnable":%s,"groupName":%s,'
     '"notifyConsumerIdsChangedEnable":%s,"retryMaxTimes":%d,"retryQueueNums":%d,"whichBrokerWhenConsumeSlowly":%d}'
 )
+#: The bit of 5.x's forbiddenTable for reading.
+_READING = 1 << 2
 
 
 class GroupTable:
@@ -45,6 +47,8 @@ class GroupTable:
         self._compact: dict[str, str] = {}
         self.file = MetadataFile(world, path, self._render)
         self.data_version = DataVersion(counter=0, timestamp=world.clock.now_ms())
+        #: What groups must not do with topics, by group and topic, in bits (5.x; Java 4.9 ignores it in the file).
+        self.forbidden: dict[str, dict[str, int]] = {}
         #: Called with the group whose config changed.
         self.on_change: list[Callable[[str], None]] = []
         for name in names.BUILT_IN_GROUPS:
@@ -79,6 +83,8 @@ class GroupTable:
 
     def delete(self, group: str) -> bool:
         """Forget a group; False when there was none."""
+        if self.forbidden.pop(group, None) is not None:
+            self._changed(group)
         if self._groups.pop(group, None) is None:
             return False
         del self._pretty[group], self._compact[group]
@@ -93,6 +99,25 @@ class GroupTable:
             log.warning("subscription group %s is disabled: it reads too slowly", group)
             self._keep(dataclasses.replace(config, consume_enable=False))
             self._changed(group)
+
+    def may_read(self, group: str, topic: str) -> bool:
+        """Whether a group may read from a topic, as far as :meth:`let_read` says."""
+        return not self.forbidden.get(group, {}).get(topic, 0) & _READING
+
+    def let_read(self, group: str, topic: str, allowed: bool) -> None:
+        """Let a group read from a topic, or forbid it; neither needs to exist."""
+        if allowed == self.may_read(group, topic):
+            return
+        log.info(
+            "group %s %s topic %s", group, "may read again from" if allowed else "is forbidden to read from", topic
+        )
+        held = self.forbidden.setdefault(group, {})
+        held[topic] = held.get(topic, 0) ^ _READING
+        if not held[topic]:
+            del held[topic]
+        if not held:
+            del self.forbidden[group]
+        self._changed(group)
 
     def _keep(self, config: SubscriptionGroupConfig) -> None:
         name = config.group_name
@@ -111,16 +136,32 @@ class GroupTable:
         """All groups as JSON: the answer to 201."""
         version = self.data_version
         return (
-            f'{{"dataVersion":{{"counter":{version.counter},"timestamp":{version.timestamp}}},'
+            f'{{"dataVersion":{{"counter":{version.counter},"timestamp":{version.timestamp}}},{self._forbidden(",", "")}'
             f'"subscriptionGroupTable":{{{",".join(self._compact.values())}}}}}'
         ).encode()
+
+    def _forbidden(self, comma: str, tabs: str) -> str:
+        """The member forbiddenTable, when there is something in it.
+
+        :param tabs: what goes before a member of the root, "" for a table in one line.
+        """
+        if not self.forbidden:
+            return ""
+        within, deeper = (f"\n{tabs}\t", f"\n{tabs}\t\t") if tabs else ("", "")
+        end = f"\n{tabs}" if tabs else ""
+        groups = []
+        for group, topics in self.forbidden.items():
+            members = ",".join(f"{deeper}{fastjson.quote(topic)}:{bits}" for topic, bits in topics.items())
+            groups.append(f"{within}{fastjson.quote(group)}:{{{members}{within}}}")
+        return f'{tabs}"forbiddenTable":{{{",".join(groups)}{end}}}{comma}'
 
     def _render(self) -> bytes:
         version = self.data_version
         groups = ",\n".join(self._pretty.values())
+        forbidden = self._forbidden(",\n", "\t")
         return (
             f'{{\n\t"dataVersion":{{\n\t\t"counter":{version.counter},\n\t\t"timestamp":{version.timestamp}\n\t}},\n'
-            f'\t"subscriptionGroupTable":{{\n{groups}\n\t}}\n}}'
+            f'{forbidden}\t"subscriptionGroupTable":{{\n{groups}\n\t}}\n}}'
         ).encode()
 
     def load(self) -> None:
@@ -134,6 +175,7 @@ class GroupTable:
         table = SubscriptionGroupTable.decode(data)
         for name, config in table.subscription_group_table.items():
             self._keep(config if config.group_name == name else dataclasses.replace(config, group_name=name))
+        self.forbidden = {group: dict(topics) for group, topics in (table.forbidden_table or {}).items() if topics}
         if table.data_version is not None:
             self.data_version = table.data_version
 

@@ -1,0 +1,60 @@
+"""What 5.x brokers and mqadmin ask a master about its replicas (60, 61, 906, 907, 908)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rmq.broker.store.store import Store
+from rmq.protocol.bodies.replica import HARuntimeInfo
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ResponseError
+from rmq.protocol.headers.admin import ExchangeHAInfoRequest, ExchangeHAInfoResponse, ResetMasterFlushOffsetRequest
+from rmq.remoting.conn import Conn
+from rmq.remoting.router import handles
+
+__all__ = ["ReplicaAdmin"]
+
+
+class ReplicaAdmin:
+    """Handlers of a master without slaves.
+
+    :param broker_addr: the address the broker registers.
+    :param ha_addr: the address it registers for slaves.
+    """
+
+    def __init__(self, store: Store, broker_addr: Callable[[], str], ha_addr: Callable[[], str]) -> None:
+        self._store = store
+        self._broker_addr = broker_addr
+        self._ha_addr = ha_addr
+
+    @handles(RequestCode.GET_BROKER_HA_STATUS)
+    def ha_status(self, conn: Conn, request: Command) -> Command:
+        """907 (5.x): where the log ends, and the slaves that read it."""
+        status = HARuntimeInfo(master=True, master_commit_log_max_offset=self._store.log.end)
+        return request.reply(ResponseCode.SUCCESS, body=status.encode())
+
+    @handles(RequestCode.EXCHANGE_BROKER_HA_INFO, header=ExchangeHAInfoRequest)
+    def exchange_ha_info(self, conn: Conn, request: Command, header: ExchangeHAInfoRequest) -> Command:
+        """906 (5.x): a slave asks for its master's addresses; one that tells them is answered without."""
+        if header.master_ha_address is not None:
+            return request.reply(ResponseCode.SUCCESS, header=ExchangeHAInfoResponse())
+        answer = ExchangeHAInfoResponse(
+            master_ha_address=self._ha_addr(), master_flush_offset=0, master_address=self._broker_addr()
+        )
+        return request.reply(ResponseCode.SUCCESS, header=answer)
+
+    @handles(RequestCode.RESET_MASTER_FLUSH_OFFSET, header=ResetMasterFlushOffsetRequest)
+    def reset_flush_offset(self, conn: Conn, request: Command, header: ResetMasterFlushOffsetRequest) -> Command:
+        """908 (5.x): only a slave keeps its master's flush offset."""
+        return request.reply(ResponseCode.SUCCESS)
+
+    @handles(RequestCode.GET_TIMER_CHECK_POINT)
+    def timer_check_point(self, conn: Conn, request: Command) -> Command:
+        """60 (5.x): refused as by a 5.x broker without a timer wheel: ours has no file of that form (docs/delays.md)."""
+        raise ResponseError(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
+
+    @handles(RequestCode.GET_TIMER_METRICS)
+    def timer_metrics(self, conn: Conn, request: Command) -> Command:
+        """61 (5.x): likewise."""
+        raise ResponseError(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
