@@ -51,7 +51,7 @@ class ReplicaAdmin:
 
     @handles(RequestCode.GET_TIMER_CHECK_POINT)
     def timer_check_point(self, conn: Conn, request: Command) -> Command:
-        """60 (5.x): refused as by a 5.x broker without a timer wheel: ours has no file of that form (docs/delays.md)."""
+        """60 (5.x): refused as by a 5.x broker without a timer wheel; timers are kept otherwise (docs/delays.md)."""
         raise ResponseError(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
 
     @handles(RequestCode.GET_TIMER_METRICS)

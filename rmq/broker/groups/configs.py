@@ -135,34 +135,32 @@ class GroupTable:
     def encode(self) -> bytes:
         """All groups as JSON: the answer to 201."""
         version = self.data_version
+        forbidden = ""
+        if self.forbidden:
+            forbidden = f'"forbiddenTable":{fastjson.dumps(self.forbidden).decode()},'
         return (
-            f'{{"dataVersion":{{"counter":{version.counter},"timestamp":{version.timestamp}}},{self._forbidden(",", "")}'
+            f'{{"dataVersion":{{"counter":{version.counter},"timestamp":{version.timestamp}}},{forbidden}'
             f'"subscriptionGroupTable":{{{",".join(self._compact.values())}}}}}'
         ).encode()
-
-    def _forbidden(self, comma: str, tabs: str) -> str:
-        """The member forbiddenTable, when there is something in it.
-
-        :param tabs: what goes before a member of the root, "" for a table in one line.
-        """
-        if not self.forbidden:
-            return ""
-        within, deeper = (f"\n{tabs}\t", f"\n{tabs}\t\t") if tabs else ("", "")
-        end = f"\n{tabs}" if tabs else ""
-        groups = []
-        for group, topics in self.forbidden.items():
-            members = ",".join(f"{deeper}{fastjson.quote(topic)}:{bits}" for topic, bits in topics.items())
-            groups.append(f"{within}{fastjson.quote(group)}:{{{members}{within}}}")
-        return f'{tabs}"forbiddenTable":{{{",".join(groups)}{end}}}{comma}'
 
     def _render(self) -> bytes:
         version = self.data_version
         groups = ",\n".join(self._pretty.values())
-        forbidden = self._forbidden(",\n", "\t")
         return (
             f'{{\n\t"dataVersion":{{\n\t\t"counter":{version.counter},\n\t\t"timestamp":{version.timestamp}\n\t}},\n'
-            f'{forbidden}\t"subscriptionGroupTable":{{\n{groups}\n\t}}\n}}'
+            f'{self._pretty_forbidden()}\t"subscriptionGroupTable":{{\n{groups}\n\t}}\n}}'
         ).encode()
+
+    def _pretty_forbidden(self) -> str:
+        """forbiddenTable as a 5.3.3 broker writes it, when there is something in it: 4.9 has no such member."""
+        if not self.forbidden:
+            return ""
+        groups = []
+        for group, topics in self.forbidden.items():
+            members = ",\n".join(f"\t\t\t{fastjson.quote(topic)}:{bits}" for topic, bits in topics.items())
+            groups.append(f"\t\t{fastjson.quote(group)}:{{\n{members}\n\t\t}}")
+        body = ",\n".join(groups)
+        return f'\t"forbiddenTable":{{\n{body}\n\t}},\n'
 
     def load(self) -> None:
         """Read subscriptionGroup.json over the built-in groups.
