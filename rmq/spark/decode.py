@@ -6,12 +6,13 @@ bodies and properties are cut out of it by Arrow itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rmq.protocol import ids
 from rmq.protocol import properties as property_string
@@ -42,10 +43,35 @@ def arrow_type(kind: str) -> pa.DataType:
     return _ARROW[kind]
 
 
+#: The fields of fixed size: where they lie in records whose hosts are IPv4, and their widths.
+_HEAD_PLACES = {
+    "size": (0, 4),
+    "magic": (4, 4),
+    "flag": (16, 4),
+    "queue_offset": (20, 8),
+    "physical_offset": (28, 8),
+    "sys_flag": (36, 4),
+    "born_time": (40, 8),
+    "store_time": (56, 8),
+    "reconsume_times": (72, 4),
+    "body_size": (84, 4),
+}
+_HEAD_SIZE = 88
+_HEAD = np.dtype(
+    {
+        "names": [*_HEAD_PLACES],
+        "formats": [f">i{width}" for _, width in _HEAD_PLACES.values()],
+        "offsets": [at for at, _ in _HEAD_PLACES.values()],
+        "itemsize": _HEAD_SIZE,
+    }
+)
+_HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint16)
+
+
 class Records:
     """The records of a chunk of one queue; each column is made when it is asked for.
 
-    :raises ProtocolError: something in the chunk is no record.
+    :raises ProtocolError: something in the chunk is no record, or a batch stored as one message.
     """
 
     def __init__(self, queue: MessageQueue, chunk: Chunk) -> None:
@@ -56,18 +82,36 @@ class Records:
         self._layout()
 
     def _layout(self) -> None:
-        """Where the parts of variable place begin."""
-        magic = self._ints(self._at + 4, 4)
+        """Take the heads out of the buffer, and see where the parts of variable place begin."""
+        # As opaque bytes, which numpy copies whole: much faster than field by field out of places that are far apart.
+        every: Any = np.ndarray((len(self._buffer) - _HEAD_SIZE + 1,), f"V{_HEAD_SIZE}", self._buffer, 0, (1,))
+        try:
+            self._heads: Any = every[self._at].view(_HEAD)
+        except IndexError:
+            raise self._cut_off() from None
+        magic = self._head("magic")
         second = magic == MAGIC_V2
         if not (second | (magic == MAGIC_V1)).all():
             raise ProtocolError(f"{self.queue}: what the broker sent is no message record")
         self._second = second
-        self.offsets: Numbers = self._ints(self._at + 20, 8) + self._delta
-        self._sys_flags = self._ints(self._at + 36, 4)
-        self._born6 = (self._sys_flags & BORN_HOST_V6 != 0) * 12
-        self._store6 = (self._sys_flags & STORE_HOST_V6 != 0) * 12
-        self._body_at = self._at + 88 + self._born6 + self._store6
-        self._body_end = self._body_at + self._ints(self._body_at - 4, 4)
+        self._ends = self._at + self._head("size")
+        self.offsets: Numbers = self._head("queue_offset") + self._delta
+        self._sys_flags = flags = self._head("sys_flag")
+        self._born6: Numbers | int = 0
+        self._store6: Numbers | int = 0
+        if flags.any():
+            if (flags & (INNER_BATCH | NEED_UNWRAP)).any():
+                raise ProtocolError(f"{self.queue}: batches stored as one message are not read here")
+            if (flags & (BORN_HOST_V6 | STORE_HOST_V6)).any():
+                self._born6 = (flags & BORN_HOST_V6 != 0) * 12
+                self._store6 = (flags & STORE_HOST_V6 != 0) * 12
+        self._body_at = self._at + (_HEAD_SIZE + self._born6 + self._store6)
+        self._body_end = self._body_at + self._head("body_size", self._born6 + self._store6)
+        if (self._body_end < self._body_at).any() or (self._body_end >= self._ends).any():
+            raise self._cut_off()
+
+    def _cut_off(self) -> ProtocolError:
+        return ProtocolError(f"{self.queue}: a part of a message record reaches beyond its end")
 
     def __len__(self) -> int:
         return len(self._at)
@@ -86,13 +130,24 @@ class Records:
         other._layout()
         return other
 
+    def _head(self, name: str, shift: Numbers | int = 0) -> Numbers:
+        """A number of the head.
+
+        :param shift: bytes by which longer hosts before it move it.
+        """
+        if isinstance(shift, int):
+            found: Numbers = self._heads[name].astype(np.int64)
+            return found
+        at, width = _HEAD_PLACES[name]
+        return self._ints(self._at + at + shift, width)
+
     def _ints(self, at: Numbers, width: int) -> Numbers:
         """The big-endian numbers at places of the buffer, which need not be aligned."""
         every: Any = np.ndarray((len(self._buffer) - width + 1,), f">i{width}", self._buffer, 0, (1,))
         try:
             found: Numbers = every[at].astype(np.int64)
         except IndexError:
-            raise ProtocolError(f"{self.queue}: a message record reaches beyond what the broker sent") from None
+            raise self._cut_off() from None
         return found
 
     # -- columns ------------------------------------------------------------------------------------------------------
@@ -113,62 +168,63 @@ class Records:
         return pa.array(plain, pa.binary())
 
     def properties(self) -> PropertyColumns:
-        topic_at = self._body_end
-        if self._sys_flags.any() and (self._sys_flags & (INNER_BATCH | NEED_UNWRAP)).any():
-            raise ProtocolError(f"{self.queue}: batches stored as one message are not read here")
-        size = np.where(self._second, self._ints(topic_at, 2) & 0xFFFF, self._ints(topic_at, 1) & 0xFF)
-        at = topic_at + 1 + self._second + size
-        found = cut(self._buffer, at + 2, at + 2 + self._ints(at, 2), pa.binary())
-        return PropertyColumns(found)
+        at = self._body_end + 1 + (self._ints(self._body_end, 1) & 0xFF)
+        if self._second.any():
+            long = self._body_end + 2 + (self._ints(self._body_end, 2) & 0xFFFF)
+            at = np.where(self._second, long, at)
+        if (at + 2 > self._ends).any() or (at + 2 + self._ints(at, 2) != self._ends).any():
+            raise self._cut_off()
+        return PropertyColumns(cut(self._buffer, at + 1, self._ends, pa.binary()))
 
-    def number(self, at: int, width: int, *, after_born_host: bool = False) -> Numbers:
-        """A field at a fixed place of the record."""
-        return self._ints(self._at + at + (self._born6 if after_born_host else 0), width)
+    def number(self, name: str) -> Numbers:
+        """A number of each, by its name in the head."""
+        return self._head(name)
 
     def reconsume_times(self) -> Numbers:
-        return self._ints(self._body_at - 16, 4)
+        return self._head("reconsume_times", self._born6 + self._store6)
 
-    def time(self, at: int, *, after_born_host: bool = False) -> Any:
-        milliseconds = self.number(at, 8, after_born_host=after_born_host)
-        return pa.array(milliseconds * 1000).cast(_UTC_MICROSECONDS)
+    def born_times(self) -> Any:
+        return _timestamps(self._head("born_time"))
+
+    def store_times(self) -> Any:
+        return _timestamps(self._head("store_time", self._born6))
 
     def same(self, text: str) -> Any:
         return pa.repeat(pa.scalar(text), len(self))
 
     def hosts(self, *, store: bool) -> Any:
         """``address:port`` of who stored them, or who sent them."""
-        at = self._at + 48 + ((16 + self._born6) if store else 0)
-        size = 8 + (self._store6 if store else self._born6)
-        buffer = self._buffer
         texts = []
-        for begin, end in zip(at.tolist(), (at + size).tolist(), strict=True):
-            host, port = ids.unpack_host(bytes(buffer[begin:end]))
+        packed = self._packed_hosts(store=store)
+        for each in packed.dictionary.to_pylist():
+            host, port = ids.unpack_host(each)
             texts.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-        return pa.array(texts, pa.string())
+        return pa.array(texts, pa.string()).take(packed.indices)
 
-    def offset_ids(self, which: Sequence[int] | None = None) -> list[str]:
-        """The ids that say where records are stored, of all or of some."""
-        at = self._at if which is None else self._at[list(which)]
-        born6 = self._born6 if which is None else self._born6[list(which)]
-        store6 = self._store6 if which is None else self._store6[list(which)]
-        begins = at + 64 + born6
-        buffer = self._buffer
-        return [
-            (bytes(buffer[begin:end]) + bytes(buffer[start + 28 : start + 36])).hex().upper()
-            for begin, end, start in zip(begins.tolist(), (begins + 8 + store6).tolist(), at.tolist(), strict=True)
-        ]
+    def _packed_hosts(self, *, store: bool) -> Any:
+        """The hosts as records hold them, each different one once: they are few."""
+        begin = self._at + (64 + self._born6 if store else 48)
+        end = begin + (8 + (self._store6 if store else self._born6))
+        return cut(self._buffer, begin, end, pa.binary()).dictionary_encode()
+
+    def offset_ids(self) -> Any:
+        """The ids that say where records are stored."""
+        hosts = self._packed_hosts(store=True)
+        prefixes = pa.array([each.hex().upper() for each in hosts.dictionary.to_pylist()], pa.string())
+        digits = _HEX[np.frombuffer(self._heads["physical_offset"].tobytes(), np.uint8)]
+        edges = np.arange(0, 16 * len(self) + 1, 16, dtype=np.int32)
+        offsets = pa.StringArray.from_buffers(len(self), pa.py_buffer(edges), pa.py_buffer(digits))
+        return pc.binary_join_element_wise(prefixes.take(hosts.indices), offsets, "")
+
+
+def _timestamps(milliseconds: Numbers) -> Any:
+    return pa.array(milliseconds * 1000).view(_UTC_MICROSECONDS)
 
 
 def _message_ids(records: Records, properties: PropertyColumns) -> Any:
     """The producer's id; the offset id where there is none, as clients do."""
     found = properties.value(property_string.UNIQ_KEY)
-    if not found.null_count:
-        return found
-    texts = found.to_pylist()
-    missing = [number for number, text in enumerate(texts) if text is None]
-    for number, text in zip(missing, records.offset_ids(missing), strict=True):
-        texts[number] = text
-    return pa.array(texts, pa.string())
+    return pc.coalesce(found, records.offset_ids()) if found.null_count else found
 
 
 def _ints32(numbers: Numbers) -> Any:
@@ -183,15 +239,15 @@ _PLAIN: dict[str, Callable[[Records], Any]] = {
     "queueOffset": lambda records: pa.array(records.offsets),
     "value": Records.values,
     "body": Records.values,
-    "bornTimestamp": lambda records: records.time(40),
-    "timestamp": lambda records: records.time(56, after_born_host=True),
-    "storeTimestamp": lambda records: records.time(56, after_born_host=True),
-    "flag": lambda records: _ints32(records.number(16, 4)),
-    "sysFlag": lambda records: _ints32(records.number(36, 4)),
-    "physicalOffset": lambda records: pa.array(records.number(28, 8)),
+    "bornTimestamp": Records.born_times,
+    "timestamp": Records.store_times,
+    "storeTimestamp": Records.store_times,
+    "flag": lambda records: _ints32(records.number("flag")),
+    "sysFlag": lambda records: _ints32(records.number("sys_flag")),
+    "physicalOffset": lambda records: pa.array(records.number("physical_offset")),
     "bornHost": lambda records: records.hosts(store=False),
     "storeHost": lambda records: records.hosts(store=True),
-    "offsetMsgId": lambda records: pa.array(records.offset_ids(), pa.string()),
+    "offsetMsgId": Records.offset_ids,
     "reconsumeTimes": lambda records: _ints32(records.reconsume_times()),
 }
 _OF_PROPERTIES: dict[str, Callable[[Records, PropertyColumns], Any]] = {
@@ -214,8 +270,9 @@ def decode(records: Records, schema: pa.Schema, tags: frozenset[str] = frozenset
         which = np.array([tag in tags for tag in properties.value(property_string.TAGS).to_pylist()], np.bool_)
         if not which.all():
             return decode(records.where(which), schema)
-    arrays = []
-    for column in schema:
+    arrays: dict[str, Any] = {}
+    # The map first: it cuts out all values, of which the columns of single properties are then some.
+    for column in sorted(schema, key=lambda column: column.name != "properties"):
         make = _PLAIN.get(column.name)
         if make is not None:
             array = make(records)
@@ -224,5 +281,5 @@ def decode(records: Records, schema: pa.Schema, tags: frozenset[str] = frozenset
             array = _OF_PROPERTIES[column.name](records, properties)
             if column.name == "properties" and column.type == pa.string():
                 array = pa.array([orjson.dumps(dict(each)).decode() for each in array.to_pylist()], column.type)
-        arrays.append(array)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        arrays[column.name] = array
+    return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -51,7 +52,7 @@ def record(offset: int, **more: Any) -> MessageRecord:
         "reconsume_times": offset % 4,
         "properties": {"KEYS": f"k{offset} l", "TAGS": "A", "UNIQ_KEY": f"ID{offset}", "own": "wert ä"},
     }
-    return MessageRecord("t", **{**given, **more})
+    return MessageRecord(**{"topic": "t", **given, **more})
 
 
 def expected(given: MessageRecord) -> dict[str, Any]:
@@ -91,20 +92,82 @@ def rows(batch: Any) -> list[dict[str, Any]]:
     return [{**row, "properties": dict(row["properties"])} for row in batch.to_pylist()]
 
 
-def test_every_column_is_what_the_codec_says() -> None:
-    given = [
-        record(0),
-        record(1, properties={}),
-        record(2, body=b""),
-        record(3, born_host=("::1", 4), store_host=("10.1.2.3", 10911)),
-        record(4, born_host=("1.2.3.4", 5), store_host=("2001:db8::1", 6), properties={"TAGS": "B"}),
-        record(5, magic=MAGIC_V2),
-        record(6, body=compress(b"plain " * 99), sys_flag=sysflags.COMPRESSED | sysflags.COMPRESSION_ZLIB),
-        record(7, properties={"own": "x" * 5000}),
-    ]
+ID = "0A0B0C0D00000000000000000000000F"
+ODD = [
+    record(0),
+    record(1, properties={}),
+    record(2, body=b""),
+    record(3, born_host=("::1", 4), store_host=("10.1.2.3", 10911)),
+    record(4, born_host=("1.2.3.4", 5), store_host=("2001:db8::1", 6), properties={"TAGS": "B"}),
+    record(5, born_host=("2001:db8::7", 5), store_host=("2001:db8::1", 6), reconsume_times=7, properties={"KEYS": "k"}),
+    record(6, magic=MAGIC_V2, topic="t" * 200),
+    record(7, body=compress(b"plain " * 99), sys_flag=sysflags.COMPRESSED | sysflags.COMPRESSION_ZLIB),
+    record(8, properties={"own": "x" * 5000}),
+    record(9, properties={"KEYS": "one two  three", "UNIQ_KEY": ID}),
+    record(10, properties={"TAGS": "Ä€𝄞", "KEYS": "schlüssel", "名": "値"}),
+    record(11, properties={"KEYS": "a=b", "zero": "a\x00b"}),
+    record(12, sys_flag=sysflags.TRANSACTION_COMMIT | sysflags.MULTI_TAGS, flag=-1, physical_offset=(1 << 62) + 0xABC),
+    record(13, born_host=("255.255.255.255", 65_535), store_host=("9.8.7.6", 0)),
+]
+#: Property strings as other clients write them, or as nobody should.
+WRITTEN = [
+    "KEYS\x01k\x02TAGS\x01A\x02",
+    "KEYS\x01k\x02TAGS\x01A\x02\x02",
+    "\x02KEYS\x01k",
+    "KEYS\x01\x02TAGS\x01A",
+    "\x01k\x02TAGS\x01A",
+    "KEYS\x01one\x02KEYS\x01two\x02UNIQ_KEY\x01i",
+    "KEYS\x01a\x01b\x02TAGS",
+    "TAGS\x01A\x02KEYS\x01k",
+    "\x02",
+    "\x01",
+    "junk",
+    "",
+]
+
+
+def written(offset: int, text: str) -> MessageRecord:
+    return record(offset, properties=decode_properties(text), property_text=text)
+
+
+def check(given: list[MessageRecord]) -> None:
     batch = decode(Records(QUEUE, chunk(given)), ALL)
     assert rows(batch) == [expected(each) for each in given]
     batch.validate(full=True)
+    for name in ("keys", "tags", "msgId", "properties"):  # without what others have prepared
+        (alone,) = decode(Records(QUEUE, chunk(given)), pa.schema([ALL.field(name)]))
+        assert alone.equals(batch.column(name)), name
+
+
+def test_every_column_is_what_the_codec_says() -> None:
+    check(ODD)
+    check([written(number, text) for number, text in enumerate(WRITTEN)])
+    check([*ODD, *(written(100 + number, text) for number, text in enumerate(WRITTEN)), *ODD[::-1]])
+
+
+@pytest.mark.parametrize("one", [*ODD, *(written(90 + number, text) for number, text in enumerate(WRITTEN))])
+def test_records_that_are_all_alike_are_what_the_codec_says(one: MessageRecord) -> None:
+    check([one])
+    check([one] * 3)
+
+
+def test_the_order_of_properties_may_change_on_the_way() -> None:
+    """As many names and as many bytes of them as those before, and yet others."""
+    ab, ba = {"KEYS": "1", "TAGS": "2"}, {"TAGS": "1", "KEYS": "2"}
+    check([record(0, properties=ab), record(1, properties=ba), record(2, properties=ab)])
+    check([record(0, properties={"a": "1", "bc": "2"}), record(1, properties={"ab": "1", "c": "2"})])
+    check([record(0, properties={"a": "1"}), record(1, properties={"a": "1", "b": "2", "c": "3"})])
+
+
+@pytest.mark.parametrize("flag", [sysflags.INNER_BATCH, sysflags.NEED_UNWRAP])
+def test_batches_stored_as_one_message_are_refused_whatever_is_read(flag: int) -> None:
+    with pytest.raises(ProtocolError, match="batches stored as one message are not read here"):
+        decode(Records(QUEUE, chunk([record(0), record(1, sys_flag=flag)])), pa.schema([ALL.field("offset")]))
+
+
+def behind(strings: Iterable[bytes]) -> Any:
+    """Property strings as they are cut out of records: behind the last byte of their length."""
+    return pa.array([bytes([len(each) & 0xFF]) + each for each in strings], pa.binary())
 
 
 texts = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), max_size=6)
@@ -114,7 +177,7 @@ strings = st.lists(st.one_of(st.tuples(texts, texts), st.sampled_from([("KEYS", 
 @given(st.lists(st.tuples(strings, st.sampled_from(["", "\x02", "\x02\x02", "junk", "\x01"])), max_size=6))
 def test_property_strings_read_as_one_by_one(given: list[tuple[list[tuple[str, str]], str]]) -> None:
     written = ["\x02".join(f"{name}\x01{value}" for name, value in pairs) + tail for pairs, tail in given]
-    found = PropertyColumns(pa.array([text.encode() for text in written], pa.binary()))
+    found = PropertyColumns(behind(text.encode() for text in written))
     wanted = [decode_properties(text) for text in written]
     assert [dict(each) for each in found.map().to_pylist()] == wanted
     assert [len(each) for each in found.map().to_pylist()] == [len(each) for each in wanted]
@@ -123,7 +186,7 @@ def test_property_strings_read_as_one_by_one(given: list[tuple[list[tuple[str, s
 
 
 def test_bytes_that_are_no_text_are_replaced() -> None:
-    found = PropertyColumns(pa.array([b"KEYS\x01a\xffb", b"n\x01v"], pa.binary()))
+    found = PropertyColumns(behind([b"KEYS\x01a\xffb", b"n\x01v"]))
     assert [dict(each) for each in found.map().to_pylist()] == [{"KEYS": "a�b"}, {"n": "v"}]
     assert found.value("KEYS").to_pylist() == ["a�b", None]
 
@@ -154,7 +217,12 @@ def test_what_is_no_record_is_refused() -> None:
     damaged.buffer[damaged.starts[0] + 4] ^= 1
     with pytest.raises(ProtocolError, match="no message record"):
         Records(QUEUE, damaged)
-    longer = chunk([record(0)])
-    longer.buffer[longer.starts[0] + 84] = 0x7F
-    with pytest.raises(ProtocolError, match="reaches beyond"):
+
+
+@pytest.mark.parametrize("at", [84, 87, 88 + 6, 88 + 6 + 2, 88 + 6 + 3])
+def test_lengths_that_do_not_fit_are_refused(at: int) -> None:
+    """Of the body, of the topic, of the properties: none may lead into what follows."""
+    longer = chunk([record(0), record(1)])
+    longer.buffer[longer.starts[0] + at] ^= 0x7F
+    with pytest.raises(ProtocolError, match="reaches beyond its end"):
         decode(Records(QUEUE, longer), ALL)
