@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StringType, StructField, StructType
 
+from rmq.protocol.errors import ConfigError
+from rmq.spark.pipeline.job import ONCE
 from rmq.spark.pipeline.running.streams import Running, trigger
 from rmq.spark.pipeline.running.watch import OBSERVED, Watch
 from rmq.spark.pipeline.windows import Aggregate, Windows
+from rmq.spark.source import LIMITS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,7 +27,12 @@ _NUMBERS = {"epochMillis": "bigint", "epochSeconds": "bigint", "long": "bigint"}
 
 
 def start(spark: SparkSession, job: Windows, watch: Watch) -> Running:
-    """The running query."""
+    """The running query. :raises ConfigError: this Spark would leave the last windows open."""
+    if job.trigger == ONCE and job.mode == "append" and not LIMITS:
+        raise ConfigError(
+            f"trigger: once needs Spark 4.2 or newer for windows in the mode append; this is {pyspark.__version__}: "
+            "give a duration such as 30s, or mode: update"
+        )
     rows = spark.readStream.format("rocketmq").options(**job.source_options()).schema("value binary").load()
     events = readable(rows, job).withWatermark(_quoted(job.event_time), f"{round(job.watermark * 1000)} milliseconds")
     writer = trigger(results(events, job).writeStream.queryName(job.title()).outputMode(job.mode), job.trigger)
