@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime
 import json
 import logging
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rmq.aio import ClientError, Message, MessageExt, MessageQueue, PullStatus, PushConsumer, ResponseError
+from rmq.aio import ClientError, Message, MessageExt, MessageQueue, Producer, PullStatus, PushConsumer, ResponseError
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.headers.group import DeleteSubscriptionGroupRequest
@@ -24,6 +25,7 @@ from rmq.protocol.headers.offset import (
     UpdateConsumerOffsetRequest,
 )
 from rmq.protocol.headers.topic import DeleteTopicRequest
+from rmq.testing.simworld import Simulation
 from tests.support.client_scene import Scene, scene
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -106,6 +108,31 @@ async def test_b017_a_queue_whose_messages_are_gone_is_searched_to_its_end() -> 
         queue.min = queue.visible  # as retention leaves it
         for when in (0, s.cluster.world.clock.now_ms() - 86_400_000):
             assert await s.admin.search_offset(MessageQueue("One", "broker-0", 0), when) == 20
+
+
+@in_virtual_time
+async def test_b017_a_reset_of_a_retry_topic_invents_no_backlog() -> None:
+    async with scene(messageDelayLevel="1s 1s 1s 1s") as s:
+        consumer = s.consumer()
+        tries = 0
+
+        @consumer.on("T")
+        async def fail_once(message: MessageExt) -> bool:
+            nonlocal tries
+            tries += 1
+            return message.reconsume_times > 0
+
+        async with consumer:
+            await s.send(20)
+            await eventually(lambda: tries == 40)
+        queue = s.cluster.brokers[0].store.queues.get("%RETRY%g", 0)
+        assert queue is not None
+        assert queue.visible == 20
+        queue.min = queue.visible  # as retention leaves it
+        yesterday = s.cluster.world.clock.now_ms() - 86_400_000
+        (done,) = await s.admin.reset_offset_by_timestamp("%RETRY%g", "g", yesterday)
+        assert (done.old_offset, done.new_offset, done.clients) == (20, 20, 0)
+        assert (await s.diff())[("%RETRY%g", 0)] == 0
 
 
 @in_virtual_time
@@ -248,6 +275,8 @@ async def test_b024_a_topic_made_anew_has_no_offsets_of_the_old_one() -> None:
             broker = s.cluster.broker_addr
             await s.admin.instance.call(broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequest(topic="One"))
             await asyncio.sleep(60)
+            path = f"{s.cluster.folder}/broker-0/config/consumerOffset.json"
+            assert b"One@g" not in s.cluster.world.files.read(path)
             await s.topic("One", 3)
             await asyncio.sleep(60)
             got.clear()
@@ -314,6 +343,42 @@ async def test_b051_delays_of_any_length_by_the_brokers_clock() -> None:
             await eventually(lambda: len(came) == len(wanted), within=70)
         for name, (due, _) in wanted.items():
             assert due <= came[name] - began < due + 0.3, name
+
+
+@in_virtual_time
+async def test_b051_the_clock_of_the_one_who_sends_does_not_matter() -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        ahead = Simulation(2).node("ahead")
+        ahead.clock.skew_ms = 600_000
+        world = dataclasses.replace(s.cluster.world, clock=ahead.clock)
+        consumer, got = collector(s)
+        async with consumer, Producer("skewed", namesrv=s.cluster.namesrv_addr, world=world) as producer:
+            await eventually(lambda: consumer.assignment)
+            sent = await producer.send(Message("One", b"x", delay=5))
+            stored = await s.admin.view_message(sent.offset_msg_id)
+            assert stored.born_timestamp - s.cluster.world.clock.now_ms() > 590_000
+            assert 5 <= await eventually(lambda: got) < 5.3
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("a LIKE '%x'", "write STARTSWITH, ENDSWITH or CONTAINS"),
+        ("a BETWEEN 9 AND 3", "character"),
+        ("a > 'q'", "character 5"),
+    ],
+)
+def test_b066_b067_what_does_not_compile_is_refused_with_23(expression: str, why: str) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        async with scene(enablePropertyFilter="true") as s:
+            consumer, _ = collector(s, expression=expression, topic="T", sql=True)
+            with pytest.raises(ResponseError, match=why) as refused:
+                await consumer.start()
+            assert refused.value.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+    run()
 
 
 @in_virtual_time
