@@ -7,6 +7,7 @@ from typing import Self, Unpack
 
 from rmq.client.instance import ClientInstance, connect_instance
 from rmq.client.lookup import Lookups
+from rmq.client.reset import OffsetReset, reset_queue, reset_to_time
 from rmq.client.settings import AdminOptions, AdminSettings
 from rmq.client.topics import create_topic_on
 from rmq.protocol.bodies.cluster import ClusterInfo
@@ -14,17 +15,19 @@ from rmq.protocol.bodies.connection import ConsumerConnection
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq.protocol.bodies.kv import GroupList, KVTable, TopicList
 from rmq.protocol.bodies.route import TopicRouteData
+from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.bodies.stats import ConsumeStats, TopicStatsTable
 from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, ResponseError, RMQError
 from rmq.protocol.header import Header
-from rmq.protocol.headers.client import GetConsumerConnectionListRequest
-from rmq.protocol.headers.group import GetConsumeStatsRequest
+from rmq.protocol.headers.client import GetConsumerConnectionListRequest, GetConsumerRunningInfoRequest
+from rmq.protocol.headers.group import DeleteSubscriptionGroupRequest, GetConsumeStatsRequest
 from rmq.protocol.headers.namesrv import GetTopicsByClusterRequest
 from rmq.protocol.headers.topic import GetTopicStatsInfoRequest, QueryTopicConsumeByWhoRequest
 from rmq.protocol.names import retry_topic
+from rmq.protocol.queue import MessageQueue
 from rmq.runtime.world import World
 
 __all__ = ["AdminClient"]
@@ -259,3 +262,42 @@ class AdminClient(Lookups):
         header = GetConsumerConnectionListRequest(consumer_group=group)
         reply = await self.instance.call(broker_addr, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         return ConsumerConnection.decode(reply.body)
+
+    async def delete_subscription_group(self, broker_addr: str, group: str, *, remove_offset: bool = False) -> None:
+        """Delete a subscription group on one broker; an unknown one is no error (deleteSubGroup).
+
+        :param remove_offset: its offsets go as well; otherwise a new group of this name goes on where it stood.
+        """
+        header = DeleteSubscriptionGroupRequest(group_name=group, remove_offset=remove_offset)
+        await self.instance.call(broker_addr, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+
+    async def consumer_running_info(
+        self, group: str, client_id: str, broker_addr: str, *, jstack: bool = False
+    ) -> ConsumerRunningInfo:
+        """What one member of a group tells of itself, through a broker that it is connected to.
+
+        :param jstack: with the stacks of its threads.
+        """
+        header = GetConsumerRunningInfoRequest(consumer_group=group, client_id=client_id, jstack_enable=jstack)
+        reply = await self.instance.call(broker_addr, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout=10.0)
+        return ConsumerRunningInfo.decode(reply.body)
+
+    # -- offsets ------------------------------------------------------------------------------------------------------
+
+    async def reset_offset_by_timestamp(
+        self, topic: str, group: str, timestamp: int, *, force: bool = True
+    ) -> list[OffsetReset]:
+        """Move a group on a topic to a time (resetOffsetByTime): its members go there, or its stored offsets do.
+
+        :param timestamp: milliseconds since the epoch; -1: the end of each queue.
+        :param force: forward as well; False: never beyond where the group stands.
+        :raises ClientError: the group has no offset on the topic.
+        """
+        return await reset_to_time(self.instance, group, topic, timestamp, force=force)
+
+    async def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> OffsetReset:
+        """Move a group on one queue to an offset, whether members are online or not.
+
+        :raises ClientError: the queue does not have that offset; nothing is changed.
+        """
+        return await reset_queue(self.instance, group, queue, offset)

@@ -17,6 +17,7 @@ from rmq.client.lookup import FOREVER
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer as AioProducer
 from rmq.client.producer import Sendable
+from rmq.client.reset import OffsetReset
 from rmq.client.results import PullResult, QueryResult, SendResult, SendStatus
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import PreparedSend, next_opaque, send_result
@@ -40,6 +41,7 @@ from rmq.protocol.bodies.connection import ConsumerConnection
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq.protocol.bodies.kv import TopicList
 from rmq.protocol.bodies.route import TopicRouteData
+from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.bodies.stats import ConsumeStats, TopicStatsTable
 from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
 from rmq.protocol.command import Command
@@ -644,3 +646,19 @@ class AdminClient(_Lookups[AioAdminClient]):
 
     def consumer_connections(self, group: str, broker_addr: str | None = None) -> ConsumerConnection:
         return self._run(self._alive().consumer_connections(group, broker_addr))
+
+    def delete_subscription_group(self, broker_addr: str, group: str, *, remove_offset: bool = False) -> None:
+        self._run(self._alive().delete_subscription_group(broker_addr, group, remove_offset=remove_offset))
+
+    def consumer_running_info(
+        self, group: str, client_id: str, broker_addr: str, *, jstack: bool = False
+    ) -> ConsumerRunningInfo:
+        return self._run(self._alive().consumer_running_info(group, client_id, broker_addr, jstack=jstack))
+
+    def reset_offset_by_timestamp(
+        self, topic: str, group: str, timestamp: int, *, force: bool = True
+    ) -> list[OffsetReset]:
+        return self._run(self._alive().reset_offset_by_timestamp(topic, group, timestamp, force=force))
+
+    def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> OffsetReset:
+        return self._run(self._alive().reset_offset(group, queue, offset))

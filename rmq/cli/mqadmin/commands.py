@@ -17,6 +17,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "groups:update_sub_group",
         "Create a subscription group or change it, on a broker or every master of a cluster.",
     ),
+    "deleteSubGroup": (
+        "groups:delete_sub_group",
+        "Delete a subscription group, on a broker or every master of a cluster; not while members are online.",
+    ),
     "topicRoute": ("topics:topic_route", "Which brokers and queues serve a topic."),
     "topicStatus": ("topics:topic_status", "Lowest and highest offset and last store time of each queue."),
     "brokerStatus": ("brokers:broker_status", "The figures of a broker, or of every broker of a cluster."),
@@ -25,6 +29,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "consumerProgress": (
         "groups:consumer_progress",
         "How far a group is in each queue; without -g, a line for every group.",
+    ),
+    "consumerStatus": (
+        "members:consumer_status",
+        "The members of a group; fails when they subscribe different things.",
+    ),
+    "resetOffsetByTime": (
+        "offsets:reset_offset_by_time",
+        "Move a group on a topic to a time, to the end, or one queue to an offset.",
     ),
     "clusterList": ("brokers:cluster_list", "Every broker, with version, throughput and disk use."),
     "store": ("store:store", "Check, show and mend the store of a broker that is stopped: verify, dump, rebuild."),

@@ -1,4 +1,4 @@
-"""updateSubGroup, consumerProgress (mqadmin.md B.1; field case B119)."""
+"""updateSubGroup, deleteSubGroup, consumerProgress (mqadmin.md B.1; field cases B023, B119)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from rmq.cli.mqadmin.session import admin_command, broker_or_cluster, cut, maste
 from rmq.client.admin import AdminClient
 from rmq.protocol.bodies.connection import ConsumerConnection
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
-from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.bodies.stats import ConsumeStats
-from rmq.protocol.codes import RequestCode, ResponseCode, version_name
+from rmq.protocol.codes import ResponseCode, version_name
 from rmq.protocol.errors import ClientError, ResponseError, TransportError
-from rmq.protocol.headers.client import GetConsumerRunningInfoRequest
 from rmq.protocol.queue import MessageQueue
 
-__all__ = ["consumer_progress", "update_sub_group"]
+__all__ = ["consumer_progress", "delete_sub_group", "update_sub_group"]
 
 RETRY = "%RETRY%"
 #: A group that is offline or has no offsets: 206 in 4.9, 213 in 5.x (mqadmin.md).
@@ -119,6 +117,58 @@ async def update_sub_group(
 
 
 @admin_command(
+    "deleteSubGroup",
+    broker_or_cluster,
+    click.option("-g", "--groupName", "group", required=True, metavar="NAME", help="The group."),
+    click.option(
+        "-r",
+        "--removeOffset",
+        "remove_offset",
+        type=bool,
+        metavar="BOOL",
+        default=False,
+        help="Its offsets as well (true|false).",
+    ),
+    click.option("-f", "--force", "force", is_flag=True, help="Even while members are online."),
+)
+async def delete_sub_group(
+    admin: AdminClient,
+    broker: str | None,
+    cluster: str | None,
+    group: str,
+    remove_offset: bool,
+    force: bool,
+    json: bool,
+) -> None:
+    """Delete a subscription group on a broker or every master of a cluster; refused while members are online."""
+    addrs = await masters_of(admin, broker, cluster)
+    for addr in [] if force else addrs:
+        members = await _members(admin, group, addr)
+        if members:
+            raise ClientError(
+                f"the group {group} has {len(members)} members online at {addr} ({', '.join(members[:3])}): "
+                "stop them, or use --force; nothing was deleted"
+            )
+    for addr in addrs:
+        await admin.delete_subscription_group(addr, group, remove_offset=remove_offset)
+        if not json:
+            click.echo(f"delete subscription group [{group}] from broker [{addr}] success.")
+    if json:
+        print_json({"group": group, "brokers": addrs, "removeOffset": remove_offset})
+    elif not remove_offset:
+        click.echo(f"Its offsets stay: a new group {group} goes on where this one stood (-r true removes them).")
+
+
+async def _members(admin: AdminClient, group: str, addr: str) -> list[str]:
+    try:
+        return sorted(one.client_id for one in (await admin.consumer_connections(group, addr)).connection_set)
+    except ResponseError as error:
+        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            raise
+        return []
+
+
+@admin_command(
     "consumerProgress",
     click.option("-g", "--groupName", "group", metavar="NAME", help="The group; without it every group."),
     click.option(
@@ -189,13 +239,11 @@ async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
     except (ResponseError, StopIteration):
         return owners
     for client in clients:
-        header = GetConsumerRunningInfoRequest(consumer_group=group, client_id=client.client_id, jstack_enable=False)
         try:
-            reply = await admin.instance.call(addr, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout=10.0)
+            info = await admin.consumer_running_info(group, client.client_id, addr)
         except (ResponseError, TransportError):
             continue
-        ip = client.client_id.partition("@")[0]
-        owners.update(dict.fromkeys(ConsumerRunningInfo.decode(reply.body).mq_table, ip))
+        owners.update(dict.fromkeys(info.mq_table, client.client_id.partition("@")[0]))
     return owners
 
 

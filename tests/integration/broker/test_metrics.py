@@ -63,7 +63,7 @@ async def queues_of(peer: RawPeer, cluster: Cluster, topic: str = "T") -> int:
 
 
 async def test_lags_by_group(cluster: Cluster) -> None:
-    """Field case B127."""
+    """Field case B127, and B023: a deleted group is in no metric."""
     async with RawPeer(*cluster.brokers[0].address) as peer:
         for _ in range(101):
             assert (await peer.ask(send())).code == 0

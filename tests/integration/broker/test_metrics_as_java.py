@@ -36,6 +36,7 @@ def delayed(level: int) -> Command:
 
 
 async def test_names_and_labels_are_those_of_java(cluster: Cluster) -> None:
+    """Field case B127: dashboards of RocketMQ 5 find what they look for."""
     golden: dict[str, set[str]] = {}
     for line in GOLDEN.read_text().splitlines():
         name, *labels = line.split()

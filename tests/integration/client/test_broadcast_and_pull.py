@@ -51,6 +51,50 @@ async def test_every_member_gets_everything_and_goes_on_where_it_was() -> None:
 
 
 @in_virtual_time
+async def test_a_member_that_cannot_save_gets_each_message_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Field case B026: its offset is of messages that are gone, and its folder takes nothing any more."""
+    async with scene() as s:
+        await s.topic("One", 1)
+        got: list[int] = []
+
+        def member() -> PushConsumer:
+            made = s.consumer(message_model="BROADCASTING", instance_name="i", offset_store_dir="/home/offsets")
+
+            @made.on("One")
+            async def handle(message: MessageExt) -> None:
+                got.append(message.queue_offset)
+
+            return made
+
+        async with member():
+            await s.send(100, "One")
+            await eventually(lambda: len(got) == 100)
+        await s.send(50, "One")
+        queue = s.cluster.brokers[0].store.queues.get("One", 0)
+        assert queue is not None
+        queue.min = queue.visible  # as retention leaves it
+        write = s.cluster.world.files.write_atomic
+
+        def refuse(path: str, data: bytes, *, backup: bool = False) -> None:
+            if path.startswith("/home/offsets"):
+                raise PermissionError(13, "Permission denied", path)
+            write(path, data, backup=backup)
+
+        monkeypatch.setattr(s.cluster.world.files, "write_atomic", refuse)
+        got.clear()
+        async with member() as consumer:
+            await asyncio.sleep(20)
+            await s.send(5, "One")
+            await eventually(lambda: len(got) == 5)
+            await asyncio.sleep(60)
+            assert list(consumer.offsets("One").values()) == [155]
+        assert got == list(range(150, 155))
+        assert any("cannot be written" in record.message for record in caplog.records)
+
+
+@in_virtual_time
 async def test_pulls_say_what_they_found() -> None:
     async with scene() as s:
         await s.topic("One", 1)

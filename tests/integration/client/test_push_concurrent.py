@@ -27,6 +27,7 @@ from tests.support.virtual import eventually, in_virtual_time
 
 @in_virtual_time
 async def test_two_members_share_the_queues_and_lose_nothing() -> None:
+    """Field case B031: members of one address and process."""
     async with scene() as s:
         got: list[set[str]] = [set(), set()]
         members = [s.consumer(), s.consumer()]
@@ -149,19 +150,43 @@ def test_where_a_new_group_starts(policy: str, expected: int) -> None:
                 await s.send(2, "One")
                 await asyncio.sleep(30)
             assert len(got) == expected
-            # It only matters for a group without offsets (field case B014).
-            again = s.consumer(consume_from_where="CONSUME_FROM_LAST_OFFSET")
-            later: list[MessageExt] = []
-
-            @again.on("One")
-            async def handle_again(message: MessageExt) -> None:
-                later.append(message)
-
-            await s.send(3, "One")
-            async with again:
-                await eventually(lambda: len(later) == 3)
 
     run()
+
+
+@pytest.mark.parametrize("policy", ["LAST_OFFSET", "FIRST_OFFSET"])
+def test_where_to_start_matters_for_a_group_without_offsets_only(policy: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Field case B014."""
+
+    @in_virtual_time
+    async def run() -> None:
+        async with scene() as s:
+            await s.topic("One", 1)
+            got: list[int] = []
+
+            def member(consume_from_where: str) -> PushConsumer:
+                made = s.consumer(consume_from_where=consume_from_where)
+
+                @made.on("One")
+                async def handle(message: MessageExt) -> None:
+                    got.append(message.queue_offset)
+
+                return made
+
+            await s.send(10, "One")
+            async with member("CONSUME_FROM_FIRST_OFFSET"):
+                await eventually(lambda: len(got) == 10)
+            await s.send(5, "One")
+            caplog.clear()
+            async with member(f"CONSUME_FROM_{policy}"):
+                await eventually(lambda: len(got) == 15)
+                await asyncio.sleep(30)
+            assert got == list(range(15))
+            lines = [record.getMessage() for record in caplog.records if "topic=One" in record.getMessage()]
+            assert any("starts at the committed offset 10" in line for line in lines), lines
+
+    with caplog.at_level("INFO"):
+        run()
 
 
 @in_virtual_time
@@ -187,29 +212,55 @@ async def test_the_exact_tag_is_compared_here_and_offsets_pass_what_does_not_mat
 
 
 @in_virtual_time
-async def test_a_listener_over_the_consume_timeout_gives_one_copy_and_a_late_result_does_not_count() -> None:
-    """Field case B044."""
+async def test_a_listener_over_the_consume_timeout_gives_one_copy_and_a_late_result_does_not_count(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Field case B044: the copy is made within a tenth of the timeout, and the offset goes on before the call ends."""
     async with scene() as s:
-        calls: list[tuple[int, float]] = []
-        consumer = s.consumer(consume_timeout=5)
+        await s.topic("One", 1)
+        calls: list[tuple[str | None, int, float]] = []
+        ended = 0
+        consumer = s.consumer(consume_timeout=5, consume_thread_min=4, consume_thread_max=4)
 
-        @consumer.on("T")
+        @consumer.on("One")
         async def handle(message: MessageExt) -> None:
-            calls.append((message.reconsume_times, asyncio.get_running_loop().time()))
-            if message.reconsume_times == 0:
+            nonlocal ended
+            calls.append((message.keys, message.reconsume_times, asyncio.get_running_loop().time()))
+            if message.reconsume_times == 0 and message.keys in ("k0", "slow"):
                 await asyncio.sleep(8)
+                ended += 1
 
         async with consumer:
-            await s.send(1)
-            await eventually(lambda: calls)
-            began = calls[0][1]
-            await asyncio.sleep(6)
-            assert set((await s.diff()).values()) <= {0, 1}
-            await eventually(lambda: len(calls) == 2)
+            await s.send(3, "One")
+            await eventually(lambda: len(calls) == 3)
+            (queue,) = [queue for queue in consumer.assignment if queue.topic == "One"]
+            began = calls[0][2]
+            await asyncio.sleep(4.8)
+            assert consumer.offsets("One")[queue] == 0
+            await asyncio.sleep(1)
+            assert (consumer.offsets("One")[queue], ended) == (3, 0)
+            await eventually(lambda: len(calls) == 4)
             await asyncio.sleep(100)
-        # Sent back between 5 and 6 s, level 3 = 10 s.
-        assert [times for times, _ in calls] == [0, 1]
-        assert 15 <= calls[1][1] - began <= 18
+            assert [(keys, times) for keys, times, _ in calls] == [("k0", 0), ("k1", 0), ("k2", 0), ("k0", 1)]
+            assert 15 <= calls[3][2] - began < 15.7  # level 3 is 10 s
+            assert ended == 1
+            assert sum("its result does not count" in record.message for record in caplog.records) == 1
+            assert set((await s.diff()).values()) == {0}
+
+            # What looks for slow calls lives on when a message cannot be sent back.
+            async def refused(*_: object, **__: object) -> None:
+                raise ConnectFailed("cut")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(sendback, "send_message_back", refused)
+                patch.setattr(sendback, "send_to_retry_topic", refused)
+                await s.producer.send(Message("One", b"x", keys="slow"))
+                await asyncio.sleep(7)
+                assert consumer.offsets("One")[queue] == 3
+            await eventually(lambda: consumer.offsets("One")[queue] == 4, within=20)
+            await s.producer.send(Message("One", b"x", keys="slow"))
+            await eventually(lambda: consumer.offsets("One")[queue] == 5, within=7)
+            await asyncio.sleep(60)
         assert set((await s.diff()).values()) == {0}
 
 
@@ -404,6 +455,39 @@ async def test_a_reset_from_outside_is_not_undone_by_late_results() -> None:
             await s.send(1, "One")
             await eventually(lambda: got[-1] == 100)
         assert (await s.diff())[("One", 0)] == 0
+
+
+@in_virtual_time
+async def test_a_reset_holds_when_the_member_stops_at_once() -> None:
+    """Field case B018."""
+    async with scene() as s:
+        await s.topic("One", 1)
+        got: list[int] = []
+
+        def member() -> PushConsumer:
+            made = s.consumer(consume_thread_min=1, consume_thread_max=1)
+
+            @made.on("One")
+            async def handle(message: MessageExt) -> None:
+                await asyncio.sleep(0.2)
+                got.append(message.queue_offset)
+
+            return made
+
+        await s.send(100, "One")
+        async with member() as first:
+            await eventually(lambda: len(got) == 5)
+            await first.persist_offsets()
+            done = await s.admin.reset_offset_by_timestamp("One", "g", -1)
+            assert [(one.new_offset, one.clients) for one in done] == [(100, 1)]
+            await asyncio.sleep(0.01)
+        assert len(got) <= 6
+        assert (await s.diff())[("One", 0)] == 0
+        async with member():
+            await asyncio.sleep(30)
+            assert len(got) <= 6
+            await s.send(1, "One")
+            await eventually(lambda: got[-1] == 100)
 
 
 @in_virtual_time

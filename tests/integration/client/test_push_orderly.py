@@ -120,13 +120,31 @@ async def test_a_clean_stop_and_an_unsubscription_hand_the_locks_over_at_once() 
         await eventually(lambda: sum(queue.topic == "T" for queue in members["b"].assignment) == 2, within=3)
         await ordered(s, 40)
         await eventually(lambda: len(seen) == 40)
+        # Its share stays its own while it is a member, but whoever asks gets the locks.
+        queues = [queue for queue in members["a"].assignment if queue.topic == "T"]
+        members["a"].unsubscribe("T")
+        locks = s.cluster.brokers[0]._locks
+        await eventually(lambda: locks.lock("g", "somebody", queues) == queues, within=2)
+        locks.unlock("g", "somebody", queues)
         await members["a"].shutdown()
-        await eventually(lambda: sum(queue.topic == "T" for queue in members["b"].assignment) == 4, within=3)
+        await eventually(lambda: sum(queue.topic == "T" for queue in members["b"].assignment) == 4, within=2)
         await ordered(s, 40)
         await eventually(lambda: len(seen) == 80)
+        again = s.consumer(orderly=True)
+
+        @again.on("T")
+        async def take(message: MessageExt) -> None:
+            seen.append(("again", message.queue_id, message.queue_offset))
+
+        await again.start()
+        await eventually(lambda: sum(queue.topic == "T" for queue in again.assignment) == 2, within=3)
         await members["b"].shutdown()
+        await eventually(lambda: sum(queue.topic == "T" for queue in again.assignment) == 4, within=2)
+        await ordered(s, 40)
+        await eventually(lambda: len(seen) == 120)
+        await again.shutdown()
         for number in range(4):
-            assert [offset for _, queue, offset in seen if queue == number] == list(range(20))
+            assert [offset for _, queue, offset in seen if queue == number] == list(range(30))
 
 
 @in_virtual_time

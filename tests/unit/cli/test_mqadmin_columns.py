@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -24,8 +23,6 @@ from rmq.protocol.bodies.kv import TopicList
 from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from rmq.protocol.bodies.running import ConsumerRunningInfo, ProcessQueueInfo
 from rmq.protocol.bodies.stats import ConsumeStats, OffsetWrapper, TopicOffset, TopicStatsTable
-from rmq.protocol.codes import RequestCode
-from rmq.protocol.command import Command
 from rmq.protocol.errors import ResponseError
 from rmq.protocol.queue import MessageQueue
 
@@ -61,7 +58,6 @@ class RecordedCluster:
     def __init__(self, **_: object) -> None:
         self.name_server_addresses = ["127.0.0.1:29876"]
         self.world = SimpleNamespace(clock=SimpleNamespace(now_ms=lambda: STORED))
-        self.instance = SimpleNamespace(call=self.call)
         self.created: list[object] = []
 
     async def __aenter__(self) -> RecordedCluster:
@@ -69,10 +65,11 @@ class RecordedCluster:
 
     async def __aexit__(self, *_: object) -> None: ...
 
-    async def call(self, addr: str, code: RequestCode, header: Any = None, body: bytes = b"", **_: object) -> Command:
-        assert (addr, code) == (ADDR, RequestCode.GET_CONSUMER_RUNNING_INFO)
-        queues = {queue: ProcessQueueInfo() for queue in (await self.consume_stats("GroupB")).offset_table}
-        return Command(0, body=ConsumerRunningInfo(mq_table=queues).encode())
+    async def consumer_running_info(self, group: str, client_id: str, addr: str) -> ConsumerRunningInfo:
+        assert addr == ADDR
+        return ConsumerRunningInfo(
+            mq_table={queue: ProcessQueueInfo() for queue in (await self.consume_stats(group)).offset_table}
+        )
 
     async def cluster_info(self) -> ClusterInfo:
         broker = BrokerData({0: ADDR}, "broker-a", "DefaultCluster")

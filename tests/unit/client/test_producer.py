@@ -70,6 +70,24 @@ async def test_other_codes_are_final() -> None:
 
 
 @in_virtual_time
+async def test_a_message_whose_send_failed_can_be_sent_again_as_it_was() -> None:
+    """Field case B080."""
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        body = b"text " * 20_000
+        message = Message("T", body, tags="A", keys="k", properties={"own": "1"})
+        c.brokers["a"].script = refuse(13)
+        with pytest.raises(ResponseError):
+            await p.send(message)
+        kept = (message.topic, message.body, message.tags, message.keys, dict(message.properties))
+        assert kept == ("T", body, "A", "k", {"own": "1"})
+        c.brokers["a"].script = stored
+        await p.send(message)
+        first, second = c.brokers["a"].sends
+        assert first.body == second.body
+        assert len(first.body) < len(body)
+
+
+@in_virtual_time
 async def test_the_last_error_says_how_often_it_was_tried() -> None:
     """Field case B081."""
     async with ScriptedCluster("a") as c, producer(c, retry_times_when_send_failed=4) as p:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import pytest
+
 from rmq.broker.groups.clients import EXPIRY_SECONDS, ConsumerGroup, Consumers, Producers
 from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.remoting.conn import Conn
@@ -93,8 +95,8 @@ async def test_notices_are_held_back_where_the_settings_say_so() -> None:
     assert await told.take() == []
 
 
-async def test_a_subscription_is_replaced_by_a_newer_one_only() -> None:
-    """Field case B032."""
+async def test_a_subscription_is_replaced_by_a_newer_one_only(caplog: pytest.LogCaptureFixture) -> None:
+    """Field case B032: one warning for each change, not for each heartbeat."""
     consumers = Consumers(HandClock(), Told())
     one = conn()
     join(consumers, one, "c1", data("T", version=5, tags="A"))
@@ -110,10 +112,15 @@ async def test_a_subscription_is_replaced_by_a_newer_one_only() -> None:
     assert found is not None
     assert found.data.sub_string == "B"
     assert group.subscription("U") is None
+    for _ in range(5):
+        join(consumers, one, "c1", data("T", version=6, tags="B"))
+        join(consumers, one, "c2", data("T", version=5, tags="A"))
+    changes = [record.getMessage() for record in caplog.records if "changes its subscription" in record.getMessage()]
+    assert changes == ["g changes its subscription of T from A to B"]
 
 
-async def test_a_client_that_came_back_counts_once() -> None:
-    """Field case B031."""
+async def test_a_client_that_came_back_counts_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Field case B031: and it is said, once."""
     consumers = Consumers(HandClock(), Told())
     old, new = conn("old"), conn("new")
     join(consumers, old, "c1", data("T"))
@@ -124,6 +131,8 @@ async def test_a_client_that_came_back_counts_once() -> None:
     found = group.find("c1")
     assert found is not None
     assert found.conn is new
+    join(consumers, new, "c1", data("T"))
+    assert sum("client id c1 of g is on two connections" in record.getMessage() for record in caplog.records) == 1
     consumers.closed(old)
     assert group.client_ids() == ["c1"]
 

@@ -1,0 +1,142 @@
+"""consumerStatus: what the members of a group tell of themselves, and whether they agree (field case B032)."""
+
+from __future__ import annotations
+
+import click
+
+from rmq.cli.mqadmin.session import admin_command, cut, print_json
+from rmq.client.admin import AdminClient
+from rmq.protocol.bodies.connection import Connection
+from rmq.protocol.bodies.running import ConsumerRunningInfo
+from rmq.protocol.codes import ResponseCode, version_name
+from rmq.protocol.errors import ClientError, ResponseError, TransportError
+from rmq.protocol.names import retry_topic
+
+__all__ = ["consumer_status"]
+
+
+@admin_command(
+    "consumerStatus",
+    click.option("-g", "--consumerGroup", "group", required=True, metavar="NAME", help="The group."),
+    click.option("-i", "--clientId", "client_id", metavar="ID", help="One member, with everything that it tells."),
+    click.option("-b", "--brokerAddr", "broker", metavar="ADDR", help="Ask through this broker, host:port."),
+    click.option("-s", "--jstack", "jstack", is_flag=True, help="With the stacks of its threads."),
+)
+async def consumer_status(
+    admin: AdminClient, group: str, client_id: str | None, broker: str | None, jstack: bool, json: bool
+) -> None:
+    """The members of a group; fails when they subscribe different things, and says how they differ."""
+    addr = broker or await _broker_of(admin, group)
+    connection = await admin.consumer_connections(group, addr)
+    members = {one.client_id: one for one in connection.connection_set if client_id in (None, one.client_id)}
+    if not members:
+        raise ClientError(f"the group {group} has no member {client_id} that is online")
+    told: dict[str, ConsumerRunningInfo | str] = {}
+    for name in sorted(members):
+        try:
+            told[name] = await admin.consumer_running_info(group, name, addr, jstack=jstack)
+        except (ResponseError, TransportError) as error:
+            told[name] = str(error)
+    infos = {name: info for name, info in told.items() if isinstance(info, ConsumerRunningInfo)}
+    differences = _differences(infos)
+    if json:
+        print_json(
+            {
+                "group": group,
+                "members": [
+                    {
+                        "clientId": name,
+                        "version": version_name(members[name].version),
+                        **(_as_json(info) if isinstance(info, ConsumerRunningInfo) else {"error": info}),
+                    }
+                    for name, info in told.items()
+                ],
+                "differences": differences,
+            }
+        )
+    else:
+        _print_table(members, told)
+        if client_id is not None or jstack:
+            for info in infos.values():
+                _print_info(info)
+    if differences:
+        raise ClientError(
+            f"members of {group} subscribe different things, so messages are lost or stay where they are: "
+            + ", ".join(differences)
+        )
+
+
+def _print_table(members: dict[str, Connection], told: dict[str, ConsumerRunningInfo | str]) -> None:
+    columns = "{:<10}  {:<40}  {:<20}  {}".format
+    click.echo(columns("#Index", "#ClientId", "#Version", "#Subscription"))
+    for number, (name, info) in enumerate(told.items(), 1):
+        what = _subscription(info) if isinstance(info, ConsumerRunningInfo) else f"does not answer: {info}"
+        click.echo(columns(number, cut(name, 40), version_name(members[name].version), what))
+
+
+async def _broker_of(admin: AdminClient, group: str) -> str:
+    route = await admin.topic_route(retry_topic(group))
+    for broker in route.broker_datas:
+        if broker.broker_addrs:
+            return broker.broker_addrs[min(broker.broker_addrs)]
+    raise ResponseError(ResponseCode.CONSUMER_NOT_ONLINE, f"no broker has the group {group}")
+
+
+def _by_topic(info: ConsumerRunningInfo) -> dict[str, str]:
+    """Topic -> expression, without retry topics: those have everybody's group in their name."""
+    found = {}
+    for data in info.subscription_set:
+        if not data.topic.startswith("%RETRY%"):
+            found[data.topic] = data.sub_string if data.is_tag_type else f"{data.expression_type} {data.sub_string}"
+    return found
+
+
+def _subscription(info: ConsumerRunningInfo) -> str:
+    return ", ".join(f"{topic}:{expression}" for topic, expression in sorted(_by_topic(info).items()))
+
+
+def _differences(infos: dict[str, ConsumerRunningInfo]) -> list[str]:
+    """A line for each topic that the members do not subscribe alike."""
+    tables = {name: _by_topic(info) for name, info in infos.items()}
+    lines = []
+    for topic in sorted({topic for table in tables.values() for topic in table}):
+        members: dict[str, list[str]] = {}
+        for name, table in tables.items():
+            members.setdefault(table.get(topic, "not subscribed"), []).append(name)
+        if len(members) > 1:
+            parts = "; ".join(f"{expression} by {', '.join(names)}" for expression, names in sorted(members.items()))
+            lines.append(f"{topic}: {parts}")
+    return lines
+
+
+def _as_json(info: ConsumerRunningInfo) -> dict[str, object]:
+    return {
+        "subscription": _by_topic(info),
+        "properties": info.properties,
+        "queues": [
+            {
+                "topic": queue.topic,
+                "brokerName": queue.broker_name,
+                "queueId": queue.queue_id,
+                "commitOffset": state.commit_offset,
+                "cachedMsgCount": state.cached_msg_count,
+            }
+            for queue, state in sorted(info.mq_table.items())
+        ],
+        **({"jstack": info.jstack} if info.jstack else {}),
+    }
+
+
+def _print_info(info: ConsumerRunningInfo) -> None:
+    click.echo()
+    for key, value in sorted(info.properties.items()):
+        click.echo(f"{key:<40}: {value}")
+    click.echo()
+    columns = "{:<32}  {:<32}  {:<4}  {:<20}  {}".format
+    click.echo(columns("#Topic", "#Broker Name", "#QID", "#Commit Offset", "#Cached"))
+    for queue, state in sorted(info.mq_table.items()):
+        row = (cut(queue.topic, 32), cut(queue.broker_name, 32), queue.queue_id, state.commit_offset)
+        click.echo(columns(*row, state.cached_msg_count))
+    if info.jstack:
+        click.echo()
+        click.echo(info.jstack)

@@ -1,0 +1,135 @@
+"""Moving the offsets of a group: to a time, to the end, or one queue to an offset (field cases B015, B018, B020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rmq.client.instance import ClientInstance
+from rmq.client.lookup import fetch_subscribe_message_queues, max_offset, min_offset, search_offset
+from rmq.protocol.bodies.connection import ConsumerConnection
+from rmq.protocol.bodies.reset import ResetOffsetBody
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.errors import ClientError
+from rmq.protocol.headers.client import GetConsumerConnectionListRequest
+from rmq.protocol.headers.offset import (
+    QueryConsumerOffsetRequest,
+    QueryConsumerOffsetResponse,
+    ResetOffsetRequest,
+    UpdateConsumerOffsetRequest,
+)
+from rmq.protocol.queue import MessageQueue
+
+__all__ = ["TO_END", "OffsetReset", "reset_queue", "reset_to_time"]
+
+#: In place of a time: the end of each queue.
+TO_END = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReset:
+    """What a reset did with one queue.
+
+    :ivar old_offset: None: the group had none.
+    :ivar clients: how many members were told; 0: nobody was online, and the stored offset was changed.
+    """
+
+    queue: MessageQueue
+    old_offset: int | None
+    new_offset: int
+    clients: int
+
+
+async def committed(instance: ClientInstance, group: str, queue: MessageQueue) -> int | None:
+    """The stored offset of a group; None when it has none."""
+    header = QueryConsumerOffsetRequest(
+        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, set_zero_if_not_found=False
+    )
+    reply = await instance.call(
+        await instance.find_master(queue),
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        header,
+        accept=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
+    )
+    return None if reply.code else reply.header(QueryConsumerOffsetResponse).offset
+
+
+async def _members(instance: ClientInstance, group: str, address: str) -> int:
+    reply = await instance.call(
+        address,
+        RequestCode.GET_CONSUMER_CONNECTION_LIST,
+        GetConsumerConnectionListRequest(consumer_group=group),
+        accept=(ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE),
+    )
+    return 0 if reply.code else len(ConsumerConnection.decode(reply.body).connection_set)
+
+
+async def reset_to_time(
+    instance: ClientInstance, group: str, topic: str, timestamp: int, *, force: bool
+) -> list[OffsetReset]:
+    """Move every queue of a topic; see :meth:`rmq.client.admin.AdminClient.reset_offset_by_timestamp`."""
+    done: list[OffsetReset] = []
+    by_address: dict[str, list[MessageQueue]] = {}
+    for queue in await fetch_subscribe_message_queues(instance, topic):
+        by_address.setdefault(await instance.find_master(queue), []).append(queue)
+    for address, queues in by_address.items():
+        old = {queue: await committed(instance, group, queue) for queue in queues}
+        if all(offset is None for offset in old.values()):
+            continue
+        header = ResetOffsetRequest(topic=topic, group=group, timestamp=timestamp, is_force=force)
+        clients = await _members(instance, group, address)
+        new: dict[MessageQueue, int] = {}
+        if clients:
+            # A queue without an offset makes the broker refuse all of them.
+            for queue, offset in old.items():
+                if offset is None:
+                    await _commit(instance, address, group, queue, await min_offset(instance, queue))
+            reply = await instance.call(
+                address,
+                RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+                header,
+                accept=(ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE),
+            )
+            if reply.code:  # the last member left meanwhile
+                clients = 0
+            else:
+                new = ResetOffsetBody.decode(reply.body).offset_table
+        if not clients:
+            for queue, offset in old.items():
+                target = await _target(instance, queue, timestamp)
+                if offset is not None and not force:
+                    target = min(target, offset)
+                await _commit(instance, address, group, queue, target)
+                new[queue] = target
+        done += [OffsetReset(queue, old.get(queue), offset, clients) for queue, offset in sorted(new.items())]
+    if not done:
+        raise ClientError(f"the group {group} has no offset on {topic}: there is nothing to reset")
+    return done
+
+
+async def _target(instance: ClientInstance, queue: MessageQueue, timestamp: int) -> int:
+    if timestamp == TO_END:
+        return await max_offset(instance, queue)
+    return await search_offset(instance, queue, timestamp)
+
+
+async def _commit(instance: ClientInstance, address: str, group: str, queue: MessageQueue, offset: int) -> None:
+    header = UpdateConsumerOffsetRequest(
+        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+    )
+    await instance.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+
+async def reset_queue(instance: ClientInstance, group: str, queue: MessageQueue, offset: int) -> OffsetReset:
+    """Move one queue; see :meth:`rmq.client.admin.AdminClient.reset_offset`."""
+    low, high = await min_offset(instance, queue), await max_offset(instance, queue)
+    if not low <= offset <= high:
+        raise ClientError(
+            f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name} has offsets {low} to {high}: "
+            f"{group} cannot be reset to {offset}"
+        )
+    address = await instance.find_master(queue)
+    old = await committed(instance, group, queue)
+    clients = await _members(instance, group, address)
+    header = ResetOffsetRequest(topic=queue.topic, group=group, queue_id=queue.queue_id, offset=offset)
+    await instance.call(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+    return OffsetReset(queue, old, offset, clients)
