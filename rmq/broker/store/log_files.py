@@ -124,15 +124,35 @@ class LogFiles:
                         f"what this store was made with"
                     )
                 log.warning("%s has %d of %d bytes; it is extended", path, size, self.size)
+        # The log goes on in its newest file, and in one that was made ahead, wherever they are.
+        newest = next((start for start in reversed(starts) if self._written(found[start])), 0)
         for start in starts:
             path = found[start]
-            read_only = os.path.dirname(path) in self._read_only
-            file = self._files.open(path, readonly=read_only)
-            if not read_only:
+            kept = os.path.dirname(path) in self._read_only and start < newest
+            file = self._open_kept(path) if kept else self._open_newest(path)
+            if not kept:
                 file.allocate(self.size)
             # Whoever made it may have died before its name was on disk.
-            opened.append(LogFile(start, file, entry_synced=read_only))
+            opened.append(LogFile(start, file, entry_synced=kept))
         return opened
+
+    def _open_kept(self, path: str) -> File:
+        """Nothing is written to it, unless a recovery has to cut it."""
+        try:
+            return self._files.open(path)
+        except OSError:
+            return self._files.open(path, readonly=True)
+
+    def _open_newest(self, path: str) -> File:
+        try:
+            return self._files.open(path)
+        except OSError as error:
+            if os.path.dirname(path) not in self._read_only:
+                raise
+            raise StoreError(
+                f"{path}: the commit log goes on in this file, and it cannot be written ({error.strerror}): move it "
+                f"to a directory of storePathCommitLog that can be"
+            ) from error
 
     def _look_for_directories(self, *, new: bool) -> None:
         """A disk that is not mounted must not look like a log that ends sooner; a new store gets all of them."""

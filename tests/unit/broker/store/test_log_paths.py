@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from dataclasses import replace
 
@@ -140,6 +141,51 @@ def test_read_only_directories_are_read_and_never_written() -> None:
         assert where(node, "/disk2/log") == {"/disk2/log": [1, 4]}
         wrote = {"pwrite", "allocate", "truncate", "unlink", "rename", "mkdir"}
         assert [step for step in node.disk.journal if step[0] in wrote and step[1].startswith("/disk2/")] == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("end", ["clean", "killed"])
+def test_the_log_goes_on_in_its_newest_file_wherever_it_is(end: str) -> None:
+    async def main() -> None:
+        simulation = Simulation(1)
+        node = simulation.node("a")
+        store = await filled(node, several(), files=5)
+        seen = await snapshot(store)
+        assert store.log.segments[-1].path.startswith("/disk2/")
+        if end == "clean":
+            await store.stop()
+        else:
+            # The file made ahead of need is left, too.
+            node.world = simulation.kill(node)
+            await die(store)
+        closed = several(read_only_paths=("/disk2/log", "/disk3/log"))
+        store = await opened(node.world, closed)
+        assert await snapshot(store) == seen
+        queue = store.queues.get_or_create("T", 0)
+        while len(store.log.segments) < 9:
+            store.append([put(queue, b"%06d" % queue.next * 20)])
+            await asyncio.sleep(0)
+        seen = await snapshot(store)
+        await store.stop()
+        # A recovery has removed the file that was made ahead.
+        assert where(node, "/disk2/log", "/disk3/log") == {"/disk2/log": [1, 4], "/disk3/log": [2]}
+        node.disk.fail("open", errno.EROFS, "/disk2/log/*")
+        store = await opened(node.world, closed)
+        assert await snapshot(store) == seen
+        await store.stop()
+
+    run(main())
+
+
+def test_a_newest_file_that_cannot_be_written_is_named() -> None:
+    async def main() -> None:
+        node = Simulation(1).node("a")
+        store = await filled(node, several(), files=5)
+        await store.stop()
+        node.disk.fail("open", errno.EROFS, "/disk2/log/*", after=2)
+        with pytest.raises(StoreError, match=r"^/disk2/log/0+65536: the commit log goes on in this file, and .*move"):
+            await opened(node.world, several(read_only_paths=("/disk2/log",)))
 
     run(main())
 
