@@ -68,6 +68,7 @@ from rmq.remoting.latency import CallLatency
 from rmq.remoting.limits import Limits
 from rmq.remoting.router import Router
 from rmq.remoting.server import Server
+from rmq.runtime.loop import keep_memory
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -77,6 +78,9 @@ log = logging.getLogger(__name__)
 
 #: By ``enableLmq``.
 _OFFSET_FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
+
+_SETTLE_SECONDS = 1.0
+_SETTLED_TOPICS = 1000
 
 
 class BrokerApp:
@@ -94,6 +98,7 @@ class BrokerApp:
         #: Shows how far a long recovery is; the log says so in any case.
         self.show_progress: Progress | None = None
         self._offsets_written = 0
+        self._settled_topics = 0
 
     @property
     def address(self) -> tuple[str, int]:
@@ -350,6 +355,7 @@ class BrokerApp:
         )
         self._tasks.every(PERSIST_SECONDS, self.filters.persist, "filters")
         self._tasks.every(SCAN_SECONDS, self._expire, "expiry")
+        self._tasks.every(_SETTLE_SECONDS, self._settle, "memory")
         self.metrics.sizes.begin()
         if settings.metrics_exporter_type == "PROM":
             self._tasks.every(COUNT_SECONDS, self.metrics.sizes.count, "message sizes")
@@ -361,6 +367,12 @@ class BrokerApp:
             self._offsets_written = self.offsets.changes
             self._offsets_file.changed()
         await self._offsets_file.flush()
+
+    def _settle(self) -> None:
+        """Topics stay; with thousands of new ones a look for garbage would walk over 100,000 objects."""
+        if len(self.topics) - self._settled_topics >= _SETTLED_TOPICS:
+            self._settled_topics = len(self.topics)
+            keep_memory()
 
     def _expire(self) -> None:
         self._locks.forget_expired()
