@@ -27,7 +27,8 @@ __all__ = ["BlockingCluster", "Cluster"]
 T = TypeVar("T")
 
 _HOST = "127.0.0.1"
-#: Small files and quick rhythms: a test cluster starts in milliseconds and takes little room.
+#: Small files: a test cluster starts in milliseconds and takes little room. Patient queues: no sends are shed when the
+#: machine is busy for a second.
 _TEST_DEFAULTS: dict[str, str] = {
     "brokerIP1": _HOST,
     "brokerIP2": _HOST,
@@ -38,6 +39,9 @@ _TEST_DEFAULTS: dict[str, str] = {
     "maxHashSlotNum": "10000",
     "maxIndexNum": "40000",
     "diskMaxUsedSpaceRatio": "95",
+    "waitTimeMillsInSendQueue": "60000",
+    "osPageCacheBusyTimeOutMills": "60000",
+    "syncFlushTimeout": "60000",
 }
 
 

@@ -17,7 +17,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/interop/" in item.path.as_posix():
             item.add_marker(pytest.mark.interop)
-            item.add_marker(pytest.mark.timeout(600))  # the first one may resolve jars and start clusters
+            item.add_marker(pytest.mark.timeout(900))  # the first one may resolve jars and start clusters
 
 
 @pytest.fixture(scope="session")

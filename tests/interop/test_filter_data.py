@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -138,6 +139,16 @@ def at(folder: Path) -> dict[str, str]:
     return {"storePathRootDir": str(folder / "store"), "storePathCommitLog": str(folder / "store/commitlog")}
 
 
+async def group_is_gone(peer: RawPeer) -> None:
+    """Wait until the broker has noticed that the connection of the only member is closed: it dates the filter then."""
+    for _ in range(2000):
+        answer = await peer.ask(Command(38, ext={"consumerGroup": GROUP}))
+        if answer.code != 0 or not json.loads(answer.body)["consumerIdList"]:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"{GROUP} still has a member: {answer}")
+
+
 async def second_life(peer: RawPeer) -> list[Any]:
     """The group comes back to a broker that knows its filter from the file."""
     found = [await told(peer, heartbeat(T=("a = 2", "SQL92", 16)))]
@@ -154,7 +165,8 @@ def test_filters_as_java_keeps_them(tmp_path: Path) -> None:
         for kind, folder in (("java-4.9.4", tmp_path / "java"), ("ours", tmp_path / "ours")):
             with start_cluster(kind, properties={**FILTERS, **at(folder)}) as cluster:
                 answers = with_peer(cluster.broker_addr, first_life)
-                cluster.brokers[0].daemon.stop(30.0)
+                with_peer(cluster.broker_addr, group_is_gone)
+                cluster.brokers[0].daemon.stop()
             seen.append((answers, filters_of(folder / "store"), units_of(folder / "store")))
     except ToolMissing as missing:
         skip_or_fail(missing)

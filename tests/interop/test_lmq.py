@@ -95,7 +95,7 @@ def test_light_queues_as_java_has_them(tmp_path: Path) -> None:
     try:
         with start_cluster("java-4.9.4", properties={**LIGHT, **at(tmp_path)}) as java:
             javas = with_peer(java.broker_addr, first_life)
-            java.brokers[0].daemon.stop(30.0)
+            java.brokers[0].daemon.stop()
     except ToolMissing as missing:
         skip_or_fail(missing)
     with start_cluster("ours", properties=LIGHT) as ours:
@@ -105,7 +105,7 @@ def test_light_queues_as_java_has_them(tmp_path: Path) -> None:
     with start_cluster("ours", properties={**LIGHT, **at(tmp_path)}) as ours:
         with_peer(ours.broker_addr, more)
         known = with_peer(ours.broker_addr, all_there)
-        ours.brokers[0].daemon.stop(30.0)
+        ours.brokers[0].daemon.stop()
     assert [row[0] for row in known[0][3]] == [b"1", b"2", b"4", b"7", b"8"]
     assert [row[4] for row in known[0][3]] == ["0,0", "1,0", "2,2", "3", "4,1"]
     assert [row[0] for row in known[2][3]] == [b"9"]

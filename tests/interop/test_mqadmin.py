@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.support.interop import COUNT, Clusters, Row, Scene
-from tests.support.interop.scene import fresh
+from tests.support.interop import COUNT, Clusters, Row, Scene, fresh, until
 from tests.support.peers import Client
 
 
@@ -23,8 +22,7 @@ class Stage:
 
     def mqadmin(self, *args: str) -> str:
         """Run one command; fails on anything that looks like an error."""
-        answer = self.scene.reader.call("mqadmin", namesrv=self.scene.cluster.namesrv, args=list(args))
-        output: str = answer["output"]
+        output = self.scene.mqadmin(*args)
         for sign in ("Exception", "error", "failed"):
             assert sign not in output, f"mqadmin {' '.join(args)} printed:\n{output}"
         return output
@@ -38,13 +36,14 @@ def stage(clusters: Clusters, clients: Callable[[str, str], Client]) -> Stage:
     member = scene.subscribe(topic, group)
     sent = scene.produce(topic, "async")
     assert len(member.received(COUNT)) == COUNT
+    scene.consumed(member, group)
     member.stop()
     return Stage(scene, topic, group, sent)
 
 
 def test_topic_list(stage: Stage) -> None:
-    names = stage.mqadmin("topicList").split()
-    assert {stage.topic, f"%RETRY%{stage.group}", "DefaultCluster", "broker-a", "SCHEDULE_TOPIC_XXXX"} <= set(names)
+    wanted = {stage.topic, f"%RETRY%{stage.group}", "DefaultCluster", "broker-a", "SCHEDULE_TOPIC_XXXX"}
+    assert wanted <= until(lambda: set(stage.mqadmin("topicList").split()), lambda names: wanted <= names)
     lines = [line.split() for line in stage.mqadmin("topicList", "-c").splitlines()]
     assert ["DefaultCluster", stage.topic] in [line[:2] for line in lines]
 

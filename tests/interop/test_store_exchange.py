@@ -15,7 +15,7 @@ from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
 from tests.support.exchange_load import LONG_GONE, TOPIC, Filler
 from tests.support.exchange_view import Broker, View, manifest, view
-from tests.support.interop import Row, Scene, assert_same, rows_of
+from tests.support.interop import Row, Scene, assert_same
 from tests.support.killer import OsTree
 from tests.support.peers import Client, Cluster, ToolMissing, skip_or_fail, start_cluster
 from tests.support.peers.cluster import FAST_RETRIES
@@ -49,8 +49,7 @@ def _query(scene: Scene, topic: str, sent: list[Row]) -> None:
         ("querykey", {"keys": [row.key for row in sent]}),
         ("queryid", {"ids": [row.unique_id for row in sent]}),
     ):
-        answer = scene.reader.call(op, namesrv=scene.cluster.namesrv, topic=topic, **what)
-        assert_same(sent, rows_of(answer))
+        assert_same(sent, scene.asked(scene.reader, op, len(sent), topic=topic, **what))
 
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
@@ -67,10 +66,10 @@ def test_each_reads_what_the_other_wrote(end: str, store: Path, clients: Callabl
                 reader.call("topic", namesrv=cluster.namesrv, topic=topic, queues=4)
             else:
                 reader.call("route", namesrv=cluster.namesrv, topic=topic)  # the topic came with the store
-                assert_same(sent, scene.read(topic))
+                assert_same(sent, scene.read(topic, len(sent)))
                 _query(scene, topic, sent)
             sent += scene.produce(topic, "async", prefix=f"turn-{turn}")
-            assert_same(sent, scene.read(topic))
+            assert_same(sent, scene.read(topic, len(sent)))
             if end == "killed":
                 cluster.brokers[0].daemon.kill()
                 continue
@@ -78,8 +77,9 @@ def test_each_reads_what_the_other_wrote(end: str, store: Path, clients: Callabl
             member = scene.subscribe(topic, group)
             consumed += member.received(len(sent) - len(consumed))
             assert_same(sent, consumed)
+            scene.consumed(member, group)
             member.stop()
-            cluster.brokers[0].daemon.stop(30.0)
+            cluster.brokers[0].daemon.stop()
 
 
 class Turn:
@@ -135,7 +135,7 @@ class Turn:
         return scan, told
 
     def stop(self) -> None:
-        assert self.cluster.brokers[0].daemon.stop(40.0) in (0, 143)
+        assert self.cluster.brokers[0].daemon.stop() in (0, 143)
 
     def kill(self) -> None:
         self.cluster.brokers[0].daemon.kill()

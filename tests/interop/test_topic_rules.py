@@ -35,7 +35,7 @@ class Client(RawPeer):
 
     async def pushes(self, code: int, count: int = 1) -> list[Command]:
         """What the broker sent of its own with a code."""
-        for _ in range(200):
+        for _ in range(3000):
             found = [command for command in self.pushed if command.code == code]
             if len(found) >= count:
                 return found
@@ -205,6 +205,7 @@ async def consumption(scene: Scene, java: Client, cpp: Client) -> None:
     for queue in (0, 0, 0, 1):
         await note("send", ask(310, b"m", **send("C", queue, queues=2)))
     await java.settled("C", 3)
+    await java.settled("C", 1, 1)
     where: dict[str, Any] = {"consumerGroup": "CG", "topic": "C"}
     await note("unknown offset", ask(14, **where, queueId=0))
     for queue, offset in ((0, 2), (1, 1), (0, 1), (5, 77), (0, -3)):

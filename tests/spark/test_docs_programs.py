@@ -18,7 +18,7 @@ from rmq.spark.pipeline import catalog, document
 from rmq.testing.cluster import BlockingCluster
 from tests.support.spark.jobs import Bench
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 DOCS = Path(__file__).parents[2] / "docs" / "spark"
 ADDRESS = "127.0.0.1:9876"

@@ -19,7 +19,7 @@ from rmq.protocol.errors import ResponseError, RMQError
 from rmq.testing.cluster import BlockingCluster, Cluster
 from tests.support.spark.jobs import Bench, counted
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 HEAD = "cluster:\n  nameServer: {namesrv}\ncheckpoint: {folder}/checkpoint\n"
 ARCHIVE = "job: archive\n" + HEAD + (
@@ -57,7 +57,7 @@ def places(rows: list[Any]) -> Counter[tuple[Any, ...]]:
 async def stored(cluster: Cluster, topic: str, count: int) -> None:
     """Wait until a topic holds so many messages."""
     found = 0
-    async with asyncio.timeout(60), AdminClient(namesrv=cluster.namesrv_addr) as admin:
+    async with asyncio.timeout(300), AdminClient(namesrv=cluster.namesrv_addr) as admin:
         while found < count:
             try:
                 offsets = (await admin.topic_stats(topic)).offset_table.values()

@@ -20,7 +20,7 @@ from rmq.spark.pipeline.running.stop import Stop
 from rmq.testing.cluster import BlockingCluster
 from tests.support.spark.jobs import Bench
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 ROOT = Path(__file__).parents[2]
 ARCHIVE = (
@@ -46,7 +46,7 @@ class _Terminal(io.StringIO):
     def write(self, text: str) -> int:
         address = re.search(r"http://\S+/metrics", self.getvalue())
         if "batch 0" in text and address and not self.metrics:
-            with urllib.request.urlopen(address[0], timeout=60) as answer:
+            with urllib.request.urlopen(address[0], timeout=300) as answer:
                 self.metrics = answer.read().decode()
             self._stop.asked = True
         return super().write(text)
@@ -80,7 +80,7 @@ async def test_spark_submit(cluster: BlockingCluster, tmp_path: Path) -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(150):
+    async with asyncio.timeout(500):
         out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     assert out.decode().splitlines()[-1].startswith("orders: done: 2 rows in 1 batches"), out

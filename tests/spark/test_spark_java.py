@@ -13,13 +13,12 @@ from rmq.protocol.codes import RequestCode
 from rmq.protocol.headers.offset import GetMaxOffsetRequest, GetMaxOffsetResponse
 from rmq.spark.brokers import Brokers
 from rmq.spark.options import Endpoint
-from tests.support.peers import cluster as peers
-from tests.support.peers.cluster import Cluster, start_cluster
+from tests.support.peers.cluster import Cluster, start_broker, start_cluster
 from tests.support.peers.tools import ToolMissing, skip_or_fail
 from tests.support.spark.gate import gate
 from tests.support.spark.topics import create, fill, numbers, open_batches, places, stored
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,7 @@ def pair() -> Iterator[Cluster]:
         skip_or_fail(error)
     with made:
         slave = {"brokerName": "broker-a", "brokerId": "1", "brokerRole": "SLAVE", "slaveReadEnable": "true"}
-        made.brokers.append(peers._start_broker(made, "broker-a-slave", slave, ()))
+        made.brokers.append(start_broker(made, "broker-a-slave", slave))
         yield made
 
 
@@ -40,15 +39,16 @@ def test_java_is_read_and_written(spark: Any, pair: Cluster) -> None:
     rows = spark.range(0, 1000).selectExpr("cast(id as string) as value", "concat('s', id % 5) as shardingKey")
     given = {"nameServer": pair.namesrv, "topic": "java"}
     rows.write.format("rocketmq").options(**given).mode("append").save()
+    there = stored(pair.namesrv, "java", least=1000)
     got = spark.read.format("rocketmq").options(**given).load().collect()
-    assert places(got) == stored(pair.namesrv, "java")
+    assert places(got) == there
     assert sorted(numbers(got)) == list(range(1000))
 
 
 def test_a_master_that_dies_within_a_batch_leaves_its_slave(spark: Any, pair: Cluster, tmp_path: Path) -> None:
     create(pair.namesrv, pair.broker_addr, "lost")
     fill(pair.namesrv, "lost", 4000, size=12_000)
-    there = stored(pair.namesrv, "lost")
+    there = stored(pair.namesrv, "lost", least=4000)
     assert len(there) == 4000
     given = {"nameServer": pair.namesrv, "topic": "lost", "startingOffsets": "earliest"}
     frame = spark.readStream.format("rocketmq").options(**given, columns="topic,brokerName,queueId,offset,value").load()
@@ -62,7 +62,7 @@ def test_a_master_that_dies_within_a_batch_leaves_its_slave(spark: Any, pair: Cl
     master.daemon.kill()
     assert open_batches(checkpoint) == {"0"}
     (tmp_path / "go").touch()
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(300)
     assert query.exception() is None
     assert places(spark.read.parquet(str(tmp_path / "out")).collect()) == there
 

@@ -17,7 +17,7 @@ from tests.support.peers.cluster import Cluster
 from tests.support.peers.process import kill_group, spawn
 from tests.support.spark.topics import create, fill, open_batches, places, stored
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = pytest.mark.timeout(600)
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,7 +41,7 @@ class Driver:
 
     def end(self) -> str:
         """Wait for its own end; what it printed."""
-        assert self.process.wait(150) == 0, self.tail()
+        assert self.process.wait(500) == 0, self.tail()
         return self.tail()
 
     def kill(self) -> None:

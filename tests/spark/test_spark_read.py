@@ -17,7 +17,7 @@ from tests.support.peers.cluster import Cluster
 from tests.support.spark.gate import gate
 from tests.support.spark.topics import Halves, create, delete, fill, numbers, open_batches, places, stored
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ class Stream:
     def run(self, **options: str) -> list[int]:
         """Start it and wait; the rows of each batch."""
         query = self.start(**options)
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(300)
         return [each.numInputRows for each in query.recentProgress if each.numInputRows]
 
     def rows(self) -> list[Any]:
@@ -176,7 +176,7 @@ def test_the_brokers_know_how_far_the_group_is(spark: Any, cluster: Cluster, tmp
         [sys.executable, "-m", "rmq.cli.mqadmin", "consumerProgress", "-n", cluster.namesrv, "-g", "spark_group"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert shown.returncode == 0, shown.stderr
@@ -207,7 +207,7 @@ def test_a_topic_made_anew(spark: Any, cluster: Cluster, tmp_path: Path) -> None
     fill(cluster.namesrv, "anew", 200)
     query = stream.start()
     with pytest.raises(Exception, match="DataLost") as error:
-        query.awaitTermination(60)
+        query.awaitTermination(300)
     assert "its topic was made anew (failOnDataLoss=false goes on with what is there)" in str(error.value)
     stream.run(failOnDataLoss="false")
     assert len(stream.rows()) == 500
@@ -258,7 +258,7 @@ def test_a_broker_that_dies_within_a_batch(spark: Any, cluster: Cluster, tmp_pat
     assert not query.awaitTermination(2), "the batch needs the broker that is away"
     assert open_batches(checkpoint) == {"0"}
     broker.daemon.start()
-    assert query.awaitTermination(90)
+    assert query.awaitTermination(300)
     assert query.exception() is None
     assert [each.numInputRows for each in query.recentProgress] == [5000]
     assert places(spark.read.parquet(str(tmp_path / "out")).collect()) == stored(cluster.namesrv, "killed")
@@ -284,7 +284,7 @@ def test_data_that_expired_under_the_reader(spark: Any, cluster: Cluster, tmp_pa
     assert 0 < len(left) < 300, "some that were not read are gone, and some are left"
     query = stream.start()
     with pytest.raises(Exception, match="DataLost") as error:
-        query.awaitTermination(60)
+        query.awaitTermination(300)
     assert "they have expired (failOnDataLoss=false goes on without them)" in str(error.value)
     stream.run(failOnDataLoss="false")
     got = places(stream.rows())

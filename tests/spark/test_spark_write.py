@@ -13,7 +13,7 @@ from rmq.spark.rows import IDENTITY
 from tests.support.peers.cluster import Cluster
 from tests.support.spark.topics import create, fill, numbers, places, stored
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 
 def read(spark: Any, cluster: Cluster, topic: str) -> Any:
@@ -61,7 +61,7 @@ def test_a_stream_that_sends_a_batch_again_can_be_told_apart(spark: Any, cluster
         frame = spark.readStream.format("rocketmq").options(**given).load().select("value", "keys")
         writer = frame.writeStream.format("rocketmq").option("nameServer", cluster.namesrv).option("topic", "copy")
         query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(300)
 
     run()
     (tmp_path / "commits" / "0").unlink()
@@ -75,7 +75,7 @@ def test_a_stream_that_sends_a_batch_again_can_be_told_apart(spark: Any, cluster
     stream = spark.readStream.format("rocketmq").options(**{**given, "topic": "copy"}).load()
     kept = rmq.spark.deduplicate(stream, within="1 hour").select("value")
     query = kept.writeStream.format("memory").queryName("kept").trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(300)
     assert sorted(numbers(spark.table("kept").collect())) == list(range(300))
 
 

@@ -20,11 +20,16 @@ from rmq.protocol.ids import decode_offset_msg_id, offset_msg_id
 from rmq.protocol.message import MessageRecord, decode_records
 from tests.support.broker_replay import CASES, EXCEPTION, TIMES, UNSET, Peer, body_of, first_difference, plain
 from tests.support.broker_steps import obliging
+from tests.support.dispatched import dispatched
 
-__all__ = ["Ask", "Pair", "Report", "Side", "asked", "spoilt"]
+__all__ = ["LATE_S", "Ask", "Pair", "Report", "Side", "asked", "spoilt"]
 
 #: Longer than a Java broker needs for an answer, shorter than it takes to give up.
 PATIENCE_S = 2.0
+#: For the answer that the other side has given already, and for what is sent: a JVM on a busy machine.
+LATE_S = 60.0
+#: What pulls are held for.
+_HELD_S = 7.0
 #: What a run decides anew: addresses, ids, times in ms and in text, commit-log offsets in a remark.
 _VARYING = re.compile(
     r"/?\d+\.\d+\.\d+\.\d+:\d+|\b[0-9A-F]{32}\b|\b\d{12,}\b|https?://\S+|"
@@ -35,7 +40,9 @@ _ADDED = frozenset({"MSG_REGION", "TRACE_ON"})
 #: The topic to which most spoilt sends go.
 _GROWING = "PB_T"
 _NAMES = frozenset({"topic", "b", "group", "consumerGroup", "producerGroup", "groupName", "srcGroup", "destGroup", "a"})
-#: Asked again when the sides differ: what Java does a few ms after its answer to a send.
+#: After these Java has something to put into a queue.
+_SENDS = frozenset({10, 36, 37, 310, 320})
+#: Asked again when the sides differ: what Java does some time after its answer.
 _READS = frozenset({11, 12, 14, 21, 29, 30, 31, 32, 33, 38, 200, 201, 202, 203, 204, 208, 300, 303, 321, 105, 106, 206})
 
 
@@ -148,6 +155,7 @@ class Side:
         self.where = (host, int(port))
         self._peers: dict[str, Peer] = {}
         self._offsets: dict[int, int] = {}
+        self._unanswered: asyncio.Future[Command] | None = None
 
     async def peer(self, name: str) -> Peer:
         if name not in self._peers:
@@ -166,20 +174,31 @@ class Side:
         if peer.ended.is_set():
             del self._peers[ask.client]
             await peer.close()
-        if not future.done():
-            return None
-        answer = future.result()
-        self._learn(ask.recorded_ids, (answer.ext or {}).get("msgId"))
-        return answer
+        self._unanswered = None if future.done() or peer.ended.is_set() else future
+        return self._learned(ask, future.result()) if future.done() else None
+
+    async def late(self, ask: Ask) -> Command | None:
+        """The answer that did not come in time, which the other side has given."""
+        if self._unanswered is not None:
+            await asyncio.wait({self._unanswered}, timeout=LATE_S)
+            if self._unanswered.done():
+                return self._learned(ask, self._unanswered.result())
+        return None
+
+    async def dispatched(self) -> None:
+        """Wait until what was sent is in its queues."""
+        await dispatched((await self.peer("dispatched")).ask)
 
     async def close(self) -> None:
         for peer in self._peers.values():
             await peer.close()
 
-    def _learn(self, recorded: str | None, came: str | None) -> None:
+    def _learned(self, ask: Ask, answer: Command) -> Command:
+        recorded, came = ask.recorded_ids, (answer.ext or {}).get("msgId")
         if recorded and came and len(recorded) >= 32:
             for one, other in zip(recorded.split(","), came.split(","), strict=False):
                 self._offsets[decode_offset_msg_id(one)[2]] = decode_offset_msg_id(other)[2]
+        return answer
 
     def translated(self, ext: Mapping[str, str | None] | None, code: int) -> dict[str, str | None] | None:
         """The fields with this side's commit-log offsets."""
@@ -323,15 +342,23 @@ class Pair:
 
     async def compare(self, ask: Ask) -> tuple[Command | None, Command | None]:
         """Ask both and note what differs; the last two answers."""
-        patience_s = 0.4 if ask.silent else 7.0 if ask.code == 11 else PATIENCE_S
+        patience_s = 0.4 if ask.silent else LATE_S if ask.recorded_ids else PATIENCE_S
+        if ask.code == 11 and not ask.silent:
+            patience_s = max(patience_s, _HELD_S)
         why = problem = None
-        for attempt in range(10):
+        for attempt in range(30):
             java, ours = await asyncio.gather(self.java.ask(ask, patience_s), self.ours.ask(ask, patience_s))
             problem = differing(java, ours, ask.masked)
             why = problem and self._listed(ask, java, ours, problem)
-            if problem is None or why or ask.spoilt or ask.code not in _READS or attempt == 9:
+            if problem and not why and (java is None) is not (ours is None):
+                java, ours = java or await self.java.late(ask), ours or await self.ours.late(ask)
+                problem = differing(java, ours, ask.masked)
+                why = problem and self._listed(ask, java, ours, problem)
+            if problem is None or why or ask.code not in _READS:
                 break
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05 * attempt)
+        if ask.code in _SENDS:
+            await self.java.dispatched()
         self.report.compared += 1
         self.report.codes.add(ask.code)
         if why:

@@ -14,6 +14,7 @@ from typing import Any
 
 from rmq.protocol.command import Command
 from rmq.remoting.client import RemotingClient
+from tests.support.dispatched import dispatched
 from tests.support.store_scan import LogScan, Record
 
 __all__ = ["Broker", "View", "manifest", "view"]
@@ -34,7 +35,7 @@ class Broker:
 
     async def ask(self, command: Command, *codes: int) -> Command:
         """The answer, whose code must be 0 or one of ``codes``."""
-        answer = await self._client.request(self.address, command, 30)
+        answer = await self._client.request(self.address, command, 120)
         assert answer.code == 0 or answer.code in codes, f"{command.code} {command.ext}: {answer.code} {answer.remark}"
         return answer
 
@@ -51,7 +52,7 @@ class Broker:
         }  # fmt: skip
         await self.ask(Command(15, ext=ext))
 
-    async def until(self, ask: Callable[[], Awaitable[int]], least: int, seconds: float = 40.0) -> None:
+    async def until(self, ask: Callable[[], Awaitable[int]], least: int, seconds: float = 120.0) -> None:
         """Ask again and again until the answer is ``least`` or more."""
         async with asyncio.timeout(seconds):
             while True:
@@ -156,6 +157,7 @@ def manifest(scan: LogScan) -> View:
 async def view(client: RemotingClient, address: str, scan: LogScan, places: set[Place]) -> View:
     """Ask a broker everything about the messages of a scan, and about ``places`` that may hold none any more."""
     broker = Broker(client, address)
+    await dispatched(broker.ask)
     made = View()
     readable = _readable(scan)
     times: dict[Place, list[int]] = {}

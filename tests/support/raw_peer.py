@@ -67,7 +67,7 @@ class RawPeer:
         """Wait until a queue ends there: Java dispatches a message a millisecond after it has acknowledged it."""
         where = {"topic": topic, "queueId": str(queue)}
         found: str | None = None
-        for _ in range(500):
+        for _ in range(6000):
             found = ((await self.ask(Command(30, ext=dict(where)))).ext or {}).get("offset")
             if found == str(end):
                 return

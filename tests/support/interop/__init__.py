@@ -4,7 +4,7 @@ from .cells import CELLS, NO_CALL, PROMISED, run_cell
 from .clusters import Clusters
 from .matrix import Matrix
 from .rows import Row, assert_same, expected, placed, rows_of
-from .scene import COUNT, Scene, shares_of
+from .scene import COUNT, Scene, fresh, shares_of, until
 
 __all__ = [
     "CELLS",
@@ -17,8 +17,10 @@ __all__ = [
     "Scene",
     "assert_same",
     "expected",
+    "fresh",
     "placed",
     "rows_of",
     "run_cell",
     "shares_of",
+    "until",
 ]

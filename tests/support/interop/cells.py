@@ -30,12 +30,8 @@ def _send(mode: str) -> Callable[[Scene], None]:
     def cell(scene: Scene) -> None:
         topic = scene.topic(mode)
         sent = scene.produce(topic, mode, tags=("A", "B"))
-        seen = scene.read(topic)
-        if mode == "oneway":  # nothing comes back of where it went, nor when
-            for _ in range(40):
-                if len(seen) >= COUNT:
-                    break
-                seen = scene.read(topic)
+        seen = scene.read(topic, COUNT)
+        if mode == "oneway":  # nothing comes back of where it went
             assert contents(sent) == contents(seen)
             assert len(placed(seen)) == len(seen) == COUNT
         else:
@@ -109,7 +105,7 @@ def _retry(scene: Scene) -> None:
     member = scene.subscribe(topic, group, fail=True, max_reconsume=_RETRIES)
     with _members(member):
         sent = scene.produce(topic, _quick(scene))
-        deliveries = member.received(COUNT * (_RETRIES + 1), 60.0)
+        deliveries = member.received(COUNT * (_RETRIES + 1))
         times: dict[str, list[int]] = defaultdict(list)
         for row in deliveries:
             times[row.key].append(row.reconsume_times)
@@ -121,33 +117,24 @@ def _retry(scene: Scene) -> None:
         )
         assert_same(sent, [row for row in deliveries if row.reconsume_times == 0])
         assert contents(sent) == contents(deliveries)
-        dead = _dead_letters(scene, group)
+        # The last send-backs are under way when the last delivery is seen.
+        scene.reader.call("route", namesrv=scene.cluster.namesrv, topic=f"%DLQ%{group}")
+        dead = scene.read(f"%DLQ%{group}", COUNT)
     assert contents(dead) == contents(sent)
     assert len(dead) == COUNT
-
-
-def _dead_letters(scene: Scene, group: str, tries: int = 40) -> list[Row]:
-    """The dead letters of a group: the last send-backs are under way when the last delivery is seen."""
-    topic = f"%DLQ%{group}"
-    scene.reader.call("route", namesrv=scene.cluster.namesrv, topic=topic)
-    for _ in range(tries):
-        dead = scene.read(topic)
-        if len(dead) >= COUNT:
-            break
-    return dead
 
 
 def _pull(scene: Scene) -> None:
     topic = scene.topic("pull")
     sent = scene.produce(topic, "batch", by=scene.reader)
-    assert_same(sent, scene.pull(scene.client, topic))
+    assert_same(sent, scene.pull(scene.client, topic, COUNT))
 
 
 def _lite_pull(scene: Scene) -> None:
     topic = scene.topic("litepull")
     sent = scene.produce(topic, "batch", by=scene.reader)
     answer = scene.client.call(
-        "litepull", namesrv=scene.cluster.namesrv, group=fresh("g-lite"), topic=topic, count=COUNT, timeout=40
+        "litepull", namesrv=scene.cluster.namesrv, group=fresh("g-lite"), topic=topic, count=COUNT, timeout=100
     )
     assert_same(sent, rows_of(answer))
 
@@ -167,8 +154,7 @@ def _query_id(scene: Scene) -> None:
 
 
 def _found(scene: Scene, op: str, topic: str, sent: list[Row], **what: Any) -> None:
-    seen = rows_of(scene.client.call(op, namesrv=scene.cluster.namesrv, topic=topic, **what))
-    assert_same(sent, seen)
+    assert_same(sent, scene.asked(scene.client, op, len(sent), topic=topic, **what))
 
 
 CELLS: dict[str, Callable[[Scene], None]] = {

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.support.peers import Client, Cluster
+from tests.support.peers.process import PATIENCE
 
 from .rows import Row, contents, expected, rows_of
+
+T = TypeVar("T")
 
 COUNT = 1000
 
@@ -19,6 +24,18 @@ _numbers = itertools.count(1)
 def fresh(*words: str) -> str:
     """A topic's or group's name that no other cell of the session uses."""
     return re.sub(r"[^a-zA-Z0-9]+", "-", "-".join([*words, str(next(_numbers))]))
+
+
+def until(ask: Callable[[], T], enough: Callable[[T], bool], pause: float = 0.1) -> T:
+    """Ask again and again until the answer is enough; the last answer, also when it never is.
+
+    Arguments: pause is what lies between two questions, in seconds. What servers and clients do after their answer has
+    its time: Java's broker dispatches messages, clients share queues and commit offsets.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while not enough(found := ask()) and time.monotonic() < deadline:
+        time.sleep(pause)
+    return found
 
 
 @dataclass
@@ -96,13 +113,39 @@ class Scene:
         )
         return {f"{prefix}-{i}" for i in range(count)}
 
-    def read(self, topic: str) -> list[Row]:
-        """Everything in a topic, as Java 4.9.8's pull consumer reads it."""
-        return self.pull(self.reader, topic)
+    def read(self, topic: str, count: int) -> list[Row]:
+        """Everything in a topic as Java 4.9.8's pull consumer reads it, as soon as there are `count` messages."""
+        return self.pull(self.reader, topic, count)
 
-    def pull(self, client: Client, topic: str) -> list[Row]:
-        """Everything in a topic, by one client's pull consumer."""
-        return rows_of(client.call("pull", namesrv=self.cluster.namesrv, group=fresh("g-pull"), topic=topic))
+    def pull(self, client: Client, topic: str, count: int) -> list[Row]:
+        """Everything in a topic, by one client's pull consumer, as soon as there are `count` messages."""
+        return self.asked(client, "pull", count, group=fresh("g-pull"), topic=topic)
+
+    def asked(self, client: Client, op: str, count: int, **arguments: Any) -> list[Row]:
+        """The rows of an operation that reads what is there now, as soon as there are `count`."""
+
+        def ask() -> list[Row]:
+            return rows_of(client.call(op, namesrv=self.cluster.namesrv, **arguments))
+
+        return until(ask, lambda rows: len(rows) >= count, pause=0.3)
+
+    def mqadmin(self, *words: str) -> str:
+        """What Java 4.9.8's mqadmin prints."""
+        output: str = self.reader.call("mqadmin", namesrv=self.cluster.namesrv, args=list(words))["output"]
+        return output
+
+    def consumed(self, member: Member, group: str) -> None:
+        """Wait until the broker knows that a group has consumed all there is.
+
+        A message that a listener has just been given is not consumed yet; a Java client tells the broker every 5 s.
+        """
+
+        def told() -> str:
+            member.client.call("persist", handle=member.handle)
+            return self.mqadmin("consumerProgress", "-g", group)
+
+        output = until(told, lambda output: output.rstrip().endswith("Diff Total: 0"))
+        assert output.rstrip().endswith("Diff Total: 0"), output
 
     def subscribe(
         self,
@@ -135,13 +178,17 @@ class Scene:
         )
         return member
 
-    def settle(self, topic: str, members: list[Member], rounds: int = 60) -> None:
+    def settle(self, topic: str, members: list[Member]) -> None:
         """Return when the queues of a topic are shared for good.
 
-        That is when twice in a row every member was given something of a warm round and no message came twice.
+        That is when twice in a row every member was given something of a warm round and no message came twice. A Go
+        client looks for other members every 20 s.
         """
         clean = 0
-        for number in range(rounds):
+        deadline = time.monotonic() + PATIENCE
+        for number in itertools.count():
+            if time.monotonic() > deadline:
+                break
             keys = self.warm(topic, number, 16)
             for _ in range(10):
                 got = [[key for key in member.keys(0.1) if key in keys] for member in members]
@@ -153,13 +200,13 @@ class Scene:
         raise AssertionError(f"{len(members)} members did not come to share the queues of {topic}")
 
 
-def shares_of(members: list[Member], count: int, tries: int = 160) -> list[list[Row]]:
+def shares_of(members: list[Member], count: int) -> list[list[Row]]:
     """What each member of a group was given, as soon as they have `count` distinct messages together."""
-    for _ in range(tries):
-        shares = [member.received(count, 0.1) for member in members]
-        if len({row.key for share in shares for row in share}) >= count:
-            break
-    return shares
+
+    def ask() -> list[list[Row]]:
+        return [member.received(0) for member in members]
+
+    return until(ask, lambda shares: len({row.key for share in shares for row in share}) >= count)
 
 
 @dataclass
@@ -171,7 +218,9 @@ class Member:
 
     def raw(self, count: int, timeout: float) -> list[list[object]]:
         """Rows as they are, warming messages too; waits for `count` others, `timeout` seconds at most."""
-        answer = self.client.call("received", handle=self.handle, count=count, timeout=timeout, within=timeout + 30)
+        answer = self.client.call(
+            "received", handle=self.handle, count=count, timeout=timeout, within=timeout + PATIENCE
+        )
         rows: list[list[object]] = answer["rows"]
         return rows
 
@@ -179,7 +228,7 @@ class Member:
         """The keys of all that arrived, warming messages too, after a pause in seconds."""
         return [str(row[0]) for row in self.raw(1 << 30, pause)]
 
-    def received(self, count: int, timeout: float = 40.0) -> list[Row]:
+    def received(self, count: int, timeout: float = PATIENCE) -> list[Row]:
         """What arrived, in order, as soon as there are `count` messages, after `timeout` seconds at the latest."""
         return rows_of({"rows": self.raw(count, timeout)})
 

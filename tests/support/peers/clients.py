@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from .jars import JAVA_OPENS
-from .process import kill_group, spawn
+from .process import PATIENCE, kill_group, spawn
 from .programs import PROGRAMS, go_program, java_program, node_program, python_program
 
 # Short intervals, here and in the programs: what takes a client 20 or 30 s by default is noticed in a second.
@@ -82,7 +82,7 @@ class Client:
                     self._answers.put(json.loads(line))
         self._answers.put(None)
 
-    def call(self, op: str, *, within: float = 60.0, **arguments: Any) -> dict[str, Any]:
+    def call(self, op: str, *, within: float = PATIENCE, **arguments: Any) -> dict[str, Any]:
         """Run one operation and return its answer.
 
         Arguments: op and its arguments as tests/interop/programs/README.md lists them; within is in seconds.
@@ -130,7 +130,7 @@ class Client:
         except subprocess.TimeoutExpired:
             pass  # killed below
         kill_group(self.process)
-        self._reader.join(10)
+        self._reader.join(PATIENCE)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Client:

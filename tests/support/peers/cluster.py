@@ -6,26 +6,30 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 from .jars import JAVA_OPENS, java_classpath
 from .ports import broker_port, free_port
-from .process import Daemon
+from .process import Daemon, ProcessFailed
 from .tools import require
+
+T = TypeVar("T")
 
 KINDS = ("ours", "java-4.9.4", "java-5.3.3")
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
 
-# Small files and patient queues: a slow machine makes a Java broker shed sends after 200 ms (peers.md section 4).
+# Small files and patient queues: a broker sheds sends that wait for 200 ms or behind a flush of a second.
 BROKER_DEFAULTS: Mapping[str, str] = {
     "brokerClusterName": "DefaultCluster",
     "brokerIP1": "127.0.0.1",
     "autoCreateTopicEnable": "true",
     "enablePropertyFilter": "true",
-    "waitTimeMillsInSendQueue": "20000",
+    "waitTimeMillsInSendQueue": "60000",
+    "osPageCacheBusyTimeOutMills": "60000",
     "mappedFileSizeCommitLog": "67108864",
     "mappedFileSizeConsumeQueue": "600000",
     "maxHashSlotNum": "100000",
@@ -121,10 +125,11 @@ class Cluster:
 
         Ours get their SIGTERM; a Java broker takes 10 s for that, and is killed.
         """
-        grace = 15.0 if self.java is None else 0.0
-        for broker in self.brokers:
-            broker.daemon.stop(grace)
-        self.namesrv_daemon.stop(grace)
+        for daemon in (*(broker.daemon for broker in self.brokers), self.namesrv_daemon):
+            if self.java is None:
+                daemon.stop()
+            else:
+                daemon.kill()
         if not self.keep:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -147,6 +152,17 @@ def _command(
     return _java_command(kind.removeprefix("java-"), role, folder, file, java_options), env
 
 
+def _on_a_free_port(start: Callable[[], T]) -> T:
+    """Start a server that takes a free port; again when somebody else has taken it in between."""
+    for _ in range(4):
+        try:
+            return start()
+        except ProcessFailed as failed:
+            if "in use" not in str(failed):
+                raise
+    return start()
+
+
 def start_cluster(
     kind: str = "ours",
     *,
@@ -166,32 +182,48 @@ def start_cluster(
     if kind != "ours":
         require("java")
     folder = Path(tempfile.mkdtemp(prefix="rmq-cluster-"))
-    namesrv_folder = folder / "namesrv"
-    namesrv_folder.mkdir()
-    port = free_port()
-    file = namesrv_folder / "namesrv.properties"
-    settings = {
-        "listenPort": str(port),
-        "kvConfigPath": str(namesrv_folder / "kvConfig.json"),
-        "configStorePath": str(namesrv_folder / "namesrv.stored.properties"),
-    }
-    _write_properties(file, settings | dict(namesrv_properties or {}))
-    command, env = _command(kind, "namesrv", namesrv_folder, file, java_options)
-    cluster = Cluster(kind, folder, f"127.0.0.1:{port}", Daemon("namesrv", command, namesrv_folder, env=env))
     try:
-        cluster.namesrv_daemon.start()
+        cluster = _on_a_free_port(lambda: _start_namesrv(kind, folder, dict(namesrv_properties or {}), java_options))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    try:
         for number in range(brokers):
             name = f"broker-{chr(ord('a') + number)}"
-            cluster.brokers.append(_start_broker(cluster, name, dict(properties or {}), java_options))
+            cluster.brokers.append(start_broker(cluster, name, properties or {}, java_options))
     except BaseException:
         cluster.stop()
         raise
     return cluster
 
 
+def _start_namesrv(kind: str, folder: Path, properties: Mapping[str, str], java_options: Sequence[str]) -> Cluster:
+    home = folder / "namesrv"
+    home.mkdir(exist_ok=True)
+    port = free_port()
+    file = home / "namesrv.properties"
+    settings = {
+        "listenPort": str(port),
+        "kvConfigPath": str(home / "kvConfig.json"),
+        "configStorePath": str(home / "namesrv.stored.properties"),
+    }
+    _write_properties(file, settings | dict(properties))
+    command, env = _command(kind, "namesrv", home, file, java_options)
+    daemon = Daemon("namesrv", command, home, env=env)
+    daemon.start()
+    return Cluster(kind, folder, f"127.0.0.1:{port}", daemon)
+
+
+def start_broker(
+    cluster: Cluster, name: str, properties: Mapping[str, str], java_options: Sequence[str] = ()
+) -> Broker:
+    """Start one more broker of a cluster; the caller adds it to its brokers. Arguments: as of start_cluster."""
+    return _on_a_free_port(lambda: _start_broker(cluster, name, properties, java_options))
+
+
 def _start_broker(cluster: Cluster, name: str, properties: Mapping[str, str], java_options: Sequence[str]) -> Broker:
     home = cluster.folder / name
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     port = broker_port()
     store = home / "store"
     file = home / "broker.properties"

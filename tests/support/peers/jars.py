@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+import time
 from pathlib import Path
 
 from .cache import cached, content_key
@@ -44,13 +46,40 @@ def pom(version: str) -> str:
     return _POM.format(dependencies="".join(lines))
 
 
+#: How Maven, Go and npm say that it was the network, which may be better a little later.
+_NETWORK = re.compile(
+    r"could not transfer|timed? ?out|connection (reset|refused|closed)|remote host|unexpected EOF|TLS handshake|"
+    r"temporary failure|no such host|unknown host|UnknownHost|ECONN|ETIMEDOUT|EAI_AGAIN|ENOTFOUND|\b(429|50[0234])\b",
+    re.IGNORECASE,
+)
+#: Seconds until the next try of a download, and what one may take.
+_PAUSES = (2.0, 10.0, 30.0)
+_DOWNLOAD = 300.0
+
+
 def run_tool(command: list[str], cwd: Path, env: dict[str, str] | None = None) -> str:
-    """Run a build tool; ToolMissing with its last lines when it fails (most often: no registry reached)."""
-    done = subprocess.run(command, cwd=cwd, env=env, text=True, capture_output=True, stdin=subprocess.DEVNULL)
-    if done.returncode != 0:
-        tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
-        raise ToolMissing(f"`{' '.join(command[:3])} ...` failed with exit code {done.returncode}:\n{tail}")
-    return done.stdout
+    """Run a build tool, again when it was the network that failed.
+
+    Errors: ToolMissing with its last lines when it fails for good (most often: no registry reached).
+    """
+    tool = f"`{' '.join(command[:3])} ...`"
+    for pause in (*_PAUSES, None):
+        try:
+            done = subprocess.run(
+                command, cwd=cwd, env=env, text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=_DOWNLOAD
+            )
+        except subprocess.TimeoutExpired:
+            why = f"{tool} timed out after {_DOWNLOAD:.0f} s"
+        else:
+            if done.returncode == 0:
+                return done.stdout
+            tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+            why = f"{tool} failed with exit code {done.returncode}:\n{tail}"
+        if pause is None or not _NETWORK.search(why):
+            break
+        print(f"{why}\ntrying again in {pause:.0f} s")
+        time.sleep(pause)
+    raise ToolMissing(why)
 
 
 def resolve_jars(version: str) -> Path:

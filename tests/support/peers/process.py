@@ -17,6 +17,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+#: Seconds that a program may take for anything, a JVM on a busy machine included. Nothing waits so long but a failure.
+PATIENCE = 120.0
+
 _REAPER = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -61,7 +64,7 @@ class _Reaper:
         if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()
-            process.wait(10)
+            process.wait(PATIENCE)
 
 
 _reaper = _Reaper()
@@ -131,7 +134,7 @@ class Daemon:
         assert self.process is not None, f"{self.name} was not started"
         return self.process.pid
 
-    def start(self, timeout: float = 60.0) -> None:
+    def start(self, timeout: float = PATIENCE) -> None:
         """Start it and return when its output holds the ready text; ProcessFailed with the log's end otherwise."""
         begin = self.log.stat().st_size if self.log.exists() else 0
         self.process = spawn(self.command, log=self.log, cwd=self.folder, env=self._env)
@@ -146,7 +149,7 @@ class Daemon:
                 raise ProcessFailed(f"{self.name} {what}; the end of its output:\n{self.tail()}")
             time.sleep(0.02)
 
-    def stop(self, grace: float = 15.0) -> int:
+    def stop(self, grace: float = PATIENCE) -> int:
         """SIGTERM, then SIGKILL after `grace` seconds; returns the exit code. Safe to call twice."""
         return kill_group(self.process, grace=grace) if self.process is not None else 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -46,15 +47,21 @@ def fill(namesrv: str, topic: str, count: int, *, size: int = 20, **arguments: A
             )
 
 
-def stored(namesrv: str, *topics: str) -> Counter[Place]:
-    """Every message that consumers may see, as the queues' ends say."""
-    found: Counter[Place] = Counter()
+def stored(namesrv: str, *topics: str, least: int = 0) -> Counter[Place]:
+    """Every message that consumers may see, as the queues' ends say.
+
+    :param least: wait until there are so many: Java dispatches messages after it has acknowledged them.
+    """
     with rmq.AdminClient(namesrv=namesrv) as admin:
-        for topic in topics:
-            for queue in admin.fetch_subscribe_message_queues(topic):
-                offsets = range(admin.min_offset(queue), admin.max_offset(queue))
-                found.update((topic, queue.broker_name, queue.queue_id, offset) for offset in offsets)
-    return found
+        while True:
+            found: Counter[Place] = Counter()
+            for topic in topics:
+                for queue in admin.fetch_subscribe_message_queues(topic):
+                    offsets = range(admin.min_offset(queue), admin.max_offset(queue))
+                    found.update((topic, queue.broker_name, queue.queue_id, offset) for offset in offsets)
+            if found.total() >= least:
+                return found
+            time.sleep(0.02)
 
 
 def places(rows: Iterable[Any]) -> Counter[Place]:

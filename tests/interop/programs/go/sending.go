@@ -42,7 +42,7 @@ func produce(asked *request) (answer, error) {
 		producer.WithNameServer(primitive.NamesrvAddr{asked.Namesrv}),
 		producer.WithGroupName(asked.Group),
 		producer.WithInstanceName(fmt.Sprintf("produce-%d", time.Now().UnixNano())),
-		producer.WithSendMsgTimeout(10*time.Second),
+		producer.WithSendMsgTimeout(60*time.Second),
 		producer.WithQueueSelector(selector),
 	)
 	if err != nil {
@@ -52,7 +52,7 @@ func produce(asked *request) (answer, error) {
 		return nil, err
 	}
 	// Not at once: a one-way send has only been handed to the socket when it returns.
-	defer time.AfterFunc(3*time.Second, func() { client.Shutdown() })
+	defer time.AfterFunc(20*time.Second, func() { client.Shutdown() })
 	rows := make([]row, asked.Count)
 	messages := make([]*primitive.Message, asked.Count)
 	for i := range messages {

@@ -41,7 +41,7 @@ func delayed(asked *request) (answer, error) {
 		producer.WithNameServer(primitive.NamesrvAddr{asked.Namesrv}),
 		producer.WithGroupName("delaying"),
 		producer.WithInstanceName(fmt.Sprintf("delaying-%d", time.Now().UnixNano())),
-		producer.WithSendMsgTimeout(10*time.Second),
+		producer.WithSendMsgTimeout(60*time.Second),
 	)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func txstart(asked *request) (answer, error) {
 		producer.WithNameServer(primitive.NamesrvAddr{asked.Namesrv}),
 		producer.WithGroupName(asked.Group),
 		producer.WithInstanceName(asked.Handle),
-		producer.WithSendMsgTimeout(10*time.Second),
+		producer.WithSendMsgTimeout(60*time.Second),
 	)
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ function settings(asked, group, instance) {
     httpclient: {},
     logger,
     clientIP: '127.0.0.1',
-    sendMsgTimeout: 10000,
+    sendMsgTimeout: 60000,
     pollNameServerInteval: 1000,
     rebalanceInterval: 1000,
   };

@@ -36,7 +36,7 @@ public final class Administering {
         String namesrv = arguments.getString("namesrv");
         DefaultMQAdminExt admin = ADMINS.get(namesrv);
         if (admin == null) {
-            admin = new DefaultMQAdminExt("admin-" + ADMINS.size());
+            admin = Patience.with(new DefaultMQAdminExt("admin-" + ADMINS.size(), Patience.MILLIS));
             admin.setNamesrvAddr(namesrv);
             admin.setInstanceName("admin-" + System.nanoTime());
             admin.start();
@@ -74,7 +74,7 @@ public final class Administering {
     }
 
     private static void awaitRoute(DefaultMQAdminExt admin, String topic, int brokers) throws Exception {
-        long end = System.nanoTime() + 30_000_000_000L;
+        long end = System.nanoTime() + 120_000_000_000L;
         while (true) {
             try {
                 if (admin.examineTopicRouteInfo(topic).getQueueDatas().size() >= brokers) {

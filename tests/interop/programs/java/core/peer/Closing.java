@@ -6,9 +6,13 @@ public final class Closing {
     }
 
     public static void later(Runnable shutdown) {
+        after(3, shutdown);
+    }
+
+    public static void after(int seconds, Runnable shutdown) {
         Thread thread = new Thread(() -> {
             try {
-                Thread.sleep(3_000); // a one-way send has only been queued for the socket when it returns
+                Thread.sleep(seconds * 1_000L);
             } catch (InterruptedException ended) {
                 return;
             }

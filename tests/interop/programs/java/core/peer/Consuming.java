@@ -16,7 +16,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** subscribe, received, unsubscribe: push consumers by handle. */
+/** subscribe, received, persist, unsubscribe: push consumers by handle. */
 final class Consuming {
     private static final Map<String, DefaultMQPushConsumer> CONSUMERS = new ConcurrentHashMap<>();
     private static final Map<String, Arrivals> ARRIVALS = new ConcurrentHashMap<>();
@@ -52,6 +52,7 @@ final class Consuming {
         Map<String, Peer.Op> ops = new LinkedHashMap<>();
         ops.put("subscribe", Consuming::subscribe);
         ops.put("received", Consuming::received);
+        ops.put("persist", Consuming::persist);
         ops.put("unsubscribe", Consuming::unsubscribe);
         return ops;
     }
@@ -68,7 +69,7 @@ final class Consuming {
 
     private static Map<String, Object> subscribe(JSONObject arguments) throws Exception {
         String handle = arguments.getString("handle");
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.getString("group"));
+        DefaultMQPushConsumer consumer = Patience.with(new DefaultMQPushConsumer(arguments.getString("group")));
         consumer.setNamesrvAddr(arguments.getString("namesrv"));
         consumer.setInstanceName(handle);
         consumer.setPollNameServerInterval(1000);
@@ -113,6 +114,11 @@ final class Consuming {
     private static Map<String, Object> received(JSONObject arguments) throws Exception {
         Arrivals arrivals = ARRIVALS.get(arguments.getString("handle"));
         return Peer.rows(arrivals.await(arguments.getIntValue("count"), arguments.getDoubleValue("timeout")));
+    }
+
+    private static Map<String, Object> persist(JSONObject arguments) {
+        CONSUMERS.get(arguments.getString("handle")).getDefaultMQPushConsumerImpl().persistConsumerOffset();
+        return Peer.done();
     }
 
     private static Map<String, Object> unsubscribe(JSONObject arguments) {

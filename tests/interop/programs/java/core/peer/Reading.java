@@ -6,6 +6,7 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
@@ -29,7 +30,8 @@ final class Reading {
     }
 
     private static Map<String, Object> pull(JSONObject arguments) throws Exception {
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(arguments.getString("group"));
+        DefaultMQPullConsumer consumer = Patience.with(new DefaultMQPullConsumer(arguments.getString("group")));
+        consumer.setConsumerPullTimeoutMillis(Patience.MILLIS);
         consumer.setNamesrvAddr(arguments.getString("namesrv"));
         consumer.setInstanceName("pull-" + System.nanoTime());
         consumer.start();
@@ -64,14 +66,14 @@ final class Reading {
     }
 
     private static Map<String, Object> query(JSONObject arguments, String list, Query query) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer("query-" + System.nanoTime());
+        DefaultMQProducer producer = Patience.with(new DefaultMQProducer("query-" + System.nanoTime()));
         producer.setNamesrvAddr(arguments.getString("namesrv"));
         producer.setInstanceName(producer.getProducerGroup());
         producer.start();
         List<Object[]> rows = new ArrayList<>();
         try {
             for (Object what : arguments.getJSONArray(list)) {
-                for (MessageExt message : query.run(producer, (String) what)) {
+                for (MessageExt message : found(query, producer, (String) what)) {
                     rows.add(Messages.row(message));
                 }
             }
@@ -81,18 +83,25 @@ final class Reading {
         return Peer.rows(rows);
     }
 
+    /** What is there; a message that is not in the index yet is not there. */
+    private static List<MessageExt> found(Query query, DefaultMQProducer producer, String what) throws Exception {
+        try {
+            List<MessageExt> found = new ArrayList<>(query.run(producer, what));
+            found.removeIf(Objects::isNull);
+            return found;
+        } catch (MQClientException none) {
+            if (none.getResponseCode() == 17 || none.getMessage().contains("no message")) {
+                return new ArrayList<>();
+            }
+            throw none;
+        }
+    }
+
     private static Map<String, Object> queryKey(JSONObject arguments) throws Exception {
         String topic = arguments.getString("topic");
         return query(arguments, "keys", (producer, key) -> {
-            try {
-                QueryResult result = producer.queryMessage(topic, key, 32, 0, System.currentTimeMillis() + 60_000);
-                return result.getMessageList();
-            } catch (MQClientException none) {
-                if (none.getResponseCode() == 17 || none.getMessage().contains("no message")) {
-                    return new ArrayList<>();
-                }
-                throw none;
-            }
+            QueryResult result = producer.queryMessage(topic, key, 32, 0, System.currentTimeMillis() + 60_000);
+            return result.getMessageList();
         });
     }
 

@@ -46,10 +46,10 @@ final class Sending {
     }
 
     private static Map<String, Object> produce(JSONObject arguments) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(arguments.getString("group"));
+        DefaultMQProducer producer = Patience.with(new DefaultMQProducer(arguments.getString("group")));
         producer.setNamesrvAddr(arguments.getString("namesrv"));
         producer.setInstanceName("produce-" + System.nanoTime());
-        producer.setSendMsgTimeout(10_000);
+        producer.setSendMsgTimeout(Patience.MILLIS);
         producer.start();
         int first = arguments.getIntValue("first");
         List<Message> messages = new ArrayList<>();
@@ -99,7 +99,8 @@ final class Sending {
                     throw new IllegalArgumentException("the client has no such call: " + arguments.getString("mode"));
             }
         } finally {
-            Closing.later(producer::shutdown);
+            // A one-way send has only been queued for the socket when it returns.
+            Closing.after(arguments.getString("mode").equals("oneway") ? 20 : 3, producer::shutdown);
         }
         return Peer.rows(Arrays.asList(rows));
     }
@@ -130,7 +131,7 @@ final class Sending {
                 }
             });
         }
-        if (!free.tryAcquire(IN_FLIGHT, 30, TimeUnit.SECONDS)) {
+        if (!free.tryAcquire(IN_FLIGHT, 2 * Patience.MILLIS, TimeUnit.MILLISECONDS)) {
             throw new IllegalStateException("some sends were never answered");
         }
         if (failure.get() != null) {

@@ -21,7 +21,7 @@ public final class LitePulling {
     }
 
     private static Map<String, Object> litePull(JSONObject arguments) throws Exception {
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(arguments.getString("group"));
+        DefaultLitePullConsumer consumer = Patience.with(new DefaultLitePullConsumer(arguments.getString("group")));
         consumer.setNamesrvAddr(arguments.getString("namesrv"));
         consumer.setInstanceName("litepull-" + System.nanoTime());
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

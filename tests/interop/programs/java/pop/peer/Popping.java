@@ -32,7 +32,7 @@ public final class Popping {
     }
 
     private static Map<String, Object> topic(JSONObject arguments) throws Exception {
-        DefaultMQAdminExt admin = new DefaultMQAdminExt(10_000);
+        DefaultMQAdminExt admin = new DefaultMQAdminExt(60_000);
         admin.setInstanceName("admin" + System.nanoTime());
         admin.setNamesrvAddr(arguments.getString("namesrv"));
         admin.start();
@@ -54,9 +54,11 @@ public final class Popping {
         DefaultMQProducer producer = new DefaultMQProducer("p" + System.nanoTime());
         producer.setInstanceName("producer" + System.nanoTime());
         producer.setNamesrvAddr(arguments.getString("namesrv"));
+        producer.setSendMsgTimeout(60_000); // one that is sent again is one too many
         producer.start();
         try {
-            for (int i = 0; i < arguments.getIntValue("count"); i++) {
+            int first = arguments.getIntValue("first");
+            for (int i = first; i < first + arguments.getIntValue("count"); i++) {
                 Message message = new Message(arguments.getString("topic"), i % 2 == 0 ? "even" : "odd",
                     String.valueOf(i), ("body " + i).getBytes(StandardCharsets.UTF_8));
                 message.putUserProperty("number", String.valueOf(i));

@@ -26,10 +26,10 @@ public final class Delaying {
 
     private static DefaultMQProducer producer(JSONObject arguments) {
         return PRODUCERS.computeIfAbsent(arguments.getString("namesrv"), namesrv -> {
-            DefaultMQProducer producer = new DefaultMQProducer("delaying");
+            DefaultMQProducer producer = Patience.with(new DefaultMQProducer("delaying"));
             producer.setNamesrvAddr(namesrv);
             producer.setInstanceName("delaying-" + System.nanoTime());
-            producer.setSendMsgTimeout(10_000);
+            producer.setSendMsgTimeout(Patience.MILLIS);
             try {
                 producer.start();
             } catch (Exception error) {

@@ -14,6 +14,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.RequestCallback;
 import org.apache.rocketmq.client.utils.MessageUtil;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
@@ -37,10 +38,10 @@ public final class Requesting {
     }
 
     private static DefaultMQProducer producer(String namesrv, String name) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(name);
+        DefaultMQProducer producer = Patience.with(new DefaultMQProducer(name));
         producer.setNamesrvAddr(namesrv);
         producer.setInstanceName(name + "-" + System.nanoTime());
-        producer.setSendMsgTimeout(10_000);
+        producer.setSendMsgTimeout(Patience.MILLIS);
         // The first heartbeat of a 5.3.3 client may come to nothing; a reply needs one at the broker.
         producer.setHeartbeatBrokerInterval(1000);
         producer.start();
@@ -51,11 +52,12 @@ public final class Requesting {
     private static Map<String, Object> respond(JSONObject arguments) throws Exception {
         String handle = arguments.getString("handle");
         DefaultMQProducer replies = producer(arguments.getString("namesrv"), "responding");
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.getString("group"));
+        DefaultMQPushConsumer consumer = Patience.with(new DefaultMQPushConsumer(arguments.getString("group")));
         consumer.setNamesrvAddr(arguments.getString("namesrv"));
         consumer.setInstanceName(handle);
         consumer.setPollNameServerInterval(1000);
         consumer.setHeartbeatBrokerInterval(1000);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(arguments.getString("topic"), "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt message : messages) {
@@ -105,7 +107,7 @@ public final class Requesting {
         }, (long) (arguments.getDoubleValue("timeout") * 1000));
         Map<String, Object> answer = Peer.done();
         try {
-            answer.put("reply", new String(replied.get(60, TimeUnit.SECONDS).getBody(), StandardCharsets.UTF_8));
+            answer.put("reply", new String(replied.get(2 * Patience.MILLIS, TimeUnit.MILLISECONDS).getBody(), StandardCharsets.UTF_8));
         } catch (ExecutionException late) {
             answer.put("timeout", String.valueOf(late.getCause().getMessage()));
         }

@@ -74,12 +74,12 @@ public final class Transacting {
 
     private static Map<String, Object> start(JSONObject arguments) throws Exception {
         String handle = arguments.getString("handle");
-        TransactionMQProducer producer = new TransactionMQProducer(arguments.getString("group"));
+        TransactionMQProducer producer = Patience.with(new TransactionMQProducer(arguments.getString("group")));
         producer.setNamesrvAddr(arguments.getString("namesrv"));
         producer.setInstanceName(handle);
         producer.setPollNameServerInterval(1000);
         producer.setHeartbeatBrokerInterval(1000);
-        producer.setSendMsgTimeout(10_000);
+        producer.setSendMsgTimeout(Patience.MILLIS);
         Side side = new Side(producer);
         side.answer = LocalTransactionState.valueOf(arguments.getString("answer"));
         producer.setTransactionListener(side);
