@@ -16,17 +16,25 @@ from tests.support.interop import COUNT, Clusters, Scene, assert_same, fresh, un
 from tests.support.peers import Client, ClientError, Cluster, ToolMissing, skip_or_fail, start_cluster
 
 JAVA = ("java-4.9.8", "java-5.3.3")
+EVERYBODY = (*JAVA, "go", "node")
 Scenes = Callable[[str, str], Scene]
+
+
+def quick(client: str) -> str:
+    """The fastest way of sending that a client has."""
+    return "sync" if client == "node" else "async"
+
+
 #: For transactions whose end is on its way: a busy machine takes longer than the second after which they are checked.
 UNCHECKED = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "300"}
 
 
-@pytest.mark.parametrize("client", [*JAVA, "go"])
+@pytest.mark.parametrize("client", EVERYBODY)
 def test_sql92(scene: Scenes, client: str) -> None:
     where = scene(Clusters.tested(), client)
     topic, group = where.topic("sql"), where.group("sql")
     member = where.subscribe(topic, group, expression="a BETWEEN 501 AND 600 AND TAGS = 'A' OR a = 7", sql=True)
-    sent = where.produce(topic, "async", tags=("A", "B"), number="a")
+    sent = where.produce(topic, quick(client), tags=("A", "B"), number="a")
     wanted = [row for i, row in enumerate(sent) if (501 <= i <= 600 and row.tag == "A") or i == 7]
     assert_same(wanted, member.received(len(wanted)))
     assert len(member.received(COUNT, 1)) == len(wanted) == 51
@@ -58,8 +66,8 @@ def test_a_queue_waits_for_its_message_and_keeps_its_order(scene: Scenes, client
     member.stop()
 
 
-@pytest.mark.parametrize("answering", JAVA)
-@pytest.mark.parametrize("asking", JAVA)
+@pytest.mark.parametrize("answering", [*JAVA, "go"])
+@pytest.mark.parametrize("asking", [*JAVA, "go"])
 def test_requests_are_answered(
     clusters: Clusters, clients: Callable[[str, str], Client], asking: str, answering: str
 ) -> None:
@@ -105,28 +113,39 @@ class Resets:
         return sum(int(line.split()[5]) for line in output.splitlines() if line.startswith(self.topic[:32]))
 
 
-@pytest.mark.parametrize("client", JAVA)
-def test_mqadmin_resets_offsets(scene: Scenes, client: str) -> None:
-    """While the group is online, and while it is not (field cases B015, B018)."""
+@pytest.mark.parametrize("client", [*JAVA, "go"])  # the Node client does not know the request
+def test_mqadmin_resets_a_group_that_is_online(scene: Scenes, client: str) -> None:
     where = scene(Clusters.tested(), client)
     topic, group = where.topic("reset"), where.group("reset")
-    resets = Resets(where, topic, group)
     member = where.subscribe(topic, group)
     sent = where.produce(topic, "async")
     assert len(member.received(COUNT)) == COUNT
     where.consumed(member, group)
-    resets.to("0")
+    Resets(where, topic, group).to("0")
     again = member.received(2 * COUNT)[COUNT:]
     assert_same(sent, again)
     where.consumed(member, group)
     member.stop()
 
-    more = where.produce(topic, "async", prefix=f"{topic}-more", count=200)
+
+@pytest.mark.parametrize("client", EVERYBODY)
+def test_mqadmin_resets_a_group_that_is_offline(scene: Scenes, client: str) -> None:
+    """Field cases B015, B018."""
+    where = scene(Clusters.tested(), client)
+    topic, group = where.topic("reset-offline"), where.group("reset-offline")
+    resets = Resets(where, topic, group)
+    member = where.subscribe(topic, group)
+    where.produce(topic, quick(client), count=100)
+    assert len(member.received(100)) == 100
+    where.consumed(member, group)
+    member.stop()
+
+    more = where.produce(topic, quick(client), prefix=f"{topic}-more", count=200)
     assert until(resets.left, lambda left: left == len(more)) == len(more)
     resets.to("now")
     assert resets.left() == 0
     member = where.subscribe(topic, group)
-    last = where.produce(topic, "async", prefix=f"{topic}-last", count=20)
+    last = where.produce(topic, quick(client), prefix=f"{topic}-last", count=20)
     assert_same(last, member.received(20))
     assert len(member.received(COUNT, 2)) == 20
     member.stop()
@@ -167,8 +186,9 @@ def test_transactions_of_go(checking: Cluster, clients: Callable[[str, str], Cli
     member.stop()
 
 
-def test_delays_of_go(scene: Scenes) -> None:
-    where = scene(Clusters.tested(), "go")
+@pytest.mark.parametrize("client", ["go", "node"])
+def test_delays_of_other_clients(scene: Scenes, client: str) -> None:
+    where = scene(Clusters.tested(), client)
     topic = where.topic("delay")
     member = where.subscribe(topic, where.group("delay"))
     sent = {}

@@ -108,6 +108,14 @@ func received(asked *request) (answer, error) {
 	}
 }
 
+func persist(asked *request) (answer, error) {
+	client, able := consumers[asked.Handle].client.(interface{ PersistConsumerOffset() error })
+	if !able {
+		return nil, fmt.Errorf("the client has no such call: persist")
+	}
+	return answer{}, client.PersistConsumerOffset()
+}
+
 func unsubscribe(asked *request) (answer, error) {
 	into := consumers[asked.Handle]
 	delete(consumers, asked.Handle)

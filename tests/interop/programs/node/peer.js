@@ -86,6 +86,7 @@ const ops = {
       const tag = asked.tags && asked.tags.length ? asked.tags[i % asked.tags.length] : '';
       const message = new Message(asked.topic, tag, content);
       message.keys = [key];
+      if (asked.number) message.properties[asked.number] = String(i);
       const result = await producer.send(message);
       if (result.sendStatus !== 'SEND_OK') throw new Error(`not SEND_OK: ${JSON.stringify(result)}`);
       rows.push([
@@ -95,6 +96,22 @@ const ops = {
     }
     await producer.close();
     return { rows };
+  },
+
+  async delayed(asked) {
+    const producer = new Producer(settings(asked, { producerGroup: 'delaying' }, `delaying-${process.hrtime.bigint()}`));
+    producer.on('error', error => console.error(error));
+    await producer.ready();
+    const message = new Message(asked.topic, 'A', asked.key);
+    message.keys = [asked.key];
+    if (asked.level) message.delayTimeLevel = asked.level;
+    Object.assign(message.properties, asked.properties || {});
+    const result = await producer.send(message);
+    await producer.close();
+    return {
+      status: result.sendStatus, queue: Number(result.messageQueue.queueId), offset: Number(result.queueOffset),
+      offsetId: result.msgId, uniqueId: null, handle: null,
+    };
   },
 
   async subscribe(asked) {
@@ -108,7 +125,8 @@ const ops = {
     });
     consumer.on('error', error => asked.fail || console.error(error));
     const into = new Arrivals(consumer);
-    consumer.subscribe(asked.topic, asked.expression, async message => {
+    const expression = asked.sql ? { expressionType: 'SQL92', subString: asked.expression } : asked.expression;
+    consumer.subscribe(asked.topic, expression, async message => {
       into.add(message);
       // Its own ACTION_RETRY is lost on the way when a retried message fails again; an error is not.
       if (asked.fail) throw new Error('asked to fail');
@@ -120,6 +138,11 @@ const ops = {
 
   async received(asked) {
     return { rows: await consumers.get(asked.handle).upTo(asked.count, asked.timeout) };
+  },
+
+  async persist(asked) {
+    await consumers.get(asked.handle).consumer.persistConsumerOffset();
+    return {};
   },
 
   async unsubscribe(asked) {
