@@ -429,6 +429,16 @@ class BrokerSettings(ObserverSettings):
     max_hash_slot_num: int = setting(5_000_000, key="maxHashSlotNum", doc="Slots of an index file.")
     max_index_num: int = setting(20_000_000, key="maxIndexNum", doc="Entries of an index file.")
     check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover", doc="Check bodies when recovering.")
+    commit_log_scrub_rate: int = setting(
+        4,
+        key="commitLogScrubRate",
+        unit="MiB/s",
+        live=True,
+        doc="How fast the commit log's checksums are compared behind the running broker; 0 = never.",
+    )
+    commit_log_scrub_interval: int = setting(
+        24, key="commitLogScrubInterval", unit="h", live=True, doc="From the beginning of one such pass to the next."
+    )
     file_reserved_time: int = setting(
         72, key="fileReservedTime", important=True, unit="h", live=True, doc="How long files are kept."
     )
@@ -574,6 +584,8 @@ class BrokerSettings(ObserverSettings):
         "sync_flush_timeout_ms": "sync_flush_timeout",
         "queue_flush_interval_ms": "flush_interval_consume_queue",
         "queue_thorough_interval_ms": "flush_consume_queue_thorough_interval",
+        "scrub_rate_mib": "commit_log_scrub_rate",
+        "scrub_interval_hours": "commit_log_scrub_interval",
         "delete_log_pause_ms": "delete_commit_log_files_interval",
         "delete_queue_pause_ms": "delete_consume_queue_files_interval",
         "file_reserved_hours": "file_reserved_time",

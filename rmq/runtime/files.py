@@ -28,6 +28,8 @@ _TRUSTED_TAIL = 8 << 20
 _datasync = getattr(os, "fdatasync", os.fsync)
 #: Writes back one file system; ``sync`` does so with all of them.
 _syncfs: Any = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+#: macOS has none.
+_advise = getattr(os, "posix_fadvise", None)
 #: What a file system answers that does not know the flag.
 _NO_NOWAIT = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
@@ -35,7 +37,7 @@ _NO_NOWAIT = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 class RealFile:
     """One open file of the operating system."""
 
-    __slots__ = ("_fd", "_mapping", "_nowait", "_unmappable", "_written", "path")
+    __slots__ = ("_aside", "_fd", "_mapping", "_nowait", "_unmappable", "_written", "path")
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
@@ -44,6 +46,7 @@ class RealFile:
         self._written = -1
         self._mapping: Mapping | None = None
         self._unmappable = False
+        self._aside = False
 
     def pread(self, size: int, offset: int) -> bytes:
         data = os.pread(self._fd, size, offset)
@@ -79,6 +82,20 @@ class RealFile:
         if offset + count >= self.size():
             return bytes(memoryview(room)[:count])
         return None
+
+    def pread_aside(self, size: int, offset: int) -> bytes:
+        data = self.pread_hot(size, offset)
+        if data is not None:
+            return data
+        if _advise is not None and not self._aside:
+            self._aside = True
+            with contextlib.suppress(OSError):
+                _advise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
+        data = self.pread(size, offset)
+        if _advise is not None:
+            with contextlib.suppress(OSError):
+                _advise(self._fd, offset, len(data), os.POSIX_FADV_DONTNEED)
+        return data
 
     def hot_view(self, size: int, offset: int) -> memoryview | None:
         mapping = self._mapping

@@ -55,6 +55,12 @@ class File(Protocol):
     def pread_hot(self, size: int, offset: int) -> bytes | None:
         """The same, from the page cache alone: None when some of it would come from the disk, or cannot be read."""
 
+    def pread_aside(self, size: int, offset: int) -> bytes:
+        """:meth:`pread` for what is read once: it does not stay in the page cache when it was not there before.
+
+        The file is one that nothing else is read through: it is not read ahead from then on.
+        """
+
     def hot_view(self, size: int, offset: int) -> memoryview | None:
         """A view of the file from its first byte on, nothing copied, when ``size`` bytes at ``offset`` are in memory.
 

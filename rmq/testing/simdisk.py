@@ -332,6 +332,9 @@ class _SimFile:
         inode.cold.difference_update(range(offset // PAGE, (offset + max(size, 1) - 1) // PAGE + 1))
         return inode.read(size, offset)
 
+    def pread_aside(self, size: int, offset: int) -> bytes:
+        return self._use("pread").read(size, offset)
+
     def pread_hot(self, size: int, offset: int) -> bytes | None:
         try:
             inode = self._use("pread")

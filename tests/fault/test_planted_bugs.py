@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rmq.broker.store import log_reader, recovery, store
+from rmq.broker.store import log_reader, recovery, scrub, store
 from rmq.broker.store.append import Appender
 from rmq.broker.store.checkpoint import Checkpoint
 from rmq.broker.store.commit_log import CommitLog
+from rmq.broker.store.damaged import DamagedParts
 from rmq.broker.store.durability import Durability
 from rmq.broker.store.flush import LogFlusher
 from rmq.broker.store.gate import Gate
@@ -28,6 +29,7 @@ from rmq.protocol.errors import StoreError
 from tests.support import boot_scenes as boots
 from tests.support import damaged_scenes as damaged
 from tests.support import faulty_scenes as scenes
+from tests.support import scrub_scenes as scrubbing
 from tests.support import slave_scenes as slaves
 
 Patch = pytest.MonkeyPatch
@@ -90,6 +92,26 @@ def note_what_is_written_as_forced(patch: Patch) -> None:
         self.checkpoint.note_forced(self._boot, self.log.end)
 
     patch.setattr(store.Store, "_note_forced", note)
+
+
+def scrub_without_checksums(patch: Patch) -> None:
+    """The check behind the running broker looks at lengths only."""
+    real = scrub._Aside.__init__
+
+    def lax(self: scrub._Aside, *args: Any) -> None:
+        real(self, *args)
+        self._crc = False
+
+    patch.setattr(scrub._Aside, "__init__", lax)
+
+
+def serve_what_is_known_to_be_damaged(patch: Patch) -> None:
+    """Damage is told, and queues go on pointing to it."""
+
+    async def leave(self: DamagedParts, part: log_reader.Damage) -> int:
+        return 0
+
+    patch.setattr(DamagedParts, "set_aside", leave)
 
 
 def skip_crc(patch: Patch) -> None:
@@ -246,6 +268,8 @@ BUGS = (
     Bug(trust_the_checkpoint, scenes.checkpoint_decides_nothing, "I10"),
     Bug(trust_the_boot_id_after_a_power_cut, boots.a_disk_that_lied_is_found_out, "I11"),
     Bug(note_what_is_written_as_forced, boots.lost_pages_are_found, "I11"),
+    Bug(scrub_without_checksums, scrubbing.damage_is_found_while_running, "I11"),
+    Bug(serve_what_is_known_to_be_damaged, scrubbing.damage_is_found_while_running, "I11"),
     Bug(skip_crc, scenes.damage_is_never_served, "I11"),
     Bug(partial_batch, scenes.refused_batches_leave_nothing, "I2"),
     Bug(leave_half_a_write, scenes.refused_batches_leave_nothing, "I2"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 from unittest.mock import patch
 
 from rmq.broker.store import queue_loader
@@ -23,9 +24,9 @@ SEGMENT = LOG_SIZE // 4
 _SETTINGS = {"queue_file_size": 20_000, "index_enable": False}
 
 
-async def written(machine: SimNode, files: int) -> tuple[Store, list[bytes]]:
+async def written(machine: SimNode, files: int, **changes: Any) -> tuple[Store, list[bytes]]:
     """A running store of several commit-log files, and the bodies in it."""
-    store = await opened(machine.world, small(**_SETTINGS))
+    store = await opened(machine.world, small(**_SETTINGS, **changes))
     queue = store.queues.get_or_create("T", 0)
     sent: list[bytes] = []
     while len(store.log.segments) < files:

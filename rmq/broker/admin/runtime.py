@@ -115,6 +115,7 @@ class RuntimeAdmin:
         }
         if store.index_build is not None and (building := store.index_build.progress()):
             found["indexBuild"] = building
+        found["commitLogScrub"] = store.scrub.progress()
         for level in sorted(self._delays.table):
             queue = store.queues.get(SCHEDULE_TOPIC, level - 1)
             top = 0 if queue is None else queue.visible

@@ -39,6 +39,8 @@ class LogReader:
         self._offload = world.offload
         self._log = commit_log
         self._crc = crc
+        #: Bytes read at a time.
+        self.chunk = _CHUNK
         #: Behind the last good record, or at the start of the file behind a blank one.
         self.position = 0
         #: What was skipped; what is in here already is not reported again.
@@ -88,11 +90,11 @@ class LogReader:
 
     async def _in_file(self, file: LogFile, file_end: int, stop: int) -> AsyncIterator[Run]:
         """Records of one file, until there is none at ``self.position`` or the next file has been reached."""
-        want = _CHUNK
+        want = self.chunk
         while self.position < min(stop, file_end):
             base = self.position
             data = await self._read(file, base, min(want, file_end - base))
-            want = _CHUNK
+            want = self.chunk
             at = 0
             verdict = 1
             while verdict > 0 and base + at < stop:
@@ -107,7 +109,7 @@ class LogReader:
             if verdict > 0:
                 return
             if verdict < 0:
-                want = max(_CHUNK, -verdict)
+                want = max(self.chunk, -verdict)
                 if at == 0 and len(data) >= min(-verdict, file_end - base):
                     return
                 continue
@@ -137,7 +139,7 @@ class LogReader:
             while base < file_end:
                 # Behind the end there may be a gigabyte that was never written: it is not read.
                 base = max(base, file.start + await self._offload(file.file.data_from, base - file.start) - SMALLEST)
-                data = await self._read(file, base, min(_CHUNK, file_end - base))
+                data = await self._read(file, base, min(self.chunk, file_end - base))
                 if not data:
                     break
                 for at in self._candidates(data):
@@ -151,7 +153,7 @@ class LogReader:
                             verdict = check(whole, 0, found, file_end - found, crc=True)
                     if verdict > 0:
                         return found
-                if len(data) < _CHUNK:
+                if len(data) < self.chunk:
                     break
                 base += len(data) - SMALLEST
                 await asyncio.sleep(0)
@@ -161,7 +163,7 @@ class LogReader:
     def _candidates(data: bytes) -> list[int]:
         """Where the magic says that a record may begin."""
         # Comparing zeros is much faster than searching them.
-        if data == _ZEROS or data == _ZEROS[: len(data)]:
+        if data == _ZEROS[: len(data)]:
             return []
         found: list[int] = []
         for magic in _MAGICS:

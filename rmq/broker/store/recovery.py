@@ -27,6 +27,7 @@ from struct import Struct
 
 from rmq.broker.store.checkpoint import Checkpoint
 from rmq.broker.store.commit_log import BLANK_MAGIC, CommitLog
+from rmq.broker.store.damaged import DamagedParts
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.index_build import IndexBuild
 from rmq.broker.store.log_files import LogFile
@@ -71,6 +72,7 @@ class Recovery:
 
     :param clean: there was no ``abort`` file.
     :param forced: the log was forced to disk up to here since the machine was booted; -1 when that is not known.
+    :param damaged: what earlier lives found damaged: no queue covers it.
     :param index_at_start: bytes of the log that are indexed before the start is done, if there are no more of them.
     """
 
@@ -86,6 +88,7 @@ class Recovery:
         *,
         clean: bool,
         forced: int,
+        damaged: DamagedParts,
         crc: bool,
         index_at_start: int,
     ) -> None:
@@ -99,6 +102,7 @@ class Recovery:
         self._dispatcher = dispatcher
         self._clean = clean
         self._forced = forced
+        self._damaged = damaged
         self._crc = crc
         self._index_at_start = index_at_start
         self._segment = segment_size(commit_log.file_size)
@@ -194,7 +198,7 @@ class Recovery:
             return None
         file = files[at]
         segment = last - last % self._segment
-        start = file.start + sum(covered.get(before, 0) for before in range(file.start, segment, self._segment))
+        start = file.start + self._covered(covered, file.start, segment)
         if start < segment or await self._first_wrong(files[:at], covered) is not None:
             return None
         limit = file.start + self._log.file_size - start
@@ -248,7 +252,7 @@ class Recovery:
         """The first complete file that queues do not cover: their entries must end where its blank record begins."""
         size = self._log.file_size
         for at, file in enumerate(files):
-            sizes = sum(covered.get(segment, 0) for segment in range(file.start, file.start + size, self._segment))
+            sizes = self._covered(covered, file.start, file.start + size)
             if sizes <= size - 8:
                 rest, magic = _pair(await self._offload(file.file.pread, 8, sizes))
                 if magic == BLANK_MAGIC and rest == size - sizes:
@@ -256,6 +260,11 @@ class Recovery:
             log.info("consume queues do not cover %s; they are checked from there", file.path)
             return at
         return None
+
+    def _covered(self, covered: dict[int, int], start: int, stop: int) -> int:
+        """Bytes of some segments that are in queues or known to be damaged."""
+        sizes = sum(covered.get(segment, 0) for segment in range(start, stop, self._segment))
+        return sizes + self._damaged.bytes_in(start, stop)
 
     async def _scan(
         self, reader: LogReader, start: int, stop: int, *, fill: bool

@@ -63,6 +63,10 @@ class StoreSettings:
     index_at_start: int = 64 << 20
     #: ``checkCRCOnRecover``.
     check_crc_on_recover: bool = True
+    #: ``commitLogScrubRate``: how fast the log is read behind the running broker, MiB/s; 0 = never.
+    scrub_rate_mib: int = 4
+    #: ``commitLogScrubInterval``: hours from the beginning of one pass to that of the next.
+    scrub_interval_hours: int = 24
     #: ``cleanResourceInterval``, ms, and the pauses between deleted files, ms.
     clean_interval_ms: int = 10_000
     delete_log_pause_ms: int = 100

@@ -16,6 +16,7 @@ from typing import Any
 from rmq.broker.store.append import Appender
 from rmq.broker.store.checkpoint import Checkpoint
 from rmq.broker.store.commit_log import CommitLog
+from rmq.broker.store.damaged import DamagedParts
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.durability import FLUSH, REPLICA, Answers, Durability
 from rmq.broker.store.ext_queues import BitMap, ExtQueueTable, queue_table
@@ -34,6 +35,7 @@ from rmq.broker.store.records import SMALLEST, TagsRule, check, store_time
 from rmq.broker.store.recovery import Recovered, Recovery
 from rmq.broker.store.refusal import FORBIDDEN, unusable
 from rmq.broker.store.retention import Retention
+from rmq.broker.store.scrub import Scrub
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue, Span
 from rmq.protocol.errors import StoreError
@@ -45,6 +47,8 @@ __all__ = ["Store"]
 log = logging.getLogger(__name__)
 
 _INDEX_LIMIT = 64 << 20
+#: Seconds between two looks whether the log is to be checked again.
+_SCRUB_PAUSE = 10.0
 #: Bytes of the log forced to disk between two notes of how far it is.
 _NOTE_EVERY = 64 << 20
 _SLAVE_NOT_AVAILABLE = 11
@@ -96,6 +100,9 @@ class Store:
         # The index build puts keys until it meets the appends.
         self.dispatcher.index_from = 1 << 62
         self.search = QueueSearch(self.log, self.queues)
+        #: What of the log is known to be damaged, and who looks for more.
+        self.damaged = DamagedParts(world, settings.root, self.queues)
+        self.scrub = Scrub(world, self.log, settings, self.damaged, lambda: self.flusher.flushed)
         self.retention = Retention(world, settings, self.log, self.queues, self.index)
         self.retention.before_delete = self.force
         self.appender = Appender(self.log, self.index)
@@ -125,6 +132,7 @@ class Store:
         try:
             clean = await self._offload(self._markers.was_clean)
             await self._offload(self.checkpoint.load)
+            await self._offload(self.damaged.load)
             await self._offload(self._look_at_queue_files)
             if clean:
                 await self._offload(self.log.files.reach, self.checkpoint.clean_end, self.checkpoint.path)
@@ -132,12 +140,13 @@ class Store:
                 await self.ext.load_ext(clean=clean)
             recovery = Recovery(
                 self._world, self.log, self.queues, self.writer, self.index_build, self.checkpoint, self.dispatcher,
-                clean=clean, forced=self.checkpoint.forced_in(self._boot),
+                clean=clean, forced=self.checkpoint.forced_in(self._boot), damaged=self.damaged,
                 crc=self.settings.check_crc_on_recover, index_at_start=self.settings.index_at_start,
             )  # fmt: skip
             recovery.progress = progress = SpokenProgress(self._world.clock, self.show_progress)
             self.recovered = await recovery.run()
             progress("", 0, 0)
+            self.damaged.forget_from(self.log.end)
             if not self._indexed:
                 self.appender.use_index(None)
             self.durability.begin(self.log.end)
@@ -191,6 +200,9 @@ class Store:
         tasks.every(lambda: settings.queue_flush_interval_ms / 1000, self._interval, "queues")
         tasks.every(lambda: settings.queue_thorough_interval_ms / 1000, self.force, "checkpoint")
         tasks.every(lambda: settings.clean_interval_ms / 1000, self.retention.run, "clean", first=60)
+        tasks.every(_SCRUB_PAUSE, self.scrub.run, "scrub", first=60)
+        if self.damaged.add(self.recovered.damages, self.log.start):
+            await self.damaged.save()
         await self.retention.check_disk()
         self.log.gate &= ~Gate.SHUT_DOWN
 
