@@ -80,7 +80,7 @@ async def _recover(disk: SimDisk, ledger: Ledger, promised: dict[Key, bytes], wh
         raise AssertionError(f"{what}: {error}") from error
 
 
-@pytest.mark.timeout(0 if LONG else 120)
+@pytest.mark.timeout(0 if LONG else 600)
 def test_every_prefix_of_a_trace_is_recovered(say: Callable[[str], None]) -> None:
     recoveries = 0
 

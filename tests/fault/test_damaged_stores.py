@@ -64,7 +64,7 @@ def _stale(size: int, whole: bytes, _: random.Random) -> bytes:
     return whole[:size]
 
 
-@pytest.mark.timeout(0 if LONG else 120)
+@pytest.mark.timeout(0 if LONG else 600)
 @pytest.mark.parametrize("filling", [_zeros, _random, _stale], ids=["zeros", "random", "stale"])
 def test_s01_a_cut_at_every_byte_of_the_last_three_records(
     filling: Callable[[int, bytes, random.Random], bytes], say: Callable[[str], None]
@@ -122,7 +122,7 @@ def fields(record: Record) -> dict[str, tuple[int, int]]:
     }  # fmt: skip
 
 
-@pytest.mark.timeout(0 if LONG else 120)
+@pytest.mark.timeout(0 if LONG else 600)
 @pytest.mark.parametrize("where", ["last", "middle"])
 def test_s02_a_flipped_bit_is_told_and_never_served(killed: Image, where: str, say: Callable[[str], None]) -> None:
     """In the middle it is damage, reported and kept apart; at the very end it looks like a torn write, and is cut."""

@@ -114,7 +114,7 @@ async def _killed_at(number: int, keep: int, *, checked: bool, counts: Counter[s
     return True
 
 
-@pytest.mark.timeout(0 if LONG else 120)
+@pytest.mark.timeout(0 if LONG else 600)
 @pytest.mark.parametrize("checked", [False, True], ids=["ends", "checks"])
 def test_c11_transactions_outlive_kills_at_every_write(checked: bool, say: Callable[[str], None]) -> None:
     counts: Counter[str] = Counter()

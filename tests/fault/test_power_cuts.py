@@ -25,7 +25,7 @@ POINTS = (
 )
 
 
-@pytest.mark.timeout(0 if LONG else 120)
+@pytest.mark.timeout(0 if LONG else 600)
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 async def test_c03_power_cuts_take_what_was_not_forced(tmp_path: Path, flush: str, say: Callable[[str], None]) -> None:
     """SYNC_FLUSH: nothing acknowledged or consumed is lost. ASYNC_FLUSH: the youngest end of the log at most."""

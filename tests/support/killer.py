@@ -70,6 +70,8 @@ class BrokerProcess:
                 "RMQ_MAX_HASH_SLOT_NUM": "1000",
                 "RMQ_MAX_INDEX_NUM": "4000",
                 "RMQ_DISK_MAX_USED_SPACE_RATIO": "95",
+                "RMQ_WAIT_TIME_MILLS_IN_SEND_QUEUE": "60000",
+                "RMQ_OS_PAGE_CACHE_BUSY_TIME_OUT_MILLS": "60000",
                 "RMQ_FLUSH_INTERVAL_CONSUME_QUEUE": "100",
                 "RMQ_FLUSH_CONSUME_QUEUE_THOROUGH_INTERVAL": "400",
                 "RMQTEST_RULES": json.dumps([asdict(rule) for rule in rules]),

@@ -21,6 +21,8 @@ __all__ = ["LONG", "Campaign", "Cycle", "amount", "shuffled"]
 #: The long forms: ``make torture``. RMQ_TORTURE=0.3 runs three tenths of their rounds.
 _SHARE = float(os.environ.get("RMQ_TORTURE") or 0)
 LONG = _SHARE > 0
+#: Seconds that a life may take to get its messages.
+_LONGEST = 20.0
 
 
 def amount(short: int, long: int) -> int:
@@ -33,7 +35,7 @@ class Cycle:
     """How one life ends.
 
     :param point: SIGKILL there; "" = at a time.
-    :param seconds: SIGKILL then, at the latest.
+    :param seconds: SIGKILL then, at the latest; on a busy machine later, when so many messages have been acknowledged.
     :param stop: SIGTERM instead, after ``seconds``; points of phase ``stop`` need it.
     """
 
@@ -41,6 +43,7 @@ class Cycle:
     seconds: float = 2.5
     skip: int = 0
     stop: bool = False
+    sends: int = 40
 
 
 @dataclass
@@ -102,19 +105,24 @@ class Campaign:
         rules = [Rule(cycle.point, "kill", cycle.skip)] if cycle.point else []
         address = await self._start(*rules)
         alive = True
-        enough = asyncio.get_running_loop().time() + cycle.seconds
-        sending = asyncio.create_task(
-            self.load.run(address, lambda: not alive or (cycle.stop and asyncio.get_running_loop().time() > enough))
-        )
+        began = time.monotonic()
+        sends = self.load.acknowledged + cycle.sends
+
+        def enough() -> bool:
+            lived = time.monotonic() - began
+            return lived > cycle.seconds and (self.load.acknowledged >= sends or sending.done() or lived > _LONGEST)
+
+        sending = asyncio.create_task(self.load.run(address, lambda: not alive or (cycle.stop and enough())))
         try:
-            if cycle.stop:
-                await asyncio.sleep(cycle.seconds)
+            while not enough() and not await self.broker.ended_within(0.02):
+                pass
+            if cycle.stop and self.broker.running:
                 code = await self.broker.stop()
                 self.counts["stops"] += 1
                 if code == 0:
                     self.counts["clean stops"] += 1
                     assert not (self.broker.store / "abort").exists(), "a clean stop leaves no abort file"
-            elif not await self.broker.ended_within(cycle.seconds):
+            elif self.broker.running:
                 await self.broker.kill()
                 self.counts["kills by time"] += 1
         finally:

@@ -70,6 +70,9 @@ class Load:
         self.in_flight = 0
         self.cut_off = 0
         self.acknowledged = 0
+        #: Sends that were answered by a refusal, and those stored perhaps.
+        self.refused = 0
+        self.doubtful = 0
 
     async def run(self, address: str, until: Callable[[], bool]) -> None:
         """Send and pull until ``until()`` holds or the broker is gone."""
@@ -127,8 +130,10 @@ class Load:
                     self.acknowledged += count
                     clerk.done(op, OK, "send", status=0, offset=int(ext["queueOffset"] or 0))
                 elif answer.code in _STORED_PERHAPS:
+                    self.doubtful += 1
                     clerk.done(op, UNKNOWN, "send", status=answer.code)
                 else:
+                    self.refused += 1
                     clerk.done(op, FAIL, "send", status=answer.code, remark=answer.remark)
                     await asyncio.sleep(0.02)
             if self._pause:
