@@ -147,7 +147,7 @@ async def query_message(
     :param max_num: most messages a broker is asked for.
     :param begin: from this store time on (milliseconds since the epoch). :param end: up to this one.
     :param unique: the key is a ``msg_id``.
-    :raises ResponseError: code 22: no broker has one.
+    :raises ResponseError: code 22: no broker has one; with what they say about it.
     """
     if not key:
         raise ClientError("the key to look for is empty")
@@ -159,13 +159,17 @@ async def query_message(
         topic=topic, key=key, max_num=max_num, begin_timestamp=begin, end_timestamp=end, unique_key_query=unique
     )
 
-    async def ask(broker_name: str, address: str) -> tuple[int, list[MessageExt]]:
+    async def ask(broker_name: str, address: str) -> tuple[int, list[MessageExt], str]:
         command = Command.request(RequestCode.QUERY_MESSAGE, header)
         reply = await instance.remoting.request(address, command, limit)
         if reply.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):
             raise ResponseError(reply.code, reply.remark, address)
         updated = reply.header(QueryMessageResponse).index_last_update_timestamp if reply.ext else 0
-        return updated, decode_messages(reply.body, broker_name)
+        return (
+            updated,
+            decode_messages(reply.body, broker_name),
+            f"{broker_name}: {reply.remark}" if reply.remark else "",
+        )
 
     brokers = [
         (broker.broker_name, broker.broker_addrs[min(broker.broker_addrs)])
@@ -175,20 +179,24 @@ async def query_message(
     outcomes = await asyncio.gather(*(ask(*broker) for broker in brokers), return_exceptions=True)
     found: list[MessageExt] = []
     updated = 0
+    remarks: list[str] = []
     error: BaseException | None = None
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
             error = outcome
             continue
         updated = max(updated, outcome[0])
+        if outcome[2]:
+            remarks.append(outcome[2])
         # The broker compares hashes: the key and the topic are compared here.
         found += [message for message in outcome[1] if message.topic == topic and _has(message, key, unique)]
     if not found:
         if error is not None:
             raise error
-        raise ResponseError(ResponseCode.QUERY_NOT_FOUND, f"no message of {topic} with the key {key}")
+        said = f" ({'; '.join(remarks)})" if remarks else ""
+        raise ResponseError(ResponseCode.QUERY_NOT_FOUND, f"no message of {topic} with the key {key}{said}")
     found.sort(key=lambda message: message.store_timestamp)
-    return QueryResult(updated, found)
+    return QueryResult(updated, found, "; ".join(remarks))
 
 
 def _has(message: MessageExt, key: str, unique: bool) -> bool:

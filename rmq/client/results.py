@@ -68,6 +68,8 @@ class QueryResult:
 
     index_last_update_timestamp: int
     messages: list[MessageExt]
+    #: What brokers say about it: an index that is being rebuilt does not find every message yet.
+    remark: str = ""
 
 
 class ConsumeResult(Enum):

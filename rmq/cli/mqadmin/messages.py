@@ -86,7 +86,10 @@ async def query_msg_by_id(
 )
 async def query_msg_by_key(admin: AdminClient, topic: str, key: str, json: bool) -> None:
     """The messages of a topic that have a key."""
-    found = (await admin.query_message(topic, key, 64)).messages
+    result = await admin.query_message(topic, key, 64)
+    found = result.messages
+    if result.remark:
+        click.echo(result.remark, err=True)
     if json:
         print_json([_as_json(message) for message in found])
         return
@@ -111,13 +114,15 @@ async def _find(admin: AdminClient, msg_id: str, topic: str | None) -> MessageEx
             return message
     elif not msg_id:
         raise ClientError("the message id is empty")
-    message = await _by_unique_id(admin, msg_id, topic)
+    said: dict[str, None] = {}
+    message = await _by_unique_id(admin, msg_id, topic, said)
     if message is None:
         where = f"the topic {topic}" if topic else "any topic"
         raise ResponseError(
             ResponseCode.QUERY_NOT_FOUND,
-            f"{msg_id} is neither the offset id of a message on a broker of this cluster nor a unique id in {where}",
-        )
+            "; ".join([f"{msg_id} is neither the offset id of a message on a broker of this cluster nor a unique id in "
+                       f"{where}", *said]),
+        )  # fmt: skip
     return message
 
 
@@ -139,13 +144,19 @@ async def _by_offset(
     return None
 
 
-async def _by_unique_id(admin: AdminClient, msg_id: str, topic: str | None) -> MessageExt | None:
+async def _by_unique_id(admin: AdminClient, msg_id: str, topic: str | None, said: dict[str, None]) -> MessageExt | None:
+    """The message with a unique id.
+
+    :param said: gets what the brokers of one topic say when they have none: an index may be incomplete.
+    """
     topics = [topic] if topic else (await admin.topic_list()).topic_list
     for name in topics:
         try:
             found = (await admin.query_message(name, msg_id, 1)).messages
         except ResponseError as error:
             if error.code in (ResponseCode.QUERY_NOT_FOUND, ResponseCode.TOPIC_NOT_EXIST):
+                if topic and error.remark:
+                    said[error.remark] = None
                 continue
             raise
         except ClientError:

@@ -260,3 +260,21 @@ def test_importing_the_group_imports_no_command() -> None:
     program = "import sys, rmq.cli.mqadmin.commands; print([name for name in sys.modules if 'rmq.client' in name])"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout.strip() == "[]"
+
+
+def test_what_brokers_say_of_a_key_query_is_shown(
+    recorded: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def query(self: RecordedCluster, topic: str, key: str, max_num: int = 32) -> QueryResult:
+        if key == "there":
+            return QueryResult(0, [message()], "broker-a: the index is being rebuilt")
+        raise ResponseError(22, f"no message of {topic} with the key {key} (broker-a: the index is being rebuilt)")
+
+    monkeypatch.setattr(RecordedCluster, "query_message", query)
+    assert invoke(root, "mqadmin", ["queryMsgByKey", "-t", "TopicA", "-k", "there"]) == 0
+    out, err = capsys.readouterr()
+    assert "#Message ID" in out
+    assert err == "broker-a: the index is being rebuilt\n"
+    assert invoke(root, "mqadmin", ["queryMsgByKey", "-t", "TopicA", "-k", "gone"]) == 1
+    assert "(broker-a: the index is being rebuilt)" in capsys.readouterr().err
+    assert invoke(root, "mqadmin", f"queryMsgById -i {'0' * 31}Z -t TopicA".split()) == 1

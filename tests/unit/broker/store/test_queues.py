@@ -303,6 +303,30 @@ def test_search_by_time() -> None:
     run(main())
 
 
+def test_search_by_time_holds_to_store_times_whatever_became_of_the_files() -> None:
+    """A row of docs/differences.md: Java takes the first file that was modified at the time asked for or later."""
+
+    async def main() -> None:
+        machine, store = await fresh()
+        queue = store.queues.get_or_create("T", 0)
+        now = machine.clock.now_ms()
+        for number in range(4 * PER_FILE):
+            store.append([put(queue, b"x")], now + 10 * number)
+        await store.stop()
+        # Restored from a copy, the oldest file as the last: every file is younger than every message.
+        copied = [inode for path, inode in sorted(machine.disk._entries.items()) if inode and "/consumequeue/" in path]
+        for age, inode in enumerate(copied):
+            inode.mtime_ms = now + 10_000_000 - age
+        store = await opened(machine.world, small(), start=False)
+        found = store.queues.get("T", 0)
+        assert found is not None
+        for number in (0, PER_FILE - 1, PER_FILE, 2 * PER_FILE + 3, 4 * PER_FILE - 1):
+            assert await store.offset_by_time(found, now + 10 * number) == number
+        await store.stop()
+
+    run(main())
+
+
 def test_only_visible_messages_are_found_by_time() -> None:
     async def main() -> None:
         machine, store = await fresh(sync_flush=True)
