@@ -388,7 +388,7 @@ class BrokerSettings(ObserverSettings):
         doc="Commit-log directories, separated by ','. Default: commitlog under the root.",
     )
     read_only_commit_log_store_paths: str = setting(
-        "", key="readOnlyCommitLogStorePaths", doc="Commit-log directories that are read and never written."
+        "", key="readOnlyCommitLogStorePaths", doc="Commit-log directories that are read and get no new files."
     )
     mapped_file_size_commit_log: int = setting(
         1_073_741_824, key="mappedFileSizeCommitLog", important=True, unit="bytes", doc="Size of a commit-log file."
@@ -448,6 +448,24 @@ class BrokerSettings(ObserverSettings):
     )
     clean_file_forcibly_enable: bool = setting(
         True, key="cleanFileForciblyEnable", live=True, doc="Delete files of any age when the disk is nearly full."
+    )
+    disk_space_clean_forcibly_ratio: int = setting(
+        85,
+        key="diskSpaceCleanForciblyRatio",
+        unit="%",
+        minimum=10,
+        maximum=100,
+        live=True,
+        doc="What 'nearly full' is. Java 4.9: the system property rocketmq.broker.diskSpaceCleanForciblyRatio=0.85.",
+    )
+    disk_space_warning_level_ratio: int = setting(
+        90,
+        key="diskSpaceWarningLevelRatio",
+        unit="%",
+        minimum=10,
+        maximum=100,
+        live=True,
+        doc="Messages are refused beyond it. Java 4.9: the system property of this name behind rocketmq.broker., 0.90.",
     )
     clean_resource_interval: int = setting(
         10_000, key="cleanResourceInterval", unit="ms", doc="How often files are looked at."
@@ -592,6 +610,8 @@ class BrokerSettings(ObserverSettings):
         "delete_when": "delete_when",
         "disk_max_used_percent": "disk_max_used_space_ratio",
         "clean_forcibly": "clean_file_forcibly_enable",
+        "disk_clean_forcibly_percent": "disk_space_clean_forcibly_ratio",
+        "disk_warning_percent": "disk_space_warning_level_ratio",
     }
 
 

@@ -109,8 +109,7 @@ async def _serve(
     path = None
     try:
         path = pid_file()
-        world.files.mkdir(os.path.dirname(path))
-        world.files.write_atomic(path, b"%d\n" % world.identity.pid)
+        _note_pid(world, path)
         click.echo(ready())
         sys.stdout.flush()
         logging.getLogger("rmq").removeHandler(aloud)
@@ -120,6 +119,19 @@ async def _serve(
         if path is not None:
             with contextlib.suppress(OSError):
                 world.files.unlink(path)
+
+
+def _note_pid(world: World, path: str) -> None:
+    """Write the pid file. A daemon that can serve does so without: a full disk is no reason not to."""
+    pid = world.identity.pid
+    try:
+        world.files.mkdir(os.path.dirname(path))
+        world.files.write_atomic(path, b"%d\n" % pid)
+    except OSError as error:
+        log.warning(
+            "%s cannot be written (%s): mqshutdown will not find this process, end it with kill %d",
+            path, error.strerror or error, pid,
+        )  # fmt: skip
 
 
 class Early(logging.Handler):

@@ -124,20 +124,26 @@ class RealFile:
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         size = len(data)
-        done = os.pwrite(self._fd, data, offset)
-        if done != size:
-            view = memoryview(data).cast("B")
-            while done < size:
-                count = os.pwrite(self._fd, view[done:], offset + done)
-                if count == 0:
-                    raise OSError(errno.EIO, "the write made no progress", self.path)
-                done += count
+        try:
+            done = os.pwrite(self._fd, data, offset)
+            if done != size:
+                view = memoryview(data).cast("B")
+                while done < size:
+                    count = os.pwrite(self._fd, view[done:], offset + done)
+                    if count == 0:
+                        raise OSError(errno.EIO, "the write made no progress")
+                    done += count
+        except OSError as error:
+            raise _naming(self.path, error) from None
         if offset + size > self._written:
             self._written = offset + size
 
     def allocate(self, size: int) -> None:
         if os.fstat(self._fd).st_size < size:
-            os.ftruncate(self._fd, size)
+            try:
+                os.ftruncate(self._fd, size)
+            except OSError as error:
+                raise _naming(self.path, error) from None
 
     def truncate(self, size: int) -> None:
         self._mapping = None
@@ -145,7 +151,10 @@ class RealFile:
         self._written = min(self._written, size)
 
     def datasync(self) -> None:
-        _datasync(self._fd)
+        try:
+            _datasync(self._fd)
+        except OSError as error:
+            raise _naming(self.path, error) from None
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -284,19 +293,37 @@ class RealFiles:
         except FileNotFoundError:
             exists = False
         _write_whole(temporary, data, mode)
-        if backup and exists:
-            _write_whole(path + ".bak.tmp", self.read(path), mode)
-            os.replace(path + ".bak.tmp", path + ".bak")
-        os.replace(temporary, path)
+        try:
+            if backup and exists:
+                _write_whole(path + ".bak.tmp", self.read(path), mode)
+                os.replace(path + ".bak.tmp", path + ".bak")
+            os.replace(temporary, path)
+        except OSError:
+            _discard(temporary)
+            raise
         self.sync_dir(os.path.dirname(path))
 
 
 def _write_whole(path: str, data: bytes, mode: int) -> None:
+    """Write and force a file that nobody reads yet; nothing of it is left when that fails."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0), mode)
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(fd, view) :]
         os.fsync(fd)
+    except OSError as error:
+        _discard(path)
+        raise _naming(path, error) from None
     finally:
         os.close(fd)
+
+
+def _discard(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+def _naming(path: str, error: OSError) -> OSError:
+    """The same error with the file it is about: calls on a descriptor do not know it."""
+    return OSError(error.errno, error.strerror, path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import re
 import shutil
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.faulty_os import Rule
-from tests.support.killer import LOG_FILE_SIZE, QUEUE_FILE_SIZE, BrokerProcess, OsTree
+from tests.support.killer import LOG_FILE_SIZE, QUEUE_FILE_SIZE, BrokerProcess, OsTree, digest_of
 from tests.support.killer_load import Load, scan_back
 
 #: Takes the lock that Java's FileLock takes on Linux: a POSIX record lock on byte 0.
@@ -25,15 +24,6 @@ fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
 print("held", flush=True)
 sys.stdin.read()
 """
-
-
-def digest_of(folder: Path) -> dict[str, str]:
-    """Every file's content and every directory, but the home's logs."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        found[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "directory"
-    return found
 
 
 @pytest.fixture(scope="module")

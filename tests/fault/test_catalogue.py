@@ -27,7 +27,8 @@ CATALOGUE = {
     "S07": "test_s07_index_files_decide_nothing, test_s07_chains_of_the_index_that_lead_in_circles_end, "
     "test_s07_the_checkpoint_decides_nothing",
     "S08": "test_s08_after_one_failed_fsync_nothing_is_acknowledged, test_s08_only_pulls_of_the_unreadable_region_fail",
-    "S09": "test_s09_what_cannot_be_written_is_refused_until_it_can",
+    "S09": "test_s09_what_cannot_be_written_is_refused_until_it_can, "
+    "test_s09_a_disk_that_fills_up_is_told_as_full_and_resumes_without_a_restart",
     "S10": "test_s10_short_writes_are_completed, test_s10_what_a_failed_write_left_is_cleared_before_the_next",
     "S11": "test_s11_a_slow_disk_is_told_and_loses_nothing",
     "S12": "test_s12_b009_three_steps_of_a_filling_disk",
@@ -36,7 +37,8 @@ CATALOGUE = {
     "B005": "test_c10_b005_b007_metadata_is_the_old_or_the_new_version_after_every_step, "
     "test_b005_a_spoilt_file_gives_way_to_its_backup",
     "B007": "test_b007_shorter_offsets_leave_nothing_of_longer_ones",
-    "B009": "test_s12_b009_three_steps_of_a_filling_disk",
+    "B009": "test_s12_b009_three_steps_of_a_filling_disk, test_b009_the_three_ratios_are_settings, "
+    "test_b009_a_store_on_a_full_disk_is_read_and_takes_messages_once_there_is_room",
     "B012": "test_b012_locked_by_another_process, test_s13_one_broker_a_store",
 }
 

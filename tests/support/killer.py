@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from typing import Any
 from tests.support.daemons import PATIENCE, environment
 from tests.support.faulty_os import Rule
 
-__all__ = ["LOG_FILE_SIZE", "QUEUE_FILE_SIZE", "BrokerProcess", "Killed", "OsTree"]
+__all__ = ["LOG_FILE_SIZE", "QUEUE_FILE_SIZE", "BrokerProcess", "Killed", "OsTree", "digest_of"]
 
 LOG_FILE_SIZE = 256 << 10
 QUEUE_FILE_SIZE = 400 * 20
@@ -37,6 +38,15 @@ class OsTree:
 
     def is_dir(self, path: str) -> bool:
         return os.path.isdir(path)
+
+
+def digest_of(folder: Path) -> dict[str, str]:
+    """Every file's content and every directory, but the home's logs."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        found[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "directory"
+    return found
 
 
 class BrokerProcess:

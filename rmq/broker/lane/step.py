@@ -390,12 +390,15 @@ class Lane:
         self._ordered.clear()
         if isinstance(error, RecordTooLarge):
             code, remark = int(ResponseCode.MESSAGE_ILLEGAL), str(error)
-        elif isinstance(error, StoreError):
-            refusal = self._admission.unavailable()
-            code, remark = refusal.code, refusal.remark or ""
         else:
-            log.error("cannot append %d messages to the commit log: %s", len(acks), error)
-            code, remark = int(ResponseCode.SYSTEM_ERROR), "create mapped file failed, server is busy or broken."
+            if isinstance(error, OSError):
+                log.error("cannot append %d messages to the commit log: %s", len(acks), error)
+            if self._store.log.gate:
+                # Closed by this very failure, perhaps: who comes next is told the same.
+                refusal = self._admission.unavailable()
+                code, remark = refusal.code, refusal.remark or ""
+            else:
+                code, remark = int(ResponseCode.SYSTEM_ERROR), "create mapped file failed, server is busy or broken."
         for conn, opaque, _, _, request in acks:
             if opaque is not None:
                 command = request or Command(RequestCode.SEND_MESSAGE_V2, opaque=opaque)

@@ -63,6 +63,8 @@ class Recall:
         except StoreError:
             raise self._admission.unavailable() from None
         except OSError:
+            if self._store.log.gate:
+                raise self._admission.unavailable() from None
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "recall failed, the disk took no record of it") from None
         answer = request.reply(ResponseCode.SUCCESS, header=RecallMessageResponse(msg_id=handle.unique_key))
         if not self._store.waits or request.is_oneway:

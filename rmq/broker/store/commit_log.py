@@ -58,6 +58,8 @@ class CommitLog:
         self.stamp = 0
         #: Called with the start of a file that has just become the current one.
         self.on_roll: list[Callable[[int], None]] = []
+        #: Called with a reason that is new: a bit of :class:`Gate`.
+        self.on_closed: Callable[[int], None] = lambda bit: None
         self._files: list[LogFile] = []
         self._current: LogFile | None = None
         self._file: File | None = None
@@ -183,6 +185,7 @@ class CommitLog:
         if not self.gate & bit:
             self.gate |= bit
             log.error("messages are refused from now on: %s", Gate.reason(bit))
+            self.on_closed(bit)
 
     def open_gate(self, bit: int) -> None:
         """Take a reason back."""

@@ -47,6 +47,8 @@ class Retention:
         #: Used shares of the disks of commit log and consume queues, as last seen; -1 = unknown.
         self.log_ratio = -1.0
         self.queue_ratio = -1.0
+        #: Whether a disk that does not look full takes messages: not while it has just refused some all the same.
+        self.may_open = True
         #: Messages deleted with files so far, by queues' entries.
         self.deleted_files = 0
 
@@ -57,23 +59,39 @@ class Retention:
     async def check_disk(self) -> bool:
         """Look at the disks; close or open the gate. Whether space must be made at once, whatever a file's age."""
         settings = self._settings
-        usage = self._world.files.usage
-        ratios = {path: (await self._offload(usage, path)).ratio for path in settings.commit_log_paths}
-        self.log_ratio = min(ratios.values())
-        full = frozenset(path for path, ratio in ratios.items() if ratio > settings.disk_clean_forcibly_ratio)
+        ratios = self._note(*await self._offload(self._measure))
+        forcibly = settings.disk_clean_forcibly_percent / 100
+        full = frozenset(path for path, ratio in ratios.items() if ratio > forcibly)
         if len(ratios) > 1 and full - self._log.files.full:
             log.warning(
-                "%s: more than %.0f%% of the disk is used; new commit-log files go elsewhere",
-                ", ".join(sorted(full)), 100 * settings.disk_clean_forcibly_ratio,
+                "%s: more than %d%% of the disk is used; new commit-log files go elsewhere",
+                ", ".join(sorted(full)), settings.disk_clean_forcibly_percent,
             )  # fmt: skip
         self._log.files.full = full
-        self.queue_ratio = (await self._offload(usage, settings.root)).ratio
-        highest = max(self.log_ratio, self.queue_ratio)
-        if highest > settings.disk_warning_ratio:
+        if self.full:
             self._log.close_gate(Gate.DISK_FULL)
-        else:
+        elif self.may_open:
             self._log.open_gate(Gate.DISK_FULL)
-        return highest > min(settings.disk_warning_ratio, settings.disk_clean_forcibly_ratio)
+        return max(self.log_ratio, self.queue_ratio) > min(settings.disk_warning_percent / 100, forcibly)
+
+    def look(self) -> None:
+        """Look at the disks, and change nothing. Blocks."""
+        self._note(*self._measure())
+
+    @property
+    def full(self) -> bool:
+        """Whether too much of a disk is used for messages, as last seen."""
+        return max(self.log_ratio, self.queue_ratio) > self._settings.disk_warning_percent / 100
+
+    def _measure(self) -> tuple[dict[str, float], float]:
+        usage = self._world.files.usage
+        ratios = {path: usage(path).ratio for path in self._settings.commit_log_paths}
+        return ratios, usage(self._settings.root).ratio
+
+    def _note(self, ratios: dict[str, float], queue_ratio: float) -> dict[str, float]:
+        self.log_ratio = min(ratios.values())
+        self.queue_ratio = queue_ratio
+        return ratios
 
     async def run(self) -> None:
         """One round."""

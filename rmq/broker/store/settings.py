@@ -79,9 +79,10 @@ class StoreSettings:
     disk_max_used_percent: int = 75
     #: ``cleanFileForciblyEnable``.
     clean_forcibly: bool = True
-    #: Share of the disk at which files of any age go, and at which messages are refused.
-    disk_clean_forcibly_ratio: float = 0.85
-    disk_warning_ratio: float = 0.90
+    #: ``diskSpaceCleanForciblyRatio``: percent of the disk beyond which files of any age go.
+    disk_clean_forcibly_percent: int = 85
+    #: ``diskSpaceWarningLevelRatio``: percent of the disk beyond which messages are refused.
+    disk_warning_percent: int = 90
     #: ``messageDelayLevel``, ms of level 1, 2, ...: the tags code of a delayed message is its delivery time.
     delays_ms: tuple[int, ...] = DEFAULT_DELAYS_MS
     #: ``enableMultiDispatch``, ``enableLmq`` and ``maxLmqConsumeQueueNum``.

@@ -21,6 +21,7 @@ from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.durability import FLUSH, REPLICA, Answers, Durability
 from rmq.broker.store.ext_queues import BitMap, ExtQueueTable, queue_table
 from rmq.broker.store.flush import LogFlusher
+from rmq.broker.store.full_disk import FullDisk
 from rmq.broker.store.gate import Gate
 from rmq.broker.store.index import Index
 from rmq.broker.store.index_build import IndexBuild
@@ -105,6 +106,7 @@ class Store:
         self.scrub = Scrub(world, self.log, settings, self.damaged, lambda: self.flusher.flushed)
         self.retention = Retention(world, settings, self.log, self.queues, self.index)
         self.retention.before_delete = self.force
+        self._full_disk = FullDisk(world.clock, self.log, self.retention, self._tasks)
         self.appender = Appender(self.log, self.index)
         self.index_build = (
             None

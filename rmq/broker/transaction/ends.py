@@ -80,12 +80,14 @@ class TransactionEnds:
             )
             return request.reply(ResponseCode.SUCCESS)
         if self._store.log.gate:
-            raise ResponseError(ResponseCode.SERVICE_NOT_AVAILABLE, "Service not available now.")
+            raise _not_now()
         try:
             puts = [self._halves.committed(half)] if verdict == _COMMIT else []
             span = self._check.settle(half, current, puts)
         except (OSError, StoreError) as error:
             log.error("the end of half message %s is not stored: %s", half.properties.get("UNIQ_KEY"), error)
+            if self._store.log.gate:
+                raise _not_now() from None
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "Create mapped file failed.") from None
         self._count(half, committed=verdict == _COMMIT)
         self.on_committed(puts)
@@ -154,3 +156,7 @@ class TransactionEnds:
         except (ProtocolError, StoreError, OSError):
             raise refusal from None
         return self._answer(conn, request, span.end)
+
+
+def _not_now() -> ResponseError:
+    return ResponseError(ResponseCode.SERVICE_NOT_AVAILABLE, "Service not available now.")
