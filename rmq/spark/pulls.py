@@ -22,9 +22,20 @@ from rmq.protocol.subscription import SUB_ALL
 from rmq.protocol.sysflags import PULL_SUBSCRIPTION
 from rmq.spark.brokers import CALL_SECONDS, Brokers
 from rmq.spark.links import Link
+from rmq.spark.options import Endpoint
 from rmq.spark.ranges import Range
 
-__all__ = ["Chunk", "DataLost", "Pulling", "pull_range"]
+__all__ = [
+    "CHUNK_BYTES",
+    "CHUNK_RECORDS",
+    "Chunk",
+    "DataLost",
+    "Pulling",
+    "offset_delta",
+    "pull_range",
+    "pull_request",
+    "record_starts",
+]
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +90,27 @@ class Chunk:
     delta: int = 0
 
 
+def pull_request(endpoint: Endpoint, wanted: Range, offset: int, how: Pulling) -> Command:
+    """The pull from an offset of a range on."""
+    header = PullMessageRequest(
+        consumer_group=endpoint.wrap(how.group),
+        topic=endpoint.wrap(wanted.queue.topic),
+        queue_id=wanted.queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=how.batch_size if how.filtered else min(how.batch_size, wanted.end - offset),
+        sys_flag=PULL_SUBSCRIPTION,
+        subscription=how.expression,
+        expression_type=how.expression_type,
+    )
+    return Command.request(RequestCode.PULL_MESSAGE, header)
+
+
+def offset_delta(answer: Command) -> int:
+    """What is to be added to the offsets in the records of an answer to a pull."""
+    text = (answer.ext or {}).get("offsetDelta")
+    return int(text) if text else 0
+
+
 def pull_range(brokers: Brokers, wanted: Range, how: Pulling) -> Iterator[Chunk]:
     """The records of a range in order; the last chunk may hold some beyond its end.
 
@@ -109,7 +141,7 @@ class _Puller:
             while self._offset < end:
                 try:
                     answer, size = self._next_answer()
-                    if chunk.starts and (chunk.end + size > len(chunk.buffer) or self._delta(answer) != chunk.delta):
+                    if chunk.starts and (chunk.end + size > len(chunk.buffer) or offset_delta(answer) != chunk.delta):
                         yield chunk
                         chunk.starts, chunk.end = [], 0
                     self._take(answer, size)
@@ -138,19 +170,7 @@ class _Puller:
         if self._link is None or self._link.closed:
             self._connect()
         assert self._link is not None
-        how = self._how
-        endpoint = self._brokers.endpoint
-        header = PullMessageRequest(
-            consumer_group=endpoint.wrap(how.group),
-            topic=endpoint.wrap(self._queue.topic),
-            queue_id=self._queue.queue_id,
-            queue_offset=self._offset,
-            max_msg_nums=how.batch_size if how.filtered else min(how.batch_size, self._range.end - self._offset),
-            sys_flag=PULL_SUBSCRIPTION,
-            subscription=how.expression,
-            expression_type=how.expression_type,
-        )
-        self._asked = self._link.post(Command.request(RequestCode.PULL_MESSAGE, header))
+        self._asked = self._link.post(pull_request(self._brokers.endpoint, self._range, self._offset, self._how))
 
     def _connect(self) -> None:
         last: TransportError | None = None
@@ -163,11 +183,6 @@ class _Puller:
                 last = error
         assert last is not None
         raise last
-
-    @staticmethod
-    def _delta(answer: Command) -> int:
-        text = (answer.ext or {}).get("offsetDelta")
-        return int(text) if text else 0
 
     def _take(self, answer: Command, size: int) -> None:
         """Go on from an answer; its records are put into the chunk."""
@@ -194,8 +209,8 @@ class _Puller:
             except TransportError:
                 self._offset = begin
                 raise
-            chunk.delta = self._delta(answer)
-            chunk.starts += _walk(chunk.buffer, at, at + size, link.address)
+            chunk.delta = offset_delta(answer)
+            chunk.starts += record_starts(chunk.buffer, at, at + size, link.address)
             chunk.end = at + size
             self._moved()
             return
@@ -298,8 +313,8 @@ class _Puller:
         self._asked = None
 
 
-def _walk(buffer: bytearray, at: int, end: int, address: str) -> list[int]:
-    """Where each record between two places begins."""
+def record_starts(buffer: bytearray, at: int, end: int, address: str) -> list[int]:
+    """Where each record between two places begins. :raises ProtocolError: they are no whole records."""
     starts: list[int] = []
     unpack = _SIZE.unpack_from
     append = starts.append

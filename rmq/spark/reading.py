@@ -13,10 +13,15 @@ from rmq.protocol.subscription import TAG, build
 from rmq.spark.brokers import Brokers
 from rmq.spark.decode import Records, decode
 from rmq.spark.options import SourceOptions
-from rmq.spark.pulls import DataLost, Pulling, pull_range
+from rmq.spark.pulls import Chunk, DataLost, Pulling
 from rmq.spark.ranges import Range
+from rmq.spark.small_pulls import pull_ranges
 
 __all__ = ["Reading"]
+
+#: Rows or bytes for which a batch is worth its way to Spark; smaller ones are joined.
+ENOUGH_ROWS = 1024
+ENOUGH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +55,32 @@ class Reading:
 
         :raises DataLost: messages are missing, and that is an error. :raises RMQError: they cannot be read.
         """
-        for each in ranges:
-            expected = each.start
-            for chunk in pull_range(brokers, each, self.pulling):
-                records = Records(each.queue, chunk).before(each.end)
-                if not len(records):
-                    continue
-                self._check(each, records, expected)
-                expected = int(records.offsets[-1]) + 1
-                batch = decode(records, self.schema, self.tags)
-                if batch.num_rows:
-                    yield batch
-            if expected < each.end and self._strict(each):
-                raise self._missing(each, expected, each.end - 1)
+        waiting: list[pa.RecordBatch] = []
+        rows = size = 0
+        for each, chunks in pull_ranges(brokers, ranges, self.pulling):
+            for batch in self._range(each, chunks):
+                waiting.append(batch)
+                rows += batch.num_rows
+                size += batch.nbytes
+                if rows >= ENOUGH_ROWS or size >= ENOUGH_BYTES:
+                    yield _joined(waiting)
+                    waiting, rows, size = [], 0, 0
+        if waiting:
+            yield _joined(waiting)
+
+    def _range(self, wanted: Range, chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
+        expected = wanted.start
+        for chunk in chunks:
+            records = Records(wanted.queue, chunk).before(wanted.end)
+            if not len(records):
+                continue
+            self._check(wanted, records, expected)
+            expected = int(records.offsets[-1]) + 1
+            batch = decode(records, self.schema, self.tags)
+            if batch.num_rows:
+                yield batch
+        if expected < wanted.end and self._strict(wanted):
+            raise self._missing(wanted, expected, wanted.end - 1)
 
     def _strict(self, wanted: Range) -> bool:
         return self.pulling.fail_on_data_loss and not self.pulling.filtered and not wanted.fresh
@@ -80,3 +98,10 @@ class Reading:
             raise ProtocolError(f"{wanted.queue}: the broker sent messages again or out of order after {expected - 1}")
         if offsets[-1] - expected + 1 != len(offsets) and self._strict(wanted):
             raise self._missing(wanted, expected, int(offsets[-1]))
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    (one,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return one

@@ -25,6 +25,7 @@ from tests.support.spark.memory import NAMESRV, MemoryBroker, MemoryCluster, Mem
 
 QUEUE = MessageQueue("t", "broker-a", 0)
 SCHEMA = pa.schema([pa.field("offset", pa.int64())])
+BOTH = pa.schema([pa.field("queueId", pa.int32()), pa.field("offset", pa.int64())])
 
 
 @pytest.fixture
@@ -52,6 +53,50 @@ def test_exactly_the_range(cluster: MemoryCluster) -> None:
     cluster.put("t", count=100)
     assert read(cluster, Range(QUEUE, 5, 95)) == list(range(5, 95))
     assert pulls(cluster) == [5, 37, 69], "three pulls of at most 32, none beyond the end"
+
+
+def test_small_ranges_make_one_batch_and_each_is_asked_for_once(cluster: MemoryCluster) -> None:
+    cluster.create("t", 20)
+    for number in range(20):
+        cluster.put("t", number, count=40)
+    reading = Reading(BOTH, Pulling("g"), frozenset())
+    wanted = [Range(MessageQueue("t", "broker-a", number), 3, 3 + number) for number in range(1, 20)]
+    brokers = Brokers(Endpoint((NAMESRV,)), cluster)
+    (batch,) = reading.batches(brokers, wanted)
+    assert batch.column(0).to_pylist() == [each.queue.queue_id for each in wanted for _ in range(each.records)]
+    assert batch.column(1).to_pylist() == [offset for each in wanted for offset in range(each.start, each.end)]
+    assert len(pulls(cluster)) == 19, "no range is asked for twice"
+
+
+def test_small_ranges_go_on_where_one_pull_ends(cluster: MemoryCluster) -> None:
+    cluster.create("t", 3)
+    for number in range(3):
+        cluster.put("t", number, count=100)
+    ranges = [Range(MessageQueue("t", "broker-a", number), 10, 10 + 31 * number) for number in range(1, 3)]
+    assert read(cluster, *ranges) == [*range(10, 41), *range(10, 72)]
+    assert pulls(cluster) == [10, 10, 42], "the first of each, then the rest of the second"
+
+
+def test_small_ranges_survive_what_happens_to_their_first_pulls(cluster: MemoryCluster) -> None:
+    cluster.create("t", 3)
+    for number in range(3):
+        cluster.put("t", number, count=10)
+    cut = iter([False, True])
+
+    def before(broker: MemoryBroker, request: Command) -> None:
+        if request.code == RequestCode.PULL_MESSAGE and next(cut, False):
+            raise ConnectionResetError
+
+    cluster.before = before
+    ranges = [Range(MessageQueue("t", "broker-a", number), 0, 10) for number in range(3)]
+    assert read(cluster, *ranges) == [*range(10)] * 3
+    cluster.broker.queues["t", 1].least = 5
+    with pytest.raises(DataLost, match="the messages 0 to 4 are gone, they have expired"):
+        read(cluster, *ranges)
+    assert read(cluster, *ranges, fail_on_data_loss=False) == [*range(10), *range(5, 10), *range(10)]
+    cluster.broker.up = False
+    with pytest.raises(TransportError, match="no broker named broker-a serves t"):
+        read(cluster, *ranges, patience=3.0)
 
 
 def test_a_cut_connection_repeats_and_loses_nothing(cluster: MemoryCluster) -> None:
