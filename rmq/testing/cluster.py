@@ -172,7 +172,7 @@ class BlockingCluster:
     def broker_addr(self) -> str:
         return self.cluster.broker_addr
 
-    def call(self, what: Callable[[Cluster], Any], timeout: float = 30.0) -> Any:
+    def call(self, what: Callable[[Cluster], Any], timeout: float = 120.0) -> Any:
         """Run ``what(cluster)``, which returns a coroutine, on the cluster's loop.
 
         :param timeout: seconds.
@@ -185,7 +185,7 @@ class BlockingCluster:
         self._thread = LoopThread("rmq-test-cluster")
         self._cluster = Cluster(self._folder, **self._arguments)
         try:
-            self._thread.call(self._cluster.start(), 30)
+            self._thread.call(self._cluster.start(), 120)
         except BaseException:
             self._thread.stop()
             raise
@@ -194,7 +194,7 @@ class BlockingCluster:
         thread, self._thread = self._thread, None
         if thread is not None and self._cluster is not None:
             try:
-                thread.call(self._cluster.stop(), 30)
+                thread.call(self._cluster.stop(), 120)
             finally:
                 thread.stop()
 

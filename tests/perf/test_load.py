@@ -37,7 +37,7 @@ def stored(addr: str, topic: str) -> int:
     """The sum of the max offsets of a topic's four queues."""
     host, _, port = addr.rpartition(":")
     total = 0
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=100) as connection:
         for queue in range(4):
             ext: dict[str, str | None] = {"topic": topic, "queueId": str(queue)}
             connection.sendall(frame.encode(Command(RequestCode.GET_MAX_OFFSET, ext=ext, opaque=queue)))

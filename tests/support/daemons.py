@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 #: What a daemon may take to be ready or to end, on a busy machine.
-PATIENCE = 60.0
+PATIENCE = 100.0
 
 
 @dataclass

@@ -21,7 +21,7 @@ def factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     return found
 
 
-def run_on(name: str, main: Coroutine[Any, Any, T], seconds: float = 60.0) -> T:
+def run_on(name: str, main: Coroutine[Any, Any, T], seconds: float = 240.0) -> T:
     """Run on the named loop; a run that hangs ends after ``seconds``."""
 
     async def limited() -> T:

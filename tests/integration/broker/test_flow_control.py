@@ -176,7 +176,7 @@ async def test_held_answers_stop_the_reading_of_their_connection(tmp_path: Path)
     slow = SlowSync(world.offload)
     async with Cluster(
         tmp_path,
-        settings={"flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": "60000"},
+        settings={"flushDiskType": "SYNC_FLUSH"},
         world=replace(world, offload=slow),
     ) as cluster:
         broker = cluster.brokers[0]

@@ -20,7 +20,7 @@ OFFSET = {"consumerGroup": "G1", "topic": "T1", "queueId": "1"}
 async def ask(cluster: Cluster, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> Command:
     client = RemotingClient(cluster.world)
     try:
-        return await client.request(cluster.broker_addr, Command(code, ext=dict(ext) if ext else None, body=body))
+        return await client.request(cluster.broker_addr, Command(code, ext=dict(ext) if ext else None, body=body), 60.0)
     finally:
         await client.close()
 

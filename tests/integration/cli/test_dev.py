@@ -5,31 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
-import socket
-from contextlib import ExitStack
 from pathlib import Path
 
 from rmq.cli.dev import BROKER_PORT_AFTER
 from tests.support.daemons import PATIENCE, environment, run, running
-
-
-def free_port() -> int:
-    """A port that is free together with those the broker will take."""
-    while True:
-        with ExitStack() as held:
-            first = held.enter_context(socket.socket())
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            try:
-                for other in (port + BROKER_PORT_AFTER, port + BROKER_PORT_AFTER - 2):
-                    held.enter_context(socket.socket()).bind(("127.0.0.1", other))
-            except (OSError, OverflowError):
-                continue
-            return port
+from tests.support.peers.ports import free_port
 
 
 async def test_ten_messages_go_there_and_back(tmp_path: Path) -> None:
-    port = free_port()
+    port = free_port(BROKER_PORT_AFTER - 2, BROKER_PORT_AFTER, BROKER_PORT_AFTER + 1)
     args = ("dev", "--port", str(port), "--folder", str(tmp_path / "dev"))
     for round_ in range(2):  # the second one finds the first one's store
         async with running("rmq", *args, "--demo", env=environment(tmp_path)) as daemon:

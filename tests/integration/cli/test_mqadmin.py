@@ -138,7 +138,7 @@ async def test_states_of_groups_are_no_errors(admin: Admin) -> None:  # field ca
         async with consumer:
             for _ in range(4):
                 await got.acquire()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(100):
                 # The last handler has released us and returns in a moment; nothing tells of it.
                 while sum(consumer.offsets("Topic").values()) < 4:  # noqa: ASYNC110
                     await asyncio.sleep(0)

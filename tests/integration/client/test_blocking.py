@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,8 +30,11 @@ from rmq import (
     by_hash,
 )
 from rmq.testing.cluster import BlockingCluster
+from tests.support.daemons import PATIENCE
 
 FIRST = "CONSUME_FROM_FIRST_OFFSET"
+#: Sends on a busy machine.
+PATIENT: dict[str, Any] = {"send_msg_timeout": PATIENCE, "mq_client_api_timeout": PATIENCE}
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +57,12 @@ class Seen:
 
     def wait_for(self, count: int) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.messages) >= count, 30), len(self.messages)
+            assert self._changed.wait_for(lambda: len(self.messages) >= count, PATIENCE), len(self.messages)
 
 
 def test_every_way_to_send(cluster: BlockingCluster) -> None:
     """Field case B134."""
-    with Producer("pg", namesrv=cluster.namesrv_addr) as producer:
+    with Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT) as producer:
         one = producer.send(Message("Ways", b"x", keys="one"))
         assert one.send_status is SendStatus.SEND_OK
         batch = producer.send([Message("Ways", b"1"), Message("Ways", b"2")])
@@ -76,11 +80,11 @@ def test_every_way_to_send(cluster: BlockingCluster) -> None:
             threads.append(threading.current_thread().name)
             told.set()
 
-        assert producer.send_async(Message("Ways", b"x"), callback).result(10).ok
-        assert told.wait(10)
+        assert producer.send_async(Message("Ways", b"x"), callback).result(PATIENCE).ok
+        assert told.wait(PATIENCE)
         assert threads[0].startswith("rmq-callback")
         futures = [producer.send_async(Message("Ways", b"x")) for _ in range(200)]
-        assert len({future.result(10).msg_id for future in futures}) == 200
+        assert len({future.result(PATIENCE).msg_id for future in futures}) == 200
         with pytest.raises(ClientError, match="empty body"):
             producer.send(Message("Ways", b""))
         with pytest.raises(ClientError, match="empty body"):
@@ -90,7 +94,7 @@ def test_every_way_to_send(cluster: BlockingCluster) -> None:
 
 
 def test_many_threads_share_a_producer(cluster: BlockingCluster) -> None:
-    with Producer("pg", namesrv=cluster.namesrv_addr) as producer, ThreadPoolExecutor(32) as pool:
+    with Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT) as producer, ThreadPoolExecutor(32) as pool:
 
         def send(number: int) -> tuple[str, object, int]:
             result = producer.send(Message("Threads", b"%d" % number, keys=str(number)))
@@ -104,7 +108,7 @@ def test_many_threads_share_a_producer(cluster: BlockingCluster) -> None:
 def test_listeners_run_on_the_pool_and_may_make_blocking_calls(cluster: BlockingCluster) -> None:
     seen, copied = Seen(), Seen()
     names: set[str] = set()
-    with Producer("pg", namesrv=cluster.namesrv_addr) as producer:
+    with Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT) as producer:
         for i in range(50):
             producer.send(Message("In", b"%d" % i, tags="A" if i % 2 else "B"))
         consumer = PushConsumer(
@@ -139,17 +143,17 @@ def test_a_listener_thread_may_shut_its_consumer_down(cluster: BlockingCluster) 
         consumer.shutdown()
         ended.set()
 
-    with Producer("pg", namesrv=cluster.namesrv_addr) as producer:
+    with Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT) as producer:
         producer.send(Message("Ends", b"x"))
         consumer.start()
-        assert ended.wait(20)
+        assert ended.wait(PATIENCE)
 
 
 def test_pull_and_admin(cluster: BlockingCluster) -> None:
     with (
-        Producer("pg", namesrv=cluster.namesrv_addr) as producer,
+        Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT) as producer,
         PullConsumer("plg", namesrv=cluster.namesrv_addr) as consumer,
-        AdminClient(namesrv=cluster.namesrv_addr) as admin,
+        AdminClient(namesrv=cluster.namesrv_addr, mq_client_api_timeout=PATIENCE) as admin,
     ):
         admin.create_and_update_topic(cluster.broker_addr, "Pull", read_queue_nums=2, write_queue_nums=2)
         results = [producer.send(Message("Pull", b"%d" % i)) for i in range(10)]
@@ -173,7 +177,7 @@ def test_pull_and_admin(cluster: BlockingCluster) -> None:
 def test_a_call_from_the_loop_thread_is_refused(cluster: BlockingCluster) -> None:
     caught: list[BaseException] = []
     told = threading.Event()
-    with Producer("pg", namesrv=cluster.namesrv_addr) as producer:
+    with Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT) as producer:
         consumer = PushConsumer("loop", namesrv=cluster.namesrv_addr, consume_from_where=FIRST)
 
         @consumer.on("Loop")
@@ -186,7 +190,7 @@ def test_a_call_from_the_loop_thread_is_refused(cluster: BlockingCluster) -> Non
 
         producer.send(Message("Loop", b"x"))
         with consumer:
-            assert told.wait(20)
+            assert told.wait(PATIENCE)
     assert "use rmq.aio" in str(caught[0])
 
 
@@ -241,7 +245,7 @@ print("ok")
 def test_a_forked_child_has_clients_of_its_own(cluster: BlockingCluster) -> None:
     """Field case B084, B133."""
     process = python(FORK, cluster)
-    out, error = process.communicate(timeout=60)
+    out, error = process.communicate(timeout=2 * PATIENCE)
     assert (process.returncode, out.strip(), error.strip()) == (0, "ok", "")
 
 
@@ -259,13 +263,16 @@ print("stopped", flush=True)
 
 
 def test_run_ends_cleanly_on_sigterm(cluster: BlockingCluster) -> None:
-    with Producer("pg", namesrv=cluster.namesrv_addr) as producer, AdminClient(namesrv=cluster.namesrv_addr) as admin:
+    with (
+        Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT) as producer,
+        AdminClient(namesrv=cluster.namesrv_addr, mq_client_api_timeout=PATIENCE) as admin,
+    ):
         sent = producer.send(Message("Run", b"hello"))
         process = python(RUN, cluster)
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "hello"
         process.send_signal(signal.SIGTERM)
-        out, error = process.communicate(timeout=30)
+        out, error = process.communicate(timeout=2 * PATIENCE)
         assert (process.returncode, out.strip(), error.strip()) == (0, "stopped", "")
         stats = admin.consume_stats("run")
         one = stats.offset_table[sent.message_queue]
@@ -282,16 +289,19 @@ def handle(message):
     got.set()
 
 consumer.start()
-assert got.wait(20)
+assert got.wait(100)
 """
 
 
 def test_a_process_that_forgets_the_shutdown_ends_and_keeps_its_offsets(cluster: BlockingCluster) -> None:
     """Field case B132."""
-    with Producer("pg", namesrv=cluster.namesrv_addr) as producer, AdminClient(namesrv=cluster.namesrv_addr) as admin:
+    with (
+        Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT) as producer,
+        AdminClient(namesrv=cluster.namesrv_addr, mq_client_api_timeout=PATIENCE) as admin,
+    ):
         sent = producer.send(Message("Forget", b"x"))
         process = python(FORGETFUL, cluster)
-        out, error = process.communicate(timeout=30)
+        out, error = process.communicate(timeout=2 * PATIENCE)
         assert (process.returncode, out.strip(), error.strip()) == (0, "", "")
         assert admin.consume_stats("forgetful").offset_table[sent.message_queue].consumer_offset == 1
 
@@ -307,7 +317,7 @@ def once():
         consumer = PushConsumer("cycle", consume_from_where="CONSUME_FROM_FIRST_OFFSET")
         consumer.on("Cycle")(lambda message: got.set())
         with consumer:
-            assert got.wait(20)
+            assert got.wait(100)
 
 def held():
     return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
@@ -318,12 +328,12 @@ for _ in range(15):
     once()
 for thread in threading.enumerate():
     if thread.name.startswith("rmq-cycle"):
-        thread.join(10)
+        thread.join(100)
 print(held() - descriptors, sorted(thread.name for thread in threading.enumerate()))
 """
 
 
 def test_starting_and_stopping_leaves_nothing_behind(cluster: BlockingCluster) -> None:
     """Field case B132, B133."""
-    out, error = python(CYCLES, cluster).communicate(timeout=60)
+    out, error = python(CYCLES, cluster).communicate(timeout=2 * PATIENCE)
     assert (out.strip(), error.strip()) == ("0 ['MainThread', 'rmq']", "")

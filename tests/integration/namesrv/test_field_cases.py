@@ -36,7 +36,7 @@ def has_ipv6() -> bool:
 
 async def ask(client: RemotingClient, addr: str, topic: str = "TBW102") -> int:
     command = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic=topic))
-    return (await client.request(addr, command)).code
+    return (await client.request(addr, command, 60.0)).code
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
@@ -75,7 +75,7 @@ async def test_routes_are_back_soon_after_a_restart_of_the_nameserver(  # B091
         await old.stop()
         settings = NamesrvSettings(listen_port=port, bind_address=host, kv_config_path=str(tmp_path / "kv2.json"))
         async with NamesrvApp(World.real(), settings) as new:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(100):
                 await registered(new, 1)
             assert await ask(client, f"{host}:{port}") == 0
 
@@ -119,8 +119,8 @@ async def test_a_changed_list_of_name_servers_is_followed_at_once(tmp_path: Path
         async with RemotingClient(World.real()) as client:
             body = f"namesrvAddr={second};{third}".encode()
             update = Command.request(RequestCode.UPDATE_BROKER_CONFIG, body=body)
-            assert (await client.request(cluster.broker_addr, update)).code == 0
-        async with asyncio.timeout(20):
+            assert (await client.request(cluster.broker_addr, update, 60.0)).code == 0
+        async with asyncio.timeout(100):
             await registered(cluster.namesrvs[2], 1)
             await gone.wait()
         assert cluster.namesrvs[0].routes.cluster_info().broker_addr_table == {}

@@ -31,7 +31,7 @@ async def serve(tls: ServerTls, limits: Limits | None = None) -> tuple[Server, s
 
 async def ask(addr: str, tls: Any = None, body: bytes = b"") -> Command:
     async with RemotingClient(World.real(), tls=tls) as client:
-        return await client.request(addr, Command(1, body=body), 10.0)
+        return await client.request(addr, Command(1, body=body), 100.0)
 
 
 @pytest.mark.parametrize("loop", LOOPS)

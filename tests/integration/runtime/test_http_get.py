@@ -38,12 +38,12 @@ class AddressServer:
 async def test_status_body_and_headers() -> None:
     world = World.real()
     async with AddressServer(b"HTTP/1.0 200 OK\r\n\r\n10.0.0.1:9876;10.0.0.2:9876\n") as server:
-        status, body = await world.network.http_get(f"{server.url}-unit?nofix=1", {"Client-Version": "V4_9_8"}, 3.0)
+        status, body = await world.network.http_get(f"{server.url}-unit?nofix=1", {"Client-Version": "V4_9_8"}, 60.0)
         assert (status, body) == (200, b"10.0.0.1:9876;10.0.0.2:9876\n")
         assert server.asked.startswith(b"GET /rocketmq/nsaddr-unit?nofix=1 HTTP/1.1\r\n")
         assert b"Client-Version: V4_9_8\r\n" in server.asked
     async with AddressServer(b"HTTP/1.0 404 Not Found\r\nContent-Length: 0\r\n\r\n") as server:
-        assert await world.network.http_get(server.url, {}, 3.0) == (404, b"")
+        assert await world.network.http_get(server.url, {}, 60.0) == (404, b"")
 
 
 @pytest.mark.parametrize("answer", [b"nonsense", b""])
@@ -57,4 +57,4 @@ async def test_what_is_no_answer_is_an_os_error(answer: bytes) -> None:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/x", "ftp://127.0.0.1/x", "no address at all", "http:///x"])
 async def test_nobody_there(url: str) -> None:
     with pytest.raises(OSError, match=r".+"):
-        await World.real().network.http_get(url, {}, 1.0)
+        await World.real().network.http_get(url, {}, 60.0)

@@ -33,7 +33,7 @@ def send(body: bytes) -> Command:
 
 async def max_offset(client: RemotingClient, addr: str) -> int:
     request = Command(RequestCode.GET_MAX_OFFSET, ext={"topic": "TopicTest", "queueId": "0"})
-    answer = await client.request(addr, request)
+    answer = await client.request(addr, request, 60.0)
     assert answer.code == 0, answer.remark
     return int((answer.ext or {})["offset"] or -1)
 

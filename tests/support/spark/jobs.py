@@ -39,7 +39,7 @@ class Bench:
 
     def send(self, topic: str, bodies: Sequence[object], **arguments: Any) -> None:
         """Send bodies: texts as they are, others as JSON."""
-        with rmq.Producer("bench", namesrv=self.namesrv) as producer:
+        with rmq.Producer("bench", namesrv=self.namesrv, send_msg_timeout=60) as producer:
             for body in bodies:
                 text = body if isinstance(body, (str, bytes)) else json.dumps(body)
                 producer.send(rmq.Message(topic, text, **arguments))

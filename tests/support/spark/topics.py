@@ -37,7 +37,7 @@ def delete(namesrv: str, addr: str, topic: str) -> None:
 
 def fill(namesrv: str, topic: str, count: int, *, size: int = 20, **arguments: Any) -> None:
     """Send messages round the queues; their bodies begin with their number."""
-    with rmq.Producer("fill", namesrv=namesrv) as producer:
+    with rmq.Producer("fill", namesrv=namesrv, send_msg_timeout=60) as producer:
         at_once = max(1, min(100, (1 << 20) // (size + 300)))
         for start in range(0, count, at_once):
             numbers = range(start, min(start + at_once, count))

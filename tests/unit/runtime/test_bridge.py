@@ -97,7 +97,7 @@ def test_the_loop_thread_may_not_wait_for_itself() -> None:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Turn the loop until threads have done their part."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(100):
         while not condition():  # noqa: ASYNC110 - threads, not tasks, make it true
             await asyncio.sleep(0)
 
@@ -111,7 +111,7 @@ async def test_the_pool_is_bounded_and_makes_threads_when_they_are_needed() -> N
 
     def work() -> str:
         begun.release()
-        release.wait(10)
+        release.wait(100)
         names.add(threading.current_thread().name)
         return "ok"
 
@@ -158,7 +158,7 @@ async def test_a_pool_shrinks_and_grows() -> None:
     done: list[object] = []
     try:
         for _ in range(4):
-            pool.submit(lambda: hold.wait(10), lambda result, error: done.append(result))
+            pool.submit(lambda: hold.wait(100), lambda result, error: done.append(result))
         assert pool.threads == 4
         pool.resize(2)
         assert pool.threads == 2

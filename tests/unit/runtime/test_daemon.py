@@ -48,7 +48,7 @@ def daemon(stop: str, seconds: float, *signals: int, loop: str = "") -> tuple[in
             if turn < len(signals):
                 assert process.stdout.readline() == "stopping\n"
         output = process.stdout.read()
-        return process.wait(30), output
+        return process.wait(100), output
 
 
 @pytest.mark.parametrize("loop", ["", "asyncio"])
