@@ -80,7 +80,17 @@ def test_gaps_and_a_late_beginning() -> None:
     assert any(fault.startswith("I4") and "gaps" in fault for fault in judge(lines(), [found]).faults)
     found = seen("a", "b", "c", "d")
     del found.places["T", 0][0]
-    assert any(fault.startswith("I4") and "begins" in fault for fault in judge(lines(), [found]).faults)
+    assert any(fault.startswith("I4") and "from 0 on: [0]" in fault for fault in judge(lines(), [found]).faults)
+
+
+def test_only_what_a_power_cut_took_may_leave_a_gap() -> None:
+    found = seen("a", "b", "c", "d", "f")
+    del found.places["T", 0][3]
+    torn = {"d": ("T", 0, 3)}
+    assert not any(fault.startswith("I4") for fault in judge(lines(), [found], torn=torn).faults)
+    assert any(fault.startswith("I1") for fault in judge(lines(), [found], torn=torn).faults), "but it is lost"
+    del found.places["T", 0][2]
+    assert any(fault.startswith("I4") for fault in judge(lines(), [found], torn=torn).faults)
 
 
 def test_what_retention_deleted_is_not_lost() -> None:

@@ -1,5 +1,7 @@
 """``python -m rmq.cli.mqbroker`` with faults: the same program, started through :mod:`tests.support.faulty_os`.
 
+``RMQTEST_BUG`` names a bug of the table in ``tests/fault/test_planted_bugs.py`` to plant.
+
 ``RMQTEST_RULES`` holds the rules as JSON, ``RMQTEST_POINTS`` the file that gets a line for every point met first and
 for a kill, ``RMQTEST_JOURNAL`` the file for what :mod:`tests.support.faulty_power` needs to cut the power. Beside the
 system calls there are points at ``run:store.append``, ``run:store.roll``, ``run:store.flushed`` and
@@ -10,7 +12,10 @@ from __future__ import annotations
 
 import json
 import os
+from importlib import import_module
 from typing import Any
+
+import pytest
 
 from tests.support.faulty_os import Points, Rule, install
 from tests.support.faulty_power import JournalOs
@@ -69,6 +74,9 @@ def main() -> None:
     _phase(Store, "load", points, "recover", "recover")
     _phase(Store, "start", points, "recover", "run")
     _phase(BrokerApp, "stop", points, "stop", "stop")
+
+    if bug := os.environ.get("RMQTEST_BUG"):
+        getattr(import_module("tests.fault.test_planted_bugs"), bug)(pytest.MonkeyPatch())
 
     from rmq.cli.mqbroker import main as program
 

@@ -2,9 +2,9 @@
 
 In the broker's process :class:`JournalOs` stands under the file port, as :mod:`tests.support.faulty_os` does, and notes
 every call that changes the store before it happens; the end of a forcing call is noted, too. After the process was
-killed, :func:`cut` does the same calls on a simulated disk that began as the real one did, cuts that one's power, and
-puts what survived in place of the real store: bytes and names that were never forced are lost, or, with a random
-source, kept or torn.
+killed, :func:`replay` does the same calls on a simulated disk that began as the real one did; that one's power is cut,
+and :func:`lay_out` puts what survived in place of the real store: bytes and names that were never forced are lost, or,
+with a random source, kept or torn.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rmq.runtime.world import File, Random
+from rmq.runtime.world import File
 from rmq.testing.simdisk import SimDisk, SimFiles
 from tests.support.faulty_os import FaultyOs, Points
 
-__all__ = ["JournalOs", "before", "cut"]
+__all__ = ["JournalOs", "before", "lay_out", "replay"]
 
 
 class JournalOs(FaultyOs):
@@ -185,16 +185,18 @@ def _replay(files: SimFiles, steps: list[tuple[Any, ...]]) -> int:
     return len(done)
 
 
-def cut(root: Path, disk: SimDisk, journal: Path, random: Random | None) -> int:
-    """Make the store what a power cut leaves of it; how many bytes or names were lost or torn is for its readers.
+def replay(disk: SimDisk, journal: Path) -> int:
+    """Do on ``disk`` what the process noted; how many forcing calls had ended.
 
     :param disk: what :func:`before` said when the process was started.
-    :param random: None = everything that was not forced is lost.
-    :returns: how many forcing calls had ended.
     """
     forced = _replay(SimFiles(disk), _steps(journal))
     journal.unlink()
-    disk.power_cut(random)
+    return forced
+
+
+def lay_out(root: Path, disk: SimDisk) -> None:
+    """Make the store what is on ``disk``."""
     files = SimFiles(disk)
     shutil.rmtree(root)
     root.mkdir()
@@ -208,4 +210,3 @@ def cut(root: Path, disk: SimDisk, journal: Path, random: Random | None) -> int:
                 folders.append(path)
             else:
                 Path(path).write_bytes(files.read(path))
-    return forced

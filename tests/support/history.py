@@ -14,7 +14,7 @@ import os
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -167,13 +167,20 @@ def sends_of(lines: Iterable[dict[str, Any]]) -> tuple[dict[str, Send], list[dic
 
 
 def judge(
-    lines: Iterable[dict[str, Any]], readers: list[Seen], *, lost_ok: Iterable[str] = (), consumed_ok: bool = True
+    lines: Iterable[dict[str, Any]],
+    readers: list[Seen],
+    *,
+    lost_ok: Iterable[str] = (),
+    consumed_ok: bool = True,
+    torn: Mapping[str, tuple[str, int, int]] | None = None,
 ) -> Verdict:
     """Hold the histories against what independent readers found at the end.
 
     :param lost_ok: keys of acknowledged messages that this configuration may lose (asynchronous flush and a power cut):
         their places are free again.
     :param consumed_ok: consumers may have seen those.
+    :param torn: keys and places (topic, queue, offset) of messages that a power cut may have taken from between others:
+        they leave holes.
     """
     verdict = Verdict()
     counts = verdict.counts
@@ -185,7 +192,7 @@ def judge(
         sends[key].outcome, sends[key].offset = UNKNOWN, -1
     _acks(sends, verdict)
     for seen in readers:
-        _reader(seen, sends, verdict)
+        _reader(seen, sends, verdict, torn or {})
     for one, other in itertools.pairwise(readers):
         for place in sorted(one.places.keys() | other.places.keys()):
             lowest = max(one.first.get(place, 0), other.first.get(place, 0))
@@ -224,17 +231,18 @@ def _acks(sends: dict[str, Send], verdict: Verdict) -> None:
                 verdict.fault("I5", f"{where}: {send.key} began after {whose.key} was acknowledged, and lies before it")
 
 
-def _reader(seen: Seen, sends: dict[str, Send], verdict: Verdict) -> None:
+def _reader(seen: Seen, sends: dict[str, Send], verdict: Verdict, torn: Mapping[str, tuple[str, int, int]]) -> None:
     name = seen.name
+    holes_ok = set(torn.values())
     found: Counter[str] = Counter()
     for place, items in seen.places.items():
         offsets = sorted(items)
         first = seen.first.get(place, 0)
-        if offsets and offsets != list(range(offsets[0], offsets[-1] + 1)):
-            holes = [a for a, b in itertools.pairwise(offsets) if b != a + 1]
-            verdict.fault("I4", f"{name}: {place} has gaps behind {holes[:5]}")
-        if offsets and offsets[0] > first:
-            verdict.fault("I4", f"{name}: {place} begins at {offsets[0]}, not {first}")
+        missing = sorted(set(range(first, offsets[-1])) - items.keys()) if offsets else []
+        gaps = [offset for offset in missing if (*place, offset) not in holes_ok]
+        verdict.counts["holes of a power cut"] += len(missing) - len(gaps)
+        if gaps:
+            verdict.fault("I4", f"{name}: {place} has gaps from {first} on: {gaps[:5]}")
         for offset, (key, sha) in items.items():
             send = sends.get(key)
             found[key] += 1
@@ -254,7 +262,7 @@ def _reader(seen: Seen, sends: dict[str, Send], verdict: Verdict) -> None:
     for key, send in sends.items():
         there = key in found
         expired = send.outcome == OK and 0 <= send.offset < seen.first.get((send.topic, send.queue), 0)
-        if send.batch and not expired:
+        if send.batch and not expired and key not in torn:
             batches[send.batch].append(there)
         if send.outcome == OK and send.claims and not there and not expired:
             verdict.fault(

@@ -14,7 +14,7 @@ from rmq.protocol.errors import ConnectFailed, RMQError, TooManyRequests
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
 from tests.support.history import FAIL, OK, UNKNOWN, Clerk, Seen, body_for, digest
-from tests.support.store_scan import Tree, parse_record, scan_log
+from tests.support.store_scan import Tree, parse_record, scan_log, scan_through
 
 __all__ = ["QUEUES", "TOPICS", "Load", "read_back", "scan_back"]
 
@@ -243,10 +243,13 @@ async def read_back(address: str, *, name: str = "pull", world: World | None = N
     return seen
 
 
-def scan_back(tree: Tree, directory: str, file_size: int) -> Seen:
-    """The same from the commit-log files alone, read with code of their own."""
+def scan_back(tree: Tree, directory: str, file_size: int, *, through: bool = False) -> Seen:
+    """The same from the commit-log files alone, read with code of their own.
+
+    :param through: what lies behind damage, too.
+    """
     seen = Seen("scan")
-    for record in scan_log(tree, directory, file_size).records:
+    for record in scan_through(tree, directory) if through else scan_log(tree, directory, file_size).records:
         if record.topic in TOPICS:
             place = (record.topic, record.queue_id)
             seen.first.setdefault(place, record.queue_offset)

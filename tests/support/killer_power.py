@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rmq.testing.simdisk import SimDisk
+from rmq.runtime.real import seeded
+from rmq.testing.simdisk import SimDisk, SimFiles
 from tests.support.faulty_os import Rule
-from tests.support.faulty_power import before, cut
+from tests.support.faulty_power import before, lay_out, replay
 from tests.support.history import OK, Seen, Verdict, judge, read_histories, sends_of
 from tests.support.killer import LOG_FILE_SIZE, BrokerProcess, OsTree
 from tests.support.killer_campaign import Campaign
-from tests.support.store_scan import LogScan, scan_log
+from tests.support.killer_load import scan_back
+from tests.support.store_scan import Record, Tree, scan_through
 
 __all__ = ["PowerCampaign"]
 
@@ -31,56 +34,100 @@ class _PoweredBroker(BrokerProcess):
         return await super().start(*rules)
 
 
-class _CutTree(OsTree):
-    """A file that lost its size reads as the zeros that it was made of."""
+class _CutTree:
+    """Of files on a disk; one that lost its size reads as the zeros that it was made of."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+
+    def list(self, path: str) -> list[str]:
+        return self._tree.list(path)
+
+    def is_dir(self, path: str) -> bool:
+        return self._tree.is_dir(path)
 
     def read(self, path: str) -> bytes:
-        return super().read(path).ljust(LOG_FILE_SIZE, b"\0")
+        return self._tree.read(path).ljust(LOG_FILE_SIZE, b"\0")
 
 
 @dataclass
 class PowerCampaign(Campaign):
-    """Everything that was not forced is lost: bytes, sizes, names. Tests on a simulated disk keep and tear some of it.
+    """What was not forced is lost: bytes, sizes, names.
 
     What an asynchronous flush had not forced is lost by right: the youngest of the log and no other.
+
+    :param tear: some of it is kept instead, page by page, or torn at sectors, and some names, in whatever order: holes
+        may remain between messages that nobody was told of.
     """
 
+    tear: bool = False
     #: Milliseconds from the oldest message that a cut took to the youngest that was there.
     oldest_lost_ms: int = 0
-    _lost: set[str] = field(default_factory=set)
+    #: Messages that were not on disk when a cut came; those of them that it took, with their places.
+    _not_forced: set[str] = field(default_factory=set)
+    _lost: dict[str, tuple[str, int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.broker = self._powered = _PoweredBroker(self.folder / "broker", **self.settings)
         self._sync = self.settings.get("RMQ_FLUSH_DISK_TYPE") == "SYNC_FLUSH"
+        self._fates = seeded(self.seed)
 
     def _note_death(self) -> None:
         super()._note_death()
-        written = self._log()
         broker = self._powered
-        self.counts["calls that forced"] += cut(broker.store, broker.disk, broker.journal, None)
+        written = self._log(OsTree())
+        self.counts["calls that forced"] += replay(broker.disk, broker.journal)
         self.counts["power cuts"] += 1
-        left = self._log()
-        here = [record.raw for record in left.records]
-        assert here == [record.raw for record in written.records[: len(here)]], "a cut takes the end of the log"
-        gone = written.records[len(here) :]
+        if self.tear:
+            least = deepcopy(broker.disk)
+            least.power_cut()
+            forced = self._log(SimFiles(least))
+            broker.disk.power_cut(self._fates)
+        else:
+            broker.disk.power_cut()
+            forced = self._log(SimFiles(broker.disk))
+        lay_out(broker.store, broker.disk)
+        left = self._log(OsTree())
+        assert left.items() <= written.items(), "a cut makes no messages"
+        assert forced.items() <= left.items(), "a cut takes nothing that was forced"
+        if not self.tear:
+            assert list(left) == list(written)[: len(left)], "a cut takes the end of the log"
+        unforced = [record for offset, record in written.items() if offset not in forced]
+        self._not_forced |= {record.properties.get("UNIQ_KEY", "") for record in unforced}
+        gone = [record for record in unforced if record.offset not in left]
         if gone:
             self.counts["cuts that took messages"] += 1
             self.counts["messages taken"] += len(gone)
-            age = written.records[-1].store_timestamp - gone[0].store_timestamp
-            self.oldest_lost_ms = max(self.oldest_lost_ms, age)
-            self._lost |= {record.properties.get("UNIQ_KEY", "") for record in gone}
+            kept = [record for record in unforced if record.offset in left]
+            self.counts["messages kept behind lost ones"] += sum(record.offset > gone[0].offset for record in kept)
+            youngest = next(reversed(written.values()))
+            self.oldest_lost_ms = max(self.oldest_lost_ms, youngest.store_timestamp - gone[0].store_timestamp)
+            for record in gone:
+                key = record.properties.get("UNIQ_KEY", "")
+                self._lost[key] = (record.topic, record.queue_id, record.queue_offset)
 
-    def _log(self) -> LogScan:
-        return scan_log(_CutTree(), str(self.broker.store / "commitlog"), LOG_FILE_SIZE)
+    def _log(self, tree: Tree) -> dict[int, Record]:
+        directory = str(self.broker.store / "commitlog")
+        return {record.offset: record for record in scan_through(_CutTree(tree), directory)}
 
     def _look(self, when: str) -> None:
         """Nothing: what lies there before the next recovery was compared at the cut."""
+
+    def _scan(self) -> Seen:
+        return scan_back(OsTree(), str(self.broker.store / "commitlog"), LOG_FILE_SIZE, through=self.tear)
 
     def _judge(self, readers: list[Seen]) -> Verdict:
         lines = list(read_histories(self.folder / "history"))
         sends, _ = sends_of(lines)
         # Under SYNC_FLUSH that is what claimed nothing (WAIT=false), and consumers do not see it before it is on disk.
-        excused = {key for key in self._lost & sends.keys() if not (self._sync and sends[key].claims)}
+        excused = {key for key in self._lost.keys() & sends.keys() if not (self._sync and sends[key].claims)}
         self.counts["acknowledged and lost by right"] = sum(sends[key].outcome == OK for key in excused)
-        return judge(lines, readers, lost_ok=excused, consumed_ok=not self._sync)
+        torn = self._lost if self.tear else {}
+        verdict = judge(lines, readers, lost_ok=excused, consumed_ok=not self._sync, torn=torn)
+        if self._sync:
+            # Also of what a cut happened to spare.
+            for key in self._not_forced & sends.keys():
+                if sends[key].outcome == OK and sends[key].claims:
+                    verdict.fault("I9", f"{key} was acknowledged and was not on disk when the power failed")
+        return verdict

@@ -11,6 +11,8 @@ import posixpath
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+_MAGIC = bytes.fromhex("daa320a7")
+
 
 class Tree(Protocol):
     """Where the directory is: the operating system's files or simulated ones."""
@@ -69,7 +71,7 @@ def _host(data: bytes, at: int, wide: bool) -> tuple[str, int]:
 
 def parse_record(data: bytes, at: int, offset: int) -> Record | None:
     """The record at a position, or None when there is no good one."""
-    if len(data) - at < 91 or _u(data, at + 4, 4) != 0xDAA320A7:
+    if len(data) - at < 91 or data[at + 4 : at + 8] != _MAGIC:
         return None
     size = _i(data, at, 4)
     if size < 91 or at + size > len(data) or _i(data, at + 28, 8) != offset:
@@ -145,6 +147,20 @@ def scan_log(tree: Tree, directory: str, file_size: int) -> LogScan:
             if stripped and dirt < 0:
                 dirt = max(start, end) + len(rest) - len(stripped)
     return LogScan(records, blanks, end, dirt)
+
+
+def scan_through(tree: Tree, directory: str) -> list[Record]:
+    """Every good record of a commit log, those behind damage, too."""
+    records: list[Record] = []
+    for name in tree.list(directory):
+        data, start = tree.read(posixpath.join(directory, name)), int(name)
+        at = data.find(_MAGIC, 4)
+        while at >= 0:
+            record = parse_record(data, at - 4, start + at - 4)
+            if record is not None:
+                records.append(record)
+            at = data.find(_MAGIC, at + (record.size if record is not None else 1))
+    return records
 
 
 def scan_queues(tree: Tree, root: str, file_size: int, *, exact: bool = True) -> dict[tuple[str, int], dict[str, Any]]:
