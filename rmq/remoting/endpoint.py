@@ -252,13 +252,11 @@ class Endpoint:
                 log.exception("%s: a listener failed on the close of %s", self.name, conn.peer)
 
     def _say(self, form: str, *values: object) -> None:
-        if self._notes.passes():
-            log.info(form + "%s", *values, self._notes.note())
+        self._notes.say(log.info, form, *values)
 
     def complain(self, form: str, *values: object) -> None:
         """A log line that strangers can cause: rationed."""
-        if self._complaints.passes():
-            log.warning("%s: " + form + "%s", self.name, *values, self._complaints.note())
+        self._complaints.say(log.warning, "%s: " + form, self.name, *values)
 
     def _sweep(self) -> None:
         if not self.connections:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rmq.runtime.world import Clock
@@ -83,6 +84,11 @@ class Rationed:
             return False
         self._count += 1
         return True
+
+    def say(self, write: Callable[..., None], form: str, *values: object) -> None:
+        """Write the line with a logger's method, when it may be written now."""
+        if self.passes():
+            write(form + "%s", *values, self.note())
 
     def note(self) -> str:
         """`` (n more like it)`` for the lines kept back, or nothing; starts counting anew."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from rmq.broker.admin.slices import Turns
 from rmq.broker.delivery.answers import filtering_is_off
-from rmq.broker.groups.clients import Channel, ConsumerGroup, Consumers, Producers
+from rmq.broker.groups.clients import Channel, Consumers, Producers
 from rmq.broker.groups.configs import GroupTable
 from rmq.broker.groups.locks import RebalanceLocks
 from rmq.broker.settings import BrokerSettings
@@ -51,13 +51,13 @@ _LARGE_BODY = 16_384
 _LENIENT = 65_536
 
 
-def notify_members(group: ConsumerGroup) -> None:
-    """Tell every member that the group changed (40, oneway): each then divides the queues anew."""
+def notify_members(group: str, members: list[Conn]) -> None:
+    """Tell members that their group changed (40, oneway): each then divides the queues anew."""
     notice = Command.request(
-        RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequest(consumer_group=group.name)
+        RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequest(consumer_group=group)
     )
     data = frame.encode(notice.mark_oneway())
-    for conn in list(group.channels):
+    for conn in members:
         conn.send(data)
 
 

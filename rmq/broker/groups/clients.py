@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from rmq.broker.groups.notices import Notices, Tell
 from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.remoting.conn import Conn
+from rmq.remoting.limits import Rationed
 from rmq.runtime.world import Clock
 
 __all__ = ["EXPIRY_SECONDS", "SCAN_SECONDS", "Channel", "ConsumerGroup", "Consumers", "Producers", "Subscription"]
@@ -19,8 +20,8 @@ log = logging.getLogger(__name__)
 EXPIRY_SECONDS = 120.0
 SCAN_SECONDS = 10.0
 
-#: Notices handed out before the loop gets its turn.
-_NOTICES_PER_TURN = 2_000
+#: Lines about joins and leaves that are logged in 10 s; the others are counted.
+_LINES_MOST = 100
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class ConsumerGroup:
                 found = channel
         return found
 
-    def _take_over(self, data: ConsumerData) -> bool:
+    def _take_over(self, data: ConsumerData, notes: Rationed) -> bool:
         """Overwrite what the last heartbeat decides; whether the set of topics changed (store-and-broker.md 8.1)."""
         self.consume_type = data.consume_type
         self.message_model = data.message_model
@@ -91,7 +92,7 @@ class ConsumerGroup:
             if old is None:
                 self.subscriptions[sub.topic] = Subscription.of(sub)
                 changed = True
-                log.info("%s subscribes to %s: %s", self.name, sub.topic, sub.sub_string)
+                notes.say(log.info, "%s subscribes to %s: %s", self.name, sub.topic, sub.sub_string)
             elif sub.sub_version > old.data.sub_version:
                 if sub.sub_string != old.data.sub_string:
                     log.warning(
@@ -105,7 +106,7 @@ class ConsumerGroup:
         for topic in [topic for topic in self.subscriptions if topic not in wanted]:
             del self.subscriptions[topic]
             changed = True
-            log.info("%s no longer subscribes to %s", self.name, topic)
+            notes.say(log.info, "%s no longer subscribes to %s", self.name, topic)
         return changed
 
 
@@ -113,16 +114,15 @@ class Consumers:
     """Consumer groups online (Java: ConsumerManager).
 
     :param clock: the world's clock.
-    :param notify: called with a group whose members changed; each group at most once per turn of the loop.
+    :param tell: tells members of a group that it changed.
     """
 
-    def __init__(self, clock: Clock, notify: Callable[[ConsumerGroup], None]) -> None:
+    def __init__(self, clock: Clock, tell: Tell) -> None:
         self._clock = clock
-        self._notify = notify
         self._groups: dict[str, ConsumerGroup] = {}
         self._of_conn: dict[Conn, dict[str, None]] = {}
-        self._changed: dict[str, None] = {}
-        self._scheduled = False
+        self._notices = Notices(clock, self._members, tell)
+        self._notes = Rationed(clock, most=_LINES_MOST)
         #: Called with a group and all its subscriptions, at every heartbeat.
         self.on_heartbeat: list[Callable[[str, list[SubscriptionData]], None]] = []
         #: Called with a group whose last consumer is gone.
@@ -133,6 +133,10 @@ class Consumers:
 
     def groups(self) -> list[ConsumerGroup]:
         return list(self._groups.values())
+
+    def _members(self, name: str) -> list[Conn]:
+        group = self._groups.get(name)
+        return [] if group is None else list(group.channels)
 
     def groups_on(self, topic: str) -> list[str]:
         """Online groups that subscribe to a topic."""
@@ -152,7 +156,7 @@ class Consumers:
         group = self._groups.get(name)
         if group is None:
             group = self._groups[name] = ConsumerGroup(name)
-        changed = group._take_over(data)
+        changed = group._take_over(data, self._notes)
         channel = group.channels.get(conn)
         if channel is None:
             if group.find(client_id) is not None:
@@ -160,11 +164,11 @@ class Consumers:
             group.channels[conn] = self._channel(conn, client_id, language, version)
             self._of_conn.setdefault(conn, {})[name] = None
             changed = True
-            log.info("consumer %s joins %s from %s", client_id, name, conn.peer)
+            self._notes.say(log.info, "consumer %s joins %s from %s", client_id, name, conn.peer)
         else:
             self._refresh(channel, client_id, language, version)
         if changed and notify:
-            self._tell(name)
+            self._notices.changed(name)
         for listener in self.on_heartbeat:
             listener(name, data.subscription_data_set)
         return changed
@@ -197,13 +201,13 @@ class Consumers:
             names.pop(name, None)
             if not names:
                 del self._of_conn[conn]
-        log.info("consumer %s leaves %s", channel.client_id, name)
+        self._notes.say(log.info, "consumer %s leaves %s", channel.client_id, name)
         if not group.channels:
             del self._groups[name]
             for listener in self.on_gone:
                 listener(name)
         elif notify:
-            self._tell(name)
+            self._notices.changed(name)
 
     def expire(self) -> list[Conn]:
         """Drop silent channels; the connections returned are to be closed."""
@@ -214,33 +218,13 @@ class Consumers:
             self.closed(conn)
         return silent
 
-    def _tell(self, name: str) -> None:
-        self._changed[name] = None
-        if not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._flush)
-
-    def _flush(self) -> None:
-        """Notify changed groups, a bounded number of members a turn: a thousand joins are not a million notices."""
-        self._scheduled = False
-        sent = 0
-        while self._changed and sent < _NOTICES_PER_TURN:
-            name = next(iter(self._changed))
-            del self._changed[name]
-            group = self._groups.get(name)
-            if group is not None:
-                self._notify(group)
-                sent += len(group.channels)
-        if self._changed:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._flush)
-
 
 class Producers:
     """Producer groups online, and the connection of each client id for replies (Java: ProducerManager)."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._notes = Rationed(clock, most=_LINES_MOST)
         self._groups: dict[str, dict[Conn, Channel]] = {}
         self._of_conn: dict[Conn, dict[str, None]] = {}
         self._clients: dict[str, Conn] = {}
@@ -255,7 +239,7 @@ class Producers:
         if channel is None:
             channels[conn] = Channel(conn, client_id, language, version, now, seen)
             self._of_conn.setdefault(conn, {})[group] = None
-            log.info("producer %s joins %s from %s", client_id, group, conn.peer)
+            self._notes.say(log.info, "producer %s joins %s from %s", client_id, group, conn.peer)
         else:
             if channel.client_id != client_id:
                 channel.client_id, channel.language, channel.version = client_id, language, version
@@ -276,7 +260,7 @@ class Producers:
                 del self._of_conn[conn]
                 if self._clients.get(channel.client_id) is conn:
                     del self._clients[channel.client_id]
-        log.info("producer %s leaves %s", channel.client_id, group)
+        self._notes.say(log.info, "producer %s leaves %s", channel.client_id, group)
 
     def closed(self, conn: Conn) -> None:
         for group in list(self._of_conn.get(conn, ())):

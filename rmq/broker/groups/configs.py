@@ -12,6 +12,7 @@ from rmq.broker.topics.table import bumped
 from rmq.protocol import fastjson, names
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq.protocol.bodies.topic import DataVersion
+from rmq.remoting.limits import Rationed
 from rmq.runtime.world import World
 
 __all__ = ["GroupTable"]
@@ -43,6 +44,7 @@ class GroupTable:
         self._world = world
         self._settings = settings
         self._groups: dict[str, SubscriptionGroupConfig] = {}
+        self._notes = Rationed(world.clock, most=100)
         self._pretty: dict[str, str] = {}
         self._compact: dict[str, str] = {}
         self.file = MetadataFile(world, path, self._render)
@@ -67,7 +69,7 @@ class GroupTable:
         if config is None and (self._settings.auto_create_subscription_group or names.is_system_group(group)):
             config = SubscriptionGroupConfig(group_name=group)
             self._keep(config)
-            log.info("subscription group %s is created", group)
+            self._notes.say(log.info, "subscription group %s is created", group)
             self._changed(group)
         return config
 

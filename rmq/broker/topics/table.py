@@ -11,6 +11,7 @@ from rmq.broker.topics.metadata import MetadataFile
 from rmq.broker.topics.names import topic_name_fault
 from rmq.protocol import fastjson, names
 from rmq.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigTable
+from rmq.remoting.limits import Rationed
 from rmq.runtime.world import World
 
 __all__ = ["PERM_INHERIT", "PERM_READ", "PERM_READ_WRITE", "PERM_WRITE", "TopicTable", "bumped"]
@@ -55,6 +56,7 @@ class TopicTable:
         self._world = world
         self._settings = settings
         self._topics: dict[str, TopicConfig] = {}
+        self._notes = Rationed(world.clock, most=100)
         # Rendered forms, kept so that a change among 10,000 topics costs one join and not 10,000 renderings.
         self._pretty: dict[str, str] = {}
         self._compact: dict[str, str] = {}
@@ -197,7 +199,7 @@ class TopicTable:
             return None
         config = _config(topic, queues, perm, sys_flag)
         self._keep(config)
-        log.info("topic %s is created with %d queues", topic, queues)
+        self._notes.say(log.info, "topic %s is created with %d queues", topic, queues)
         self._changed(topic)
         return config
 

@@ -7,9 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from rmq.broker.groups.clients import EXPIRY_SECONDS, ConsumerGroup, Consumers, Producers
+from rmq.broker.groups.clients import EXPIRY_SECONDS, Consumers, Producers
 from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.remoting.conn import Conn
+from rmq.testing import simloop
+from rmq.testing.simworld import Simulation
 
 
 class HandClock:
@@ -42,8 +44,8 @@ class Told:
     def __init__(self) -> None:
         self.groups: list[tuple[str, int]] = []
 
-    def __call__(self, group: ConsumerGroup) -> None:
-        self.groups.append((group.name, len(group.channels)))
+    def __call__(self, group: str, members: list[Conn]) -> None:
+        self.groups.append((group, len(members)))
 
     async def take(self) -> list[tuple[str, int]]:
         await asyncio.sleep(0)
@@ -77,12 +79,45 @@ async def test_members_are_told_of_joins_topics_and_leaves_but_not_of_versions()
     assert consumers.group("g") is None
 
 
-async def test_many_changes_in_one_turn_are_one_notice() -> None:
+async def test_many_changes_in_one_turn_are_one_notice_told_in_slices() -> None:
     told = Told()
     consumers = Consumers(HandClock(), told)
-    for number in range(1000):
+    for number in range(500):
         join(consumers, conn(str(number)), f"c{number}", data("T"))
-    assert await told.take() == [("g", 1000)]
+    join(consumers, conn("other"), "other", data("T", group="small"))
+    assert await told.take() == [("g", 200)]
+    assert await told.take() == [("g", 200)]
+    assert await told.take() == [("g", 100), ("small", 1)]
+    assert await told.take() == []
+
+
+def test_a_crowd_is_left_alone_for_a_while_and_then_told_of_all_that_changed() -> None:
+    """A thousand joins one after the other are some rounds of notices, not a thousand."""
+    simulation = Simulation(1)
+    clock = simulation.node("one").world.clock
+
+    async def run() -> None:
+        told = Told()
+        consumers = Consumers(clock, told)
+        began = clock.monotonic()
+        for number in range(1000):
+            join(consumers, conn(str(number)), f"c{number}", data("T"))
+            await asyncio.sleep(0.001)
+        last = consumers.group("g")
+        assert last is not None
+        await asyncio.sleep(0.4)
+        assert sum(count for _, count in told.groups) < 20_000
+        # The last of them is told of everybody, and everybody of it.
+        assert sum(count for _, count in told.groups[-5:]) == 1000
+        assert clock.monotonic() - began < 2
+        told.groups.clear()
+        await asyncio.sleep(10)
+        assert told.groups == []
+        join(consumers, conn("late"), "late", data("T"))
+        await asyncio.sleep(0)
+        assert told.groups == [("g", 200)]
+
+    simloop.run(run())
 
 
 async def test_notices_are_held_back_where_the_settings_say_so() -> None:
