@@ -22,6 +22,8 @@ LATENCY_BOUNDS = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
 #: Set by a handler, in its own task, when its request had to wait for a message.
 polled: ContextVar[bool] = ContextVar("polled", default=False)
 
+#: A code with several names has the one of 5.x here.
+_RESPONSE_NAMES = {int(code): name.lower() for name, code in ResponseCode.__members__.items()}
 #: Any code that nobody knows: strangers must not be able to make series.
 _UNKNOWN = -1
 #: Request code, response code, result, whether it waited for a message.
@@ -73,14 +75,7 @@ class CallLatency:
                     ("protocol_type", "remoting"),
                     ("is_long_polling", "true" if long_polling else "false"),
                     ("request_code", "unknown" if request == _UNKNOWN else RequestCode(request).name.lower()),
-                    ("response_code", _response_name(response)),
+                    ("response_code", _RESPONSE_NAMES.get(response, str(response))),
                     ("result", result),
                 )
             )
-
-
-def _response_name(code: int) -> str:
-    try:
-        return ResponseCode(code).name.lower()
-    except ValueError:
-        return str(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -31,6 +32,12 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
         yield cluster
 
 
+def pop(topic: str = "T", poll_ms: int = 0) -> Command:
+    ext = {"consumerGroup": "G", "topic": topic, "queueId": "-1", "maxMsgNums": "1", "invisibleTime": "60000"}
+    ext |= {"pollTime": str(poll_ms), "bornTime": str(int(time.time() * 1000)), "initMode": "0"}
+    return Command(200050, ext={**ext, "exp": "*", "expType": "TAG", "order": "false"})
+
+
 def delayed(level: int) -> Command:
     return send(props=f"DELAY\x01{level}")
 
@@ -48,9 +55,7 @@ async def test_names_and_labels_are_those_of_java(cluster: Cluster) -> None:
             assert (await peer.ask(command)).code == 0
         for queue in range(16):
             broker.offsets.commit("G", "T", queue, 0)
-        pop = {"consumerGroup": "G", "topic": "T", "queueId": "-1", "maxMsgNums": "1", "invisibleTime": "60000"}
-        pop |= {"pollTime": "0", "bornTime": "0", "initMode": "0", "exp": "*", "expType": "TAG", "order": "false"}
-        await peer.ask(Command(200050, ext=dict(pop)))
+        await peer.ask(pop())
         series = await scrape(where(cluster))
     told: dict[str, set[str]] = {}
     for name, found in series:
@@ -96,6 +101,10 @@ async def test_every_answer_is_timed(tmp_path: Path, flush: str) -> None:
             (pull(offset=99), 21),
             (pull(topic="NONE"), 17),
             (pull(offset=4, hold_ms=50), 19),
+            (pop(), 0),
+            (send(topic="Empty"), 0),
+            (pop("Empty"), 0),
+            (pop("Empty", poll_ms=50), 210),
             (Command(29_999), 3),
             (Command(17, ext={}), 1),
         ):
@@ -112,7 +121,7 @@ async def test_every_answer_is_timed(tmp_path: Path, flush: str) -> None:
         if name == f"{LATENCY}_count" and (have := dict(labels))["request_code"] != "register_broker"
     }
     assert counts == {
-        ("send_message_v2", "success", "success", "false"): 5,
+        ("send_message_v2", "success", "success", "false"): 6,
         ("send_message_v2", "success", "oneway", "false"): 1,
         ("send_message_v2", "system_error", "success", "false"): 1,
         ("heart_beat", "success", "success", "false"): 2,
@@ -121,6 +130,8 @@ async def test_every_answer_is_timed(tmp_path: Path, flush: str) -> None:
         ("pull_message", "topic_not_exist", "success", "false"): 1,
         ("pull_message", "pull_not_found", "success", "true"): 1,
         ("pull_message", "success", "success", "true"): 1,
+        ("pop_message", "success", "success", "false"): 2,
+        ("pop_message", "polling_timeout", "success", "true"): 1,
         ("unknown", "request_code_not_supported", "success", "false"): 1,
         ("update_and_create_topic", "system_error", "success", "false"): 1,
     }

@@ -63,6 +63,7 @@ async def test_transactions() -> None:
         assert value(series, "rocketmq_half_messages") == 1
         assert value(series, "rocketmq_commit_messages_total", topic="T") == 1
         assert value(series, "rocketmq_rollback_messages_total", topic="T") == 1
+        assert value(series, "rocketmq_messages_in_total", topic="T", message_type="transaction") == 1
         assert value(series, "rocketmq_finish_message_latency_milliseconds_bucket", topic="T", le="60.0") == 0
         assert value(series, "rocketmq_finish_message_latency_milliseconds_bucket", topic="T", le="600.0") == 1
         assert 100 <= (value(series, "rocketmq_finish_message_latency_milliseconds_sum", topic="T") or 0) < 101
