@@ -15,6 +15,7 @@ from struct import Struct
 from rmq.broker.store.gate import Gate
 from rmq.broker.store.log_files import LogFile, LogFiles
 from rmq.broker.store.memory_tail import MemoryTail
+from rmq.broker.store.refusal import remedy
 from rmq.broker.store.settings import StoreSettings
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import File, World
@@ -146,6 +147,7 @@ class CommitLog:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             self.close_gate(Gate.DISK_FULL)
         else:
+            log.error("the commit log could not be written at offset %d (%s)%s", self.end, error, remedy(error))
             self.close_gate(Gate.NOT_WRITABLE)
         if self._current is not None:
             try:

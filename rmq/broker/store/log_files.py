@@ -193,7 +193,10 @@ class LogFiles:
         try:
             file.allocate(self.size)
         except OSError:
+            empty = not file.size()
             file.close()
+            if empty:
+                self._files.unlink(path)
             raise
         return LogFile(start, file, entry_synced=False)
 

@@ -6,10 +6,10 @@ import errno
 
 from rmq.protocol.errors import StoreError
 
-__all__ = ["FORBIDDEN", "unusable"]
+__all__ = ["FORBIDDEN", "remedy", "unusable"]
 
 #: Errors that stay until somebody does something about them.
-FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG})
 _ACCESS = "let the user that runs the broker read and write it"
 _SPACE = "free space on that disk"
 _REMEDIES = {
@@ -18,12 +18,20 @@ _REMEDIES = {
     errno.EROFS: "mount that file system writable",
     errno.ENOSPC: _SPACE,
     errno.EDQUOT: _SPACE,
+    errno.EFBIG: "let the process write larger files (ulimit -f, or LimitFSIZE of the unit), or lower "
+    "mappedFileSizeCommitLog where that file system takes none so large",
     errno.EMFILE: "allow more open files (ulimit -n, or LimitNOFILE of the unit)",
     errno.ENFILE: "allow more open files on the machine (fs.file-max)",
     errno.EIO: "check that disk",
     errno.ENOTDIR: "it, or a part of its path, is a file: move that away or name another directory",
     errno.EEXIST: "it is a file: move it away or name another directory",
 }
+
+
+def remedy(error: OSError) -> str:
+    """What to do about an operating system error, behind a colon; nothing where that is not known."""
+    known = _REMEDIES.get(error.errno or 0)
+    return f": {known}" if known else ""
 
 
 def unusable(root: str, error: OSError) -> StoreError:
@@ -33,7 +41,4 @@ def unusable(root: str, error: OSError) -> StoreError:
     :param error: with the file it is about.
     """
     where = error.filename or root
-    remedy = _REMEDIES.get(error.errno or 0)
-    return StoreError(
-        f"the store in {root} cannot be used: {where}: {error.strerror or error}{f': {remedy}' if remedy else ''}"
-    )
+    return StoreError(f"the store in {root} cannot be used: {where}: {error.strerror or error}{remedy(error)}")
