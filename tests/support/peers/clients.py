@@ -110,7 +110,7 @@ class Client:
                 if answer["id"] == self._next:
                     break
         if "error" in answer:
-            raise ClientError(f"{self.name}: {op}: {answer['error']}")
+            raise ClientError(f"{self.name}: {op}: {answer['error']}\nthe end of its log:\n{self.tail()}")
         return answer
 
     def tail(self, lines: int = 30) -> str:

@@ -19,6 +19,8 @@ import org.apache.rocketmq.common.message.Message;
 final class Sending {
     private static final int BATCH = 50;
     private static final int IN_FLIGHT = 64;
+    /** Asynchronous sends that go alone: of several that connect at once a 4.5.2 client closes the others' connection. */
+    private static final int ALONE = 8;
 
     private Sending() {
     }
@@ -112,7 +114,8 @@ final class Sending {
             int at = i;
             Message message = messages.get(i);
             Message original = new Message(message.getTopic(), message.getTags(), message.getKeys(), message.getBody());
-            free.acquire();
+            int permits = i < ALONE ? IN_FLIGHT : 1;
+            free.acquire(permits);
             producer.send(message, new SendCallback() {
                 @Override
                 public void onSuccess(SendResult result) {
@@ -121,13 +124,13 @@ final class Sending {
                     } catch (RuntimeException error) {
                         failure.set(error);
                     }
-                    free.release();
+                    free.release(permits);
                 }
 
                 @Override
                 public void onException(Throwable error) {
                     failure.set(error);
-                    free.release();
+                    free.release(permits);
                 }
             });
         }
