@@ -5,6 +5,7 @@ Spark is loaded by ``run`` alone: looking at a job file needs neither pyspark no
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -48,6 +49,15 @@ def example(name: str | None) -> None:
             click.echo(f"{one:<14}{(spec.__doc__ or '').splitlines()[0]}")
     else:
         click.echo(sample(name), nl=False)
+
+
+@pipeline.command(context_settings=CONTEXT)
+@click.argument("name")
+def schema(name: str) -> None:
+    """Print the JSON Schema of job files of the kind NAME, for editors."""
+    from rmq.spark.pipeline.catalog import schema as schema_of
+
+    click.echo(json.dumps(schema_of(name), indent=2))
 
 
 @pipeline.command(context_settings=CONTEXT)

@@ -1,4 +1,4 @@
-"""The ready jobs by name: reading a job file, and samples of one."""
+"""The ready jobs by name: reading a job file, samples and schemas of one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rmq.spark.pipeline.kinds import nearest
 from rmq.spark.pipeline.replay import Replay
 from rmq.spark.pipeline.windows import Windows
 
-__all__ = ["JOBS", "load", "sample"]
+__all__ = ["JOBS", "load", "sample", "schema"]
 
 JOBS: Mapping[str, type[Job]] = {
     "archive": Archive,
@@ -62,9 +62,29 @@ def sample(name: str, given: dict[str, Any] | None = None) -> str:
     :param given: keys with values of their own; see :meth:`Spec.sample`.
     :raises ConfigError: there is no such job.
     """
-    spec = JOBS.get(name)
-    if spec is None:
-        raise ConfigError(f"{name}: one of {', '.join(JOBS)} is expected{nearest(name, list(JOBS))}")
+    spec = _known(name)
     about = "".join(f"# {line.strip()}".rstrip() + "\n" for line in (spec.__doc__ or "").strip().splitlines())
     intro = "# Lines that begin with # and a blank explain; those without the blank are defaults and suggestions.\n"
     return f"{about}#\n{intro}\n{spec.sample(given={'job': name} | (given or {}))}"
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The keys of a job file as JSON Schema (draft 2020-12), for editors; rules over several keys are not in it.
+
+    :raises ConfigError: there is no such job.
+    """
+    spec = _known(name)
+    found: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"rmq pipeline: {name}",
+    }
+    found |= {"description": (spec.__doc__ or "").splitlines()[0]} | spec.schema()
+    found["properties"]["job"] = {"description": "Which of the ready jobs this is.", "const": name}
+    return found
+
+
+def _known(name: str) -> type[Job]:
+    spec = JOBS.get(name)
+    if spec is None:
+        raise ConfigError(f"{name}: one of {', '.join(JOBS)} is expected{nearest(name, list(JOBS))}")
+    return spec

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.names import group_fault, topic_fault
@@ -151,6 +152,9 @@ class Trigger(Kind[float]):
 
     def value(self, text: str) -> float:
         return ONCE if text == "once" else Duration().value(text)
+
+    def plain(self) -> dict[str, Any]:
+        return {"anyOf": [{"const": "once"}, Duration().plain()]}
 
 
 class StreamJob(Job):

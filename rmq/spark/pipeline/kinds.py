@@ -1,4 +1,8 @@
-"""The kinds of values a job file may hold: each says in words what is allowed, and reads it or refuses."""
+"""The kinds of values a job file may hold: each says in words what is allowed, and reads it or refuses.
+
+The JSON Schema of a kind is for editors, which complete and mark while a file is written: it never refuses what
+:meth:`Kind.read` takes, and leaves rules that it cannot say to ``rmq pipeline check``.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,9 @@ _SIZES = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 _SIZE = re.compile(r"(\d{1,15})\s*([KMG]?B?)", re.IGNORECASE)
 #: Spark's own words for durations are taken as well.
 _LONG_UNITS = re.compile(r"(\d)\s*(milliseconds?|seconds?|minutes?|hours?|days?)$")
+#: Durations and values of the environment in a schema, whose regular expressions are JavaScript's.
+_DURATIONS = r"^\s*\d+(\.\d+)?\s*(ms|[smhd]|milliseconds?|seconds?|minutes?|hours?|days?)\s*$"
+_FROM_ENVIRONMENT = {"type": "string", "pattern": r"\$\{\w+\}"}
 _SHORT = {"milliseconds": "ms", "seconds": "s", "minutes": "m", "hours": "h", "days": "d"}
 
 
@@ -58,6 +65,14 @@ class Kind(Generic[T]):
         """:raises ValueError: not of this kind; with a text when there is more to say than :attr:`words`."""
         raise ValueError
 
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema (draft 2020-12) of the values."""
+        return {"anyOf": [self.plain(), _FROM_ENVIRONMENT]}
+
+    def plain(self) -> dict[str, Any]:
+        """JSON Schema of a value that is not taken from the environment."""
+        return {"type": ["string", "number", "boolean"]}
+
 
 class Text(Kind[str]):
     """
@@ -86,6 +101,9 @@ class Whole(Kind[int]):
             raise ValueError
         return int(text)
 
+    def plain(self) -> dict[str, Any]:
+        return {"type": "integer", "minimum": self._range[0], "maximum": self._range[-1]}
+
 
 class Flag(Kind[bool]):
     def __init__(self) -> None:
@@ -95,6 +113,9 @@ class Flag(Kind[bool]):
         if text.lower() not in ("true", "false"):
             raise ValueError
         return text.lower() == "true"
+
+    def plain(self) -> dict[str, Any]:
+        return {"type": "boolean"}
 
 
 class Choice(Kind[str]):
@@ -107,6 +128,9 @@ class Choice(Kind[str]):
             near = nearest(text, self.names)
             raise ValueError(f"{self.words} is expected{near}" if near else "")
         return text
+
+    def plain(self) -> dict[str, Any]:
+        return {"enum": list(self.names)}
 
 
 class Duration(Kind[float]):
@@ -128,6 +152,9 @@ class Duration(Kind[float]):
             raise ValueError(f"at least {self._least:g} s is expected")
         return seconds
 
+    def plain(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": _DURATIONS}
+
 
 class Size(Kind[int]):
     """Bytes, out of ``128MB``."""
@@ -143,6 +170,9 @@ class Size(Kind[int]):
         if size < self._least:
             raise ValueError
         return size
+
+    def plain(self) -> dict[str, Any]:
+        return {"type": ["string", "integer"], "pattern": r"^\s*\d{1,15}\s*[kKmMgG]?[bB]?\s*$"}
 
 
 class Moment(Kind[datetime]):
@@ -186,6 +216,10 @@ class Many(Kind[tuple[T, ...]]):
         found = [self._item.read(item, key, problems) for item in items]
         return tuple(one for one in found if one is not None)
 
+    def schema(self) -> dict[str, Any]:
+        item = self._item.schema()
+        return {"anyOf": [{"type": "array", "items": item, "minItems": 1}, item]}
+
 
 class Mapped(Kind[dict[str, T]]):
     """A mapping whose keys are free.
@@ -209,3 +243,6 @@ class Mapped(Kind[dict[str, T]]):
                 problems.append(Problem(entry.line, f"{key}.{entry.key}: {wrong}"))
             found[entry.key] = self._item.read(entry.value, f"{key}.{entry.key}", problems)
         return {name: value for name, value in found.items() if value is not None}
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "object", "additionalProperties": self._item.schema(), "minProperties": 1}

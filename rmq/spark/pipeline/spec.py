@@ -162,6 +162,18 @@ class Spec:
         """(path of the key, what is wrong): rules over several keys, asked when each one by itself is right."""
         yield from ()
 
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """The section as JSON Schema (draft 2020-12)."""
+        properties = {}
+        for line in cls.keys.values():
+            told = {"description": " ".join(line.doc.split())} | line.kind.schema()
+            properties[line.name] = told | ({} if line.default is None else {"default": line.default})
+        required = [line.name for line in cls.keys.values() if line.required]
+        # A section's name above keys that are all commented out is a section of defaults.
+        kinds = "object" if required else ["object", "null"]
+        return {"type": kinds, "properties": properties, "required": required, "additionalProperties": False}
+
     # -- the sample -----------------------------------------------------------------------------------------------
 
     @classmethod
@@ -199,3 +211,6 @@ class Section(Kind[S]):
 
     def read(self, node: Node, key: str, problems: list[Problem]) -> S | None:
         return self.spec.read(node, key, problems)
+
+    def schema(self) -> dict[str, Any]:
+        return self.spec.schema()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rmq.spark.pipeline.job import TOPIC_NAME, Cluster, StreamJob
 from rmq.spark.pipeline.kinds import Choice, Duration, Kind, Many, Mapped, Text, nearest
@@ -39,6 +39,9 @@ class FieldType(Kind[str]):
         near = nearest(text, _TYPES)
         raise ValueError(f"{self.words} is expected{near}" if near else "")
 
+    def plain(self) -> dict[str, Any]:
+        return {"anyOf": [{"enum": list(_TYPES)}, {"type": "string", "pattern": f"^{_DECIMAL.pattern}$"}]}
+
 
 class Aggregate(NamedTuple):
     """``sum(amount)``; ``field`` is None for ``count``."""
@@ -62,6 +65,10 @@ class Call(Kind[Aggregate]):
         if (found[1] == "count") == bool(found[2]):
             raise ValueError("count has no field" if found[2] else f"which field? write {found[1]}(FIELD)")
         return Aggregate(found[1], found[2] or None)
+
+    def plain(self) -> dict[str, Any]:
+        with_field = "|".join(name for name, asked in _CALLS.items() if asked != "nothing")
+        return {"type": "string", "pattern": rf"^\s*(count|({with_field})\(\s*[\w.]+\s*\))\s*$"}
 
 
 class Into(Spec):
