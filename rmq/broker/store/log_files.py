@@ -57,6 +57,8 @@ class LogFiles:
         self._readable = sorted(set(settings.commit_log_paths) | set(settings.read_only_paths))
         self._read_only = frozenset(settings.read_only_paths)
         self.size = settings.commit_log_file_size
+        #: A file that is too short is made as long as it should be; False for those who only read.
+        self.extends = True
         #: Directories whose disk is nearly full: new files go to the others while there are any.
         self.full: frozenset[str] = frozenset()
 
@@ -130,7 +132,7 @@ class LogFiles:
             path = found[start]
             kept = os.path.dirname(path) in self._read_only and start < newest
             file = self._open_kept(path) if kept else self._open_newest(path)
-            if not kept:
+            if not kept and self.extends:
                 file.allocate(self.size)
             # Whoever made it may have died before its name was on disk.
             opened.append(LogFile(start, file, entry_synced=kept))

@@ -104,6 +104,7 @@ class _Rebuild:
         world, settings = self._world, self._settings
         reading = dataclasses.replace(world, files=ReadOnlyFiles(world.files))
         commit_log = CommitLog(reading, settings)
+        commit_log.files.extends = False
         commit_log.adopt_loaded(await self._offload(commit_log.files.open_all))
         queues = queue_table(world, settings)
         index = Index(world, settings, self._checkpoint) if settings.index_enable else None
