@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 
 from rmq.broker.store.commit_log import CommitLog
@@ -37,13 +38,14 @@ _FAILURES = 30
 class QueueWriter:
     """Writes the tails of queues.
 
-    :param world: threads.
+    :param world: clock and threads.
     :param table: the queues.
     :param commit_log: whose gate is closed when the disk takes no entries.
     """
 
     def __init__(self, world: World, table: QueueTable, commit_log: CommitLog, tasks: TaskOwner) -> None:
         self._offload = world.offload
+        self._monotonic = world.clock.monotonic
         self._table = table
         self._log = commit_log
         self._tasks = tasks
@@ -93,15 +95,15 @@ class QueueWriter:
                 log.error("%s could not be removed (%s)", graves[0], error)
             graves.pop(0)
 
-    async def write(self, *, everything: bool = False) -> None:
+    async def write(self, *, everything: bool = False, until: float = math.inf) -> bool:
         """Write tails: the large ones and a share of the small ones, or all there are now.
 
+        :param until: the monotonic second after which nothing more is begun.
+        :returns: whether there was time for all of them.
         :raises OSError: some could not be written; they are kept.
         """
         async with self._lock:
             dirty = self._table.dirty
-            if not dirty:
-                return
             if everything:
                 chosen = list(dirty)
             else:
@@ -115,11 +117,14 @@ class QueueWriter:
                             break
             error: OSError | None = None
             for at in range(0, len(chosen), _GROUP):
+                if self._monotonic() > until:
+                    return False
                 failed = await self._write_group(chosen[at : at + _GROUP])
                 error = failed or error
                 await asyncio.sleep(0)
             if error is not None:
                 raise error
+            return True
 
     async def _write_group(self, group: list[Queue]) -> OSError | None:
         """Write all entries that some queues have now."""
@@ -196,36 +201,47 @@ class QueueWriter:
         for path in (os.path.dirname(root), root, topic, directory):
             self._unsynced_directories[path] = None
 
-    async def sync(self) -> None:
+    async def sync(self, *, until: float = math.inf) -> bool:
         """Force to disk what was written.
 
+        :param until: the monotonic second after which nothing more is begun.
+        :returns: whether there was time for all of it.
         :raises OSError: some of it may not be there; it is forced again next time, and written anew by a recovery.
         """
         async with self._lock:
             items = list(self._unsynced)
             directories = list(self._unsynced_directories)
+            if self._monotonic() > until:
+                return not items and not directories
             if len(items) + len(directories) > _ONE_BY_ONE:
                 await self._offload(self._table.disk.sync_all)
                 for key in items:
                     self._unsynced.pop(key, None)
                 for path in directories:
                     self._unsynced_directories.pop(path, None)
-                return
+                return True
             for at in range(0, len(items), _GROUP):
-                group = items[at : at + _GROUP]
-                pinned = [(key, self._table.open_files.get(key)) for key in group]
-                try:
-                    await self._offload(
-                        self._table.disk.sync, [(key, shared.pin() if shared else None) for key, shared in pinned]
-                    )
-                finally:
-                    for _, shared in pinned:
-                        if shared is not None:
-                            shared.unpin()
-                for key in group:
-                    self._unsynced.pop(key, None)
+                if self._monotonic() > until:
+                    return False
+                await self._sync_group(items[at : at + _GROUP])
             for at in range(0, len(directories), _GROUP):
+                if self._monotonic() > until:
+                    return False
                 group_directories = directories[at : at + _GROUP]
                 await self._offload(self._table.disk.sync_directories, group_directories)
                 for path in group_directories:
                     self._unsynced_directories.pop(path, None)
+            return True
+
+    async def _sync_group(self, group: list[FileKey]) -> None:
+        pinned = [(key, self._table.open_files.get(key)) for key in group]
+        try:
+            await self._offload(
+                self._table.disk.sync, [(key, shared.pin() if shared else None) for key, shared in pinned]
+            )
+        finally:
+            for _, shared in pinned:
+                if shared is not None:
+                    shared.unpin()
+        for key in group:
+            self._unsynced.pop(key, None)

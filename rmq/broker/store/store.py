@@ -53,6 +53,8 @@ _SCRUB_PAUSE = 10.0
 #: Bytes of the log forced to disk between two notes of how far it is.
 _NOTE_EVERY = 64 << 20
 _SLAVE_NOT_AVAILABLE = 11
+#: What a stop may take for queues, which are made of the log: a daemon is killed 28 s after SIGTERM.
+_STOP_SECONDS = 15
 
 
 class Store:
@@ -234,21 +236,28 @@ class Store:
         if not self._loaded:
             return
         self._loaded = False
-        clean = await self.flusher.flush_all()
+        until = self._world.clock.monotonic() + _STOP_SECONDS
+        flushed = clean = await self.flusher.flush_all()
         try:
-            await self.writer.write(everything=True)
+            written = await self.writer.write(everything=True, until=until)
             await self.writer.sweep()
-            await self.writer.sync()
+            if not (await self.writer.sync(until=until) and written):
+                log.warning(
+                    "not all consume queues are on disk %d s after the stop began; the next start makes them from the "
+                    "commit log", _STOP_SECONDS,
+                )  # fmt: skip
+                clean = False
             if self.index is not None:
                 await self.index.force()
             if self._indexed:
                 self.checkpoint.note_indexed(
                     *(self.index.position if self.index is not None else (-1, 0)), self.log.end
                 )
-            if clean:
+            if flushed:
                 self.checkpoint.physic = self.log.stamp
-                self.checkpoint.logics = self._dispatched_stamp(self.log.stamp)
                 self._note_forced()
+            if clean:
+                self.checkpoint.logics = self._dispatched_stamp(self.log.stamp)
             await self._offload(self.checkpoint.save)
         except OSError as error:
             log.error("the store could not be stopped cleanly (%s); the next start recovers it", error)

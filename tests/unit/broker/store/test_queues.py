@@ -10,6 +10,7 @@ import pytest
 
 from rmq.broker.store import queue_writer
 from rmq.broker.store.open_files import OpenFiles
+from rmq.broker.store.queue_writer import QueueWriter
 from rmq.broker.store.state import Put, Queue
 from rmq.broker.store.store import Store
 from rmq.protocol.errors import StoreError
@@ -17,7 +18,7 @@ from rmq.runtime.world import World
 from rmq.testing.simdisk import SimDisk, SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, bodies, die, opened, put, small
+from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, bodies, body_of, die, opened, put, records, small
 from tests.support.store_scan import check_store, scan_queues
 
 PER_FILE = QUEUE_SIZE // 20
@@ -119,6 +120,42 @@ def test_what_was_forced_survives_a_power_cut(monkeypatch: pytest.MonkeyPatch, o
         await die(store)
         found = scan_queues(machine.files, "/store", QUEUE_SIZE)
         assert [len(queue["entries"]) for queue in found.values()] == [1] * 20
+
+    run(main())
+
+
+@pytest.mark.parametrize("slow", ["write", "sync"])
+def test_a_stop_leaves_queues_to_the_next_start_when_the_disk_is_too_slow(
+    monkeypatch: pytest.MonkeyPatch, slow: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A daemon is killed 28 s after SIGTERM: before that the log is on disk, and all else is made of it."""
+
+    async def main() -> None:
+        node, store = await fresh(queue_flush_interval_ms=10**9, queue_thorough_interval_ms=10**9)
+        queues = [store.queues.get_or_create(f"T{number}", 0) for number in range(900)]
+        store.append([put(queue, b"there") for queue in queues])
+        name = "_write_group" if slow == "write" else "_sync_group"
+        real = getattr(QueueWriter, name)
+
+        async def two_seconds(self: QueueWriter, *group: object) -> object:
+            await asyncio.sleep(2)
+            return await real(self, *group)
+
+        monkeypatch.setattr(QueueWriter, name, two_seconds)
+        monkeypatch.setattr(queue_writer, "_ONE_BY_ONE", 10_000)
+        begun = asyncio.get_running_loop().time()
+        await store.stop()
+        assert asyncio.get_running_loop().time() - begun < 20
+        monkeypatch.setattr(QueueWriter, name, real)
+        assert "the next start makes them from the commit log" in caplog.text
+        assert node.files.exists("/store/abort"), "nobody, Java included, takes it for clean"
+        store = await opened(node.world, small())
+        for number in range(900):
+            queue = store.queues.get(f"T{number}", 0)
+            assert queue is not None
+            assert [body_of(record) for record in await records(store, queue)] == [b"there"]
+        await store.stop()
+        assert not node.files.exists("/store/abort")
 
     run(main())
 
