@@ -252,6 +252,20 @@ def decide_only_what_is_answered(patch: Patch) -> None:
     patch.setattr(store.Store, "_decide", lambda self, end: None)
 
 
+def flush_on_the_loop(patch: Patch) -> None:
+    """The loop waits for the disk (for a whole broker: test_disk_faults)."""
+    real = LogFlusher._flush_once
+
+    async def at_once(call: Callable[..., Any], *arguments: Any) -> Any:
+        return call(*arguments)
+
+    async def waiting(self: LogFlusher) -> None:
+        self._offload = at_once  # type: ignore[assignment]
+        await real(self)
+
+    patch.setattr(LogFlusher, "_flush_once", waiting)
+
+
 class Bug(NamedTuple):
     plant: Callable[[Patch], None]
     caught_by: Callable[[], None]
