@@ -32,7 +32,7 @@ CATALOGUE = {
     "S10": "test_s10_a_limit_that_is_too_low_is_told_at_start, "
     "test_s10_a_limit_that_comes_while_it_runs_loses_nothing, test_s10_short_writes_are_completed, "
     "test_s10_what_a_failed_write_left_is_cleared_before_the_next",
-    "S11": "test_s11_a_slow_disk_is_told_and_loses_nothing",
+    "S11": "test_s11_a_slow_disk_is_told_and_loses_nothing, test_s11_a_flush_on_the_loop_is_noticed",
     "S12": "test_s12_b009_three_steps_of_a_filling_disk",
     "S13": "test_s13_one_broker_a_store",
     "B002": "test_b002_a_damaged_last_record_moves_no_offset",

@@ -29,7 +29,7 @@ def scene(folder: Path, flush: str, *, tear: bool) -> tuple[PowerCampaign, list[
     rng = random.Random(103 + tear)
     campaign = PowerCampaign(folder, {"RMQ_FLUSH_DISK_TYPE": flush}, seed=103 + tear, tear=tear)
     # The long form takes all in turn; the short one takes a few of those that come for sure, and a random time.
-    points = [POINTS[number % len(POINTS)] for number in range(amount(0, 100))] or [*rng.sample(POINTS[1:4], 2), ""]
+    points = [POINTS[number % len(POINTS)] for number in range(amount(0, 45))] or [*rng.sample(POINTS[1:4], 2), ""]
     return campaign, [
         Cycle(
             point,
