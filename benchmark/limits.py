@@ -101,6 +101,14 @@ class Broker:
         return float(found[1]) if found else float("nan")
 
 
+def _elsewhere(broker: Broker) -> tuple[float, float]:
+    """Processor time so far of everything but the broker and us, and what the hypervisor gave to other machines."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    user, nice, system, _, _, irq, softirq, stolen = (field / os.sysconf("SC_CLK_TCK") for field in fields)
+    ours = sum(os.times()[:2]) + broker.cpu_seconds()
+    return user + nice + system + irq + softirq - ours, stolen
+
+
 def _free_port() -> int:
     """A port that is free together with the one two below (the VIP port)."""
     import socket
@@ -247,16 +255,23 @@ async def delivery(folder: str, seconds: int) -> None:
             pull(one)
         await asyncio.sleep(1.0)
         begun = time.perf_counter()
+        before = _elsewhere(broker)
+        late = 0.0
         for number in range(rate * seconds):
-            await asyncio.sleep(max(0.0, begun + number / rate - time.perf_counter()))
+            due = begun + number / rate
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            late = max(late, time.perf_counter() - due)
             sender.transport.write(send(number))
         await asyncio.sleep(0.5)
+        others, stolen = (now - then for now, then in zip(_elsewhere(broker), before, strict=True))
+        lag = await broker.figure("rmq_loop_lag_seconds")
         times.sort()
         share = lambda part: times[min(len(times) - 1, int(len(times) * part))] * 1000  # noqa: E731
         print(
             f"delivery  {groups} waiting consumers, {rate} messages/s, {len(times)} of {rate * seconds} delivered: "
             f"p50 {share(0.5):.2f} ms, p99 {share(0.99):.2f} ms, p99.9 {share(0.999):.2f} ms, "
-            f"most {times[-1] * 1000:.1f} ms"
+            f"most {times[-1] * 1000:.1f} ms; the broker's loop was late by {lag * 1000:.1f} ms at most, "
+            f"the peers' by {late * 1000:.1f} ms; other processes ran for {others:.1f} s, other machines {stolen:.2f} s"
         )
 
 
