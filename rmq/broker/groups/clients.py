@@ -79,7 +79,7 @@ class ConsumerGroup:
                 found = channel
         return found
 
-    def _take_over(self, data: ConsumerData, notes: Rationed) -> bool:
+    def _take_over(self, data: ConsumerData, notes: Rationed, complaints: Rationed) -> bool:
         """Overwrite what the last heartbeat decides; whether the set of topics changed (store-and-broker.md 8.1)."""
         self.consume_type = data.consume_type
         self.message_model = data.message_model
@@ -95,7 +95,8 @@ class ConsumerGroup:
                 notes.say(log.info, "%s subscribes to %s: %s", self.name, sub.topic, sub.sub_string)
             elif sub.sub_version > old.data.sub_version:
                 if sub.sub_string != old.data.sub_string:
-                    log.warning(
+                    complaints.say(
+                        log.warning,
                         "%s changes its subscription of %s from %s to %s",
                         self.name,
                         sub.topic,
@@ -123,6 +124,7 @@ class Consumers:
         self._of_conn: dict[Conn, dict[str, None]] = {}
         self._notices = Notices(clock, self._members, tell)
         self._notes = Rationed(clock, most=_LINES_MOST)
+        self._complaints = Rationed(clock, most=_LINES_MOST)
         #: Called with a group and all its subscriptions, at every heartbeat.
         self.on_heartbeat: list[Callable[[str, list[SubscriptionData]], None]] = []
         #: Called with a group whose last consumer is gone.
@@ -156,11 +158,17 @@ class Consumers:
         group = self._groups.get(name)
         if group is None:
             group = self._groups[name] = ConsumerGroup(name)
-        changed = group._take_over(data, self._notes)
+        changed = group._take_over(data, self._notes, self._complaints)
         channel = group.channels.get(conn)
         if channel is None:
             if group.find(client_id) is not None:
-                log.warning("client id %s of %s is on two connections; the new one is %s", client_id, name, conn.peer)
+                self._complaints.say(
+                    log.warning,
+                    "client id %s of %s is on two connections; the new one is %s",
+                    client_id,
+                    name,
+                    conn.peer,
+                )
             group.channels[conn] = self._channel(conn, client_id, language, version)
             self._of_conn.setdefault(conn, {})[name] = None
             changed = True
@@ -214,7 +222,7 @@ class Consumers:
         oldest = self._clock.monotonic() - EXPIRY_SECONDS
         silent = _silent((group.channels.values() for group in self._groups.values()), oldest)
         for conn in silent:
-            log.warning("no heartbeat from consumer %s for %d s", conn.peer, EXPIRY_SECONDS)
+            self._complaints.say(log.warning, "no heartbeat from consumer %s for %d s", conn.peer, EXPIRY_SECONDS)
             self.closed(conn)
         return silent
 
@@ -271,7 +279,7 @@ class Producers:
         oldest = self._clock.monotonic() - EXPIRY_SECONDS
         silent = _silent((channels.values() for channels in self._groups.values()), oldest)
         for conn in silent:
-            log.warning("no heartbeat from producer %s for %d s", conn.peer, EXPIRY_SECONDS)
+            self._notes.say(log.warning, "no heartbeat from producer %s for %d s", conn.peer, EXPIRY_SECONDS)
             self.closed(conn)
         return silent
 
