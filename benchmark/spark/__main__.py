@@ -5,6 +5,7 @@ Needs Java and ``rmq[spark]``; the broker is a process of its own on this machin
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import statistics
@@ -51,24 +52,29 @@ class Bench:
         bound = f"{'at most' if most else 'at least'} {floor:,g}"
         print(f"{what:<52} {figure:>12,.2f} {unit:<7} {bound}{'' if held else '  MISSED'}", flush=True)
 
+    def tell(self, what: str, figure: float, unit: str) -> None:
+        """One line without a floor."""
+        print(f"{what:<52} {figure:>12,.2f} {unit}".rstrip(), flush=True)
+
     def create(self, topic: str, queues: int = QUEUES) -> None:
         with rmq.AdminClient(namesrv=self.cluster.namesrv) as admin:
             admin.create_and_update_topic(
                 self.cluster.broker_addr, topic, read_queue_nums=queues, write_queue_nums=queues
             )
 
-    def read(self, source: str, **options: str) -> Any:
+    def read(self, source: str, options: dict[str, str]) -> Any:
         given = {"nameServer": self.cluster.namesrv, "topic": "bench"} if source == "rocketmq" else {"rows": str(ROWS)}
         return self.spark.read.format(source).options(**given, **options).load()
 
-    def timed(self, work: Callable[[], object]) -> float:
-        """Rows a second, the median of some rounds."""
-        rates = []
+    def timed(self, *works: Callable[[], object]) -> list[list[float]]:
+        """Rows a second of each in some rounds, one round of all after the other."""
+        rates: list[list[float]] = [[] for _ in works]
         for _ in range(ROUNDS):
-            began = time.perf_counter()
-            work()
-            rates.append(ROWS / (time.perf_counter() - began))
-        return statistics.median(rates)
+            for work, found in zip(works, rates, strict=True):
+                began = time.perf_counter()
+                work()
+                found.append(ROWS / (time.perf_counter() - began))
+        return rates
 
     def discard(self, frame: Any) -> None:
         frame.write.format("noop").mode("overwrite").save()
@@ -84,18 +90,33 @@ def fill(bench: Bench) -> None:
 
 def reading(bench: Bench) -> None:
     fill(bench)
-    bench.discard(bench.read("rocketmq", columns=ALL))  # starts workers, fills caches
+    bench.discard(bench.read("rocketmq", {"columns": ALL}))  # starts workers, fills caches
     for columns, name, floor, floor32 in ((TWO, "2 columns", 150_000, 80_000), (ALL, "all 11 columns", 60_000, 45_000)):
-        ceiling = bench.timed(lambda columns=columns: bench.discard(bench.read("rmq_ceiling", columns=columns)))
-        ours = bench.timed(lambda columns=columns: bench.discard(bench.read("rocketmq", columns=columns)))
-        small = bench.timed(
-            lambda columns=columns: bench.discard(bench.read("rocketmq", columns=columns, pullBatchSize="32"))
+        ours, small, ceiling, again = bench.timed(
+            *(
+                functools.partial(
+                    lambda *frame: bench.discard(bench.read(*frame)), source, {"columns": columns, **more}
+                )
+                for source, more in (
+                    ("rocketmq", {}),
+                    ("rocketmq", {"pullBatchSize": "32"}),
+                    ("rmq_ceiling", {}),
+                    ("rmq_ceiling", {"again": "true"}),
+                )
+            )
         )
-        bench.say(f"read {name}, pulls of 1,024", ours, floor, "rows/s")
-        bench.say(f"read {name}, pulls of 32", small, floor32, "rows/s")
-        print(f"{f'the same rows from memory, {name}':<52} {ceiling:>12,.2f} rows/s")
-        bench.say(f"share of the ceiling, {name}, pulls of 1,024", ours / ceiling, SHARE, "")
+        bench.say(f"read {name}, pulls of 1,024", statistics.median(ours), floor, "rows/s")
+        bench.say(f"read {name}, pulls of 32", statistics.median(small), floor32, "rows/s")
+        bench.tell(f"the same rows made from memory, {name}", statistics.median(ceiling), "rows/s")
+        bench.say(f"share of that, {name}, pulls of 1,024", share(ours, ceiling), SHARE, "")
+        bench.tell(f"one batch sent again and again, {name}", statistics.median(again), "rows/s")
+        bench.tell(f"share of that, {name}, pulls of 1,024", share(ours, again), "")
     bench.say("memory of a Python worker, greatest", max(worker_memory()), 300, "MiB", most=True)
+
+
+def share(ours: list[float], ceiling: list[float]) -> float:
+    """The median over the rounds: both of a round had the same neighbours."""
+    return statistics.median(one / most for one, most in zip(ours, ceiling, strict=True))
 
 
 def worker_memory() -> list[float]:
@@ -118,7 +139,8 @@ def writing(bench: Bench) -> None:
         "repeat('x', 1024) as value", "cast(id as string) as keys"
     )
     sink = rows.write.format("rocketmq").option("nameServer", bench.cluster.namesrv).option("topic", "sink")
-    bench.say("write", bench.timed(lambda: sink.mode("append").save()), 20_000, "rows/s")
+    (rates,) = bench.timed(lambda: sink.mode("append").save())
+    bench.say("write", statistics.median(rates), 20_000, "rows/s")
 
 
 def micro_batches(bench: Bench) -> None:
