@@ -1,12 +1,9 @@
-"""A job's life: started by spark-submit or in a session, watched over HTTP, stopped between two batches."""
+"""A job's life: watched over HTTP, stopped between two batches. test_spark_standalone.py submits one."""
 
 from __future__ import annotations
 
-import asyncio
 import io
-import os
 import re
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +19,6 @@ from tests.support.spark.jobs import Bench
 
 pytestmark = pytest.mark.timeout(600)
 
-ROOT = Path(__file__).parents[2]
 ARCHIVE = (
     "job: archive\ncluster:\n  nameServer: {namesrv}\nsource:\n  topics: [Events]\n  startingOffsets: earliest\n"
     "checkpoint: {folder}/checkpoint\npath: {folder}/archive\n"
@@ -63,27 +59,6 @@ def test_a_running_job_is_watched_and_stopped(cluster: BlockingCluster, spark: A
     assert 'rmq_pipeline_lag_messages{job="job",kind="archive",topic="Events"} 0\n' in out.metrics
     assert out.getvalue().splitlines()[-1].startswith("job: stopped: 3 rows in 1 batches")
     assert (watch.rows, spark.streams.active) == (3, [])
-
-
-async def test_spark_submit(cluster: BlockingCluster, tmp_path: Path) -> None:
-    bench = Bench(cluster, None, tmp_path)
-    bench.create("Submitted")
-    bench.send("Submitted", ["a", "b"])
-    text = ARCHIVE.replace("Events", "Submitted").format(namesrv=bench.namesrv, folder=tmp_path)
-    (tmp_path / "orders.yaml").write_text(text + "trigger: once\n")
-    submit = Path(sys.executable).parent / "spark-submit"
-    process = await asyncio.create_subprocess_exec(
-        *(str(submit), "--master", "local[1]", "--conf", "spark.driver.bindAddress=127.0.0.1"),
-        *(str(ROOT / "conf/pipeline/submit.py"), "orders.yaml"),
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(500):
-        out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    assert out.decode().splitlines()[-1].startswith("orders: done: 2 rows in 1 batches"), out
 
 
 def test_what_spark_says_in_many_lines_is_one(cluster: BlockingCluster, spark: Any, tmp_path: Path) -> None:

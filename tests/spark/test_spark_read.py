@@ -172,6 +172,8 @@ def test_the_brokers_know_how_far_the_group_is(spark: Any, cluster: Cluster, tmp
     stream = Stream(spark, cluster, "lagging", tmp_path)
     stream.run(groupId="spark_group")
     fill(cluster.namesrv, "lagging", 7)
+    if not limits(spark):
+        stream.run(groupId="spark_group")  # before 4.2 the end of a batch is told with the next one
     shown = subprocess.run(
         [sys.executable, "-m", "rmq.cli.mqadmin", "consumerProgress", "-n", cluster.namesrv, "-g", "spark_group"],
         capture_output=True,
@@ -183,18 +185,6 @@ def test_the_brokers_know_how_far_the_group_is(spark: Any, cluster: Cluster, tmp
     assert "Diff Total: 7" in shown.stdout, shown.stdout
     group = batch(spark, cluster, "lagging", startingOffsets="group", groupId="spark_group")
     assert group.count() == 7
-
-
-def test_new_queues_are_read(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
-    create(cluster.namesrv, cluster.broker_addr, "wider", queues=1)
-    fill(cluster.namesrv, "wider", 20)
-    stream = Stream(spark, cluster, "wider", tmp_path)
-    assert stream.run() == [20]
-    create(cluster.namesrv, cluster.broker_addr, "wider", queues=4)
-    fill(cluster.namesrv, "wider", 400)
-    assert len({row["queueId"] for row in batch(spark, cluster, "wider").collect()}) == 4
-    stream.run()
-    assert places(stream.rows()) == stored(cluster.namesrv, "wider")
 
 
 def test_a_topic_made_anew(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
@@ -262,30 +252,3 @@ def test_a_broker_that_dies_within_a_batch(spark: Any, cluster: Cluster, tmp_pat
     assert query.exception() is None
     assert [each.numInputRows for each in query.recentProgress] == [5000]
     assert places(spark.read.parquet(str(tmp_path / "out")).collect()) == stored(cluster.namesrv, "killed")
-
-
-def test_data_that_expired_under_the_reader(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
-    create(cluster.namesrv, cluster.broker_addr, "expired")
-    fill(cluster.namesrv, "expired", 60)
-    stream = Stream(spark, cluster, "expired", tmp_path)
-    assert stream.run() == [60]
-    fill(cluster.namesrv, "expired", 200)
-    fill(cluster.namesrv, "filler", 6000, size=12_000)
-    fill(cluster.namesrv, "expired", 100)
-    (broker,) = cluster.brokers
-    broker.daemon.stop()
-    files = sorted((broker.store / "commitlog").iterdir())
-    assert len(files) > 1
-    # What retention does at night: the oldest files go.
-    for path in files[:-1]:
-        path.unlink()
-    broker.daemon.start()
-    left = stored(cluster.namesrv, "expired")
-    assert 0 < len(left) < 300, "some that were not read are gone, and some are left"
-    query = stream.start()
-    with pytest.raises(Exception, match="DataLost") as error:
-        query.awaitTermination(300)
-    assert "they have expired (failOnDataLoss=false goes on without them)" in str(error.value)
-    stream.run(failOnDataLoss="false")
-    got = places(stream.rows())
-    assert {place: got[place] for place in left} == dict(left), "each that is left once"
