@@ -94,7 +94,7 @@ def cycles_at(point: str, rng: random.Random) -> list[Cycle]:
     stop = point.startswith("stop:")
     # So many messages fill a file of the commit log several times.
     sends = 600 if point.startswith("run:") and point not in SOMETIMES else 40
-    return Cycle(point, seconds=0.3 if stop else 2.0, skip=skip, stop=stop, sends=sends)
+    return [Cycle(point, seconds=0.3 if stop else 2.0, skip=skip, stop=stop, sends=sends)]
 
 
 @pytest.mark.timeout(0 if LONG else 600)
