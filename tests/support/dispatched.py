@@ -19,7 +19,9 @@ async def dispatched(ask: Callable[[Command], Awaitable[Command]], seconds: floa
     """
     async with asyncio.timeout(seconds):
         while True:
-            told: Any = fastjson.loads((await ask(Command(28))).body)
+            answer = await ask(Command(28))
+            # Java's has no figures, and an error, in the first second of its life.
+            told: Any = fastjson.loads(answer.body) if answer.code == 0 else {"table": {"dispatchBehindBytes": "1"}}
             table = told["table"]
             if int(table["dispatchBehindBytes"]) <= 0 and "indexBuild" not in table:
                 return

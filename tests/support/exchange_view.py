@@ -157,7 +157,7 @@ def manifest(scan: LogScan) -> View:
 async def view(client: RemotingClient, address: str, scan: LogScan, places: set[Place]) -> View:
     """Ask a broker everything about the messages of a scan, and about ``places`` that may hold none any more."""
     broker = Broker(client, address)
-    await dispatched(broker.ask)
+    await dispatched(lambda command: broker.ask(command, 1))
     made = View()
     readable = _readable(scan)
     times: dict[Place, list[int]] = {}
