@@ -6,7 +6,8 @@ bodies and properties are cut out of it by Arrow itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -68,18 +69,47 @@ _HEAD = np.dtype(
 _HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint16)
 
 
+@dataclass(frozen=True, slots=True)
+class _Of:
+    """The queues of records that are joined, and the number of its queue for each record."""
+
+    queues: list[MessageQueue]
+    which: Numbers
+
+
 class Records:
-    """The records of a chunk of one queue; each column is made when it is asked for.
+    """The records of a chunk, each column made when it is asked for; of one queue unless they are joined.
 
     :raises ProtocolError: something in the chunk is no record, or a batch stored as one message.
     """
 
     def __init__(self, queue: MessageQueue, chunk: Chunk) -> None:
         self.queue = queue
+        self.lasting = chunk.lasting
+        self._of: _Of | None = None
         self._buffer = chunk.buffer
-        self._delta = chunk.delta
+        self._delta: Numbers | int = chunk.delta
         self._at: Numbers = np.array(chunk.starts, np.int64)
         self._layout()
+
+    @classmethod
+    def joined(cls, parts: Sequence[Records]) -> Records:
+        """Records of chunks of several queues, one behind the other: few rows each would be dear each by itself."""
+        if len(parts) == 1:
+            return parts[0]
+        made = object.__new__(cls)
+        counts = [len(part) for part in parts]
+        made.queue, made.lasting = parts[0].queue, True
+        made._of = _Of([part.queue for part in parts], np.repeat(np.arange(len(parts)), counts))
+        made._delta = np.repeat([np.int64(part._delta) for part in parts], counts)
+        begins = [int(part._at[0]) for part in parts]
+        made._buffer = bytearray().join(
+            memoryview(part._buffer)[begin : begin + part.size] for part, begin in zip(parts, begins, strict=True)
+        )
+        moves = np.cumsum([0, *(part.size for part in parts[:-1])]) - begins
+        made._at = np.concatenate([part._at for part in parts]) + np.repeat(moves, counts)
+        made._layout()
+        return made
 
     def _layout(self) -> None:
         """Take the heads out of the buffer, and see where the parts of variable place begin."""
@@ -116,6 +146,11 @@ class Records:
     def __len__(self) -> int:
         return len(self._at)
 
+    @property
+    def size(self) -> int:
+        """Bytes from the first to the end of the last."""
+        return int(self._ends[-1] - self._at[0])
+
     def before(self, end: int) -> Records:
         """Those before an offset: the last pull of a range may bring more."""
         if len(self.offsets) and self.offsets[-1] >= end:
@@ -125,7 +160,9 @@ class Records:
     def where(self, which: np.ndarray[Any, np.dtype[np.bool_]]) -> Records:
         """Some of them."""
         other = object.__new__(Records)
-        other.queue, other._buffer, other._delta = self.queue, self._buffer, self._delta
+        other.queue, other.lasting, other._buffer = self.queue, self.lasting, self._buffer
+        other._of = _Of(self._of.queues, self._of.which[which]) if self._of else None
+        other._delta = self._delta if isinstance(self._delta, int) else self._delta[which]
         other._at = self._at[which]
         other._layout()
         return other
@@ -163,7 +200,8 @@ class Records:
             try:
                 plain[number] = decompress(plain[number], int(self._sys_flags[number]))
             except ProtocolError as error:
-                where = f"{self.queue} offset {self.offsets[number]}"
+                queue = self.queue if self._of is None else self._of.queues[self._of.which[number]]
+                where = f"{queue} offset {self.offsets[number]}"
                 raise ProtocolError(f"{where}: the body cannot be decompressed: {error}") from None
         return pa.array(plain, pa.binary())
 
@@ -189,8 +227,11 @@ class Records:
     def store_times(self) -> Any:
         return _timestamps(self._head("store_time", self._born6))
 
-    def same(self, text: str) -> Any:
-        return pa.repeat(pa.scalar(text), len(self))
+    def of_queue(self, what: Callable[[MessageQueue], Any], kind: pa.DataType) -> Any:
+        """What is the same for all records of a queue."""
+        if self._of is None:
+            return pa.repeat(pa.scalar(what(self.queue), kind), len(self))
+        return pa.array([what(queue) for queue in self._of.queues], kind).take(pa.array(self._of.which))
 
     def hosts(self, *, store: bool) -> Any:
         """``address:port`` of who stored them, or who sent them."""
@@ -232,9 +273,9 @@ def _ints32(numbers: Numbers) -> Any:
 
 
 _PLAIN: dict[str, Callable[[Records], Any]] = {
-    "topic": lambda records: records.same(records.queue.topic),
-    "brokerName": lambda records: records.same(records.queue.broker_name),
-    "queueId": lambda records: pa.repeat(pa.scalar(records.queue.queue_id, pa.int32()), len(records)),
+    "topic": lambda records: records.of_queue(lambda queue: queue.topic, pa.string()),
+    "brokerName": lambda records: records.of_queue(lambda queue: queue.broker_name, pa.string()),
+    "queueId": lambda records: records.of_queue(lambda queue: queue.queue_id, pa.int32()),
     "offset": lambda records: pa.array(records.offsets),
     "queueOffset": lambda records: pa.array(records.offsets),
     "value": Records.values,

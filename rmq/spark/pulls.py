@@ -82,12 +82,14 @@ class Chunk:
     """Records in a buffer that is used again as soon as the next chunk is asked for.
 
     :param starts: where each record begins. :param delta: to be added to the offsets in the records.
+    :param lasting: the buffer is not used again.
     """
 
     buffer: bytearray
     starts: list[int]
     end: int
     delta: int = 0
+    lasting: bool = False
 
 
 def pull_request(endpoint: Endpoint, wanted: Range, offset: int, how: Pulling) -> Command:

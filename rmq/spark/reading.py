@@ -19,7 +19,7 @@ from rmq.spark.small_pulls import pull_ranges
 
 __all__ = ["Reading"]
 
-#: Rows or bytes for which a batch is worth its way to Spark; smaller ones are joined.
+#: Rows or bytes that are worth a batch of their own; fewer are joined with others.
 ENOUGH_ROWS = 1024
 ENOUGH_BYTES = 1 << 20
 
@@ -55,20 +55,22 @@ class Reading:
 
         :raises DataLost: messages are missing, and that is an error. :raises RMQError: they cannot be read.
         """
-        waiting: list[pa.RecordBatch] = []
-        rows = size = 0
+        waiting: list[Records] = []
         for each, chunks in pull_ranges(brokers, ranges, self.pulling):
-            for batch in self._range(each, chunks):
-                waiting.append(batch)
-                rows += batch.num_rows
-                size += batch.nbytes
-                if rows >= ENOUGH_ROWS or size >= ENOUGH_BYTES:
-                    yield _joined(waiting)
-                    waiting, rows, size = [], 0, 0
-        if waiting:
-            yield _joined(waiting)
+            for records in self._range(each, chunks):
+                waiting.append(records)
+                if not records.lasting or _enough(waiting):
+                    yield from self._rows(waiting)
+                    waiting = []
+        yield from self._rows(waiting)
 
-    def _range(self, wanted: Range, chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
+    def _rows(self, waiting: list[Records]) -> Iterator[pa.RecordBatch]:
+        if waiting:
+            batch = decode(Records.joined(waiting), self.schema, self.tags)
+            if batch.num_rows:
+                yield batch
+
+    def _range(self, wanted: Range, chunks: Iterable[Chunk]) -> Iterator[Records]:
         expected = wanted.start
         for chunk in chunks:
             records = Records(wanted.queue, chunk).before(wanted.end)
@@ -76,9 +78,7 @@ class Reading:
                 continue
             self._check(wanted, records, expected)
             expected = int(records.offsets[-1]) + 1
-            batch = decode(records, self.schema, self.tags)
-            if batch.num_rows:
-                yield batch
+            yield records
         if expected < wanted.end and self._strict(wanted):
             raise self._missing(wanted, expected, wanted.end - 1)
 
@@ -100,8 +100,8 @@ class Reading:
             raise self._missing(wanted, expected, int(offsets[-1]))
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    (one,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return one
+def _enough(waiting: list[Records]) -> bool:
+    return (
+        sum(len(records) for records in waiting) >= ENOUGH_ROWS
+        or sum(records.size for records in waiting) >= ENOUGH_BYTES
+    )

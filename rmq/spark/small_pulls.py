@@ -77,7 +77,7 @@ def _chunks(brokers: Brokers, wanted: Range, how: Pulling, answer: Command | Non
             data = bytearray(answer.body)
             starts = record_starts(data, 0, len(data), str(wanted.queue))
             if starts:
-                yield Chunk(data, starts, len(data), offset_delta(answer))
+                yield Chunk(data, starts, len(data), offset_delta(answer), lasting=True)
             wanted = replace(wanted, start=following)
     if wanted.start < wanted.end:
         yield from pull_range(brokers, wanted, how)

@@ -191,6 +191,25 @@ def test_bytes_that_are_no_text_are_replaced() -> None:
     assert found.value("KEYS").to_pylist() == ["a�b", None]
 
 
+def test_records_of_several_queues_are_joined() -> None:
+    queues = [QUEUE, MessageQueue("t", "broker-b", 2), MessageQueue("other", "broker-b", 0)]
+    chunks = [chunk(ODD[start::3], before=7 * start) for start in range(3)]
+    chunks[1].delta = 1000
+    parts = [Records(queue, each) for queue, each in zip(queues, chunks, strict=True)]
+    joined = decode(Records.joined(parts), ALL)
+    joined.validate(full=True)
+    wanted = []
+    for start, queue in enumerate(queues):
+        named = {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id}
+        for each in ODD[start::3]:
+            offset = each.queue_offset + (1000 if start == 1 else 0)
+            wanted.append({**expected(each), **named, "offset": offset, "queueOffset": offset})
+    assert rows(joined) == wanted
+    (only,) = rows(decode(Records.joined(parts), ALL, frozenset({"B"})))
+    assert only == wanted[[each["tags"] for each in wanted].index("B")]
+    assert only["brokerName"] == "broker-b"
+
+
 def test_a_tag_with_the_same_hash_is_left_out() -> None:
     given = [record(0, properties={"TAGS": "Aa"}), record(1, properties={"TAGS": "BB"}), record(2, properties={})]
     batch = decode(Records(QUEUE, chunk(given)), ALL.empty_table().select(["offset"]).schema, frozenset({"Aa"}))
