@@ -187,3 +187,23 @@ def test_reads_go_on_while_files_go(monkeypatch: pytest.MonkeyPatch) -> None:
         assert check_log.records
 
     run(main())
+
+
+def test_a_round_over_many_queues_gives_others_their_turn() -> None:
+    async def main() -> None:
+        _, store, _ = await fresh(queue_flush_interval_ms=10**9)
+        store.append([put(store.queues.get_or_create(f"M{number}", 0), b"x") for number in range(1000)])
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while not round_.done():
+                turns += 1
+                await asyncio.sleep(0)
+
+        round_ = asyncio.create_task(store.retention.delete_derived())
+        await other()
+        assert turns >= 5
+        await store.stop()
+
+    run(main())
