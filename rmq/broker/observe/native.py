@@ -111,6 +111,7 @@ class NativeMetrics:
                 "How long the running flush of the commit log has lasted",
                 of.pressure.flush_ms() / 1000,
             ),
+            ("rmq_damaged_bytes", "Bytes of the commit log that are known to be damaged", of.store.damaged.bytes),
         ):
             yield _single(name, "gauge", meaning, value)
         yield _single("rmq_sends_refused_total", "counter", "Sends refused as busy", of.pressure.refused)

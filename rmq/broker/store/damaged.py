@@ -59,6 +59,11 @@ class DamagedParts:
             log.warning("%s cannot be used (%s); the commit log is checked anew", self.path, error)
             self.parts, self.position, self.began_ms = [], -1, 0
 
+    @property
+    def bytes(self) -> int:
+        """Damaged bytes that are known."""
+        return sum(part.end - part.start for part in self.parts)
+
     def bytes_in(self, start: int, end: int) -> int:
         """Damaged bytes from one commit-log offset to another."""
         return sum(max(0, min(end, part.end) - max(start, part.start)) for part in self.parts)

@@ -66,8 +66,7 @@ class Scrub:
     def progress(self) -> str:
         """How far it is and what it found, in a sentence."""
         parts = self._damaged.parts
-        lost = sum(part.end - part.start for part in parts)
-        found = f"{len(parts)} damaged places, {lost} bytes" if parts else "no damage known"
+        found = f"{len(parts)} damaged places, {self._damaged.bytes} bytes" if parts else "no damage known"
         if not self._settings.scrub_rate_mib:
             return f"off; {found}"
         if not self._damaged.began_ms:

@@ -199,6 +199,7 @@ def test_parts_are_merged_and_forgotten() -> None:
     assert known.parts == [(100, 300), (500, 600)]
     assert not known.add([Damage(120, 180)], 0)
     assert known.bytes_in(0, 550) == 250
+    assert known.bytes == 300
     assert known.add([], 400)
     assert known.parts == [(500, 600)]
     known.forget_from(550)
