@@ -28,6 +28,7 @@ _TRUSTED_TAIL = 8 << 20
 _datasync = getattr(os, "fdatasync", os.fsync)
 #: Writes back one file system; ``sync`` does so with all of them.
 _syncfs: Any = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+_PAGE = 4096
 #: macOS has none.
 _advise = getattr(os, "posix_fadvise", None)
 #: What a file system answers that does not know the flag.
@@ -84,17 +85,19 @@ class RealFile:
         return None
 
     def pread_aside(self, size: int, offset: int) -> bytes:
-        data = self.pread_hot(size, offset)
-        if data is not None:
-            return data
         if _advise is not None and not self._aside:
             self._aside = True
             with contextlib.suppress(OSError):
                 _advise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
+        data = self.pread_hot(size, offset)
+        if data is not None:
+            return data
         data = self.pread(size, offset)
         if _advise is not None:
             with contextlib.suppress(OSError):
-                _advise(self._fd, offset, len(data), os.POSIX_FADV_DONTNEED)
+                # The page that the read before it ended in goes now, too: only whole ones do.
+                begin = offset & -_PAGE
+                _advise(self._fd, begin, offset + len(data) - begin, os.POSIX_FADV_DONTNEED)
         return data
 
     def hot_view(self, size: int, offset: int) -> memoryview | None:

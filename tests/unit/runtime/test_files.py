@@ -216,3 +216,23 @@ def test_a_real_file_is_a_file(tree: RealFiles, tmp_path: Path) -> None:
     assert isinstance(file, RealFile)
     assert file.path == str(tmp_path / "f")
     file.close()
+
+
+def test_what_is_read_aside_does_not_stay_in_the_page_cache(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    data = bytes(range(256)) * 4096
+    path.write_bytes(data)
+    file = RealFiles().open(str(path))
+    try:
+        assert file.pread_aside(5000, 100) == data[100:5100]
+        file.datasync()
+        with path.open("rb") as other:
+            os.posix_fadvise(other.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        if file.pread_hot(4096, 0) is not None:
+            pytest.skip("this file system keeps everything in memory")
+        assert file.pread_aside(128 << 10, 0) == data[: 128 << 10]
+        assert file.pread_aside(500_000, 1_000_000) == data[1_000_000:]
+        for offset in (0, 64 << 10, 256 << 10, 1_010_000):
+            assert file.pread_hot(4096, offset) is None
+    finally:
+        file.close()

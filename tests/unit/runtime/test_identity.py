@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rmq.runtime import identity as module
 from rmq.runtime.identity import RealIdentity, choose_address
 
 LO = [("lo", "127.0.0.1"), ("lo", "::1")]
@@ -56,3 +57,10 @@ def test_this_machine() -> None:
     assert identity.pid > 0
     assert identity.hostname
     assert identity.physical_memory() > 1 << 20
+
+
+def test_the_boot_is_told_by_linux_and_unknown_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = RealIdentity()
+    assert identity.boot_id() == RealIdentity().boot_id()
+    monkeypatch.setattr(module, "_BOOT_ID", "/nowhere/boot_id")
+    assert identity.boot_id() == ""
