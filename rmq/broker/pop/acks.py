@@ -68,7 +68,7 @@ class Acks:
         """200151: many messages are done; an error only when none of them could be acknowledged."""
         acks = BatchAckMessageRequestBody.decode(request.body).acks if request.body else []
         if not acks:
-            raise ResponseError(ResponseCode.NO_MESSAGE, "the request acknowledges nothing")
+            return request.reply(ResponseCode.NO_MESSAGE)
         events: list[Event] = []
         good = bad = 0
         for item in acks:

@@ -1,94 +1,49 @@
-"""Which differences between a running Java server's answer and ours are accepted, by row of docs/differences.md."""
+"""The accepted differences between a running Java server's answers and ours: for each case, both sides' exact values.
+
+``differs-*.jsonl`` has one line for cases that differ alike: ``why`` begins a row of docs/differences.md, ``differs``
+gives a place in the answer (``code``, ``remark``, ``ext.NAME``, ``body/...``) with Java's value and ours, ``cases``
+names the requests. Whatever is not in it must be alike, and whatever is in it must differ.
+"""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
-from rmq.protocol.command import Command
-from tests.golden.broker import differences as row
-from tests.integration.namesrv.test_java_answers import ACCEPTED as NAMESRV_ACCEPTED
+__all__ = ["FILES", "Listed", "lines"]
 
-if TYPE_CHECKING:
-    from tests.support.answers import Ask
-
-__all__ = ["listed", "listed_of_namesrv"]
-
-_CASES = {case: difference for difference in row.ACCEPTED for case in difference.cases}
-_NAMESRV_CASES = {case: difference for difference in NAMESRV_ACCEPTED for case in difference.cases}
-
-#: Our remark, and the row that has it.
-_REMARKS = (
-    (r"\w+Request: the field \w+ is missing", row.MISSING_FIELD),
-    (r"the heartbeat has no clientID|srcGroup and destGroup must be given|\w+: no object but \w+", row.MISSING_FIELD),
-    (r"the request names no \w+|the body is no DataVersion: .*|\w+: the body is empty", row.MISSING_FIELD),
-    (r"the receipt handle is expired: the message is given out again", row.FIVE_HANDLE),
-    (r"invisibleTime is -1: milliseconds are expected", row.NO_NUMBER),
-    (r"group .* cannot pop from topic .*", row.FIVE_NAMES),
-    (r"No group in this broker.*", row.FIVE_GROUP),
-    (r" request type (353|907) not supported", row.FIVE_LATER),
-    (r"\w+Request: \w+='.*' is no .*", row.NO_NUMBER),
-    (r"maxMsgNums\[-1\] is illegal: ask for at least one message", row.AT_LEAST_ONE),
-    (r"topic\[%RETRY%.*\] not exist", row.RETRY_NAME),
-    (r" request type (301|50|51|52|53|54) not supported", row.UNUSED_CODE),
-    (r"-?\d+@.* is not exist!", row.NO_GHOST),
-    (r"can not find message by the offset, 77", row.INSIDE),
-)
+_FOLDER = Path(__file__).parent
+#: One file a comparison.
+FILES = ("broker-4.9.4", "namesrv-4.9.4", "broker-5.3.3")
 
 
-def listed(ask: Ask, java: Command | None, ours: Command | None, problem: str) -> str | None:
-    """Why we may answer so; None when nothing allows it."""
-    if ours is None:
+def lines(name: str) -> list[dict[str, Any]]:
+    """The accepted differences of one comparison."""
+    text = (_FOLDER / f"differs-{name}.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+class Listed:
+    """Says why a case may differ, and which of them did not."""
+
+    def __init__(self, name: str) -> None:
+        self._lines = lines(name)
+        self._of_case: dict[str, list[dict[str, Any]]] = {}
+        for line in self._lines:
+            for case in line["cases"]:
+                self._of_case.setdefault(case, []).append(line)
+        self._seen: set[str] = set()
+
+    def why(self, case: str, differs: dict[str, list[Any]]) -> str | None:
+        """The row that allows exactly this; None when none does."""
+        for line in self._of_case.get(case, ()):
+            if line["differs"] == differs:
+                self._seen.add(case)
+                return str(line["why"])
         return None
-    known = _CASES.get(ask.id)
-    if known is not None and ours.code == known.code:
-        return known.why
-    for pattern, why in _REMARKS:
-        if re.fullmatch(pattern, ours.remark or ""):
-            return why
-    if java is not None and java.code == 1 and ours.code == 0 and ask.spoilt in ("without topicFilterType",):
-        return row.FILTER_TYPE
-    if ask.code in (310, 320) and ask.spoilt in ("d=zz", "j=zz", "l=zz"):
-        return row.UNUSED_FIELD
-    if ask.code == 321 and "'eval'" in problem:
-        return row.BY_EXPRESSION
-    if ask.code == 12 and ask.id.startswith("broker.query.uniq ") and ours.code == 0 and problem.startswith("body"):
-        return row.MISSING_FIELD  # sends that were refused here are found in Java
-    if any(text in problem for text in ("groupSysFlag", "/attributes is missing", "not 29 (queueId[")):
-        return row.FIVE
-    if ask.code >= 200050 or ask.code in (345, 361, 400):
-        return _listed_of_5(ask, java, ours, problem)
-    if ask.id == "broker.query.half_key":
-        return row.HALF_DELAY  # one half message more
-    if any(text in problem for text in ("'null'", "@null", "ClientChannelInfo.getClientId()")):
-        return row.MISSING_FIELD  # what earlier requests without a name left in Java
-    return None
 
-
-def _listed_of_5(ask: Ask, java: Command | None, ours: Command, problem: str) -> str | None:
-    if java is None:
-        return None
-    if java.code == 26 and "does not exist" in (java.remark or "") and ours.code in (0, 19, 210):
-        return row.FIVE_NAMES
-    if java.code == ours.code and (java.code != 0 or "restNum" in problem) and problem.startswith(("ext", "remark")):
-        return row.FIVE_POP
-    if "timeout too much" in (java.remark or "") or "maxMsgNums is" in (ours.remark or ""):
-        return row.FIVE_POP
-    if ask.code == 400 and "messageQueueAssignments is too much" in problem:
-        return row.MISSING_FIELD  # no strategy means AVG
-    if ask.code in (345, 200151) and ask.spoilt is not None and {java.code, ours.code} <= {0, 1, 208}:
-        return row.MISSING_FIELD
-    return row.FIVE_HANDLE if ask.code == 200151 and java.code == 0 else None
-
-
-def listed_of_namesrv(ask: Ask, java: Command | None, ours: Command | None, problem: str) -> str | None:
-    """The same for the nameserver."""
-    if ours is None:
-        return None
-    known = _NAMESRV_CASES.get(ask.id)
-    if known is not None and (known.code is None or ours.code == known.code):
-        return known.why
-    for pattern, why in _REMARKS:
-        if re.fullmatch(pattern, ours.remark or ""):
-            return why
-    return None
+    def unseen(self) -> Iterable[str]:
+        """Cases that are listed and did not differ so."""
+        return [case for case in self._of_case if case not in self._seen]

@@ -7,13 +7,20 @@ otherwise on purpose, tests/golden/broker/differences.py says what and why.
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rmq.testing.cluster import Cluster
 from tests.golden.broker.differences import ACCEPTED, EXCLUDED, SAMPLED
+from tests.golden.broker.live import FILES, lines
 from tests.support.broker_replay import CASES, SETTINGS, Replay
 from tests.support.broker_steps import STEPS
+
+#: Beginnings of the rows of the page that tells users.
+ROWS = re.findall(r"^\| (.*?) \|", (Path(__file__).parents[3] / "docs/differences.md").read_text(), re.MULTILINE)
 
 
 async def test_the_recorded_cases_are_answered_alike(tmp_path: Path) -> None:
@@ -53,3 +60,20 @@ def test_what_is_excepted_was_recorded() -> None:
     assert known >= SAMPLED
     assert set(STEPS) <= known
     assert not set(STEPS) & set(EXCLUDED)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_may_differ_from_a_running_server_is_told_to_users(name: str) -> None:
+    listed = lines(name)
+    assert listed
+    for line in listed:
+        assert set(line) == {"why", "differs", "cases"}
+        assert line["why"] in ROWS
+        assert line["differs"]
+        assert all(len(values) == 2 and values[0] != values[1] for values in line["differs"].values())
+    cases = [case for line in listed for case in line["cases"]]
+    assert len(cases) == len(set(cases))
+
+
+def test_every_accepted_difference_is_told_to_users() -> None:
+    assert {difference.why for difference in ACCEPTED} <= set(ROWS)
