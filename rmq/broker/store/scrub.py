@@ -28,7 +28,7 @@ __all__ = ["Scrub"]
 log = logging.getLogger(__name__)
 
 #: The loop checks so many bytes at a time, and between two pauses so many.
-_CHUNK = 128 << 10
+_CHUNK = 256 << 10
 _STEP = 1 << 20
 _MIB = 1 << 20
 #: How many times slower it goes while messages come in faster than it reads.
