@@ -6,11 +6,12 @@ from pathlib import Path
 
 from rmq.broker.admin.unsupported import UNSUPPORTED
 from rmq.client.answers import Answers
+from rmq.protocol.bodies.topic import TopicConfig
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.remoting.router import Router
 from rmq.testing.cluster import Cluster
-from tests.support.raw_peer import RawPeer
+from tests.support.raw_peer import RawPeer, pull, subscribe
 
 #: What may be served by nobody. 4.9 itself does not use the first two kinds any more; the others are not wanted.
 ALLOWED = {
@@ -64,3 +65,28 @@ async def test_a_listed_code_is_answered_with_code_3(tmp_path: Path) -> None:
         for code in UNSUPPORTED:
             answer = await peer.ask(Command(int(code)))
             assert (answer.code, answer.remark) == (3, f" request type {int(code)} not supported")
+
+
+async def test_requests_about_accounts_say_that_access_control_is_off(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster, RawPeer(*cluster.brokers[0].address) as peer:
+        codes = {50: 209, 51: 210, 52: 1, 53: 211, 54: 1, **dict.fromkeys(range(3001, 3011), 1)}
+        for request, code in codes.items():
+            answer = await peer.ask(Command(request))
+            assert answer.code == code
+            assert (answer.remark or "").startswith("access control is off")
+
+
+async def test_a_group_that_must_not_read_a_topic_pulls_nothing(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster, RawPeer(*cluster.brokers[0].address) as peer:
+        cluster.brokers[0].topics.put(TopicConfig(topic_name="T"))
+        await peer.ask(subscribe())
+        where = {"group": "G", "topic": "T"}
+        ours = pull()
+        ours.ext = {**(ours.ext or {}), "sysFlag": "0"}
+        assert (await peer.ask(ours)).code == 19
+        answer = await peer.ask(Command(353, ext={**where, "readable": "false"}))
+        assert answer.body == b'{"group":"G","readable":false,"topic":"T"}'
+        refused = await peer.ask(ours)
+        assert (refused.code, refused.remark) == (16, "the consumer group[G] is forbidden for topic[T]")
+        assert (await peer.ask(Command(353, ext={**where, "readable": "true"}))).code == 0
+        assert (await peer.ask(ours)).code == 19
