@@ -1,0 +1,160 @@
+"""Brokers that have one store directory in turn, Java's and ours, and what each must say of the other's messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from rmq.remoting.client import RemotingClient
+from rmq.runtime.world import World
+from tests.support.exchange_load import LONG_GONE, Filler
+from tests.support.exchange_view import View, manifest, view
+from tests.support.killer import OsTree
+from tests.support.peers import Cluster, ToolMissing, skip_or_fail, start_cluster
+from tests.support.store_scan import LogScan, scan_log
+
+__all__ = ["LOG_SIZE", "Turn", "handed_over"]
+
+T = TypeVar("T")
+
+LOG_SIZE = 256 << 10
+#: Small files, so that all of them are rolled; nothing pending moves by itself while the directory changes hands.
+QUEUE_ENTRIES = 150
+SMALL = {
+    "mappedFileSizeCommitLog": str(LOG_SIZE),
+    "mappedFileSizeConsumeQueue": str(QUEUE_ENTRIES * 20),
+    "maxHashSlotNum": "200",
+    "maxIndexNum": "800",
+    "transactionCheckInterval": "3600000",
+    "transactionTimeOut": "3600000",
+}
+
+
+class _Directories(OsTree):
+    """Several directories seen as one."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = paths
+
+    def list(self, path: str) -> list[str]:
+        return sorted(name for directory in self._paths for name in super(_Directories, self).list(str(directory)))
+
+    def read(self, path: str) -> bytes:
+        name = Path(path).name
+        (there,) = [directory / name for directory in self._paths if (directory / name).exists()]
+        return super().read(str(there))
+
+
+class Turn:
+    """One broker's time with the directory.
+
+    :param six: it tells ``::1`` as its address and is sent to by IPv6.
+    :param logs: the commit log's directories; ``commitlog`` in the store when none is given.
+    :param read_only: those of them that get no new files.
+    """
+
+    def __init__(
+        self, kind: str, store: Path, *, six: bool = False, logs: Sequence[Path] = (), read_only: Sequence[Path] = ()
+    ) -> None:
+        self.store = store
+        self._six = six
+        self._logs = logs or [store / "commitlog"]
+        paths = {"storePathRootDir": str(store), "storePathCommitLog": ",".join(map(str, self._logs))}
+        if read_only:
+            paths["readOnlyCommitLogStorePaths"] = ",".join(map(str, read_only))
+        own = {"brokerIP1": "::1"} if six else {}
+        try:
+            self.cluster: Cluster = start_cluster(kind, properties={**SMALL, **paths, **own})
+        except ToolMissing as missing:
+            skip_or_fail(missing)
+
+    def __enter__(self) -> Turn:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cluster.stop()
+
+    def run(self, what: Callable[[RemotingClient, str], Awaitable[T]]) -> T:
+        port = self.cluster.broker_addr.rpartition(":")[2]
+
+        async def main() -> T:
+            client = RemotingClient(World.real())
+            try:
+                return await what(client, f"[::1]:{port}" if self._six else f"127.0.0.1:{port}")
+            finally:
+                await client.close()
+
+        return asyncio.run(main())
+
+    def fill(self, life: int, *, plain: int = 700, old: bool = False, delays: bool = True) -> None:
+        self.run(lambda client, address: Filler(client, address, life).fill(plain=plain, old=old, delays=delays))
+
+    def scan(self) -> LogScan:
+        return scan_log(_Directories(self._logs), "", LOG_SIZE)
+
+    def view(self) -> tuple[LogScan, View]:
+        """The files, and what the broker says of them: the same messages."""
+        scan = self.scan()
+        told = self.run(lambda client, address: view(client, address, scan, {(LONG_GONE, n) for n in range(4)}))
+        wanted = manifest(scan)
+        _same(told.records, wanted.records, "by queue offset")
+        _same(told.by_key, wanted.by_key, "by key")
+        _same(told.by_id, wanted.by_id, "by offset id")
+        if self.cluster.java is None:
+            _times_are_right(scan, told)
+        return scan, told
+
+    def stop(self) -> None:
+        assert self.cluster.brokers[0].daemon.stop() in (0, 143)
+
+    def kill(self) -> None:
+        self.cluster.brokers[0].daemon.kill()
+
+
+def _times_are_right(scan: LogScan, told: View) -> None:
+    """Asked for a store time that messages have, one of those messages."""
+    stamps = {
+        (record.topic, record.queue_id, record.queue_offset): record.store_timestamp
+        for record in scan.records if record.sys_flag & 0xC in (0, 8)
+    }  # fmt: skip
+    for (topic, queue), (_, end, _, found) in told.bounds.items():
+        held = {stamp for (t, q, _), stamp in stamps.items() if (t, q) == (topic, queue)}
+        for stamp, offset in found.items():
+            if held and stamp > max(held):
+                assert offset == end, f"{topic} {queue} at {stamp}, after the last message: {offset}"
+            if stamp in held:
+                assert stamps[topic, queue, offset] == stamp, f"{topic} {queue} at {stamp}: {offset}"
+
+
+def _same(got: object, wanted: object, what: str) -> None:
+    assert isinstance(got, dict)
+    assert isinstance(wanted, dict)
+    wrong = [key for key in got.keys() | wanted.keys() if got.get(key) != wanted.get(key)]
+    assert not wrong, f"{what}: {len(wrong)} differ, among them " + "; ".join(
+        f"{key}: {str(got.get(key))[:300]} instead of {str(wanted.get(key))[:300]}" for key in wrong[:3]
+    )
+
+
+def handed_over(before: View, after: View, *, configuration: bool = True) -> None:
+    """The second broker says what the first one said."""
+    # Of a queue whose messages are all gone Java says the minimum that its last entry file begins with; we say, as
+    # ever when there is nothing, minimum = maximum.
+    there = {place: found for place, found in before.bounds.items() if place[0] != LONG_GONE}
+    _same({place: after.bounds[place][:3] for place in there}, {p: b[:3] for p, b in there.items()}, "bounds")
+    # In a queue of several files Java chooses the file by its modification time, which a flush moves, and may answer
+    # with the beginning of the next one; ours is held to the messages themselves (_times_are_right).
+    # A time after the last message is the end of the queue with us, the last message with Java (B015, B017).
+    short = [place for place, found in there.items() if found[1] <= QUEUE_ENTRIES]
+    _same({p: after.until_last(p) for p in short}, {p: before.until_last(p) for p in short}, "by time")
+    _same(after.records, before.records, "by queue offset")
+    _same(after.by_key, before.by_key, "by key")
+    _same(after.by_id, before.by_id, "by offset id")
+    for place in before.bounds.keys() - there.keys():
+        assert before.bounds[place][1] == after.bounds[place][1], f"{place}: the maximum moved"
+    if configuration:
+        _same(after.offsets, before.offsets, "consumer offsets")
+        _same(after.delays, before.delays, "delay offsets")
+        _same({name: after.topics.get(name) for name in before.topics}, before.topics, "topics")
+        _same({name: after.groups.get(name) for name in before.groups}, before.groups, "groups")
