@@ -268,3 +268,21 @@ class StoreMachine(RuleBasedStateMachine):
 
 StoreMachine.TestCase.settings = settings(max_examples=amount(30, 1500), stateful_step_count=20, deadline=None)
 TestStoreMachine = StoreMachine.TestCase
+
+
+def test_known_damage_stays_out_of_queues_that_are_built_anew() -> None:
+    """Found by the long form: after the crash that told of it, a clean stop, and the queues gone."""
+
+    class First:
+        def draw(self, _: Any) -> Key:
+            return ("T0", 0, 0)
+
+    machine = StoreMachine()
+    machine.begin(sync=False, seed=0)
+    machine.append(messages=[(0, 1000)] * 12, together=False)
+    machine.corrupt(data=First())  # type: ignore[arg-type]
+    machine.append(messages=[(0, 100)] * 6, together=False)
+    machine.stop(lost="consumequeue")
+    machine.what_is_visible_is_what_was_written()
+    assert machine.store.recovered.dispatched_from == 0, "the queues were built anew"
+    machine.teardown()

@@ -151,6 +151,10 @@ class Store:
             self.recovered = await recovery.run()
             progress("", 0, 0)
             self.damaged.forget_from(self.log.end)
+            for part in self.damaged.parts:
+                # Queues are filled without comparing checksums where nothing can have happened since they were.
+                if part.end > self.recovered.dispatched_from:
+                    await self.damaged.set_aside(part)
             if not self._indexed:
                 self.appender.use_index(None)
             self.durability.begin(self.log.end)
