@@ -286,9 +286,12 @@ class BrokerApp:
         )
 
     def _missing(self) -> str | None:
-        """Why clients may not be sent here: a full disk is no reason, what is stored can still be read."""
-        if self.store.log.gate & (Gate.SHUT_DOWN | Gate.NOT_READABLE):
+        """Why clients may not be sent here: a full disk is no reason, for it passes without a restart."""
+        gate = self.store.log.gate
+        if gate & (Gate.SHUT_DOWN | Gate.NOT_READABLE):
             return f"the store is not open: {self.store.log.gate_reason()}"
+        if gate & (Gate.FSYNC_FAILED | Gate.NOT_WRITABLE):
+            return f"no message is taken until the broker is restarted: {self.store.log.gate_reason()}"
         return self._registration.missing
 
     def _visible(self, queues: list[Queue]) -> None:
@@ -321,11 +324,15 @@ class BrokerApp:
         self.filters.load()
         self.store.show_progress = self.show_progress
         await self.store.load()
-        await self._schedule.load()
-        await self._timers.load()
-        await self._transaction_check.load()
-        await self._pop.load()
-        await self.world.offload(self.topics.file.check)
+        try:
+            await self._schedule.load()
+            await self._timers.load()
+            await self._transaction_check.load()
+            await self._pop.load()
+            await self.world.offload(self.topics.file.check)
+        except BaseException:
+            await self.store.abandon()
+            raise
 
     async def _listen(self) -> None:
         settings = self.settings

@@ -37,7 +37,8 @@ CATALOGUE = {
     "S13": "test_s13_one_broker_a_store",
     "B002": "test_b002_a_damaged_last_record_moves_no_offset",
     "B005": "test_c10_b005_b007_metadata_is_the_old_or_the_new_version_after_every_step, "
-    "test_b005_a_spoilt_file_gives_way_to_its_backup",
+    "test_b005_a_spoilt_file_gives_way_to_its_backup, test_b005_what_the_broker_left_as_backup_is_used, "
+    "test_b005_without_a_backup_the_start_is_refused",
     "B007": "test_b007_shorter_offsets_leave_nothing_of_longer_ones",
     "B009": "test_s12_b009_three_steps_of_a_filling_disk, test_b009_the_three_ratios_are_settings, "
     "test_b009_a_store_on_a_full_disk_is_read_and_takes_messages_once_there_is_room",

@@ -109,6 +109,12 @@ def test_every_prefix_of_a_trace_is_recovered(say: Callable[[str], None]) -> Non
     assert recoveries >= STEPS * (2 + SUBSETS)
 
 
-@pytest.mark.parametrize("name", ["topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json", "consumerFilter.json",
+        "lmqConsumerOffset.json", "messageRequestMode.json",
+    ],
+)  # fmt: skip
 def test_c10_b005_b007_metadata_is_the_old_or_the_new_version_after_every_step(name: str) -> None:
     metadata_is_old_or_new(name, SUBSETS)

@@ -247,6 +247,16 @@ def write_metadata_in_place(patch: Patch) -> None:
     patch.setattr(metadata, "_replace", over)
 
 
+def take_an_emptied_file_for_a_fresh_start(patch: Patch) -> None:
+    """No content is no file."""
+    real = metadata.MetadataFile.load
+
+    def load(self: metadata.MetadataFile, parse: Callable[[bytes], None]) -> bool:
+        return bool(self._world.files.read(self.path)) and real(self, parse)
+
+    patch.setattr(metadata.MetadataFile, "load", load)
+
+
 def decide_only_what_is_answered(patch: Patch) -> None:
     """Without a slave what nobody waits for stays hidden until somebody else's send is answered."""
     patch.setattr(store.Store, "_decide", lambda self, end: None)
@@ -292,6 +302,7 @@ BUGS = (
     Bug(end_the_log_at_the_first_damage, damaged.damage_costs_only_itself, "I11"),
     Bug(believe_an_index_with_a_hole, damaged.missing_index_files_are_noticed, "I10"),
     Bug(write_metadata_in_place, damaged.metadata_is_old_or_new, "I12|I18|neither the file"),
+    Bug(take_an_emptied_file_for_a_fresh_start, damaged.an_emptied_file_is_no_fresh_start, "I12"),
     Bug(decide_only_what_is_answered, slaves.a_dead_slave_stops_nobody, "I9"),
     Bug(trust_the_queues, scenes.queue_entries_are_checked, "I10|has no entry"),
 )

@@ -6,7 +6,10 @@ import functools
 import json
 from typing import Any
 
+import pytest
+
 from rmq.broker.topics.metadata import MetadataFile
+from rmq.protocol.errors import StoreError
 from rmq.runtime.real import seeded
 from rmq.testing.simdisk import SimFiles
 from rmq.testing.simloop import run
@@ -16,7 +19,12 @@ from tests.support.faulty_scenes import in_time
 from tests.support.faulty_trace import Trace, traced
 from tests.support.store_kit import LOG_SIZE, opened, records, small
 
-__all__ = ["damage_costs_only_itself", "metadata_is_old_or_new", "missing_index_files_are_noticed"]
+__all__ = [
+    "an_emptied_file_is_no_fresh_start",
+    "damage_costs_only_itself",
+    "metadata_is_old_or_new",
+    "missing_index_files_are_noticed",
+]
 
 
 def damage_costs_only_itself() -> None:
@@ -49,6 +57,20 @@ def missing_index_files_are_noticed() -> None:
         store, _, keys = await recovered(image.machine(lambda machine: machine.files.unlink(first)).world, 60)
         assert keys == image.keys, "I10: messages are not found by key"
         await store.stop()
+
+    run(main())
+
+
+def an_emptied_file_is_no_fresh_start() -> None:
+    """I12 and B005: a first version that was emptied, and that has no backup, is not taken for one that never was."""
+
+    async def main() -> None:
+        node = Simulation(13).node("a")
+        node.files.mkdir("/store/config")
+        node.files.write_atomic("/store/config/topics.json", b"")
+        file = MetadataFile(node.world, "/store/config/topics.json", lambda: b"")
+        with pytest.raises(StoreError, match="remove both to start without"):
+            raise AssertionError(f"I12: load() said {file.load(functools.partial(_keep, []))} of an emptied file")
 
     run(main())
 

@@ -174,6 +174,11 @@ class Store:
                 f"mappedFileSizeConsumeQueue to what this store was made with"
             )
 
+    async def abandon(self) -> None:
+        """Let go of a store that was loaded and is not to be started: it stays as it was found."""
+        self._loaded = False
+        await self._give_up()
+
     async def _give_up(self, *, started: bool = False) -> None:
         await self.log.close(remove_unused=started)
         self.queues.close()

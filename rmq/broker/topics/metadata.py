@@ -40,39 +40,39 @@ class MetadataFile:
     def load(self, parse: Callable[[bytes], None]) -> bool:
         """Read the file, or its backup when it is missing, empty or damaged.
 
+        No version is ever written that is empty: an empty file is what a power cut or a full disk made of another one.
+
         :param parse: takes the content over; raises ValueError or ProtocolError when it is no such file.
         :returns: False when there is neither: a fresh start.
-        :raises StoreError: content is there, and neither file can be read.
+        :raises StoreError: a file is there, and neither can be read.
         """
-        damage = ""
+        damage: list[str] = []
         for path in (self.path, self.path + ".bak"):
             try:
                 data = self._world.files.read(path)
+                if not data.strip():
+                    raise ValueError("no content")
+                parse(data)
             except FileNotFoundError:
                 continue
-            except OSError as error:
-                if error.errno in FORBIDDEN:
+            except (OSError, ProtocolError, ValueError) as error:
+                if isinstance(error, OSError) and error.errno in FORBIDDEN:
                     # The content is there: an older one must not take its place.
                     raise unusable(os.path.dirname(os.path.dirname(self.path)), error) from error
-                damage = damage or str(error)
-                continue
-            if not data.strip():
-                continue
-            try:
-                parse(data)
-            except (ProtocolError, ValueError) as error:
-                damage = f"{damage}; {path}: {error}" if damage else str(error)
+                damage.append(f"{path}: {error}" if damage or path != self.path else str(error))
                 continue
             if path != self.path:
-                log.warning("%s cannot be used (%s): the backup %s is used", self.path, damage or "no content", path)
+                log.warning(
+                    "%s cannot be used (%s): the backup %s is used", self.path, "; ".join(damage) or "no content", path
+                )
             self._good = path == self.path
             return True
-        if damage:
-            raise StoreError(
-                f"{self.path}: neither the file nor its .bak can be read ({damage}); "
-                f"restore one of them, or remove both to start without"
-            )
-        return False
+        if not damage:
+            return False
+        raise StoreError(
+            f"{self.path}: neither the file nor its .bak can be read ({'; '.join(damage)}); "
+            f"restore one of them, or remove both to start without"
+        )
 
     def check(self) -> None:
         """Make sure that the file can be replaced: no change is to be lost for a reason that is known at start. Blocks.

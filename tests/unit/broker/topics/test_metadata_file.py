@@ -47,7 +47,6 @@ def parse_into(found: list[bytes]) -> Callable[[bytes], None]:
         ({"main": b"", "backup": b"zero"}, b"zero", "cannot be used (no content): the backup"),
         ({"backup": b"zero"}, b"zero", "cannot be used (no content): the backup"),
         ({"main": b"bad", "backup": b"zero"}, b"zero", "cannot be used (it is bad): the backup"),
-        ({"main": b" \n", "backup": b""}, None, ""),
         ({}, None, ""),
     ],
 )
@@ -66,6 +65,20 @@ def test_nothing_good_is_one_error_that_names_both(caplog: pytest.LogCaptureFixt
     with pytest.raises(StoreError, match=both):
         made(disk_with(main=b"bad", backup=b"bad too")).load(parse_into([]))
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("contents", "told"),
+    [
+        ({"main": b""}, "no content"),
+        ({"main": b" \n", "backup": b""}, r"no content; .*\.bak: no content"),
+        ({"main": b"bad", "backup": b""}, r"it is bad; .*\.bak: no content"),
+        ({"backup": b""}, r".*\.bak: no content"),
+    ],
+)
+def test_an_empty_file_is_no_fresh_start(contents: dict[str, bytes], told: str) -> None:
+    with pytest.raises(StoreError, match=rf"{PATH}: .*\({told}\); .*remove both to start without"):
+        made(disk_with(**contents)).load(parse_into([]))
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
