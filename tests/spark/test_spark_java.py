@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from rmq.protocol.codes import RequestCode
 from rmq.protocol.headers.offset import GetMaxOffsetRequest, GetMaxOffsetResponse
 from rmq.spark.brokers import Brokers
 from rmq.spark.options import Endpoint
+from rmq.spark.pipeline import catalog, document
+from rmq.spark.pipeline.running.runner import run_in
 from tests.support.peers.cluster import Cluster, start_broker, start_cluster
 from tests.support.peers.tools import ToolMissing, skip_or_fail
 from tests.support.spark.gate import gate
@@ -43,6 +46,22 @@ def test_java_is_read_and_written(spark: Any, pair: Cluster) -> None:
     got = spark.read.format("rocketmq").options(**given).load().collect()
     assert places(got) == there
     assert sorted(numbers(got)) == list(range(1000))
+
+
+def test_a_ready_job_and_tls(spark: Any, pair: Cluster, tmp_path: Path) -> None:
+    """An archive of a Java broker's topic, and the same topic over TLS: 4.9.4 makes itself a certificate."""
+    create(pair.namesrv, pair.broker_addr, "archived")
+    fill(pair.namesrv, "archived", 300)
+    there = stored(pair.namesrv, "archived", least=300)
+    text = (
+        f"job: archive\ncluster:\n  nameServer: {pair.namesrv}\nsource:\n  topics: [archived]\n"
+        f"  startingOffsets: earliest\ntrigger: once\ncheckpoint: {tmp_path}/checkpoint\npath: {tmp_path}/archive\n"
+    )
+    watch = run_in(spark, catalog.of("job.yaml", document.parse("job.yaml", text, {})), io.StringIO())
+    assert watch.rows == 300
+    assert places(spark.read.parquet(str(tmp_path / "archive")).collect()) == there
+    tls = spark.read.format("rocketmq").options(nameServer=pair.namesrv, topic="archived", useTLS="true").load()
+    assert places(tls.collect()) == there
 
 
 def test_a_master_that_dies_within_a_batch_leaves_its_slave(spark: Any, pair: Cluster, tmp_path: Path) -> None:
