@@ -76,8 +76,9 @@ class PowerCampaign(Campaign):
     def _note_death(self) -> None:
         super()._note_death()
         broker = self._powered
-        written = self._log(OsTree())
         self.counts["calls that forced"] += replay(broker.disk, broker.journal)
+        # Not what lies in the directory: the last call may have been noted, and the process killed before it was made.
+        written = self._log(SimFiles(broker.disk))
         self.counts["power cuts"] += 1
         if self.tear:
             least = deepcopy(broker.disk)

@@ -93,7 +93,8 @@ def parse_record(data: bytes, at: int, offset: int) -> Record | None:
     p += 1 + topic_size
     properties_size = _i(data, p, 2)
     text = data[p + 2 : p + 2 + properties_size].decode()
-    if p + 2 + properties_size != at + size:
+    # The checksum covers the body alone: behind a torn page the properties are zeros.
+    if p + 2 + properties_size != at + size or "\0" in text:
         return None
     crc = _u(data, at + 8, 4)
     if (binascii.crc32(body) & 0x7FFFFFFF if body else 0) != crc:
