@@ -109,6 +109,17 @@ def _elsewhere(broker: Broker) -> tuple[float, float]:
     return user + nice + system + irq + softirq - ours, stolen
 
 
+async def _standstills(broker: Broker, stalls: float, before: tuple[float, float]) -> str:
+    """How long the broker's loop stood still lately, and what else ran since ``before``."""
+    others, stolen = (now - then for now, then in zip(_elsewhere(broker), before, strict=True))
+    lag = await broker.figure("rmq_loop_lag_seconds")
+    count = await broker.figure("rmq_loop_stalls_total") - stalls
+    return (
+        f"longest standstill of the last 30 s {lag * 1000:.0f} ms, {count:.0f} beyond 50 ms while it lasted; "
+        f"other processes ran for {others:.1f} s, other machines {stolen:.2f} s"
+    )
+
+
 def _free_port() -> int:
     """A port that is free together with the one two below (the VIP port)."""
     import socket
@@ -306,6 +317,7 @@ async def storm(folder: str, count: int) -> None:
         probe = await link(broker.port, lambda _, __: pong.set())
         pong = asyncio.Event()
         worst: list[float] = []
+        before, stalls = _elsewhere(broker), await broker.figure("rmq_loop_stalls_total")
         for turn in range(3):
             done.clear()
             for number, one in enumerate(links):
@@ -317,11 +329,10 @@ async def storm(folder: str, count: int) -> None:
                 await pong.wait()
                 worst.append(time.perf_counter() - begun)
                 await asyncio.sleep(0.001)
-        lag = await broker.figure("rmq_loop_lag_seconds")
         print(
-            f"storm     {count} groups, 3 heartbeats each at once: longest standstill {lag * 1000:.0f} ms; "
-            f"a request of another client took {statistics.median(worst) * 1000:.1f} ms, "
-            f"at most {max(worst) * 1000:.0f} ms"
+            f"storm     {count} groups, 3 heartbeats each at once: a request of another client took "
+            f"{statistics.median(worst) * 1000:.1f} ms, at most {max(worst) * 1000:.0f} ms; "
+            + await _standstills(broker, stalls, before)
         )
 
 
@@ -358,16 +369,17 @@ async def reset(folder: str, members: int) -> None:
             one = await link(broker.port, took)
             one.transport.write(heartbeat(f"10.0.0.1@{number}", [group]))
         await asyncio.sleep(35)  # what starting took is out of the broker's window
+        before, stalls = _elsewhere(broker), await broker.figure("rmq_loop_stalls_total")
         begun = time.perf_counter()
         for _ in range(5):
             all_told.clear()
             await ask(222, {"topic": TOPIC, "group": group, "timestamp": "-1", "isForce": "true"})
             await all_told.wait()
         took_seconds = (time.perf_counter() - begun) / 5
-        lag = await broker.figure("rmq_loop_lag_seconds")
+        await asyncio.sleep(0.1)  # a standstill is told with the next beat
         print(
-            f"reset     {members} members, {queues} queues: longest standstill {lag * 1000:.0f} ms; "
-            f"all were told after {took_seconds * 1000:.0f} ms"
+            f"reset     {members} members, {queues} queues: all were told after {took_seconds * 1000:.0f} ms; "
+            + await _standstills(broker, stalls, before)
         )
 
 
