@@ -266,7 +266,7 @@ class Pair:
 
     async def compare(self, ask: Ask) -> tuple[Command | None, Command | None]:
         """Ask both and note what differs; the last two answers."""
-        patience_s = 0.4 if ask.silent else LATE_S if ask.spoilt is None else PATIENCE_S
+        patience_s = 0.4 if ask.silent else LATE_S if ask.recorded_ids else PATIENCE_S
         if ask.code == 11 and not ask.silent:
             patience_s = max(patience_s, _HELD_S)
         why = None
