@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from rmq.broker.store.open_files import OpenFiles, SharedFile
-from rmq.broker.store.queue_files import FileKey, QueueDisk, QueueFiles
+from rmq.broker.store.queue_files import FileKey, QueueDisk, QueueFiles, is_blank
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.protocol.errors import StoreError
@@ -257,10 +257,12 @@ class QueueTable:
         queue.max_phys = await self._end_of_last(queue)
 
     async def _end_of_last(self, queue: Queue) -> int:
-        if queue.next <= queue.min:
-            return 0
-        entry = await self.entries_cold(queue, queue.next - 1, 1)
-        return int.from_bytes(entry[:8], "big") + int.from_bytes(entry[8:12], "big")
+        for index in range(queue.next - 1, queue.min - 1, -1):
+            entry = await self.entries_cold(queue, index, 1)
+            offset, size = int.from_bytes(entry[:8], "big"), int.from_bytes(entry[8:12], "big")
+            if not is_blank(offset, size):  # a blank one stands for no record
+                return offset + size
+        return 0
 
     async def restart(self, queue: Queue, index: int) -> None:
         """Begin the queue anew at ``index``: nothing of what it held is readable any more."""

@@ -10,6 +10,7 @@ import pytest
 
 from rmq.broker.store import queue_writer
 from rmq.broker.store.open_files import OpenFiles
+from rmq.broker.store.queue_files import BLANK_ENTRY
 from rmq.broker.store.queue_writer import QueueWriter
 from rmq.broker.store.state import Put, Queue
 from rmq.broker.store.store import Store
@@ -443,6 +444,26 @@ def test_delayed_messages_keep_their_delivery_time_over_a_rebuild() -> None:
         got = store.queues.get("SCHEDULE_TOPIC_XXXX", 2)
         assert got is not None
         assert await store.queues.entries_cold(got, 0, 4) == wanted
+        await store.stop()
+
+    run(main())
+
+
+def test_a_queue_cut_behind_blank_entries_takes_what_comes_next() -> None:
+    """A blank entry stands for no record: what follows it in the log is not behind it (found by the long form)."""
+
+    async def main() -> None:
+        _, store = await fresh()
+        queue = store.queues.get_or_create("T", 0)
+        store.append([put(queue, b"%d" % number) for number in range(5)])
+        await store.writer.write(everything=True)
+        queue.tail += BLANK_ENTRY * 2
+        queue.next += 2
+        await store.queues.cut(queue, 6)
+        entry = store.queues.entries(queue, 4, 1)
+        assert entry is not None
+        offset, size, _ = struct.unpack(">qiq", entry)
+        assert queue.max_phys == offset + size
         await store.stop()
 
     run(main())
