@@ -9,6 +9,7 @@ from rmq.broker.groups.clients import Channel
 from rmq.broker.observe.figures import Figures
 from rmq.broker.observe.sizes import MessageSizes
 from rmq.broker.observe.waiting import WaitingMetrics, on_disk
+from rmq.broker.store.gate import Gate
 from rmq.protocol.codes import Language, version_name
 from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_group
 from rmq.remoting.latency import RPC_LATENCY
@@ -165,6 +166,33 @@ class NativeMetrics:
             "rocketmq_storage_dispatch_behind_bytes",
             "Bytes of the commit log that are in no queue yet",
             store.dispatcher.behind,
+        )
+        yield from self._alarms()
+
+    def _alarms(self) -> Iterator[Family]:
+        """What an operator is to be woken for."""
+        store = self._of.store
+        ratios = (("commitlog", store.retention.log_ratio), ("consumequeue", store.retention.queue_ratio))
+        yield Family(
+            "rmq_disk_used_ratio",
+            "gauge",
+            "Used share of the disk, 0 to 1, as messages are refused by",
+            [("", (("of", name),), ratio) for name, ratio in ratios if ratio >= 0],
+        )
+        yield Family(
+            "rmq_messages_refused",
+            "gauge",
+            "1 while the store takes no messages for this reason",
+            [("", (("reason", name),), int(bool(store.log.gate & bit))) for name, bit in Gate.ALARMS.items()],
+        )
+        yield _single(
+            "rmq_flush_failures_total", "counter", "Flushes of the commit log that failed", int(store.flusher.failed)
+        )
+        yield _single(
+            "rmq_files_deleted_early_total",
+            "counter",
+            "Commit-log files deleted before fileReservedTime to make space",
+            store.retention.deleted_early,
         )
 
     def _topics(self, statistic: str, by_kind: Callable[[str, float], Iterator[tuple[str, float]]]) -> Iterator[Sample]:

@@ -32,6 +32,14 @@ class Gate:
         NOT_READABLE: "it is not readable",
     }
 
+    #: Reasons that somebody has to see to, as metrics name them.
+    ALARMS: Final = {
+        "flush_failed": FSYNC_FAILED,
+        "write_failed": NOT_WRITABLE,
+        "disk_full": DISK_FULL,
+        "index_error": INDEX_ERROR,
+    }
+
     @classmethod
     def reason(cls, gate: int) -> str:
         """The reasons in words, the gravest first; "none" for an open gate."""

@@ -53,6 +53,8 @@ class Retention:
         self.may_open = True
         #: Messages deleted with files so far, by queues' entries.
         self.deleted_files = 0
+        #: Those of them that went before ``fileReservedTime``.
+        self.deleted_early = 0
 
     def trigger(self) -> None:
         """DELETE_EXPIRED_COMMITLOG: the next rounds delete without waiting for the hour."""
@@ -128,6 +130,7 @@ class Retention:
                 return
             self.deleted_files += 1
             if age < settings.file_reserved_hours * _HOUR_MS:
+                self.deleted_early += 1
                 log.warning(
                     "deleted %s to make space: messages from commit-log offset %d to %d are gone before their time, "
                     "consumed or not", first.path, first.start, first.start + self._log.file_size,
