@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Iterable
 from typing import Any
@@ -58,6 +59,12 @@ async def opened(world: World, settings: StoreSettings, *, start: bool = True) -
 async def die(store: Store) -> None:
     """The process is gone: its tasks end, nothing else does. Freeze its files first."""
     await store._tasks.close()
+
+
+async def until_open(store: Store) -> None:
+    """A disk that refused without looking full is tried again after a while."""
+    while store.log.gate:  # noqa: ASYNC110
+        await asyncio.sleep(1)
 
 
 async def bodies(store: Store, queue: Queue) -> list[bytes]:

@@ -26,6 +26,7 @@ from tests.support.store_kit import (
     put,
     small,
     snapshot,
+    until_open,
 )
 from tests.support.store_scan import check_store, java_hash, scan_checkpoint, scan_index, scan_log, scan_queues
 
@@ -375,7 +376,7 @@ def test_an_append_that_fails_behind_a_roll_leaves_nothing() -> None:
                 store.append([put(queue, b"%d" % n * 2000) for n in range(10)])
             assert (store.log.end, queue.next, queue.visible, len(store.log.segments)) == (before, 1, 1, 1)
             assert not any(machine.files.read("/store/commitlog/00000000000000000000")[before:])
-            await store.retention.check_disk()
+            await until_open(store)
             await asyncio.sleep(0.1)
         store.append([put(queue, b"%d" % n * 2000) for n in range(10)])
         await asyncio.sleep(0.1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rmq.broker.store.store import Store
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, bodies, die, opened, put, small
+from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, bodies, die, opened, put, small, until_open
 from tests.support.store_scan import check_store
 
 _APPEND = st.tuples(
@@ -62,7 +62,7 @@ async def _apply(store: Store, model: Model, simulation: Simulation, machine: Si
         except OSError:
             # Nothing of it is stored.
             machine.disk.heal()
-            await store.retention.check_disk()
+            await until_open(store)
             return store
         for message, (index, _) in zip(puts, span.offsets, strict=True):
             model.queues.setdefault(message.queue.topic, {})[index] = message.body
