@@ -81,8 +81,8 @@ class OffsetAdmin:
     def update(self, conn: Conn, request: Command, header: UpdateConsumerOffsetRequest) -> Command:
         """15: taken as it is, whatever the topic, the queue and the old offset.
 
-        But not of a deleted topic: its consumers tell their offsets for a while, and a new topic of its name begins at 0
-        for everybody (field case B024).
+        But not of a deleted topic: its consumers tell their offsets for a while, and a new topic of its name begins at
+        0 for everybody (field case B024).
         """
         if header.topic not in self._deleted:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
