@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rmq.protocol.errors import ConfigError, ConnectFailed, RMQError, TransportError
+from rmq.protocol.errors import RMQError, TransportError
 from rmq.protocol.queue import MessageQueue
 from rmq.spark.admission import Admission
 from rmq.spark.brokers import Bound, Brokers
@@ -52,8 +52,6 @@ class Advance:
         self._target: dict[MessageQueue, Bound] | None = None
         self._seen: dict[MessageQueue, Bound] = {}
         self._last: dict[str, Any] | None = None
-        #: Where the query was is known; Spark before 4.2 says it late.
-        self._begun = False
         self._idle_until, self._idle_limited = float("-inf"), False
         self._failing_since: float | None = None
         self._committed: Offsets = {}
@@ -65,7 +63,7 @@ class Advance:
         queues = queues_to_read(self._brokers, self._options)
         begin = resolve(self._brokers, self._options, self._options.start, queues, LATEST)
         self._known.update(queues)
-        self._last, self._begun = write_offsets(begin, self._brokers.dial.now_ms()), True
+        self._last = write_offsets(begin, self._brokers.dial.now_ms())
         return self._last
 
     def prepare_available_now(self) -> None:
@@ -88,10 +86,7 @@ class Advance:
         if start and clock() < self._idle_until and self._target is None and (limited or not self._idle_limited):
             return start
         try:
-            bounds = self._now()
-            if not start:
-                self._require_all(bounds)
-            end = self._next(start, limited, bounds)
+            end = self._next(start, limited, self._now())
             self._failing_since = None
         except TransportError as error:
             if self._failing_since is None:
@@ -116,13 +111,6 @@ class Advance:
             for queue, bound in seen.items()
             if queue in self._target
         }
-
-    def _require_all(self, bounds: Mapping[MessageQueue, Bound]) -> None:
-        """Started again by a Spark that does not say where it is: a queue that is left out now would be new later."""
-        away = next((queue for queue in self._queues() if queue not in bounds), None)
-        if away is not None:
-            self._brokers.forget(away)
-            raise ConnectFailed(f"the broker {away.broker_name} of {away.topic} does not answer")
 
     def _next(self, start: dict[str, Any], limited: bool, bounds: Mapping[MessageQueue, Bound]) -> dict[str, Any]:
         begin = read_offsets(start)
@@ -191,28 +179,14 @@ class Advance:
     # -- what others see ----------------------------------------------------------------------------------------------
 
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
-        """What a batch reads: the same for the same offsets, whenever it is asked."""
-        return ranges_between(read_offsets(start), read_offsets(end))
+        """What a batch reads: the same for the same offsets, whenever it is asked.
 
-    def ranges_untold(self, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
-        """:meth:`ranges` for Spark before 4.2, with what :meth:`latest`, which was not told ``start``, could not see.
-
-        :raises DataLost: a queue is not the one that ``start`` is of, and the query is to fail then.
-        :raises ConfigError: a queue that ``start`` names was left out when the batch was planned.
+        A query that starts again is first asked for the batch from its checkpoint to its checkpoint. Spark before 4.2,
+        which does not tell :meth:`latest`, says where it is in no other way.
         """
-        begin, until = read_offsets(start), read_offsets(end)
-        if not self._begun:
-            self._begun = True
-            self._last = self._last or end
-            if left_out := sorted(begin.keys() - until.keys()):
-                raise ConfigError(
-                    f"{left_out[0]} is not in the batch that was planned when the query started again: its broker was "
-                    "away, and Spark before 4.2 does not say where a query is. When the broker is back, remove the "
-                    "newest file of the checkpoint's folder offsets and start again"
-                )
-            bounds = self._seen = self._brokers.max_offsets(begin)
-            begin.update(self._restarted(begin, bounds, int(start.get(AS_OF, 0))))
-        return ranges_between(begin, until)
+        if self._last is None:
+            self._last = end
+        return ranges_between(read_offsets(start), read_offsets(end))
 
     def report_latest(self) -> dict[str, Any] | None:
         """Where the queues end, as far as it was asked last."""

@@ -155,8 +155,7 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
         return self.advance.report_latest()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        advance = self.advance
-        return self._tasks(advance.ranges(start, end) if LIMITS else advance.ranges_untold(start, end))
+        return self._tasks(self.advance.ranges(start, end))
 
     def commit(self, end: dict[str, Any]) -> None:
         self.advance.report(end)

@@ -41,8 +41,6 @@ class MemoryBroker:
     offsets: dict[tuple[str, str, int], int] = field(default_factory=dict)
     most_a_pull: int = 32
     up: bool = True
-    #: The name server still lists it, and nobody can connect to it.
-    listed_down: bool = False
     seen: list[Command] = field(default_factory=list)
 
     @property
@@ -102,7 +100,7 @@ class MemoryCluster:
                 raise ConnectionRefusedError(111, "Connection refused")
             return _MemoryWire(self, None)
         for broker in self.brokers:
-            if broker.address == address and broker.up and not broker.listed_down:
+            if broker.address == address and broker.up:
                 return _MemoryWire(self, broker)
         raise ConnectionRefusedError(111, "Connection refused")
 
