@@ -201,6 +201,8 @@ def test_a_topic_made_anew(spark: Any, cluster: Cluster, tmp_path: Path) -> None
         query.awaitTermination(300)
     assert "its topic was made anew (failOnDataLoss=false goes on with what is there)" in str(error.value)
     stream.run(failOnDataLoss="false")
+    if not limits(spark):
+        stream.run()  # the one batch of such a run only went back
     # Offsets count anew: most places are there twice.
     assert places(stream.rows()) == before + stored(cluster.namesrv, "anew")
     assert before.total() == 300
