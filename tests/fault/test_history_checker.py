@@ -29,7 +29,7 @@ def lines() -> Lines:
     send(4, ["e"], "fail", status=14)
     send(5, ["f", "g"], "unknown", status=-3)
     items = [(0, "a", digest(body_for("a"))), (1, "b", digest(body_for("b")))]
-    add(60, 6, "ok", "pull", topic="T", queue=0, items=items)
+    add(60, 6, "ok", "pull", group="g", topic="T", queue=0, items=items)
     add(61, 7, "ok", "commit", group="g", topic="T", queue=0, offset=2, received=2)
     add(90, 8, "ok", "offset", group="g", topic="T", queue=0, offset=2)
     return made
@@ -144,6 +144,22 @@ def test_what_clients_were_told(invariant: str, change: Callable[[Lines], None])
     change(made)
     faults = judge(made, [seen("a", "b", "c", "d")]).faults
     assert any(fault.startswith(invariant) for fault in faults), faults
+
+
+def test_every_group_is_given_what_was_acknowledged() -> None:
+    made = lines()
+    found = [seen("a", "b", "c", "d")]
+    faults = judge(made, found, all_consumed=True).faults
+    assert [fault[:5] for fault in faults] == ["I6: c", "I6: d"]
+    rest = [(2, "c", digest(body_for("c"))), (3, "d", digest(body_for("d")))]
+    made.append({**made[10], "t": 95, "op": 9, "items": rest})
+    judge(made, found, all_consumed=True).demand()
+    # Another group has nothing of these two.
+    made[-1]["group"] = "h"
+    faults = judge(made, found, all_consumed=True).faults
+    assert sorted(fault.split(" was ")[0] for fault in faults) == ["I6: a", "I6: b", "I6: c", "I6: d"]
+    del made[10], made[-1]
+    assert any("no group" in fault for fault in judge(made, found, all_consumed=True).faults)
 
 
 def test_what_may_be_lost_is_excused() -> None:

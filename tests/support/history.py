@@ -172,6 +172,7 @@ def judge(
     *,
     lost_ok: Iterable[str] = (),
     consumed_ok: bool = True,
+    all_consumed: bool = False,
     torn: Mapping[str, tuple[str, int, int]] | None = None,
 ) -> Verdict:
     """Hold the histories against what independent readers found at the end.
@@ -179,6 +180,7 @@ def judge(
     :param lost_ok: keys of acknowledged messages that this configuration may lose (asynchronous flush and a power cut):
         their places are free again.
     :param consumed_ok: consumers may have seen those.
+    :param all_consumed: every group has been given all there was to the end (I6).
     :param torn: keys and places (topic, queue, offset) of messages that a power cut may have taken from between others:
         they leave holes.
     """
@@ -202,6 +204,8 @@ def judge(
                 bad = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
                 verdict.fault("I10", f"{one.name} and {other.name} differ at {place} {bad[:5]}")
     _events(rest, readers, excused if consumed_ok else set(), verdict)
+    if all_consumed:
+        _deliveries(sends, rest, verdict)
     return verdict
 
 
@@ -276,6 +280,20 @@ def _reader(seen: Seen, sends: dict[str, Send], verdict: Verdict, torn: Mapping[
         # Without an answer, a crash in the middle of its write may leave the beginning of it, as with Java.
         if parts != sorted(parts, reverse=True):
             verdict.fault("I2", f"{name}: batch {batch} has holes: {parts}")
+
+
+def _deliveries(sends: dict[str, Send], rest: list[dict[str, Any]], verdict: Verdict) -> None:
+    """I6: what was acknowledged reached every group."""
+    given: dict[str, set[str]] = defaultdict(set)
+    for line in rest:
+        if line["f"] == "pull" and line["kind"] == OK:
+            given[line["group"]].update(key for _, key, _ in line["items"])
+    if not given:
+        verdict.fault("I6", "no group was given anything")
+    for group, keys in given.items():
+        for key, send in sends.items():
+            if send.outcome == OK and send.claims and key not in keys:
+                verdict.fault("I6", f"{key} was acknowledged, and {group} was never given it")
 
 
 def _events(rest: list[dict[str, Any]], readers: list[Seen], excused: set[str], verdict: Verdict) -> None:

@@ -74,12 +74,15 @@ class Campaign:
                 if number % 20 == 19:
                     self._look(f"after cycle {number}")
             address = await self._start()
+            await self.load.finish(address)
             pulled = await read_back(address)
             again = await read_back(address, name="again")
             assert await self.broker.stop() == 0, self.broker.errors
+            self.load.stopped()
             scanned = self._scan()
             address = await self._start()
             restarted = await read_back(address, name="restarted")
+            await self.load.finish(address)
             assert await self.broker.stop() == 0
         self.load.close()
         verdict = self._judge([pulled, again, scanned, restarted])
@@ -87,7 +90,7 @@ class Campaign:
         return verdict
 
     def _judge(self, readers: list[Seen]) -> Verdict:
-        return judge(read_histories(self.folder / "history"), readers)
+        return judge(read_histories(self.folder / "history"), readers, all_consumed=True)
 
     async def _start(self, *rules: Rule) -> str:
         """Start it, however often a rule of phase ``recover`` kills it."""
@@ -112,6 +115,7 @@ class Campaign:
             lived = time.monotonic() - began
             return lived > cycle.seconds and (self.load.acknowledged >= sends or sending.done() or lived > _LONGEST)
 
+        stopped = False
         sending = asyncio.create_task(self.load.run(address, lambda: not alive or (cycle.stop and enough())))
         try:
             while not enough() and not await self.broker.ended_within(0.02):
@@ -121,6 +125,7 @@ class Campaign:
                 self.counts["stops"] += 1
                 if code == 0:
                     self.counts["clean stops"] += 1
+                    stopped = True
                     assert not (self.broker.store / "abort").exists(), "a clean stop leaves no abort file"
             elif self.broker.running:
                 await self.broker.kill()
@@ -128,6 +133,8 @@ class Campaign:
         finally:
             alive = False
             await sending
+        if stopped:
+            self.load.stopped()
         self._note_death()
         if self.load.in_flight:
             self.counts["cycles with sends in flight"] += 1

@@ -20,6 +20,7 @@ __all__ = ["QUEUES", "TOPICS", "Load", "read_back", "scan_back"]
 
 TOPICS = ("T0", "T1")
 QUEUES = 2
+PLACES = tuple((topic, queue) for topic in TOPICS for queue in range(QUEUES))
 _STORED_PERHAPS = frozenset({10, 11, 12})
 
 
@@ -66,6 +67,9 @@ class Load:
         self._consumers = [Clerk(folder, f"c{n}", now) for n in range(consumers)]
         self._numbers = [0] * producers
         self._next: dict[tuple[int, str, int], int] = {}
+        #: Offsets that the broker has acknowledged, and those of them that it held when it last stopped in order.
+        self._committed: dict[tuple[int, str, int], int] = {}
+        self._kept: dict[tuple[int, str, int], int] = {}
         #: Sends that had no answer yet when the life ended.
         self.in_flight = 0
         self.cut_off = 0
@@ -143,35 +147,60 @@ class Load:
         self, client: RemotingClient, address: str, n: int, until: Callable[[], bool], over: asyncio.Event
     ) -> None:
         """A group that reads every queue in turn, commits what it has, and asks at first what the broker holds."""
-        clerk = self._consumers[n]
-        group = f"g{n}"
-        places = [(topic, queue) for topic in TOPICS for queue in range(QUEUES)]
         try:
-            for topic, queue in places:
-                held = await offset_of(client, address, group, topic, queue)
-                clerk.done(clerk.invoke("offset"), OK, "offset", group=group, topic=topic, queue=queue, offset=held)
+            for topic, queue in PLACES:
+                await self._held(client, address, n, topic, queue)
             while not until() and not over.is_set():
                 found = 0
-                for topic, queue in places:
+                for topic, queue in PLACES:
                     at = self._next.get((n, topic, queue), 0)
-                    op = clerk.invoke("pull", topic=topic, queue=queue, offset=at)
-                    items, behind = await pull(client, address, group, topic, queue, at)
-                    found += len(items)
-                    clerk.done(
-                        op, OK, "pull", topic=topic, queue=queue,
-                        items=[(offset, key, digest(body)) for offset, key, body in items],
-                    )  # fmt: skip
-                    if behind > at:
-                        self._next[n, topic, queue] = behind
-                        await commit(client, address, group, topic, queue, behind)
-                        op = clerk.invoke("commit")
-                        clerk.done(
-                            op, OK, "commit", group=group, topic=topic, queue=queue, offset=behind, received=behind
-                        )
+                    behind = await self._take(client, address, n, topic, queue, at)
+                    found += behind - at
+                    self._next[n, topic, queue] = behind
                 if not found:
                     await asyncio.sleep(0.02)
         except RMQError:
             over.set()
+
+    async def _held(self, client: RemotingClient, address: str, n: int, topic: str, queue: int) -> int:
+        """What the broker says a group has committed; what it held at an orderly stop is the least that it may be."""
+        clerk, group = self._consumers[n], f"g{n}"
+        held = await offset_of(client, address, group, topic, queue)
+        clerk.done(
+            clerk.invoke("offset"), OK, "offset", group=group, topic=topic, queue=queue, offset=held,
+            at_least=self._kept.get((n, topic, queue), -1),
+        )  # fmt: skip
+        return held
+
+    async def _take(self, client: RemotingClient, address: str, n: int, topic: str, queue: int, at: int) -> int:
+        """One pull, committed; the offset to go on from."""
+        clerk, group = self._consumers[n], f"g{n}"
+        op = clerk.invoke("pull", topic=topic, queue=queue, offset=at)
+        items, behind = await pull(client, address, group, topic, queue, at)
+        told = [(offset, key, digest(body)) for offset, key, body in items]
+        clerk.done(op, OK, "pull", group=group, topic=topic, queue=queue, items=told)
+        if behind > at:
+            await commit(client, address, group, topic, queue, behind)
+            self._committed[n, topic, queue] = behind
+            op = clerk.invoke("commit")
+            clerk.done(op, OK, "commit", group=group, topic=topic, queue=queue, offset=behind, received=behind)
+        return max(at, behind)
+
+    def stopped(self) -> None:
+        """The broker has ended in order: what was committed is kept, whatever comes."""
+        self._kept = dict(self._committed)
+
+    async def finish(self, address: str) -> None:
+        """Every group takes what is left, from where the broker says it is."""
+        client = RemotingClient(self._world)
+        try:
+            for n in range(len(self._consumers)):
+                for topic, queue in PLACES:
+                    at = max(0, await self._held(client, address, n, topic, queue))
+                    while (behind := await self._take(client, address, n, topic, queue, at)) > at:
+                        at = behind
+        finally:
+            await client.close()
 
     def close(self) -> None:
         for clerk in (*self._producers, *self._consumers):
@@ -226,18 +255,17 @@ async def read_back(address: str, *, name: str = "pull", world: World | None = N
     seen = Seen(name)
     client = RemotingClient(world if world is not None else World.real())
     try:
-        for topic in TOPICS:
-            for queue in range(QUEUES):
-                answer = await client.request(address, Command(31, ext={"topic": topic, "queueId": str(queue)}), 30)
-                at = int((answer.ext or {}).get("offset") or 0) if answer.code == 0 else 0
-                seen.first[topic, queue] = at
-                while True:
-                    items, behind = await pull(client, address, name, topic, queue, at)
-                    for offset, key, body in items:
-                        seen.add(topic, queue, offset, key, body)
-                    if behind <= at:
-                        break
-                    at = behind
+        for topic, queue in PLACES:
+            answer = await client.request(address, Command(31, ext={"topic": topic, "queueId": str(queue)}), 30)
+            at = int((answer.ext or {}).get("offset") or 0) if answer.code == 0 else 0
+            seen.first[topic, queue] = at
+            while True:
+                items, behind = await pull(client, address, name, topic, queue, at)
+                for offset, key, body in items:
+                    seen.add(topic, queue, offset, key, body)
+                if behind <= at:
+                    break
+                at = behind
     finally:
         await client.close()
     return seen
