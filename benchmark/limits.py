@@ -3,8 +3,8 @@
 Parts: ``idle`` (10,000 connections with heartbeats: memory), ``delivery`` (100 waiting consumers, 1,000 messages a
 second: time from send to delivery), ``filter`` (SQL92 evaluations a second), ``storm`` (heartbeats of 1,000 groups at
 once: the longest standstill of the loop), ``reset`` (a group of 200 members on 256 queues is reset: the same), ``held``
-(5,000 held pulls while nothing is sent: what they cost). Each is bounded and prints figures; none judges. The broker
-runs in a process of its own, on a core of its own when there are two; the peers are raw sockets in this one.
+(5,000 held pulls while nothing is sent: what they cost). Exit code 1 when a bound of the table below is passed. The
+broker runs in a process of its own, on a core of its own when there are two; the peers are raw sockets in this one.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from rmq.runtime import loop
 
 TOPIC = "LimitTopic"
 _HELD_SECONDS = 30
+#: What a part measured that has a bound, by name.
+Figures = dict[str, float]
 
 
 class Daemon:
@@ -109,12 +111,12 @@ def _elsewhere(broker: Broker) -> tuple[float, float]:
     return user + nice + system + irq + softirq - ours, stolen
 
 
-async def _standstills(broker: Broker, stalls: float, before: tuple[float, float]) -> str:
-    """How long the broker's loop stood still lately, and what else ran since ``before``."""
+async def _standstills(broker: Broker, stalls: float, before: tuple[float, float]) -> tuple[Figures, str]:
+    """How often the broker's loop stood still for too long since ``stalls``; that and what else ran, in words."""
     others, stolen = (now - then for now, then in zip(_elsewhere(broker), before, strict=True))
     lag = await broker.figure("rmq_loop_lag_seconds")
     count = await broker.figure("rmq_loop_stalls_total") - stalls
-    return (
+    return {"standstills": count}, (
         f"longest standstill of the last 30 s {lag * 1000:.0f} ms, {count:.0f} beyond 50 ms while it lasted; "
         f"other processes ran for {others:.1f} s, other machines {stolen:.2f} s"
     )
@@ -185,7 +187,7 @@ async def link(port: int, took: Callable[[Link, bytes], None]) -> Link:
     return made
 
 
-async def idle(folder: str, count: int) -> None:
+async def idle(folder: str, count: int) -> Figures:
     """Memory of a broker that thousands of consumers are connected to."""
     room = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if room != resource.RLIM_INFINITY and room < count + 100:
@@ -214,6 +216,7 @@ async def idle(folder: str, count: int) -> None:
         print(f"idle      {count} connections, 3 heartbeats each: {after:.0f} MiB resident ({before:.0f} without them)")
         for one in links:
             one.transport.abort()
+        return {"MiB": after}
 
 
 def pull_ext(group: str, topic: str, offset: int, queue: int = 0, hold_seconds: int = _HELD_SECONDS) -> dict[str, str]:
@@ -225,7 +228,7 @@ def pull_ext(group: str, topic: str, offset: int, queue: int = 0, hold_seconds: 
     }  # fmt: skip
 
 
-async def delivery(folder: str, seconds: int) -> None:
+async def delivery(folder: str, seconds: int) -> Figures:
     """Time from a send to its delivery, with 100 consumers waiting, each in a group of its own."""
     groups, rate = 100, 1_000
     async with Broker(folder) as broker:
@@ -277,18 +280,23 @@ async def delivery(folder: str, seconds: int) -> None:
         others, stolen = (now - then for now, then in zip(_elsewhere(broker), before, strict=True))
         lag = await broker.figure("rmq_loop_lag_seconds")
         times.sort()
-        share = lambda part: times[min(len(times) - 1, int(len(times) * part))] * 1000  # noqa: E731
+
+        def share(part: float) -> float:
+            return times[min(len(times) - 1, int(len(times) * part))] * 1000
+
         print(
             f"delivery  {groups} waiting consumers, {rate} messages/s, {len(times)} of {rate * seconds} delivered: "
             f"p50 {share(0.5):.2f} ms, p99 {share(0.99):.2f} ms, p99.9 {share(0.999):.2f} ms, "
             f"most {times[-1] * 1000:.1f} ms; the broker's loop was late by {lag * 1000:.1f} ms at most, "
             f"the peers' by {late * 1000:.1f} ms; other processes ran for {others:.1f} s, other machines {stolen:.2f} s"
         )
+        return {"p99 ms": share(0.99)}
 
 
-async def sql(folder: str, count: int) -> None:
+async def sql(folder: str, count: int) -> Figures:
     """SQL92 conditions, on this thread."""
     table = {"a": "7", "region": "hangzhou", "price": "19.5"}
+    slowest = float("inf")
     for text in ("a > 5", "a BETWEEN 1 AND 9", "region = 'hangzhou'", "a > 5 AND region IN ('x', 'hangzhou')"):
         matches = compile_sql(text).matches
         best = 0.0
@@ -298,9 +306,11 @@ async def sql(folder: str, count: int) -> None:
                 matches(table)
             best = max(best, count / (time.perf_counter() - begun))
         print(f"filter    {text:45} {best:12,.0f} evaluations/s")
+        slowest = min(slowest, best)
+    return {"evaluations/s": slowest}
 
 
-async def storm(folder: str, count: int) -> None:
+async def storm(folder: str, count: int) -> Figures:
     """The first heartbeats of many groups at once, then all of them again: how long the broker's loop stood still."""
     async with Broker(folder) as broker:
         answered = 0
@@ -329,14 +339,15 @@ async def storm(folder: str, count: int) -> None:
                 await pong.wait()
                 worst.append(time.perf_counter() - begun)
                 await asyncio.sleep(0.001)
+        figures, told = await _standstills(broker, stalls, before)
         print(
             f"storm     {count} groups, 3 heartbeats each at once: a request of another client took "
-            f"{statistics.median(worst) * 1000:.1f} ms, at most {max(worst) * 1000:.0f} ms; "
-            + await _standstills(broker, stalls, before)
+            f"{statistics.median(worst) * 1000:.1f} ms, at most {max(worst) * 1000:.0f} ms; {told}"
         )
+        return figures
 
 
-async def reset(folder: str, members: int) -> None:
+async def reset(folder: str, members: int) -> Figures:
     """A group with many members and queues is reset to the end, five times: how long the broker's loop stood still."""
     queues, group = 256, "group"
     async with Broker(folder) as broker:
@@ -377,13 +388,14 @@ async def reset(folder: str, members: int) -> None:
             await all_told.wait()
         took_seconds = (time.perf_counter() - begun) / 5
         await asyncio.sleep(0.1)  # a standstill is told with the next beat
+        figures, words = await _standstills(broker, stalls, before)
         print(
-            f"reset     {members} members, {queues} queues: all were told after {took_seconds * 1000:.0f} ms; "
-            + await _standstills(broker, stalls, before)
+            f"reset     {members} members, {queues} queues: all were told after {took_seconds * 1000:.0f} ms; {words}"
         )
+        return figures
 
 
-async def held(folder: str, count: int) -> None:
+async def held(folder: str, count: int) -> Figures:
     """Processor time of pulls that are held while nothing is sent."""
     seconds = 10
     room = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -427,9 +439,10 @@ async def held(folder: str, count: int) -> None:
             f"held      {count} held pulls, nothing sent: {with_them / seconds * 100:.1f} % of a core "
             f"({alone / seconds * 100:.1f} % without them), {broker.resident_mib():.0f} MiB resident"
         )
+        return {}
 
 
-PARTS: dict[str, tuple[Callable[[str, int], Awaitable[None]], int]] = {
+PARTS: dict[str, tuple[Callable[[str, int], Awaitable[Figures]], int]] = {
     "idle": (idle, 10_000),
     "delivery": (delivery, 10),
     "filter": (sql, 100_000),
@@ -439,14 +452,32 @@ PARTS: dict[str, tuple[Callable[[str, int], Awaitable[None]], int]] = {
 }
 
 
-async def run(parts: Sequence[str]) -> None:
+#: (part, figure) -> the most that it may be, or with a minus the least.
+BOUNDS = {
+    ("idle", "MiB"): 300.0,
+    ("delivery", "p99 ms"): 5.0,
+    ("filter", "evaluations/s"): -200_000.0,
+    ("storm", "standstills"): 0.0,
+    ("reset", "standstills"): 0.0,
+}
+
+
+async def run(parts: Sequence[str]) -> int:
+    passed = 0
     for part in parts:
         work, size = PARTS[part]
         folder = tempfile.mkdtemp(prefix=f"rmq-limits-{part}-")
         try:
-            await asyncio.wait_for(work(folder, size), 300)
+            figures = await asyncio.wait_for(work(folder, size), 300)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+        for name, figure in figures.items():
+            bound = BOUNDS[part, name]
+            if (figure > bound) if bound >= 0 else (figure < -bound):
+                passed = 1
+                print(f"past its bound: {part}, {name}: {figure:,.1f}, {'at most' if bound >= 0 else 'at least'} "
+                      f"{abs(bound):,.0f}")  # fmt: skip
+    return passed
 
 
 def main(words: Sequence[str] | None = None) -> int:
