@@ -230,6 +230,13 @@ class _Puller:
         if code in _NOT_YET or (self._holder and code in _TO_BE_LEARNED):
             self._wait(ResponseError(code, answer.remark, link.address))
             return
+        if code == ResponseCode.TOPIC_NOT_EXIST:
+            # Deleted under the reader, who knew it; one that is being made anew is there again in a moment.
+            if self._stood_still(SETTLED):
+                self._gone(self._offset, self._range.end, "their topic was deleted")
+            else:
+                self._wait(ResponseError(code, answer.remark, link.address))
+            return
         if code not in (
             ResponseCode.PULL_NOT_FOUND,
             ResponseCode.PULL_RETRY_IMMEDIATELY,

@@ -87,12 +87,14 @@ def test_a_master_that_dies_within_a_batch_leaves_its_slave(spark: Any, pair: Cl
 
 
 def copied(namesrv: str, slave: str, topic: str, count: int) -> None:
-    """Wait until a slave has all messages of a topic."""
+    """Wait until a slave has all messages of a topic, and knows it: topics come every ten seconds."""
     brokers = Brokers(Endpoint((namesrv,)))
     headers = [GetMaxOffsetRequest(topic=topic, queue_id=number) for number in (0, 1)]
     while True:
         replies = [brokers.call(slave, RequestCode.GET_MAX_OFFSET, header) for header in headers]
         if sum(reply.header(GetMaxOffsetResponse).offset for reply in replies) == count:
             break
+        time.sleep(0.1)
+    while f'"{topic}"'.encode() not in brokers.call(slave, RequestCode.GET_ALL_TOPIC_CONFIG).body:
         time.sleep(0.1)
     brokers.close()

@@ -199,7 +199,7 @@ def test_a_topic_made_anew(spark: Any, cluster: Cluster, tmp_path: Path) -> None
     query = stream.start()
     with pytest.raises(Exception, match="DataLost") as error:
         query.awaitTermination(300)
-    assert "its topic was made anew (failOnDataLoss=false goes on with what is there)" in str(error.value)
+    assert "topic was made anew (failOnDataLoss=false goes on with what is there)" in str(error.value)
     stream.run(failOnDataLoss="false")
     if not limits(spark):
         stream.run()  # the one batch of such a run only went back

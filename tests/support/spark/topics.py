@@ -26,6 +26,11 @@ PLACE = ("topic", "brokerName", "queueId", "offset")
 def create(namesrv: str, addr: str, topic: str, queues: int = 2) -> None:
     with rmq.AdminClient(namesrv=namesrv) as admin:
         admin.create_and_update_topic(addr, topic, read_queue_nums=queues, write_queue_nums=queues)
+    # The broker tells its name servers afterwards; who asks before goes by what was there, or sends to other queues.
+    brokers = Brokers(Endpoint((namesrv,)))
+    while brokers.route(topic, fresh=True) is None or len(brokers.queues(topic) or ()) != queues:
+        time.sleep(0.02)
+    brokers.close()
 
 
 def delete(namesrv: str, addr: str, topic: str) -> None:

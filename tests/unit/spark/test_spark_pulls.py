@@ -177,6 +177,24 @@ def test_a_queue_that_ends_too_early_on_its_master_is_a_loss(cluster: MemoryClus
     assert read(cluster, Range(QUEUE, 0, 10), fail_on_data_loss=False) == list(range(5))
 
 
+def test_a_topic_that_is_deleted_is_a_loss_unless_it_is_there_again_at_once(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=5)
+    answer, since = cluster._code_11, cluster.now
+
+    def deleted(until: float) -> None:
+        def pull(broker: MemoryBroker, request: Command, ext: dict[str, str | None]) -> Command:
+            return answer(broker, request, ext) if cluster.now >= until else request.reply(17, "topic[t] not exist")
+
+        cluster._code_11 = pull  # type: ignore[method-assign]
+
+    deleted(since + 1)
+    assert read(cluster, Range(QUEUE, 0, 5)) == list(range(5))
+    deleted(float("inf"))
+    with pytest.raises(DataLost, match="the messages 0 to 4 are gone, their topic was deleted"):
+        read(cluster, Range(QUEUE, 0, 5))
+    assert read(cluster, Range(QUEUE, 0, 5), fail_on_data_loss=False) == []
+
+
 def test_a_slave_that_is_behind_is_waited_for(cluster: MemoryCluster) -> None:
     cluster.put("t", count=60)
     master = cluster.broker
