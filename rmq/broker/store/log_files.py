@@ -222,8 +222,12 @@ class LogFiles:
         file.file.datasync()
 
     def remove(self, file: LogFile) -> None:
-        """Take a file's name away; its space is free when its last reader is done."""
+        """Take a file's name away, for good; its space is free when its last reader is done.
+
+        A power cut would else bring back some of the files that went one after the other, and leave a gap between them.
+        """
         self._files.unlink(file.path)
+        self._files.sync_dir(os.path.dirname(file.path))
 
     def zero_from(self, file: LogFile, position: int) -> None:
         """Make everything from ``position`` on zeros, so that nothing stale is ever taken for a record."""

@@ -12,7 +12,7 @@ from rmq.protocol.errors import StoreError
 from rmq.runtime.world import Usage
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, bodies, opened, put, small
+from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, bodies, die, opened, put, small
 from tests.support.store_scan import check_store
 
 
@@ -30,6 +30,31 @@ async def fill(store: Store, queue: Queue, files: int) -> None:
 
 def disk(monkeypatch: pytest.MonkeyPatch, machine: SimNode, percent: int) -> None:
     monkeypatch.setattr(type(machine.files), "usage", lambda self, path: Usage(100, percent, 100 - percent))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_power_cut_brings_no_deleted_file_back(seed: int) -> None:
+    """One that came back between others that did not would leave a gap, with which no store opens."""
+
+    async def main() -> None:
+        simulation = Simulation(seed)
+        machine = simulation.node("a")
+        store = await opened(machine.world, small(delete_when="99", clean_interval_ms=10**9))
+        queue = store.queues.get_or_create("T", 0)
+        await fill(store, queue, 5)
+        await store.flusher.flush_all()
+        for file in store.log.segments[:3]:
+            machine.disk._entries[file.path].mtime_ms -= 73 * 3_600_000
+        store.retention.trigger()
+        await store.retention.run()
+        assert store.log.start == 3 * LOG_SIZE
+        machine.files.freeze()
+        await die(store)
+        store = await opened(simulation.power_cut(machine), small())
+        assert store.log.start == 3 * LOG_SIZE
+        await store.stop()
+
+    run(main())
 
 
 def test_old_files_go_at_their_hour_and_offsets_follow(monkeypatch: pytest.MonkeyPatch) -> None:
