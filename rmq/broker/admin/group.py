@@ -265,6 +265,10 @@ class GroupAdmin:
         """345 (5.x): what a group that is online wants of a topic."""
         online = self._consumers.group(header.group)
         topic = header.topic
+        if topic is None:  # Java's header lets it be absent, and its broker then fails
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR, "QuerySubscriptionByConsumerRequest: the field topic is missing"
+            )
         subscription = None if online is None else online.subscription(topic)
         members = [f'"group":{fastjson.quote(header.group)}']
         if subscription is not None:

@@ -60,7 +60,7 @@ class QuerySubscriptionByConsumerRequest(Header):
     """345 QUERY_SUBSCRIPTION_BY_CONSUMER (5.x)."""
 
     group: str = wire("group")
-    topic: str = wire("topic")
+    topic: str | None = wire("topic", default=None)
 
 
 @wire_header
