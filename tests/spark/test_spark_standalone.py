@@ -57,25 +57,26 @@ def java() -> Iterator[Cluster]:
 def submit(standalone: Standalone, script: str, **files: str) -> str:
     for name, text in files.items():
         (standalone.jobs / name).write_text(text)
-    shutil.rmtree(standalone.jobs / "checkpoint", ignore_errors=True)
     assert script.count(MASTER) == 1
     return standalone.shell(script.replace(MASTER, standalone.url))
 
 
-@pytest.mark.parametrize("make", ["cluster", "java"])
-def test_two_workers_read_and_write_with_what_travels(
-    standalone: Standalone, make: str, request: pytest.FixtureRequest
-) -> None:
-    brokers: Cluster = request.getfixturevalue(make)
+def test_two_workers_read_and_write_with_what_travels(standalone: Standalone, cluster: Cluster, java: Cluster) -> None:
+    """The page's program, for our brokers and then, in the same application, for Java's."""
     needed = ("rmq", "pyspark_rocketmq", "pyarrow", "numpy", "orjson", "msgspec", "pyspark")
     assert standalone.missing(*needed) == list(needed), "the workers have nothing of it themselves"
-    printed = submit(standalone, SUBMIT, **{"orders.py": PROGRAM.replace(NAMESRV, brokers.namesrv)})
-    assert printed == PRINTED
-    assert len(stored(brokers.namesrv, "ShopOrders")) == len(stored(brokers.namesrv, "ShopCopies")) == 1000
+    assert PROGRAM.count('"checkpoint"') == 1
+    programs = [
+        PROGRAM.replace(NAMESRV, each.namesrv).replace('"checkpoint"', f'"checkpoint-{each.kind}"')
+        for each in (cluster, java)
+    ]
+    assert submit(standalone, SUBMIT, **{"orders.py": "\n".join(programs)}) == PRINTED * 2
+    for each in (cluster, java):
+        assert len(stored(each.namesrv, "ShopOrders")) == len(stored(each.namesrv, "ShopCopies")) == 1000
     read = standalone.records_read()
     assert sorted(read) == ["worker-1", "worker-2"]
     assert min(read.values()) > 0
-    assert sum(read.values()) >= 2000, "the stream's and the batch's"
+    assert sum(read.values()) >= 4000, "two streams' and two batches'"
 
 
 def test_a_ready_job(standalone: Standalone, cluster: Cluster) -> None:
