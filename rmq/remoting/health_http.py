@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, cast
 from urllib.parse import parse_qsl
 
@@ -36,10 +36,10 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class Answer(NamedTuple):
-    """Status, body and content type of one answer."""
+    """Status, body (whole, or in pieces) and content type of one answer."""
 
     status: int
-    body: bytes
+    body: bytes | Sequence[bytes]
     content_type: str = _TEXT
 
 
@@ -162,9 +162,10 @@ class _Exchange(asyncio.Protocol):
     def _write(self, answer: Answer, *, head_only: bool) -> None:
         if self._transport.is_closing():
             return
+        pieces = (answer.body,) if isinstance(answer.body, bytes) else answer.body
         head = (
             f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\nContent-Type: {answer.content_type}\r\n"
-            f"Content-Length: {len(answer.body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+            f"Content-Length: {sum(map(len, pieces))}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
         ).encode()
-        self._transport.write(head if head_only else head + answer.body)
+        self._transport.writelines((head,) if head_only else (head, *pieces))
         self._transport.close()

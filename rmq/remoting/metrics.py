@@ -100,17 +100,19 @@ class Histogram:
         yield "_count", labels, total
 
 
-async def render(families: Iterable[Family], common: Labels = ()) -> bytes:
+async def render(families: Iterable[Family], common: Labels = ()) -> list[bytes]:
     """The page of the families that have a sample; one that fails is left out and logged, the others stay.
 
     :param common: labels in front of every sample's own.
+    :returns: the page in pieces: that of 10,000 topics has tens of megabytes, too many to be put together at once.
     """
-    parts: list[str] = []
+    pieces: list[bytes] = []
     prefix = _written(common)
     count = 0
     for family in families:
         name = family.name
         lines = [f"# HELP {name} {_line(family.meaning)}\n# TYPE {name} {family.kind}\n"]
+        told: list[bytes] = []
         try:
             for ending, labels, value in family.samples:
                 own = _written(labels)
@@ -120,13 +122,16 @@ async def render(families: Iterable[Family], common: Labels = ()) -> bytes:
                 )
                 count += 1
                 if not count % _SLICE:
+                    told.append("".join(lines).encode())
+                    lines.clear()
                     await asyncio.sleep(0)
         except Exception:
             log.exception("the metric %s cannot be told; the others are", name)
             continue
-        if len(lines) > 1:
-            parts += lines
-    return "".join(parts).encode()
+        if told or len(lines) > 1:
+            pieces += told
+            pieces.append("".join(lines).encode())
+    return pieces
 
 
 def _written(labels: Sequence[tuple[str, str]]) -> str:

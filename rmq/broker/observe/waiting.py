@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from itertools import islice
 
 from rmq.broker.observe.figures import Figures, Lag
 from rmq.protocol.names import RETRY_PREFIX, is_system_group
@@ -16,7 +15,8 @@ __all__ = ["WaitingMetrics", "on_disk"]
 _PERIODS = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
 #: Store times read for one page: groups that are behind beyond it have no latency on it.
 _MOST_READ = 2_000
-_READ_AT_ONCE = 50
+#: Pairs of a topic and a group looked at, or read, before the loop gets its turn.
+_LOOKED_AT_ONCE = 50
 _DISK: Labels = (("storage_type", "local"), ("storage_medium", "disk"))
 
 
@@ -40,9 +40,12 @@ class WaitingMetrics:
         oldest = await of.store.oldest_time()
         self._reserved_ms = max(0, now - oldest) if oldest > 0 else None
         self._latencies = []
-        for number, lag in enumerate(islice((lag for lag in of.lags() if lag.total), _MOST_READ), 1):
-            self._latencies.append((lag, max(0, now - await self._first_waiting(lag, now))))
-            if not number % _READ_AT_ONCE:
+        for number, lag in enumerate(of.lags(), 1):
+            if lag.total:
+                self._latencies.append((lag, max(0, now - await self._first_waiting(lag, now))))
+                if len(self._latencies) == _MOST_READ:
+                    break
+            if not number % _LOOKED_AT_ONCE:
                 await asyncio.sleep(0)
 
     async def _first_waiting(self, lag: Lag, now: int) -> int:

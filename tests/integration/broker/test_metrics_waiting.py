@@ -20,7 +20,7 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 async def page(scene: PopScene) -> Series:
     _, families = await scene.app.metrics.page({})
-    text = (await render(families)).decode()
+    text = b"".join(await render(families)).decode()
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)

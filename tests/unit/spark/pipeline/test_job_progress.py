@@ -84,7 +84,7 @@ async def test_metrics() -> None:
     watch = Watch("orders", "windows")
     watch.batch(Batch.of(PROGRESS))
     watch.batch(Batch.of(PROGRESS))
-    lines = (await render(watch.families())).decode().splitlines()
+    lines = b"".join(await render(watch.families())).decode().splitlines()
     own = '{job="orders",kind="windows"'
     assert f"rmq_pipeline_rows_total{own}}} 600" in lines
     assert f"rmq_pipeline_unreadable_total{own}}} 4" in lines
