@@ -46,17 +46,12 @@ class OffsetAdmin:
         self._store = store
         self._lookup = lookup
         self._delays = delays
-        # Topics deleted since start whose name nobody took again.
-        self._deleted: set[str] = set()
         topics.on_change.append(self._topic_changed)
 
     def _topic_changed(self, topic: str | None) -> None:
-        if topic is None:
-            return
-        if topic in self._topics:
-            self._deleted.discard(topic)
-        else:
-            self._deleted.add(topic)
+        """A topic without a queue has no message yet: what is stored on its name is of an older topic."""
+        if topic is not None and topic in self._topics and not self._store.queues.all(topic):
+            self._offsets.remove_topic(topic)
 
     @handles(RequestCode.QUERY_CONSUMER_OFFSET, header=QueryConsumerOffsetRequest)
     async def query(self, conn: Conn, request: Command, header: QueryConsumerOffsetRequest) -> Command:
@@ -79,12 +74,12 @@ class OffsetAdmin:
 
     @handles(RequestCode.UPDATE_CONSUMER_OFFSET, header=UpdateConsumerOffsetRequest)
     def update(self, conn: Conn, request: Command, header: UpdateConsumerOffsetRequest) -> Command:
-        """15: taken as it is, whatever the topic, the queue and the old offset.
+        """15: taken as it is, whatever the queue and the old offset, of a topic that exists.
 
-        But not of a deleted topic: its consumers tell their offsets for a while, and a new topic of its name begins at
-        0 for everybody (field case B024).
+        Consumers of a deleted topic tell their offsets for a while, and a new topic of its name begins at 0 for
+        everybody (field case B024).
         """
-        if header.topic not in self._deleted:
+        if header.topic in self._topics:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         answer = request.reply(ResponseCode.SUCCESS)
         answer.ext = {}

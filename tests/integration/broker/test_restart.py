@@ -12,8 +12,10 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import StoreError
 from rmq.remoting.client import RemotingClient
 from rmq.testing.cluster import Cluster
+from tests.support.raw_peer import send
 
 TOPIC = {"topic": "T1", "readQueueNums": "3", "writeQueueNums": "2", "perm": "6", "topicFilterType": "MULTI_TAG"}
+SEND = {name: text for name, text in (send("T1").ext or {}).items() if text is not None}
 OFFSET = {"consumerGroup": "G1", "topic": "T1", "queueId": "1"}
 
 
@@ -67,3 +69,37 @@ async def test_a_damaged_file_falls_back_on_its_backup(tmp_path: Path, name: str
         backup.write_bytes(b"\x00junk")
         with pytest.raises(StoreError, match="restore one of them"):
             await cluster.start_broker()
+
+
+async def test_offsets_of_a_topic_go_with_it_and_do_not_come_back(tmp_path: Path) -> None:
+    """Field case B024: what consumers of a deleted topic go on telling, before and after a restart."""
+    offsets = tmp_path / "broker-0" / "config" / "consumerOffset.json"
+    told = {**OFFSET, "commitOffset": "7"}
+    async with Cluster(tmp_path) as cluster:
+        await fill(cluster)
+        assert (await ask(cluster, 215, {"topic": "T1"})).code == 0
+        for _ in range(2):
+            assert (await ask(cluster, 15, told)).code == 0
+            await cluster.stop_broker(cluster.brokers[0])
+            assert b"T1@G1" not in offsets.read_bytes()
+            await cluster.start_broker()
+        await cluster.stop_broker(cluster.brokers[0])
+        # A broker that was killed after the topic had gone, and Java's, which keep them.
+        offsets.write_text('{"offsetTable":{"T1@G1":{1:7},"T2@G1":{1:7}}}')
+        await cluster.start_broker()
+        assert (await ask(cluster, 17, TOPIC)).code == 0
+        assert fastjson.loads((await ask(cluster, 43)).body) == {"offsetTable": {"T2@G1": {1: 7}}}
+        assert (await ask(cluster, 15, told)).code == 0
+        assert (await ask(cluster, 14, OFFSET)).ext == {"offset": "7"}
+
+
+async def test_offsets_stay_when_only_the_table_of_topics_is_lost(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        await fill(cluster)
+        assert (await ask(cluster, 310, SEND, b"x")).code == 0
+        await cluster.stop_broker(cluster.brokers[0])
+        for file in (tmp_path / "broker-0" / "config").glob("topics.json*"):
+            file.unlink()
+        await cluster.start_broker()
+        assert (await ask(cluster, 17, TOPIC)).code == 0
+        assert (await ask(cluster, 14, OFFSET)).ext == {"offset": "7"}
