@@ -16,7 +16,8 @@ from rmq.remoting.metrics import Family, Labels, Sample
 
 __all__ = ["ExporterMetrics"]
 
-#: Runtime information told as it is: (key, metric, which of its blank-separated numbers).
+#: Runtime information told as it is: (key, metric, which of its blank-separated numbers). The metrics are spelt as the
+#: exporter spells them: ``threadpool_queue`` twice, ``threadpoolqueue`` elsewhere.
 _RUNTIME = (
     ("msgPutTotalTodayNow", "msg_put_total_today_now", 0),
     ("msgPutTotalTodayMorning", "msg_puttotal_todaymorning", 0),
@@ -25,6 +26,7 @@ _RUNTIME = (
     ("msgGetTotalTodayMorning", "msg_gettotal_todaymorning", 0),
     ("msgGetTotalYesterdayMorning", "msg_gettotal_yesterdaymorning", 0),
     ("dispatchBehindBytes", "dispatch_behind_bytes", 0),
+    ("dispatchMaxBuffer", "dispatch_maxbuffer", 0),
     ("putMessageSizeTotal", "put_message_size_total", 0),
     ("putMessageAverageSize", "put_message_average_size", 0),
     ("putMessageTimesTotal", "putmessage_times_total", 0),
@@ -40,14 +42,14 @@ _RUNTIME = (
     ("commitLogDiskRatio", "commitlog_disk_ratio", 0),
     ("consumeQueueDiskRatio", "consumequeue_disk_ratio", 0),
     ("sendThreadPoolQueueSize", "send_threadpool_queue_size", 0),
-    ("sendThreadPoolQueueCapacity", "send_threadpool_queue_capacity", 0),
-    ("sendThreadPoolQueueHeadWaitTimeMills", "send_threadpool_queue_headwait_timemills", 0),
-    ("pullThreadPoolQueueSize", "pull_threadpool_queue_size", 0),
-    ("pullThreadPoolQueueCapacity", "pull_threadpool_queue_capacity", 0),
-    ("pullThreadPoolQueueHeadWaitTimeMills", "pull_threadpool_queue_headwait_timemills", 0),
-    ("queryThreadPoolQueueSize", "query_threadpool_queue_size", 0),
+    ("sendThreadPoolQueueCapacity", "send_threadpoolqueue_capacity", 0),
+    ("sendThreadPoolQueueHeadWaitTimeMills", "send_threadpoolqueue_headwait_timemills", 0),
+    ("pullThreadPoolQueueSize", "pull_threadpoolqueue_size", 0),
+    ("pullThreadPoolQueueCapacity", "pull_threadpoolqueue_capacity", 0),
+    ("pullThreadPoolQueueHeadWaitTimeMills", "pull_threadpoolqueue_headwait_timemills", 0),
+    ("queryThreadPoolQueueSize", "query_threadpoolqueue_size", 0),
     ("queryThreadPoolQueueCapacity", "query_threadpool_queue_capacity", 0),
-    ("queryThreadPoolQueueHeadWaitTimeMills", "query_threadpool_queue_headwait_timemills", 0),
+    ("queryThreadPoolQueueHeadWaitTimeMills", "query_threadpoolqueue_headwait_timemills", 0),
     ("startAcceptSendRequestTimeStamp", "start_accept_sendrequest_time", 0),
     ("putTps", "put_tps10", 0),
     ("putTps", "put_tps60", 1),
@@ -74,6 +76,8 @@ _PUT_TIMES = {
     "4~5s": "4to5s", "5~10s": "5to10s", "10s~": "10stomore",
 }  # fmt: skip
 _put_time = re.compile(r"\[([^\]]+)\]:(\d+)")
+_capacity = re.compile(r"(Total|Free) : ([\d.]+) (\w+)")
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 class ExporterMetrics:
@@ -168,7 +172,7 @@ class ExporterMetrics:
             end = sum(queue.visible for queue in queues.all(topic))
             into, labels = plain, (("topic", topic),)
             if topic.startswith(RETRY_PREFIX):
-                into, labels = retry, (("group", topic[len(RETRY_PREFIX) :]),)
+                into = retry
             elif topic.startswith(DLQ_PREFIX):
                 into, labels = dead, (("group", topic[len(DLQ_PREFIX) :]),)
             into.append(("", (cluster, broker, *labels), end))
@@ -235,6 +239,20 @@ class ExporterMetrics:
             except (IndexError, ValueError):
                 continue  # not enough samples yet: not known is not zero
             yield _one(f"rocketmq_brokeruntime_{name}", f"{key} of the runtime information", labels, value)
+        log = self._of.store.log
+        yield _one(
+            "rocketmq_brokeruntime_remain_howmanydata_toflush",
+            "Bytes of the commit log that are not on disk",
+            labels,
+            max(0, log.end - self._of.store.durability.flushed),
+        )
+        for what, size, unit in _capacity.findall(table.get("commitLogDirCapacity", "")):
+            yield _one(
+                f"rocketmq_brokeruntime_commitlogdir_capacity_{what.lower()}",
+                f"Bytes of the commit log's disk: {what.lower()}",
+                labels,
+                float(size) * 1024 ** _UNITS.index(unit),
+            )
         for bucket, count in _put_time.findall(table.get("putMessageDistributeTime", "")):
             name = f"rocketmq_brokeruntime_pmdt_{_PUT_TIMES[bucket]}"
             yield _one(name, f"Messages of the last minute whose append took {bucket}", labels, int(count))

@@ -12,8 +12,11 @@ import pytest
 from rmq.protocol.command import Command
 from rmq.testing.cluster import Cluster
 from tests.integration.broker.test_metrics import OBSERVED, scrape, value, where
+from tests.support.client_scene import scene
 from tests.support.raw_peer import RawPeer, pull, send, subscribe
+from tests.support.virtual import in_virtual_time
 
+EXPORTER = Path(__file__).parents[2] / "golden" / "broker" / "exporter-names.txt"
 GOLDEN = Path(__file__).parents[2] / "golden" / "broker" / "metrics-5.3.3.txt"
 #: What a 5.3.3 broker tells and ours does not (docs/metrics.md says why).
 NOT_TOLD = {
@@ -138,3 +141,32 @@ async def test_every_answer_is_timed(tmp_path: Path, flush: str) -> None:
     for (name, labels), number in series.items():
         if name == f"{LATENCY}_sum":
             assert 0 <= number < 60_000, labels
+
+
+@in_virtual_time
+async def test_names_and_labels_of_the_exporter() -> None:
+    """Dashboards and alerts of rocketmq-exporter find what they look for."""
+    golden = {name: set(labels) for name, *labels in map(str.split, EXPORTER.read_text().splitlines()[1:])}
+    async with scene() as s:
+        broker = s.cluster.brokers[0]
+        await s.topic("%DLQ%g", 1)
+        consumer = s.consumer()
+        consumer.on("T")(lambda message: None)
+        async with consumer:
+            await s.send(3)
+            broker.stats.sent_back("g", "T")
+            for topic in ("T", "%RETRY%g", "%DLQ%g"):
+                for queue in range(4):
+                    broker.offsets.commit("g", topic, queue, 0)
+            await asyncio.sleep(700)
+            _, families = await broker.metrics.page({"names": "exporter"})
+            told = {
+                family.name: [{label for label, _ in labels} for _, labels, _ in family.samples] for family in families
+            }
+    for name, expected in golden.items():
+        if name.startswith("rocketmq_client_") or name == "rocketmq_broker_commitlog_diff":
+            assert name not in told
+        else:
+            assert told[name], name
+            assert all(labels == expected for labels in told[name]), name
+    assert not {name for name in told if name.startswith("rocketmq_")} - set(golden)
