@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 
 from rmq.broker.store.state import ENTRY_SIZE, Queue
@@ -57,6 +58,19 @@ class Lookup:
         if queue is None or not queue.min <= index < queue.visible:
             return -1
         return await self._store.search.time_at(queue, index)
+
+    async def store_times(self, places: Sequence[tuple[Queue | None, int]]) -> list[int]:
+        """The same for the messages at many (queue, index)."""
+        times = [-1] * len(places)
+        there: list[tuple[Queue, int]] = []
+        numbers: list[int] = []
+        for number, (queue, index) in enumerate(places):
+            if queue is not None and queue.min <= index < queue.visible:
+                there.append((queue, index))
+                numbers.append(number)
+        for number, time in zip(numbers, await self._store.search.times_at(there), strict=True):
+            times[number] = time
+        return times
 
     async def earliest_time(self, queue: Queue | None) -> int:
         """Store time of a queue's first message, ms, or -1."""

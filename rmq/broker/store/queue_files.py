@@ -115,6 +115,21 @@ class QueueDisk:
     def open_file(self, key: FileKey) -> File:
         return self._files.open(f"{key[0]}/{file_name(key[1])}")
 
+    def read_each(self, ranges: Sequence[tuple[FileKey, int, int]]) -> list[bytes]:
+        """Bytes of many files: key, position and size of each. A file that is gone has none."""
+        found = []
+        for key, position, size in ranges:
+            try:
+                file = self.open_file(key)
+            except FileNotFoundError:
+                found.append(b"")
+                continue
+            try:
+                found.append(file.pread(size, position))
+            finally:
+                file.close()
+        return found
+
     def sync(self, items: Sequence[tuple[FileKey, File | None]]) -> None:
         """Force files to disk; those that are not open any more are opened for it. One that is gone is fine."""
         for key, file in items:

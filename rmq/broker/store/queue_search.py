@@ -6,6 +6,7 @@ file is the first one whose newest message is not older than the time asked for:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 
 from rmq.broker.store.commit_log import CommitLog
@@ -28,7 +29,13 @@ class QueueSearch:
 
     async def time_at(self, queue: Queue, index: int) -> int:
         """Store time of the message at ``index``, ms, or -1 when it cannot be read."""
-        entry = await self._queues.entries_cold(queue, index, 1)
+        return await self._time_of(await self._queues.entries_cold(queue, index, 1))
+
+    async def times_at(self, places: Sequence[tuple[Queue, int]]) -> list[int]:
+        """The same for the messages at many (queue, index)."""
+        return [await self._time_of(entry) for entry in await self._queues.single_entries(places)]
+
+    async def _time_of(self, entry: bytes) -> int:
         if len(entry) < ENTRY_SIZE:
             return -1
         offset, size = _pair(entry)

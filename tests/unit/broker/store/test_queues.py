@@ -467,3 +467,45 @@ def test_a_queue_cut_behind_blank_entries_takes_what_comes_next() -> None:
         await store.stop()
 
     run(main())
+
+
+def test_times_of_many_queues_are_read_in_one_go_and_open_no_file_for_good() -> None:
+    """A group on 40,000 queues: few of them have an open file."""
+
+    async def main() -> None:
+        _, store = await fresh()
+        queues = [store.queues.get_or_create(f"T{number}", 0) for number in range(20)]
+        for queue in queues:
+            await asyncio.sleep(0.01)
+            store.append([put(queue)])
+        await store.writer.write(everything=True)
+        places = [(queue, queue.next - 1) for queue in queues] + [(queues[0], 5)]
+        one_by_one = [await store.search.time_at(queue, index) for queue, index in places]
+        assert len(set(one_by_one)) == 21
+        assert one_by_one[-1] == -1
+        store.queues.open_files.close_all()
+        store.append([put(queues[3])])
+        places[3] = (queues[3], queues[3].next - 1)
+        one_by_one[3] = await store.search.time_at(*places[3])
+        assert await store.search.times_at(places) == one_by_one
+        assert len(store.queues.open_files) == 0
+        store.queues.disk.read_each = lambda ranges: pytest.fail("in memory")  # type: ignore[method-assign]
+        assert await store.search.times_at([places[3]]) == [one_by_one[3]]
+
+    run(main())
+
+
+def test_the_time_in_a_file_that_is_deleted_meanwhile_is_not_known() -> None:
+    async def main() -> None:
+        _, store = await fresh()
+        kept, gone = store.queues.get_or_create("T", 0), store.queues.get_or_create("Gone", 0)
+        store.append([put(kept), put(gone)])
+        await store.writer.write(everything=True)
+        store.queues.open_files.close_all()
+        asked = asyncio.ensure_future(store.search.times_at([(gone, 0), (kept, 0)]))
+        store.queues.drop("Gone")
+        times = await asked
+        assert times[0] == -1
+        assert times[1] > 0
+
+    run(main())
