@@ -210,6 +210,9 @@ class RealFiles:
     def is_dir(self, path: str) -> bool:
         return os.path.isdir(path)
 
+    def is_link(self, path: str) -> bool:
+        return os.path.islink(path)
+
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 

@@ -123,6 +123,9 @@ class Files(Protocol):
 
     def is_dir(self, path: str) -> bool: ...
 
+    def is_link(self, path: str) -> bool:
+        """Whether it is a symbolic link, wherever that leads."""
+
     def size(self, path: str) -> int: ...
 
     def mtime_ms(self, path: str) -> int: ...

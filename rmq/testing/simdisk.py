@@ -449,6 +449,9 @@ class SimFiles:
     def is_dir(self, path: str) -> bool:
         return self.disk._entries.get(self._path(path), _GONE) is None
 
+    def is_link(self, path: str) -> bool:
+        return False
+
     def size(self, path: str) -> int:
         return self.disk._inode(self._path(path)).size
 

@@ -188,6 +188,10 @@ class QueueDisk:
         return [os.path.join(self._trash, name) for name in self._files.list(self._trash)]
 
     def remove_tree(self, path: str) -> None:
+        """Remove a directory with all in it; of symbolic links the links only."""
+        if self._files.is_link(path):
+            self._files.unlink(path)
+            return
         for name in self._files.list(path):
             inner = os.path.join(path, name)
             if self._files.is_dir(inner):

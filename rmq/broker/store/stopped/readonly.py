@@ -33,6 +33,9 @@ class ReadOnlyFiles:
     def is_dir(self, path: str) -> bool:
         return self._files.is_dir(path)
 
+    def is_link(self, path: str) -> bool:
+        return self._files.is_link(path)
+
     def size(self, path: str) -> int:
         return self._files.size(path)
 
