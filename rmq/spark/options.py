@@ -138,6 +138,7 @@ _SOURCE = (
     _Option("pullBatchSize", _whole(1, 65_535), ("pull.max.batch.size",)),
     _Option("pullTimeoutMs", _whole(100, 86_400_000), ("pullTimeout", "pull.timeout.ms")),
     _Option("commitOffsetsToBroker", _truth),
+    _Option("pushFilters", _truth),
 )
 _SINK = (
     *_CONNECTION,
@@ -277,6 +278,7 @@ class SourceOptions:
     pull_batch_size: int
     pull_timeout: float
     commit: bool
+    push_filters: bool
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -333,16 +335,23 @@ class SourceOptions:
             pull_batch_size=given.get("pullBatchSize", 1024),
             pull_timeout=given.get("pullTimeoutMs", 60_000) / 1000,
             commit=given.get("commitOffsetsToBroker", given["groupId"] is not None),
+            push_filters=given.get("pushFilters", False),
         )
 
-    def check_batch(self) -> None:
-        """:raises ConfigError: an option that streams alone have."""
+    def check_batch(self, *, pushing: bool, version: str) -> None:
+        """Refuse what a batch cannot do.
+
+        :param pushing: this Spark hands conditions to sources (4.1 and later).
+        :raises ConfigError: names the option.
+        """
         for name, value in (
             ("maxOffsetsPerTrigger", self.max_offsets),
             ("minOffsetsPerTrigger", self.min_offsets),
         ):
             if value is not None:
                 raise ConfigError(f"the option {name} is for streams: a batch reads everything up to endingOffsets")
+        if self.push_filters and not pushing:
+            raise ConfigError(f"the option pushFilters needs Spark 4.1 or newer; this is {version}")
 
     def check_stream(self, *, limits: bool, version: str) -> None:
         """Refuse what a stream cannot do.
@@ -352,6 +361,8 @@ class SourceOptions:
         """
         if self.end is not None:
             raise ConfigError("the options endingOffsets and endingTimestamp are for batches: a stream has no end")
+        if self.push_filters:
+            raise ConfigError("the option pushFilters is for batches: Spark hands no source the conditions of a stream")
         for name, value in (
             ("maxOffsetsPerTrigger", self.max_offsets),
             ("minOffsetsPerTrigger", self.min_offsets),

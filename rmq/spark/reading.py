@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +49,13 @@ class Reading:
         if options.expression_type == TAG:
             tags = frozenset(build("topic", options.expression).tags_set)
         return cls(schema, pulling, tags)
+
+    def with_tags(self, tags: frozenset[str]) -> Reading:
+        """Only rows with one of these tags, unless the options ask for some already; none: all rows."""
+        if not tags or self.pulling.filtered:
+            return self
+        expression = " || ".join(sorted(tags))
+        return replace(self, pulling=replace(self.pulling, expression=expression), tags=tags)
 
     def batches(self, brokers: Brokers, ranges: Iterable[Range]) -> Iterator[pa.RecordBatch]:
         """The rows of some ranges, in order.

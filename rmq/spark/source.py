@@ -6,9 +6,9 @@ I/O: Spark makes them in processes that only plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyspark
@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from rmq.spark.advance import Advance
-from rmq.spark.brokers import connect
+from rmq.spark.brokers import Brokers, connect
 from rmq.spark.columns import check, chosen, ddl
 from rmq.spark.options import SourceOptions
 from rmq.spark.positions import EARLIEST, LATEST
@@ -42,7 +42,15 @@ except ImportError:  # before 4.2, sources are neither asked for portions nor to
         pass
 
 
-__all__ = ["RocketMQDataSource"]
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
+    from rmq.spark.conditions import Conditions
+
+#: Spark hands the conditions of a batch to sources that take them (4.1).
+PUSHING = hasattr(DataSourceReader, "pushFilters")
+
+__all__ = ["LIMITS", "PUSHING", "RocketMQDataSource"]
 
 
 @dataclass
@@ -63,7 +71,9 @@ class RocketMQDataSource(DataSource):
         return ddl(chosen(SourceOptions.of(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _BatchReader(SourceOptions.of(self.options), schema)
+        options = SourceOptions.of(self.options)
+        # Spark refuses readers that take conditions unless it is set to hand them over.
+        return (_NarrowedReader if options.push_filters else _BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return _StreamReader(SourceOptions.of(self.options), schema)
@@ -107,16 +117,35 @@ class _Reader:
 
 class _BatchReader(_Reader, DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        options.check_batch()
+        options.check_batch(pushing=PUSHING, version=pyspark.__version__)
         super().__init__(options, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
+        return self._tasks(self._ranges(connect(self._options.endpoint)))
+
+    def _ranges(self, brokers: Brokers) -> list[Range]:
         options = self._options
-        brokers = connect(options.endpoint)
         queues = queues_to_read(brokers, options)
         start = resolve(brokers, options, options.start, queues, EARLIEST)
         end = resolve(brokers, options, options.end, queues, LATEST)
-        return self._tasks(ranges_between(start, end))
+        return ranges_between(start, end)
+
+
+class _NarrowedReader(_BatchReader):
+    """Pulls only what the conditions of the query may let through."""
+
+    _conditions: Conditions | None = None
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        from rmq.spark.conditions import Conditions
+
+        self._conditions = Conditions.of(filters)
+        self._reading = self._reading.with_tags(self._conditions.tags)
+        return filters  # Spark looks at the rows itself, too
+
+    def _ranges(self, brokers: Brokers) -> list[Range]:
+        ranges = super()._ranges(brokers)
+        return self._conditions.narrow(brokers, self._options.group, ranges) if self._conditions else ranges
 
 
 class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rmq
+from rmq.spark.source import PUSHING
 from tests.support.peers.cluster import Cluster
 from tests.support.spark.topics import create, fill, numbers, places, stored
 
@@ -137,5 +139,50 @@ def test_filters_of_a_query_stay_with_spark(spark: Any, topics: str) -> None:
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
         assert read(spark, topics, topic="stock").where("offset >= 90 AND tags IS NULL").count() == 10
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_filters_of_a_query_leave_less_to_pull(spark: Any, topics: str, cluster: Cluster) -> None:
+    """pushFilters: the same rows as without, out of fewer that are pulled."""
+    create(cluster.namesrv, cluster.broker_addr, "sales-east")
+    fill(topics, "sales-east", 60, tags="A")
+    fill(topics, "sales-east", 40, tags="B")
+
+    def run(where: str, **options: str) -> tuple[list[Any], int]:
+        """The rows, and how many of them the source gave to Spark."""
+        frame = read(spark, topics, topicPattern="sales-.*", **options).where(where)
+        rows = sorted((*each[:5], *each[7:10]) for each in frame.collect())
+        scan = frame._jdf.queryExecution().executedPlan().collectLeaves().head()
+        return rows, scan.metrics().apply("numOutputRows").value()
+
+    if not PUSHING:
+        with pytest.raises(Exception, match=r"the option pushFilters needs Spark 4\.1 or newer; this is 4\.0"):
+            run("offset > 1", pushFilters="true")
+        return
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    with pytest.raises(Exception, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
+        run("offset > 1", pushFilters="true")
+    (first,) = read(spark, topics, topic="sales-north").where("offset = 0").collect()
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        for where, pulled in (
+            ("topic = 'sales-north'", 100),
+            ("topic IN ('sales-north', 'stock') AND brokerName LIKE 'broker%' AND queueId = 0", 100),
+            ("NOT topic LIKE '%th'", 100),
+            ("offset >= 40 AND offset < 42 AND topic <> 'sales-east'", 4),
+            ("offset = 7", 4),
+            ("tags = 'B'", 40),
+            ("tags IN ('B', 'C') AND offset < 1000", 40),
+            ("tags IS NULL", 300),
+            (f"timestamp > TIMESTAMP '{first['timestamp'] + timedelta(hours=1)}'", 0),
+            (f"timestamp >= TIMESTAMP '{first['timestamp']}'", 300),
+            ("offset = 7 OR topic = 'sales-north'", 300),
+            ("length(value) = 1", 300),
+        ):
+            plain, _ = run(where)
+            assert run(where, pushFilters="true") == (plain, pulled), where
+        plain, _ = run("tags = 'B'", subExpression="A || B")
+        assert run("tags = 'B'", subExpression="A || B", pushFilters="true") == (plain, 100)
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")

@@ -109,7 +109,11 @@ def test_secrets_stay_out_of_messages_and_representations() -> None:
 
 def test_a_batch_and_a_stream_refuse_what_the_other_has() -> None:
     with pytest.raises(ConfigError, match="maxOffsetsPerTrigger is for streams"):
-        source(maxOffsetsPerTrigger="5").check_batch()
+        source(maxOffsetsPerTrigger="5").check_batch(pushing=True, version="4.3.0")
+    with pytest.raises(ConfigError, match=r"pushFilters needs Spark 4\.1 or newer; this is 4\.0\.1"):
+        source(pushFilters="true").check_batch(pushing=False, version="4.0.1")
+    with pytest.raises(ConfigError, match="pushFilters is for batches"):
+        source(pushFilters="true").check_stream(limits=True, version="4.3.0")
     with pytest.raises(ConfigError, match="a stream has no end"):
         source(endingOffsets="latest").check_stream(limits=True, version="4.3.0")
     with pytest.raises(ConfigError, match=r"maxOffsetsPerTrigger needs Spark 4\.2 or newer; this is 4\.0\.1"):
