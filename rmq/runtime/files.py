@@ -50,17 +50,20 @@ class RealFile:
         self._aside = False
 
     def pread(self, size: int, offset: int) -> bytes:
-        data = os.pread(self._fd, size, offset)
-        if len(data) == size or not data:
-            return data
-        parts = [data]
-        have = len(data)
-        while have < size:
-            data = os.pread(self._fd, size - have, offset + have)
-            if not data:
-                break
-            parts.append(data)
-            have += len(data)
+        try:
+            data = os.pread(self._fd, size, offset)
+            if len(data) == size or not data:
+                return data
+            parts = [data]
+            have = len(data)
+            while have < size:
+                data = os.pread(self._fd, size - have, offset + have)
+                if not data:
+                    break
+                parts.append(data)
+                have += len(data)
+        except OSError as error:
+            raise _naming(self.path, error) from None
         return b"".join(parts)
 
     def pread_hot(self, size: int, offset: int) -> bytes | None:
