@@ -14,6 +14,9 @@ __all__ = ["LogFile", "LogFiles", "SyncFailed", "file_name", "offset_of"]
 
 log = logging.getLogger(__name__)
 
+#: The last offset that a record has room for.
+_LAST_NAME = f"{(1 << 63) - 1:020d}"
+
 
 def file_name(offset: int) -> str:
     """The name of the file that begins at ``offset``: 20 digits."""
@@ -22,7 +25,7 @@ def file_name(offset: int) -> str:
 
 def offset_of(name: str) -> int:
     """The offset a name stands for, or -1 when it is no such name."""
-    return int(name) if len(name) == 20 and name.isascii() and name.isdigit() else -1
+    return int(name) if len(name) == 20 and name.isascii() and name.isdigit() and name <= _LAST_NAME else -1
 
 
 class SyncFailed(OSError):

@@ -226,7 +226,7 @@ class QueueDisk:
         found: list[tuple[str, int, list[int], list[str]]] = []
         for topic in topics:
             for name in self._files.list(f"{self.root}/{topic}"):
-                if not (name.isascii() and name.isdigit()):
+                if not (name.isascii() and name.isdigit() and name == str(int(name)) and int(name) < 1 << 31):
                     log.warning("%s/%s/%s is no consume queue; it is left alone", self.root, topic, name)
                     continue
                 starts: list[int] = []
