@@ -25,7 +25,7 @@ _REMEDIES = {
     errno.EIO: "check that disk",
     errno.ENOTDIR: "it, or a part of its path, is a file: move that away or name another directory",
     errno.EEXIST: "it is a file: move it away or name another directory",
-    errno.EISDIR: "it is a directory: move it away",
+    errno.EISDIR: "move it away",
     errno.ELOOP: "it is a symbolic link to itself: take it away or let it lead to the file",
     errno.ENOENT: "it, or what it links to, is not there: bring that back, or take the link away",
     errno.EBUSY: "it is in use, or another file system is mounted there",
