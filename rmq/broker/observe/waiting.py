@@ -16,7 +16,7 @@ _PERIODS = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
 #: Store times read for one page: groups that are behind beyond it have no latency on it.
 _MOST_READ = 2_000
 #: Pairs of a topic and a group looked at, or read, before the loop gets its turn.
-_LOOKED_AT_ONCE = 50
+_LOOKED_AT_ONCE = 200
 _DISK: Labels = (("storage_type", "local"), ("storage_medium", "disk"))
 
 
