@@ -96,8 +96,11 @@ def cut(text: str, width: int) -> str:
 
 
 def stamp(ms: int) -> str:
-    """Local time with milliseconds, ``2026-11-28 00:27:17,113``."""
-    return f"{datetime.fromtimestamp(ms // 1000):%Y-%m-%d %H:%M:%S},{ms % 1000:03d}"
+    """Local time with milliseconds, ``2026-11-28 00:27:17,113``; the number itself when it is beyond any calendar."""
+    try:
+        return f"{datetime.fromtimestamp(ms // 1000):%Y-%m-%d %H:%M:%S},{ms % 1000:03d}"
+    except (ValueError, OverflowError, OSError):
+        return f"{ms:<23}"
 
 
 def seconds(ms: int) -> str:

@@ -22,6 +22,7 @@ import click
 import orjson
 
 from rmq.broker.settings import BrokerSettings
+from rmq.broker.store.refusal import remedy
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.stopped import dump as dumps
 from rmq.broker.store.stopped.findings import Finding
@@ -62,7 +63,7 @@ def _command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work], clic
                 raise Refused(str(error)) from None
             except OSError as error:
                 where = f"{error.filename}: " if error.filename else ""
-                raise Refused(f"{where}{error.strerror or error}") from None
+                raise Refused(f"{where}{error.strerror or error}{remedy(error)}") from None
 
         decorated: Any = run
         for option in (
@@ -131,10 +132,25 @@ def _verified_json(settings: StoreSettings, found: Verified) -> dict[str, object
         "commitLog": {"start": found.log_start, "end": found.log_end, "records": found.records},
         "consumeQueue": {"queues": found.queues, "entries": found.entries},
         "index": {"files": found.index_files, "entries": found.keys},
-        "damages": [finding.as_json() for finding in found.findings.damages],
-        "notes": [finding.as_json() for finding in found.findings.notes],
+        "damages": [_finding_json(finding) for finding in found.findings.damages],
+        "notes": [_finding_json(finding) for finding in found.findings.notes],
         "dropped": found.findings.dropped,
     }
+
+
+def _finding_json(finding: Finding) -> dict[str, object]:
+    return {key: _unicode(value) if isinstance(value, str) else value for key, value in finding.as_json().items()}
+
+
+def _unicode(name: str) -> str:
+    """A name as text: bytes of it that are no UTF-8 are shown by their numbers."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _plain(text: str) -> str:
+    """The same on one line and harmless to a terminal: names and properties may hold anything."""
+    text = _unicode(text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _print_verified(settings: StoreSettings, found: Verified) -> None:
@@ -160,7 +176,7 @@ def _line(word: str, finding: Finding) -> str:
     where = "" if finding.start is None else f" {finding.start}"
     if finding.end is not None and finding.start is not None and finding.end > finding.start + 1:
         where += f" to {finding.end - 1}"
-    return f"{word:<8} {finding.part:<16} {finding.kind:<10} {finding.path}{where}: {finding.detail}"
+    return _plain(f"{word:<8} {finding.part:<16} {finding.kind:<10} {finding.path}{where}: {finding.detail}")
 
 
 # -- dump --------------------------------------------------------------------------------------------------------------
@@ -238,7 +254,7 @@ async def _print(lines: AsyncIterator[str | bytes], heading: str | None, limit: 
 def _record_line(record: MessageRecord, body: bool) -> str:
     line = (
         f"{record.physical_offset:>20} {record.size:>8} {stamp(record.store_timestamp)} {record.queue_id:>4} "
-        f"{record.queue_offset:>13} {record.topic} {record.msg_id}"
+        f"{record.queue_offset:>13} {_plain(record.topic)} {_plain(record.msg_id)}"
     )
     return f"{line} {_text(record)[0]!r}" if body else line
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -117,3 +118,22 @@ async def test_the_store_of_the_daemon(tmp_path: Path) -> None:
         assert len(records) >= load.acknowledged
         assert "nothing is damaged" in (await tool(tmp_path, "verify", *where)).out
         load.close()
+
+
+def test_names_and_times_that_are_none_are_shown(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line each, text in JSON, and nothing that a terminal would obey."""
+    for name in (b"\xff\xfe", b"a\nb\x1b[31m"):
+        with open(os.fsencode(golden / "commitlog") + b"/" + name, "wb"):
+            pass
+    lines = lines_of(golden, "verify", *INDEX_OPTIONS, capsys=capsys)
+    assert [line.split(": ")[0].rpartition("/")[2] for line in lines if "foreign" in line] == [
+        r"a\nb\x1b[31m", r"\xff\xfe",
+    ]  # fmt: skip
+    found = json.loads("\n".join(lines_of(golden, "verify", "--json", *INDEX_OPTIONS, capsys=capsys)))
+    assert [note["path"].rpartition("/")[2] for note in found["notes"]] == ["a\nb\x1b[31m", r"\xff\xfe"]
+    record = MANIFEST["records"][0]
+    with (golden / "commitlog/00000000000000000000").open("r+b") as file:
+        file.seek(record["offset"] + 56)
+        file.write((1 << 62).to_bytes(8, "big"))  # no checksum covers a store time
+    _, line = lines_of(golden, "dump", "records", "-l", "1", capsys=capsys)
+    assert str(1 << 62) in line

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping
 
+from rmq.broker.store.refusal import remedy
 from rmq.broker.store.stopped.findings import Finding
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.group import SubscriptionGroupTable
@@ -48,7 +49,7 @@ class MetadataCheck:
         for name in (_TOPICS, f"{_TOPICS}.bak"):
             try:
                 return TopicConfigTable.decode(self._files.read(os.path.join(self._folder, name))).topic_config_table
-            except (FileNotFoundError, ProtocolError, ValueError):
+            except (OSError, ProtocolError, ValueError):
                 continue
         return None
 
@@ -78,11 +79,13 @@ class MetadataCheck:
             self._look_at_offsets(path, ends)
 
     def _fault(self, name: str, path: str) -> str | None:
-        data = self._files.read(path)
-        if not data.strip():
-            return f"{len(data)} bytes, nothing in them"
         try:
+            data = self._files.read(path)
+            if not data.strip():
+                return f"{len(data)} bytes, nothing in them"
             _READERS.get(name, _any)(data)
+        except OSError as error:
+            return f"it cannot be read: {error.strerror}{remedy(error)}"
         except (ProtocolError, ValueError) as error:
             return f"it cannot be read: {error}"
         return None

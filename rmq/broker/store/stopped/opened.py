@@ -18,7 +18,7 @@ from rmq.broker.store.stopped.readonly import ReadOnlyFiles
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import FileLock, Files, World
 
-__all__ = ["StoppedStore", "fitted", "in_use"]
+__all__ = ["StoppedStore", "fitted", "in_use", "look_for_store"]
 
 #: Queues looked at to find the size of their files.
 _SAMPLE = 200
@@ -27,6 +27,21 @@ _SAMPLE = 200
 def in_use(root: str) -> StoreError:
     """What is said about a store that a broker runs on."""
     return StoreError(f"Lock failed: a broker uses {root}, and its files change all the time; stop it first")
+
+
+def look_for_store(files: Files, settings: StoreSettings) -> None:
+    """Make sure that a directory is a store before anything is done with it. Blocks.
+
+    :raises StoreError: it is not there, or has neither commit log nor queues.
+    """
+    root = settings.root
+    if not files.is_dir(root):
+        raise StoreError(f"{root}: there is no such directory; give the store's root with -s or -c")
+    paths = (*settings.commit_log_paths, *settings.read_only_paths, os.path.join(root, "consumequeue"))
+    if not any(map(files.is_dir, paths)):
+        raise StoreError(
+            f"{root} holds no store: there is no {' and no '.join(paths)}; give the store's root with -s or -c"
+        )
 
 
 def fitted(files: Files, settings: StoreSettings, given: Collection[str]) -> StoreSettings:
@@ -88,6 +103,8 @@ class StoppedStore:
         self.runs: list[CommitLog] = []
         #: Commit-log files of another size, as (path, its bytes).
         self.misfits: list[tuple[str, int]] = []
+        #: Those whose names are offsets at which no file of this size begins.
+        self.misplaced: list[str] = []
         self._lock: FileLock | None = None
 
     async def __aenter__(self) -> StoppedStore:
@@ -110,11 +127,7 @@ class StoppedStore:
 
     def _open(self) -> None:
         files, settings = self.files, self.settings
-        if not files.is_dir(self.root):
-            raise StoreError(f"{self.root}: there is no such directory; give the store's root with -s or -c")
-        paths = (*settings.commit_log_paths, *settings.read_only_paths)
-        if not any(map(files.is_dir, paths)) and not files.is_dir(self.disk.root):
-            raise StoreError(f"{self.root} holds no store: there is no {' and no '.join((*paths, self.disk.root))}")
+        look_for_store(files, settings)
         try:
             self._lock = files.lock(os.path.join(self.root, "lock"), shared=True)
         except FileNotFoundError:
@@ -129,6 +142,7 @@ class StoppedStore:
             if (bytes_ := files.size(path)) != size:
                 self.misfits.append((path, bytes_))
             if start % size:
+                self.misplaced.append(path)
                 continue
             if run and run[-1].start + size != start:
                 self._add(run)

@@ -25,6 +25,7 @@ from rmq.broker.store.queue_writer import QueueWriter
 from rmq.broker.store.records import TagsRule
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.stopped.findings import Progress
+from rmq.broker.store.stopped.opened import look_for_store
 from rmq.broker.store.stopped.readonly import ReadOnlyFiles
 from rmq.protocol.errors import StoreError
 from rmq.runtime.tasks import TaskOwner
@@ -78,8 +79,7 @@ class _Rebuild:
         self._checkpoint = Checkpoint(world.files, os.path.join(self._root, "checkpoint"))
 
     async def run(self) -> Rebuilt:
-        if not await self._offload(self._files.is_dir, self._root):
-            raise StoreError(f"{self._root}: there is no such directory; give the store's root with -s or -c")
+        await self._offload(self._look_first)
         markers = Markers(self._files, self._root)
         await self._offload(markers.take_lock)
         try:
@@ -93,6 +93,16 @@ class _Rebuild:
             return made
         finally:
             await self._offload(markers.release_lock)
+
+    def _look_first(self) -> None:
+        """Refuse what could not be ended well, before anything is touched."""
+        look_for_store(self._files, dataclasses.replace(self._settings, root=self._root))
+        for part in _PARTS:
+            if self._files.is_link(path := os.path.join(self._root, part)):
+                raise StoreError(
+                    f"{path} is a symbolic link, and new files would not get to where it leads: empty that directory "
+                    f"instead, remove {self._checkpoint.path}, and start the broker, which fills it again"
+                )
 
     def _remove(self, path: str) -> None:
         if self._files.is_dir(path):
@@ -164,7 +174,14 @@ class _Rebuild:
             old = os.path.join(self._root, part)
             if part == "index" and not self._settings.index_enable:
                 continue
-            grave = self._disk.bury(old)
+            try:
+                grave = self._disk.bury(old)
+            except OSError:
+                if not graves:
+                    self._sweep(graves)
+                    if clean:
+                        markers.clear_abort()
+                raise
             if grave is not None:
                 graves.append(grave)
             if part in made:
@@ -173,8 +190,13 @@ class _Rebuild:
         self._checkpoint.save()
         if clean:
             markers.clear_abort()
+        self._sweep(graves)
+
+    def _sweep(self, graves: list[str]) -> None:
+        """Leave nothing beside the store itself."""
         self._remove(self._place)
         for grave in graves:
             self._remove(grave)
-        if graves and not self._files.list(trash := os.path.dirname(graves[0])):
+        trash = os.path.join(self._root, "trash")
+        if self._files.is_dir(trash) and not self._files.list(trash):
             self._files.rmdir(trash)

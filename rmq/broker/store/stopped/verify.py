@@ -107,6 +107,11 @@ class _Verify:
             self._add(Finding("commitlog", "foreign", path, "no commit-log file; Java refuses the directory", False))
         for path, bytes_ in store.misfits:
             self._add(Finding("commitlog", "size", path, f"{bytes_} bytes; mappedFileSizeCommitLog is {size}"))
+        for path in store.misplaced:
+            self._add(
+                Finding("commitlog", "name", path, f"no file begins there with mappedFileSizeCommitLog={size}: "
+                        "move it away, or set what this store was made with")
+            )  # fmt: skip
         for before, behind in zip(store.runs, store.runs[1:], strict=False):
             self._add(
                 Finding("commitlog", "missing", behind.segments[0].path, "the files before this one are missing",

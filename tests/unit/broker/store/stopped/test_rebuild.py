@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -103,6 +104,36 @@ async def test_without_a_log_nothing_is_replaced(root: Path) -> None:
         await rebuild(World.real(), golden_settings(root))
     assert content(root / "consumequeue") == queues
     assert not (root / "rebuild").exists()
+
+
+async def test_what_is_no_store_gets_nothing(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(StoreError, match=f"{tmp_path} holds no store"):
+        await rebuild(World.real(), golden_settings(tmp_path))
+    assert names(tmp_path) == {"mine"}
+
+
+@pytest.mark.parametrize("part", ["consumequeue", "index"])
+async def test_a_directory_that_is_a_link_is_refused_untouched(root: Path, tmp_path: Path, part: str) -> None:
+    shutil.move(root / part, tmp_path / "elsewhere")
+    (root / part).symlink_to(tmp_path / "elsewhere")
+    before = state_of(root)
+    with pytest.raises(StoreError, match=f"{root}/{part} is a symbolic link"):
+        await rebuild(World.real(), golden_settings(root))
+    assert state_of(root) == before
+
+
+async def test_what_cannot_be_moved_away_stays(root: Path) -> None:
+    """A mounted file system, say."""
+
+    class Mounted(RealFiles):
+        def rename(self, old: str, new: str) -> None:
+            raise OSError(errno.EBUSY, "Device or resource busy", old)
+
+    before = set(state_of(root))
+    with pytest.raises(OSError, match=rf"busy: '{root}/consumequeue'"):
+        await rebuild(replace(World.real(), files=Mounted()), golden_settings(root))
+    assert set(state_of(root)) == before
 
 
 async def test_damage_in_the_log_is_passed_over_and_told(root: Path) -> None:

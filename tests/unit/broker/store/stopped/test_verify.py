@@ -77,6 +77,10 @@ def _short_log_file(root: Path) -> None:
     os.truncate(root / "commitlog/00000000000001048576", 1_000_000)
 
 
+def _misplaced_log_file(root: Path) -> None:
+    shutil.copy(root / "commitlog/00000000000001048576", root / "commitlog/00000000000001048577")
+
+
 def _zero_entry(root: Path) -> None:
     write(root / QUEUE, 3 * 20, bytes(20))
 
@@ -149,12 +153,18 @@ def _foreign_json(root: Path) -> None:
     (root / "config/consumerFilter.json").write_text("[1")
 
 
+def _directory_for_groups(root: Path) -> None:
+    (root / "config/subscriptionGroup.json").unlink()
+    (root / "config/subscriptionGroup.json").mkdir()
+
+
 DAMAGES: list[tuple[Callable[[Path], None], str, str, int | None, int | None]] = [
     (_spoil_body, "commitlog", "record", RECORD["offset"], RECORD["offset"] + RECORD["size"]),
     (_zero_record, "commitlog", "record", RECORD["offset"], RECORD["offset"] + RECORD["size"]),
     (_spoil_last, "commitlog", "tail", LAST["offset"] + 2, None),
     (_no_first_log_file, "commitlog", "missing", 1048576, 3145728),
     (_short_log_file, "commitlog", "size", None, None),
+    (_misplaced_log_file, "commitlog", "name", None, None),
     (_zero_entry, "consumequeue", "entry", 3, 4),
     (_wrong_tags, "consumequeue", "tags", 3, 4),
     (_strange_entry, "consumequeue", "dangling", 10, 11),
@@ -170,6 +180,7 @@ DAMAGES: list[tuple[Callable[[Path], None], str, str, int | None, int | None]] =
     (_empty_topics, "config", "file", None, None),
     (_broken_offsets, "config", "file", None, None),
     (_foreign_json, "config", "file", None, None),
+    (_directory_for_groups, "config", "file", None, None),
 ]
 
 
