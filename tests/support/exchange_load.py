@@ -6,6 +6,7 @@ Requests are written out by hand: what a client of either side would refuse or a
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import zlib
 from collections.abc import Awaitable, Callable
@@ -15,17 +16,23 @@ from rmq.protocol.command import Command
 from rmq.remoting.client import RemotingClient
 from tests.support.exchange_view import Broker
 
-__all__ = ["GROUP", "GROUPS", "LONG_GONE", "TOPIC", "Filler"]
+__all__ = ["GROUP", "GROUPS", "LONG_GONE", "TOPIC", "Filler", "sql_group"]
 
 TOPIC = "ExPlain"
 #: Written in the first life alone: all of it is in files that are deleted afterwards.
 LONG_GONE = "ExLongGone"
 GROUP = "ex_group"
-GROUPS = (GROUP, "ex_other", "ex-third%x")
+#: The last one is no name that a client takes; a broker keeps its offsets all the same.
+GROUPS = (GROUP, "ex_other", "ex-third%x", 'ex "ünï" \\x{3:4} \x7f ☃😀')
 _COMPRESSED, _PREPARED = 1, 4
 _COMMIT, _ROLLBACK = 8, 12
 #: Two hours: what waits that long still waits when the directory is opened again.
 _LAST_LEVEL = 18
+
+
+def sql_group(life: int) -> str:
+    """The group whose SQL92 subscription a life registers."""
+    return f"ex_sql{life}"
 
 
 class Filler:
@@ -66,6 +73,31 @@ class Filler:
             for queue in range(4):
                 await self._broker.commit(group, TOPIC, queue, 10 * self._life + queue + number)
         await self._broker.commit(GROUP, f"%RETRY%{GROUP}", 0, 1)
+        await self._configure()
+
+    async def _configure(self) -> None:
+        """A topic and a group with nothing as it is by default, and a filter."""
+        topic: dict[str, str | None] = {
+            "topic": f"ExSet{self._life}", "defaultTopic": "TBW102", "readQueueNums": "3", "writeQueueNums": "7",
+            "perm": "4", "topicFilterType": "MULTI_TAG", "topicSysFlag": "3", "order": "true",
+        }  # fmt: skip
+        await self._broker.ask(Command(17, ext=topic))
+        group = {
+            "groupName": f"ex_set{self._life}", "consumeEnable": False, "consumeFromMinEnable": False,
+            "consumeBroadcastEnable": False, "retryQueueNums": 3, "retryMaxTimes": 5, "brokerId": 2,
+            "whichBrokerWhenConsumeSlowly": 3, "notifyConsumerIdsChangedEnable": False,
+        }  # fmt: skip
+        await self._broker.ask(Command(200, body=json.dumps(group).encode()))
+        subscription = {
+            "topic": TOPIC, "subString": "city = 'Zürich \\ \"☃😀\"'", "expressionType": "SQL92",
+            "subVersion": self._life, "classFilterMode": False, "tagsSet": [], "codeSet": [],
+        }  # fmt: skip
+        consumer = {
+            "groupName": sql_group(self._life), "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": [subscription], "unitMode": False,
+        }  # fmt: skip
+        beat = {"clientID": "ex_client", "consumerDataSet": [consumer], "producerDataSet": []}
+        await self._broker.ask(Command(34, body=json.dumps(beat).encode()))
 
     async def _delays(self, failed: int) -> None:
         delivered = await self._broker.maximum("ExDelayed", 0)

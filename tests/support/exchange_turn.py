@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.stopped.opened import StoppedStore
+from rmq.broker.store.stopped.verify import Verified, verify
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
-from tests.support.exchange_load import LONG_GONE, Filler
-from tests.support.exchange_view import View, manifest, view
+from tests.support.exchange_load import LONG_GONE, Filler, sql_group
+from tests.support.exchange_view import Broker, View, manifest, readable, table_of, view
 from tests.support.killer import OsTree
 from tests.support.peers import Cluster, ToolMissing, skip_or_fail, start_cluster
 from tests.support.store_scan import LogScan, scan_log
 
-__all__ = ["LOG_SIZE", "Turn", "handed_over"]
+__all__ = ["LOG_SIZE", "Turn", "handed_over", "verified"]
 
 T = TypeVar("T")
 
@@ -27,6 +33,8 @@ SMALL = {
     "mappedFileSizeConsumeQueue": str(QUEUE_ENTRIES * 20),
     "maxHashSlotNum": "200",
     "maxIndexNum": "800",
+    "flushConsumerOffsetInterval": "500",
+    "flushDelayOffsetInterval": "500",
     "transactionCheckInterval": "3600000",
     "transactionTimeOut": "3600000",
 }
@@ -97,7 +105,10 @@ class Turn:
     def view(self) -> tuple[LogScan, View]:
         """The files, and what the broker says of them: the same messages."""
         scan = self.scan()
-        told = self.run(lambda client, address: view(client, address, scan, {(LONG_GONE, n) for n in range(4)}))
+        _dense(scan)
+        self._date_queue_files(scan)
+        gone = {(LONG_GONE, n) for n in range(4)}
+        told = self.run(lambda client, address: view(client, address, scan, gone, QUEUE_ENTRIES))
         wanted = manifest(scan)
         _same(told.records, wanted.records, "by queue offset")
         _same(told.by_key, wanted.by_key, "by key")
@@ -106,11 +117,86 @@ class Turn:
             _times_are_right(scan, told)
         return scan, told
 
+    def _date_queue_files(self, scan: LogScan) -> None:
+        """Let each file of a queue have been written last when its last message was stored.
+
+        Java's search by time goes by that; a flush, or the page that a write finds clean, moves it to some later time.
+        """
+        last: dict[Path, int] = defaultdict(int)
+        for record in readable(scan):
+            first = record.queue_offset // QUEUE_ENTRIES * QUEUE_ENTRIES * 20
+            file = self.store / "consumequeue" / record.topic / str(record.queue_id) / f"{first:020d}"
+            last[file] = max(last[file], record.store_timestamp)
+        for file, stamp in last.items():
+            os.utime(file, ns=(stamp * 1_000_000, stamp * 1_000_000))
+
+    def until_saved(self, life: int) -> None:
+        """Wait until the files know how far groups and delays are, and the life's filter: a kill would lose that.
+
+        Java's broker writes none of it in its first ten seconds.
+        """
+
+        async def wait(client: RemotingClient, address: str) -> None:
+            broker = Broker(client, address)
+
+            async def saved() -> int:
+                return int(
+                    self._saved("consumerOffset.json", "offsetTable") == await broker.table(43, "offsetTable")
+                    and self._saved("delayOffset.json", "offsetTable") == await broker.table(45, "offsetTable")
+                    and sql_group(life) in self.filters()
+                )
+
+            await broker.until(saved, 1)
+
+        self.run(wait)
+
+    def _saved(self, name: str, table: str) -> dict[str, Any]:
+        try:
+            return table_of((self.store / "config" / name).read_bytes(), table)
+        except (FileNotFoundError, json.JSONDecodeError):
+            return {}  # Java deletes and renames
+
+    def filters(self) -> dict[str, Any]:
+        """What consumerFilter.json says of each group with a filter, without the time at which it left."""
+        found = self._saved("consumerFilter.json", "filterDataByTopic")
+        return {
+            group: {name: value for name, value in data.items() if name not in ("dead", "deadTime")}
+            for topic in found.values()
+            for group, data in topic["groupFilterData"].items()
+        }
+
     def stop(self) -> None:
         assert self.cluster.brokers[0].daemon.stop() in (0, 143)
 
     def kill(self) -> None:
         self.cluster.brokers[0].daemon.kill()
+
+
+def verified(store: Path, logs: Sequence[Path] = ()) -> Verified:
+    """What ``mqadmin store verify`` says of a store of a :class:`Turn` that was stopped cleanly: nothing is damaged."""
+
+    async def look() -> Verified:
+        settings = StoreSettings(
+            str(store), commit_log_paths=tuple(map(str, logs)), commit_log_file_size=LOG_SIZE,
+            queue_file_size=QUEUE_ENTRIES * 20, index_slots=int(SMALL["maxHashSlotNum"]),
+            index_entries=int(SMALL["maxIndexNum"]),
+        )  # fmt: skip
+        async with StoppedStore(World.real(), settings) as opened:
+            return await verify(opened)
+
+    found = asyncio.run(look())
+    assert found.findings.damages == []
+    assert {note.kind for note in found.findings.notes} <= {"offset", "deleted"}
+    return found
+
+
+def _dense(scan: LogScan) -> None:
+    """No queue leaves out an offset, whoever has written what."""
+    offsets: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for record in readable(scan):
+        offsets[record.topic, record.queue_id].append(record.queue_offset)
+    for place, found in offsets.items():
+        assert found == list(range(found[0], found[0] + len(found))), f"{place}: {found}"
 
 
 def _times_are_right(scan: LogScan, told: View) -> None:
@@ -143,11 +229,9 @@ def handed_over(before: View, after: View, *, configuration: bool = True) -> Non
     # ever when there is nothing, minimum = maximum.
     there = {place: found for place, found in before.bounds.items() if place[0] != LONG_GONE}
     _same({place: after.bounds[place][:3] for place in there}, {p: b[:3] for p, b in there.items()}, "bounds")
-    # In a queue of several files Java chooses the file by its modification time, which a flush moves, and may answer
-    # with the beginning of the next one; ours is held to the messages themselves (_times_are_right).
     # A time after the last message is the end of the queue with us, the last message with Java (B015, B017).
-    short = [place for place, found in there.items() if found[1] <= QUEUE_ENTRIES]
-    _same({p: after.until_last(p) for p in short}, {p: before.until_last(p) for p in short}, "by time")
+    _same({p: after.until_last(p) for p in there}, {p: before.until_last(p) for p in there}, "by time")
+    assert any(found[1] - found[0] > QUEUE_ENTRIES for found in there.values()), "no queue has several files"
     _same(after.records, before.records, "by queue offset")
     _same(after.by_key, before.by_key, "by key")
     _same(after.by_id, before.by_id, "by offset id")

@@ -17,7 +17,7 @@ from rmq.remoting.client import RemotingClient
 from tests.support.dispatched import dispatched
 from tests.support.store_scan import LogScan, Record
 
-__all__ = ["Broker", "View", "manifest", "view"]
+__all__ = ["Broker", "View", "manifest", "readable", "table_of", "view"]
 
 Place = tuple[str, int]
 #: Java's broker has no configuration for this topic of its own, and lets nobody pull it.
@@ -61,10 +61,8 @@ class Broker:
                 await asyncio.sleep(0.02)
 
     async def table(self, code: int, name: str) -> dict[str, Any]:
-        """A table of its configuration. Java writes numbers as keys without quotes."""
-        text = (await self.ask(Command(code))).body.decode()
-        found: dict[str, Any] = json.loads(re.sub(r"([{,]\s*)(\d+)\s*:", r'\1"\2":', text))
-        return dict(found[name])
+        """A table of its configuration."""
+        return table_of((await self.ask(Command(code))).body, name)
 
     async def records(self, topic: str, queue: int, first: int, end: int) -> dict[int, bytes]:
         """Stored bytes by queue offset, as a consumer gets them."""
@@ -95,6 +93,12 @@ class Broker:
     async def by_id(self, offset: int) -> bytes:
         """By the physical offset that is the end of an offset id."""
         return (await self.ask(Command(33, ext={"offset": str(offset)}))).body
+
+
+def table_of(text: bytes, name: str) -> dict[str, Any]:
+    """A member of a JSON object. Java writes numbers as keys without quotes, and those of queues one behind another."""
+    quoted = re.sub(r"(?<=[:,\s]\{|\d,)(\s*)(\d+):(?=\d)", r'\1"\2":', text.decode())
+    return dict(json.loads(quoted)[name])
 
 
 def split(body: bytes) -> list[bytes]:
@@ -130,7 +134,7 @@ class View:
         return {stamp: offset for stamp, offset in self.bounds[place][3].items() if stamp <= self.last.get(place, 0)}
 
 
-def _readable(scan: LogScan) -> list[Record]:
+def readable(scan: LogScan) -> list[Record]:
     """Records that have a place in a queue: not half messages as they came, not rollbacks."""
     return [record for record in scan.records if record.sys_flag & 0xC in (0, 8)]
 
@@ -145,7 +149,7 @@ def _keys(record: Record) -> list[tuple[str, bool]]:
 def manifest(scan: LogScan) -> View:
     """What the files say: records by place, key and physical offset. Nothing of bounds and configuration."""
     made = View()
-    for record in _readable(scan):
+    for record in readable(scan):
         if record.topic != _UNKNOWN_TO_JAVA:
             made.records.setdefault((record.topic, record.queue_id), {})[record.queue_offset] = record.raw
         made.by_id[record.offset] = record.raw
@@ -154,33 +158,44 @@ def manifest(scan: LogScan) -> View:
     return made
 
 
-async def view(client: RemotingClient, address: str, scan: LogScan, places: set[Place]) -> View:
-    """Ask a broker everything about the messages of a scan, and about ``places`` that may hold none any more."""
+def _telling(stored: dict[int, int], per_file: int) -> list[int]:
+    """Of the store times by queue offset some from all over, and those on both sides of where a file ends."""
+    by_offset = sorted(stored)
+    some = {by_offset[(len(by_offset) - 1) * number // 7] for number in range(8)}
+    edges = {offset for offset in by_offset if offset % per_file in (0, per_file - 1)}
+    return [stored[offset] for offset in sorted(some | edges)]
+
+
+async def view(client: RemotingClient, address: str, scan: LogScan, places: set[Place], per_file: int) -> View:
+    """Ask a broker everything about the messages of a scan.
+
+    :param places: queues that may hold no message any more.
+    :param per_file: entries in a file of a queue.
+    """
     broker = Broker(client, address)
     await dispatched(lambda command: broker.ask(command, 1))
     made = View()
-    readable = _readable(scan)
-    times: dict[Place, list[int]] = {}
-    for record in readable:
-        times.setdefault((record.topic, record.queue_id), []).append(record.store_timestamp)
+    found_in_queues = readable(scan)
+    times: dict[Place, dict[int, int]] = {}
+    for record in found_in_queues:
+        times.setdefault((record.topic, record.queue_id), {})[record.queue_offset] = record.store_timestamp
     for place in sorted(places | times.keys()):
         topic, queue = place
         first, end = await broker.number(31, "offset", topic, queue), await broker.maximum(topic, queue)
-        stored = sorted(times.get(place, [0]))
-        made.last[place] = stored[-1]
+        stored = times.get(place, {0: 0})
+        made.last[place] = max(stored.values())
         asked = {0, 1 << 50}
-        for number in range(8):
-            stamp = stored[(len(stored) - 1) * number // 7]
+        for stamp in _telling(stored, per_file):
             asked |= {stamp - 1, stamp, stamp + 1}
         found = {stamp: await broker.number(29, "offset", topic, queue, timestamp=stamp) for stamp in sorted(asked)}
         earliest = await broker.number(32, "timestamp", topic, queue)
         made.bounds[place] = (first, end, earliest, found)
         if place in times and topic != _UNKNOWN_TO_JAVA:
             made.records[place] = await broker.records(topic, queue, first, end)
-    unique = dict.fromkeys((record.topic, *key) for record in readable for key in _keys(record))
+    unique = dict.fromkeys((record.topic, *key) for record in found_in_queues for key in _keys(record))
     for topic, key, is_unique in unique:
         made.by_key[topic, key] = await broker.by_key(topic, key, unique=is_unique)
-    for record in readable:
+    for record in found_in_queues:
         made.by_id[record.offset] = await broker.by_id(record.offset)
     offsets = await broker.table(43, "offsetTable")
     made.offsets = {name: held for name, held in offsets.items() if _OWN_GROUPS not in name}
