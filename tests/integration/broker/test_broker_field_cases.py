@@ -527,6 +527,7 @@ async def test_b036_a_killed_orderly_member_is_replaced_within_the_life_of_its_l
 @in_virtual_time
 async def test_b005_what_is_committed_is_in_the_file_that_java_reads() -> None:
     async with scene() as s:
+        await s.topic("One", 1)
         await commit(s, "g", 7)
         await s.cluster.stop_broker(s.cluster.brokers[0])
         text = s.cluster.world.files.read(f"{s.cluster.folder}/broker-0/config/consumerOffset.json").decode()
