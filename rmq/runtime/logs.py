@@ -1,17 +1,21 @@
 """Logging of the daemons: through a queue, to files, as conf/logging.yaml says.
 
 The YAML is Python's dictConfig schema; ``${folder}`` and ``${daemon}`` in it are replaced. Every handler it names is
-moved behind one queue, so that no write to a log file ever stalls the loop. The SDK never calls this.
+moved behind one queue, so that no write to a log file ever stalls the loop. Names that strangers choose stand in many
+lines: what would end a line, move a terminal's cursor or not go into the file is written as an escape. The SDK never
+calls this.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import logging.config
 import logging.handlers
 import os
 import queue
+import re
 import sys
 from typing import Any
 
@@ -46,10 +50,26 @@ _STDERR: dict[str, Any] = {
 #: Records that may wait for the writer; beyond it the newest are dropped and counted, the loop is never held up.
 _WAITING = 50_000
 _HELD_MOST = 1_000
+#: Characters of a message, its traceback apart.
+_LONGEST = 8_192
+#: Control characters but the tabulator, ends of lines, changes of direction, surrogates.
+_ODD = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def _plain(message: str) -> str:
+    if len(message) > _LONGEST:
+        message = f"{message[:_LONGEST]}... ({len(message) - _LONGEST} more characters)"
+    return _ODD.sub(lambda odd: odd[0].encode("unicode_escape").decode(), message)
 
 
 class _Queue(logging.handlers.QueueHandler):
     dropped = 0
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        record = copy.copy(record)
+        record.msg, record.args = _plain(record.getMessage()), None
+        prepared: logging.LogRecord = super().prepare(record)
+        return prepared
 
     def enqueue(self, record: logging.LogRecord) -> None:
         try:

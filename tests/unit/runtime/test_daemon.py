@@ -89,6 +89,23 @@ def test_lines_go_to_the_file_of_the_daemon(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("clean_logging")
+def test_what_strangers_are_called_stays_in_its_line(tmp_path: Path) -> None:
+    made = logs.configure(None, folder=str(tmp_path), daemon="broker")
+    logging.getLogger("rmq.test").info("topic %s", "a\r\nb\x1b[31m\0\u202e\ud800 中\t")
+    logging.getLogger("rmq.test").info("topic %s", "x" * 100_000)
+    try:
+        raise ValueError("inside")
+    except ValueError:
+        logging.getLogger("rmq.test").exception("went\nwrong")
+    made.stop()
+    lines = [line.rpartition(" - ")[2] for line in (tmp_path / "broker.log").read_text("utf-8").split("\n")]
+    assert lines[0] == r"topic a\r\nb\x1b[31m\x00\u202e\ud800 中" + "\t"
+    assert lines[1] == "topic " + "x" * 8_186 + "... (91814 more characters)"
+    assert lines[2:4] == [r"went\nwrong", "Traceback (most recent call last):"]
+    assert lines[-2:] == ["ValueError: inside", ""]
+
+
+@pytest.mark.usefixtures("clean_logging")
 def test_lines_from_before_are_written_first(tmp_path: Path) -> None:
     logs.hold()
     logs.hold()
