@@ -32,8 +32,9 @@ __all__ = ["MAX_FRAME", "MAX_HEADER", "FrameDecoder", "decode", "encode"]
 
 #: Bytes of the largest frame, its length word included (protocol.md 1.1).
 MAX_FRAME = 16_777_216
-#: Bytes of the largest header; the largest real one (properties of 32,767 control characters) has about 200 KB.
-MAX_HEADER = 1_048_576
+#: Bytes of the largest header; the largest real one (properties of 32,767 control characters) has about 200 KB. It is
+#: parsed in one go on the loop.
+MAX_HEADER = 262_144
 #: A header that is not strict JSON is read by a slow parser: only up to this many bytes.
 MAX_LENIENT_HEADER = 65_536
 

@@ -33,6 +33,8 @@ _HEAD = Struct(">II")
 _HEAD_SIZE = 8
 _unpack_head = _HEAD.unpack_from
 _PORT = Struct(">i")
+#: Pieces of a frame that are kept one by one.
+_MOST_CHUNKS = 512
 #: ``_need`` of a connection whose first byte has not come.
 _FIRST = -1
 
@@ -111,7 +113,7 @@ class Conn(asyncio.Protocol):
         self._max_length = endpoint.limits.frame - 4
         self._max_header = endpoint.limits.header
         self._max_queued = endpoint.limits.queued
-        self._chunks: list[bytes] = []
+        self._chunks: list[bytes | bytearray] = []
         self._have = 0
         self._need = _FIRST if inbound else 0
         self._since = 0.0
@@ -269,6 +271,8 @@ class Conn(asyncio.Protocol):
         self._chunks.append(data)
         self._have += len(data)
         if self._have < self._need:
+            if len(self._chunks) > _MOST_CHUNKS:
+                self._gather()
             if self._need == _HEAD_SIZE and self._have >= 4:
                 self._check_length(b"".join(self._chunks))
             return None
@@ -276,6 +280,13 @@ class Conn(asyncio.Protocol):
         self._chunks.clear()
         self._need = self._have = 0
         return whole
+
+    def _gather(self) -> None:
+        """Make one of many pieces: a list of small ones takes many times their bytes."""
+        first = self._chunks[0]
+        gathered = first if isinstance(first, bytearray) else bytearray(first)
+        gathered += b"".join(self._chunks[1:])
+        self._chunks[:] = (gathered,)
 
     def _keep(self, data: bytes, position: int, need: int) -> None:
         """Keep the beginning of a frame of ``need`` bytes (so far as known)."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rmq.protocol.frame import MAX_FRAME, MAX_HEADER
 from rmq.runtime.world import Clock
 
 __all__ = ["MAX_FRAME", "Limits", "Rationed"]
-
-#: Whole frame with its length word (protocol.md 1.1).
-MAX_FRAME = 16_777_216
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +18,7 @@ class Limits:
     #: Whole frame, length word included. A longer one closes the connection before it is read.
     frame: int = MAX_FRAME
     #: The header part of a frame: it is parsed in one go on the loop.
-    header: int = 1 << 20
+    header: int = MAX_HEADER
     #: A frame that was begun must be whole after this time ...
     partial_seconds: float = 30.0
     #: ... plus its bytes so far at this rate, so that a big frame may come over a slow line.

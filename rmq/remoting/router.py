@@ -38,6 +38,8 @@ _MARK = "_rmq_handles"
 _TASK_COST = 4_096
 #: The same error of the same handler is logged with its traceback once; later ones in one line.
 _SEEN_MOST = 1_000
+#: Characters of the remark of a refusal: some repeat what they refuse.
+_LONGEST_REMARK = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +186,9 @@ class Router:
 
     def _failed(self, conn: Conn, request: Command, handler: Handler, error: Exception, began: float) -> None:
         if isinstance(error, ResponseError):
-            answer = request.reply(error.code, error.remark)
+            answer = request.reply(error.code, (error.remark or "")[:_LONGEST_REMARK] or None)
         elif isinstance(error, ProtocolError):
-            answer = _system_error(request, f"{error}")
+            answer = _system_error(request, f"{error}"[:_LONGEST_REMARK])
         else:
             self._log(conn, request, handler, error)
             answer = _system_error(request, f"internal error while handling request code {request.code}")

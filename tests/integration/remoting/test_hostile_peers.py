@@ -12,6 +12,7 @@ import pytest
 
 from rmq.protocol import frame
 from rmq.protocol.command import Command
+from rmq.protocol.errors import ResponseError
 from rmq.remoting.conn import Conn
 from rmq.remoting.limits import Limits
 from rmq.remoting.router import Router
@@ -31,11 +32,15 @@ class Target:
         router.on(1, lambda conn, request: request.reply(0, body=request.body))
         router.on(2, lambda conn, request: request.reply(0, body=bytes(100_000)))
         router.on(3, self.count)
+        router.on(4, self.refuse)
         self.server = Server(World.real(), router, limits)
         self.port = 0
 
     def count(self, conn: Conn, request: Command) -> None:
         self.counted += 1
+
+    def refuse(self, conn: Conn, request: Command) -> None:
+        raise ResponseError(1, request.body.decode() + ": no such thing")
 
     async def __aenter__(self) -> Target:
         _, self.port = await self.server.start("127.0.0.1", 0)
@@ -204,6 +209,21 @@ def test_many_connections_with_a_partial_frame_each(loop: str) -> None:
             await target.still_serves()
 
     run_on(loop, main())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_refusal_repeats_little_of_what_it_refuses(loop: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with Target() as target:
+            reader, writer = await target.open()
+            writer.write(frame.encode(Command(4, opaque=5, body=b"x" * 5_000_000)))
+            (length,) = struct.unpack(">I", await reader.readexactly(4))
+            answer = frame.decode(await reader.readexactly(length))
+            assert (answer.code, answer.opaque, answer.remark) == (1, 5, "x" * 4_096)
+            writer.close()
+
+    run_on(loop, main())
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 @pytest.mark.parametrize("loop", LOOPS)
