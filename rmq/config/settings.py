@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 import javaproperties
 
 from rmq.config import values
-from rmq.config.sources import Given, environment_name, from_environment, parse_properties, read_file
+from rmq.config.sources import Given, environment_name, from_environment, parse_update, read_file
 from rmq.protocol.errors import ConfigError
 
 __all__ = ["Setting", "Settings", "setting"]
@@ -279,7 +279,7 @@ class Settings:
         extra = self._by_key.get("configBlackList")
         if extra is not None:
             listed.update(item.strip() for item in str(getattr(self, extra.attribute)).split(";"))
-        return [given.key for given in parse_properties(content, "update") if given.key in listed]
+        return [given.key for given in parse_update(content) if given.key in listed]
 
     def update(self, content: str) -> list[str]:
         """Apply a .properties text while running: all of it or nothing.
@@ -294,7 +294,7 @@ class Settings:
             raise ConfigError(f"{', '.join(refused)}: cannot be changed while running")
         news: list[tuple[Setting, Any, str]] = []
         kept: dict[str, str] = {}
-        for given in parse_properties(content, "update"):
+        for given in parse_update(content):
             line = self._by_key.get(given.key)
             if line is None:
                 if given.key in self.inert:

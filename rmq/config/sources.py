@@ -12,10 +12,14 @@ import yaml
 
 from rmq.protocol.errors import ConfigError
 
-__all__ = ["Given", "environment_name", "parse_properties", "read_file"]
+__all__ = ["Given", "environment_name", "parse_properties", "parse_update", "read_file"]
 
 #: Larger than any real configuration; a mistaken path (a log, a commit log) is refused at once.
 _LARGEST = 1 << 20
+#: Characters and lines of an update over the wire: it is parsed on the loop, continued lines in quadratic time. All
+#: settings together have about 4,000 and 160.
+_LARGEST_UPDATE = 16_384
+_MOST_LINES = 320
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _WORD = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
 
@@ -69,6 +73,19 @@ def parse_properties(content: str, name: str) -> list[Given]:
     except javaproperties.InvalidUEscapeError as error:
         raise ConfigError(f"{name} line {line}: {error}: \\u needs four hexadecimal digits") from None
     return found
+
+
+def parse_update(content: str) -> list[Given]:
+    """The keys of an update that came over the wire.
+
+    :raises ConfigError: as :func:`parse_properties`; and it is longer than any honest one.
+    """
+    if len(content) > _LARGEST_UPDATE:
+        raise ConfigError(f"an update of {len(content)} characters: at most {_LARGEST_UPDATE} are taken")
+    lines = content.count("\n") + content.count("\r")
+    if lines > _MOST_LINES:
+        raise ConfigError(f"an update of {lines} lines: at most {_MOST_LINES} are taken")
+    return parse_properties(content, "update")
 
 
 def _parse_yaml(path: str, data: bytes) -> list[Given]:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 
 from rmq.config.edit import edit
-from rmq.config.sources import parse_properties
+from rmq.config.sources import parse_update
 from rmq.namesrv.settings import JAVA_DEFAULTS, NamesrvSettings
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
@@ -48,8 +48,9 @@ class ConfigService:
             return request.reply(ResponseCode.SUCCESS)
         try:
             content = request.body.decode()
-            given = parse_properties(content, "update")
-        except (UnicodeDecodeError, ConfigError):
+            given = parse_update(content)
+        except (UnicodeDecodeError, ConfigError) as error:
+            log.warning("%s sent settings that cannot be read: %s: nothing changed", conn.peer, error)
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "string2Properties error") from None
         refused = self._settings.forbidden(content)
         if refused:

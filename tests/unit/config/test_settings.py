@@ -202,6 +202,10 @@ def test_a_live_update_is_all_or_nothing(conf: Path) -> None:
         made.update("deleteWhen=06\nratio=x\n")
     with pytest.raises(ConfigError, match="brokerName: cannot be changed"):
         made.update("deleteWhen=06\nbrokerName=x\n")
+    with pytest.raises(ConfigError, match="20000 characters: at most 16384 are taken"):
+        made.update("deleteWhen=06\n" + "#" * 19_986)
+    with pytest.raises(ConfigError, match="401 lines: at most 320 are taken"):
+        made.forbidden("deleteWhen=06\n" + "k=\\\n" * 400)
     assert made.forbidden("deleteWhen=06\nbrokerName=x\nconfigBlackList=\n") == ["brokerName", "configBlackList"]
     assert made.delete_when == "05"
     assert made.update("listenPort=9876\n") == ["listenPort"]  # what it is already
