@@ -72,20 +72,28 @@ async def bodies(store: Store, queue: Queue) -> list[bytes]:
     return [body_of(record) for record in await records(store, queue)]
 
 
-async def records(store: Store, queue: Queue) -> list[bytes]:
-    found: list[bytes] = []
+async def entries(store: Store, queue: Queue) -> dict[int, tuple[int, int]]:
+    """Commit-log offset and size by index, of every visible entry that is not blank."""
+    found: dict[int, tuple[int, int]] = {}
     index = queue.min
     while index < queue.visible:
         data = await store.queues.entries_cold(queue, index, queue.visible - index)
         assert data, f"{queue!r} has no entry {index}"
         for offset, size, _ in struct.iter_unpack(">qiq", data):
             if (offset, size) != (0, 0x7FFFFFFF):
-                record = await store.record_at(offset)
-                assert record is not None, f"{queue!r} entry {index}: no record at {offset}"
-                assert len(record) == size
-                assert int.from_bytes(record[20:28], "big") == index
-                found.append(record)
+                found[index] = (offset, size)
             index += 1
+    return found
+
+
+async def records(store: Store, queue: Queue) -> list[bytes]:
+    found: list[bytes] = []
+    for index, (offset, size) in (await entries(store, queue)).items():
+        record = await store.record_at(offset)
+        assert record is not None, f"{queue!r} entry {index}: no record at {offset}"
+        assert len(record) == size
+        assert int.from_bytes(record[20:28], "big") == index
+        found.append(record)
     return found
 
 

@@ -68,9 +68,11 @@ class DamagedParts:
         """Damaged bytes from one commit-log offset to another."""
         return sum(max(0, min(end, part.end) - max(start, part.start)) for part in self.parts)
 
-    def forget_from(self, end: int) -> None:
-        """The log ends there: what comes is not what was damaged."""
-        self.parts = [part for part in self.parts if part.end <= end]
+    def forget_from(self, end: int) -> bool:
+        """The log ends there: what comes is not what was damaged. Whether anything was; then :meth:`save` is due."""
+        before = self.parts
+        self.parts = [part for part in before if part.end <= end]
+        return self.parts != before
 
     def add(self, found: Iterable[Damage], log_start: int) -> bool:
         """Know of further parts, and forget those that retention took; whether that changed anything."""

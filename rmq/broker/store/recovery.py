@@ -62,6 +62,8 @@ class Recovered:
     end: int = 0
     #: Records were checked from here on.
     checked_from: int = 0
+    #: Checksums of bodies were compared from here on: what is older was on disk long before the stop.
+    compared_from: int = 0
     #: Queues were built anew from here on.
     dispatched_from: int = 0
     damages: list[Damage] = field(default_factory=list)
@@ -150,6 +152,7 @@ class Recovery:
             if since is None:
                 reader, there, light, fill = await self._check_files(files, loader)
                 segment = found.checked_from
+            found.compared_from = max(found.checked_from, reader.crc_from)
             if not fill:
                 differs = self._first_difference(there, loader.covered, segment)
             if self._fills_light and not fill:

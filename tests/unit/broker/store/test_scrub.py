@@ -173,6 +173,37 @@ def test_damage_found_at_start_is_known_from_then_on() -> None:
     run(main())
 
 
+def test_what_is_written_where_damage_was_cut_off_is_good() -> None:
+    """The log ended before it once: later messages in its place are other bytes."""
+
+    async def main() -> None:
+        simulation, machine, store, _, offset = await damaged_later(2 * LOG_SIZE + 500)
+        await asyncio.sleep(PASS)
+        assert [part.start for part in store.damaged.parts] == [offset]
+        simulation.kill(machine)
+        await die(store)
+        cut_to = scan_log(machine.files, "/store/commitlog", LOG_SIZE).end
+        assert cut_to == offset, "the scanner stops at the damage"
+        for start in range(2 * LOG_SIZE, 10 * LOG_SIZE, LOG_SIZE):
+            path = f"/store/commitlog/{start:020d}"
+            if machine.files.exists(path):
+                machine.files.open(path).pwrite(bytes(LOG_SIZE), 0)
+                machine.files.open(path).datasync()
+        for life in range(3):
+            store = await opened(machine.world, SETTINGS)
+            queue = store.queues.get_or_create("T", 0)
+            if life == 0:
+                assert store.log.end < offset
+                assert not store.damaged.parts
+                while store.log.end < 4 * LOG_SIZE:
+                    store.append([put(queue, b"again" * 12)])
+            assert len(await served(store, queue)) == queue.next, f"life {life}: good messages are kept apart"
+            simulation.kill(machine)
+            await die(store)
+
+    run(main())
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"damaged": [[1]], "position": 0, "began": 0}', "null"])
 def test_a_list_that_makes_no_sense_is_as_none(text: str) -> None:
     async def main() -> None:
