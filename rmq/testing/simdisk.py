@@ -12,6 +12,8 @@ power cut   what was not forced may be lost, kept or torn   ``disk.power_cut(ran
 torn write  the process dies within a write                 ``disk.tear(path, keep)``
 bad fsync   EIO; the dirty pages are gone from the cache    ``disk.fail("datasync", errno.EIO)``
 full disk   ENOSPC                                          ``disk.capacity``
+read-only   mounted so while files are open: EROFS          ``disk.read_only``
+too large   RLIMIT_FSIZE: what fits is written, then EFBIG  ``disk.largest_file``
 cold page   not in the page cache                           ``disk.evict(path)``
 ========== =============================================== =======================
 """
@@ -33,6 +35,8 @@ PAGE = 4096
 #: What a disk writes whole or not at all.
 SECTOR = 512
 _ZEROS = bytes(PAGE)
+#: Actions that a disk mounted read-only refuses, beside the opening of files for writing.
+_CHANGES = frozenset({"pwrite", "allocate", "truncate", "rename", "unlink", "mkdir"})
 
 
 class SimCrash(BaseException):
@@ -158,6 +162,10 @@ class SimDisk:
     def __init__(self, now_ms: Callable[[], int] = lambda: 0, capacity: int | None = None) -> None:
         self.now_ms = now_ms
         self.capacity = capacity
+        #: Nothing can be changed; what is in the page cache can be forced.
+        self.read_only = False
+        #: Bytes of a file that may be written, None = any number.
+        self.largest_file: int | None = None
         #: Every action that reached the disk: (action, path); for tests of order.
         self.journal: list[tuple[str, str]] = []
         #: Keep the journal (off by default: it grows).
@@ -248,6 +256,8 @@ class SimDisk:
     def _check(self, action: str, path: str) -> None:
         if self.recording:
             self.journal.append((action, path))
+        if self.read_only and action in _CHANGES:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
         for fault in self._faults:
             if fault.action != action or not fnmatch.fnmatchcase(path, fault.pattern):
                 continue
@@ -283,6 +293,10 @@ class SimDisk:
                     return max(0, number * PAGE - offset)
                 free -= 1
         return size
+
+    def _may_grow(self, path: str, size: int) -> None:
+        if self.largest_file is not None and size > self.largest_file:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
 
     def _inode(self, path: str) -> _Inode:
         inode = self._entries.get(path, _GONE)
@@ -364,6 +378,9 @@ class _SimFile:
         if room < len(view):  # as a real system: what fits is written
             inode.write(view[:room], offset)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+        if disk.largest_file is not None and offset + len(view) > disk.largest_file:
+            inode.write(view[: max(0, disk.largest_file - offset)], offset)
+            disk._may_grow(self.path, offset + len(view))
         inode.write(view, offset)
         inode.mtime_ms = disk.now_ms()
         if keep is not None:
@@ -373,10 +390,14 @@ class _SimFile:
     def allocate(self, size: int) -> None:
         inode = self._use("allocate", writes=True)
         if size > inode.size:
+            self._files.disk._may_grow(self.path, size)
             inode.resize(size)
 
     def truncate(self, size: int) -> None:
-        self._use("truncate", writes=True).resize(size)
+        inode = self._use("truncate", writes=True)
+        if size > inode.size:
+            self._files.disk._may_grow(self.path, size)
+        inode.resize(size)
 
     def datasync(self) -> None:
         try:
@@ -435,6 +456,8 @@ class SimFiles:
     def open(self, path: str, *, create: bool = False, readonly: bool = False) -> File:
         whole = self._path(path, "open")
         disk = self.disk
+        if disk.read_only and not readonly:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), whole)
         if create and whole not in disk._entries:
             disk._need_folder(whole)
             disk._entries[whole] = _Inode(disk.now_ms())

@@ -28,9 +28,12 @@ CATALOGUE = {
     "test_s07_the_checkpoint_decides_nothing",
     "S08": "test_s08_after_one_failed_fsync_nothing_is_acknowledged, test_s08_only_pulls_of_the_unreadable_region_fail",
     "S09": "test_s09_what_cannot_be_written_is_refused_until_it_can, "
-    "test_s09_a_disk_that_fills_up_is_told_as_full_and_resumes_without_a_restart",
+    "test_s09_a_disk_that_fills_up_is_told_as_full_and_resumes_without_a_restart, "
+    "test_s09_messages_are_taken_again_without_a_restart, "
+    "test_s09_a_real_broker_takes_messages_again_once_it_may_write",
     "S10": "test_s10_a_limit_that_is_too_low_is_told_at_start, "
-    "test_s10_a_limit_that_comes_while_it_runs_loses_nothing, test_s10_short_writes_are_completed, "
+    "test_s10_a_limit_that_comes_while_it_runs_loses_nothing, test_s10_a_higher_limit_is_enough, "
+    "test_s10_short_writes_are_completed, "
     "test_s10_what_a_failed_write_left_is_cleared_before_the_next",
     "S11": "test_s11_a_slow_disk_is_told_and_loses_nothing, test_s11_a_flush_on_the_loop_is_noticed",
     "S12": "test_s12_b009_three_steps_of_a_filling_disk",

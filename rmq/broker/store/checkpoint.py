@@ -8,6 +8,7 @@ offset   type  field
 16       i8    index files with an end time up to this are whole
 2048     28 B  ours, for a clean stop; Java never looks there
 2112     52 B  ours: how far the log is on disk, and in which boot
+2176     16 B  ours: where the log begins
 =======  ====  =======================================================
 
 Java's recovery of our directory believes the three times, so they never pass the oldest thing that is not on disk yet.
@@ -36,6 +37,9 @@ _FORCED_AT = 2112
 _FORCED_MAGIC = b"RMQF"
 #: Magic, boot id, commit-log offset, checksum of these and the times.
 _forced = Struct(">4s36sqi")
+_START_AT = 2176
+_START_MAGIC = b"RMQB"
+_start = Struct(">4sqi")
 
 
 class Checkpoint:
@@ -50,6 +54,8 @@ class Checkpoint:
         self.physic = 0
         self.logics = 0
         self.index = 0
+        #: Where the log begins, or will when retention is done with what it is at; -1 = not known.
+        self.log_start = -1
         self._indexed: tuple[int, int, int] | None = None
         self._forced: tuple[bytes, int] | None = None
 
@@ -67,6 +73,9 @@ class Checkpoint:
         magic, boot, offset, check = _forced.unpack_from(data, _FORCED_AT)
         if magic == _FORCED_MAGIC and check == _check(crc32(boot), offset, self.physic, self.logics):
             self._forced = (boot, offset)
+        magic, start, check = _start.unpack_from(data, _START_AT)
+        if magic == _START_MAGIC and check == _check(start, self.physic, self.logics):
+            self.log_start = start
 
     @property
     def oldest(self) -> int:
@@ -125,6 +134,9 @@ class Checkpoint:
             boot, offset = self._forced
             check = _check(crc32(boot), offset, self.physic, self.logics)
             _forced.pack_into(data, _FORCED_AT, _FORCED_MAGIC, boot, offset, check)
+        if self.log_start >= 0:
+            check = _check(self.log_start, self.physic, self.logics)
+            _start.pack_into(data, _START_AT, _START_MAGIC, self.log_start, check)
         new = not self._files.exists(self.path)
         file = self._files.open(self.path, create=True)
         try:

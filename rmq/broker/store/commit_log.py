@@ -7,7 +7,6 @@ fit in begins with a blank record (store-and-broker.md 2.2): total size i4, magi
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Callable, Sequence
 from struct import Struct
@@ -15,7 +14,7 @@ from struct import Struct
 from rmq.broker.store.gate import Gate
 from rmq.broker.store.log_files import LogFile, LogFiles
 from rmq.broker.store.memory_tail import MemoryTail
-from rmq.broker.store.refusal import remedy
+from rmq.broker.store.refusal import FORBIDDEN, NO_SPACE, remedy
 from rmq.broker.store.settings import StoreSettings
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import File, World
@@ -60,7 +59,7 @@ class CommitLog:
         #: Called with the start of a file that has just become the current one.
         self.on_roll: list[Callable[[int], None]] = []
         #: Called with a reason that is new: a bit of :class:`Gate`.
-        self.on_closed: Callable[[int], None] = lambda bit: None
+        self.on_closed: list[Callable[[int], None]] = []
         self._files: list[LogFile] = []
         self._current: LogFile | None = None
         self._file: File | None = None
@@ -69,6 +68,8 @@ class CommitLog:
         #: Whose view was asked for last: a backlog is read from one file for long.
         self._viewed: LogFile | None = None
         self._preparing = False
+        #: Files in which refused messages may lie, and the position from which on there must be zeros; pinned.
+        self._unclear: dict[LogFile, int] = {}
         self._tail = MemoryTail()
         self._cold = asyncio.Semaphore(_COLD_READS)
 
@@ -110,7 +111,12 @@ class CommitLog:
         following = self._base + self.file_size
         file = self._file
         assert file is not None
-        following_file = self._open_following(following)
+        try:
+            following_file = self._open_following(following)
+        except OSError as error:
+            if error.errno in FORBIDDEN or error.errno in NO_SPACE:
+                self._refuse(error)
+            raise
         if left:
             blank = _blank(left, BLANK_MAGIC)
             try:
@@ -144,17 +150,17 @@ class CommitLog:
 
     def _write_failed(self, error: OSError) -> None:
         """Half a write may be there, perhaps with whole records nobody was told of: make it zeros again."""
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        self._refuse(error)
+        if self._current is not None:
+            self._must_be_clear(self._current, self.end - self._base)
+            self._clear_now()
+
+    def _refuse(self, error: OSError) -> None:
+        if error.errno in NO_SPACE:
             self.close_gate(Gate.DISK_FULL)
         else:
             log.error("the commit log could not be written at offset %d (%s)%s", self.end, error, remedy(error))
-            self.close_gate(Gate.NOT_WRITABLE)
-        if self._current is not None:
-            try:
-                self.files.zero_from(self._current, self.end - self._base)
-            except OSError:
-                log.exception("%s could not be cleared behind offset %d", self._current.path, self.end)
-                self.close_gate(Gate.NOT_WRITABLE)
+            self.close_gate(Gate.WRITE_FORBIDDEN if error.errno in FORBIDDEN else Gate.NOT_WRITABLE)
 
     def rewind(self, to: int) -> None:
         """Take back what was written from ``to`` on: an append that failed half-way leaves nothing.
@@ -164,30 +170,62 @@ class CommitLog:
         if to == self.end or self._current is None:
             return
         self._viewed = None
-        try:
-            while self._base > to and len(self._files) > 1:
-                left = self._files.pop()
-                self.files.zero_from(left, 0)
-                if self._spare is not None:
-                    self._spare.shared.drop()
-                self._spare = left
-                self._current = self._files[-1]
-                self._file = self._current.file
-                self._base = self._current.start
-            self.files.zero_from(self._current, max(0, to - self._base))
-        except OSError:
-            log.exception("%s could not be cleared behind offset %d", self._current.path, to)
-            self.close_gate(Gate.NOT_WRITABLE)
+        while self._base > to and len(self._files) > 1:
+            left = self._files.pop()
+            self._must_be_clear(left, 0)
+            if self._spare is not None:
+                self._spare.shared.drop()
+            self._spare = left
+            self._current = self._files[-1]
+            self._file = self._current.file
+            self._base = self._current.start
         self.end = max(to, self._base)
         self.room = self._base + self.file_size - self.end - BLANK_SIZE
         self._tail.cut(self.end)
+        self._must_be_clear(self._current, self.end - self._base)
+        self._clear_now()
+
+    def _must_be_clear(self, file: LogFile, position: int) -> None:
+        if file not in self._unclear:
+            file.shared.pin()
+        self._unclear[file] = position
+
+    def _is_clear(self, file: LogFile) -> None:
+        del self._unclear[file]
+        file.shared.unpin()
+
+    def _clear_now(self) -> None:
+        for file, position in list(self._unclear.items()):
+            try:
+                self.files.zero_from(file, position)
+            except OSError as error:
+                log.error(
+                    "%s could not be cleared behind offset %d (%s)%s",
+                    file.path, file.start + position, error, remedy(error),
+                )  # fmt: skip
+                passes = error.errno in FORBIDDEN or error.errno in NO_SPACE
+                self.close_gate(Gate.WRITE_FORBIDDEN if passes else Gate.NOT_WRITABLE)
+            else:
+                self._is_clear(file)
+
+    async def clear(self) -> bool:
+        """Try again to make zeros of what refused messages have left (the gate is closed); whether that is done."""
+        for file, position in list(self._unclear.items()):
+            try:
+                await self._offload(self.files.zero_from, file, position)
+            except OSError:
+                return False
+            if file in self._unclear:
+                self._is_clear(file)
+        return True
 
     def close_gate(self, bit: int) -> None:
         """Refuse appends for the reason ``bit``; logged when it is news."""
         if not self.gate & bit:
             self.gate |= bit
             log.error("messages are refused from now on: %s", Gate.reason(bit))
-            self.on_closed(bit)
+            for listener in self.on_closed:
+                listener(bit)
 
     def open_gate(self, bit: int) -> None:
         """Take a reason back."""
@@ -266,6 +304,8 @@ class CommitLog:
         """
         self._tail.clear()
         self._viewed = None
+        for file in list(self._unclear):
+            self._is_clear(file)
         if self._spare is not None:
             self._spare.shared.drop()
             self._spare = None
@@ -324,6 +364,9 @@ class CommitLog:
 
     async def close(self, *, remove_unused: bool) -> None:
         """Close every file; an unused prepared one is deleted on a clean stop, as Java does."""
+        for file in list(self._unclear):
+            log.error("%s could not be cleared: messages that were refused may be there at the next start", file.path)
+            self._is_clear(file)
         spare, self._spare = self._spare, None
         if spare is not None:
             if remove_unused:

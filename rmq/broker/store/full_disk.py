@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from math import inf
 
 from rmq.broker.store.commit_log import CommitLog
+from rmq.broker.store.forbidden import FIRST_PAUSE, Pauses
 from rmq.broker.store.gate import Gate
 from rmq.broker.store.retention import Retention
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import Clock
 
 __all__ = ["FullDisk"]
-
-#: Seconds between looks, and between tries where the disk refuses though it does not look full.
-_LOOK_EVERY = 1.0
-_LONGEST_PAUSE = 30.0
-#: A disk that refuses again so soon after it was tried, seconds, has not got room in between.
-_SOON = 5.0
 
 
 class FullDisk:
@@ -29,14 +23,13 @@ class FullDisk:
     """
 
     def __init__(self, clock: Clock, commit_log: CommitLog, retention: Retention, tasks: TaskOwner) -> None:
-        self._monotonic = clock.monotonic
         self._log = commit_log
         self._retention = retention
         self._tasks = tasks
         self._watching = False
-        self._pause = _LOOK_EVERY
-        self._refused = -inf
-        commit_log.on_closed = self._closed
+        self._pauses = Pauses(clock)
+        self._pause = FIRST_PAUSE
+        commit_log.on_closed.append(self._closed)
 
     def _closed(self, bit: int) -> None:
         if bit != Gate.DISK_FULL or self._tasks.closed:
@@ -46,12 +39,9 @@ class FullDisk:
             # A write failed, here on the loop: who is refused for it shall be told how full the disk is.
             retention.look()
         if retention.full:
-            self._pause = _LOOK_EVERY
+            self._pause = FIRST_PAUSE
         else:
-            now = self._monotonic()
-            again = now - self._refused < self._pause + _SOON
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE) if again else _LOOK_EVERY
-            self._refused = now
+            self._pause = self._pauses.next()
             retention.may_open = False
         if not self._watching:
             self._watching = True

@@ -20,10 +20,13 @@ class Gate:
     SLAVE: Final = 64
     #: A flush failed: what the kernel did with those pages is unknown, so it is never tried again in this process.
     FSYNC_FAILED: Final = 128
+    #: The system does not let the process write: a file system mounted read-only, a limit of the size of files.
+    WRITE_FORBIDDEN: Final = 256
 
     _REASONS: Final = {
         FSYNC_FAILED: "a flush to disk failed; check the disk and restart the broker",
         NOT_WRITABLE: "writing to the commit log failed; check the disk and restart the broker",
+        WRITE_FORBIDDEN: "the commit log may not be written; they are taken again, without a restart, once it may",
         DISK_FULL: "the disk is full; free space or lower fileReservedTime",
         QUEUE_ERROR: "consume queues cannot be written",
         INDEX_ERROR: "the index cannot be written",
@@ -36,6 +39,7 @@ class Gate:
     ALARMS: Final = {
         "flush_failed": FSYNC_FAILED,
         "write_failed": NOT_WRITABLE,
+        "write_forbidden": WRITE_FORBIDDEN,
         "disk_full": DISK_FULL,
         "index_error": INDEX_ERROR,
     }

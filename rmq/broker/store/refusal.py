@@ -6,10 +6,12 @@ import errno
 
 from rmq.protocol.errors import StoreError
 
-__all__ = ["FORBIDDEN", "remedy", "unusable"]
+__all__ = ["FORBIDDEN", "NO_SPACE", "remedy", "unusable"]
 
 #: Errors that stay until somebody does something about them.
 FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG})
+#: Errors that pass when there is room again.
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _ACCESS = "let the user that runs the broker read and write it"
 _SPACE = "free space on that disk"
 _REMEDIES = {

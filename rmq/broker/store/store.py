@@ -21,12 +21,13 @@ from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.durability import FLUSH, REPLICA, Answers, Durability
 from rmq.broker.store.ext_queues import BitMap, ExtQueueTable, queue_table
 from rmq.broker.store.flush import LogFlusher
+from rmq.broker.store.forbidden import ForbiddenWrites
 from rmq.broker.store.full_disk import FullDisk
 from rmq.broker.store.gate import Gate
 from rmq.broker.store.index import Index
 from rmq.broker.store.index_build import IndexBuild
 from rmq.broker.store.keyhash import KeyHasher
-from rmq.broker.store.log_files import SyncFailed
+from rmq.broker.store.log_files import SyncFailed, file_name
 from rmq.broker.store.markers import Markers
 from rmq.broker.store.multi_dispatch import Copies, MultiDispatch
 from rmq.broker.store.progress import Progress, SpokenProgress
@@ -77,6 +78,7 @@ class Store:
         self._boot = world.identity.boot_id()
         self._noted = 0
         self._loaded = False
+        self._parts_changed = False
         self.checkpoint = Checkpoint(world.files, os.path.join(settings.root, "checkpoint"))
         self.log = CommitLog(world, settings)
         self.queues = queue_table(world, settings)
@@ -107,8 +109,9 @@ class Store:
         self.damaged = DamagedParts(world, settings.root, self.queues)
         self.scrub = Scrub(world, self.log, settings, self.damaged, lambda: self.flusher.flushed)
         self.retention = Retention(world, settings, self.log, self.queues, self.index)
-        self.retention.before_delete = self.force
+        self.retention.before_delete = self._before_delete
         self._full_disk = FullDisk(world.clock, self.log, self.retention, self._tasks)
+        self._forbidden = ForbiddenWrites(world.clock, self.log, self._tasks)
         self.appender = Appender(self.log, self.index)
         self.index_build = (
             None
@@ -150,7 +153,8 @@ class Store:
             recovery.progress = progress = SpokenProgress(self._world.clock, self.show_progress)
             self.recovered = await recovery.run()
             progress("", 0, 0)
-            self.damaged.forget_from(self.log.end)
+            self._look_for_start()
+            self._parts_changed = self.damaged.forget_from(self.log.end)
             for part in self.damaged.parts:
                 # Queues are filled without comparing checksums where nothing can have happened since they were.
                 if part.end > self.recovered.dispatched_from:
@@ -173,6 +177,18 @@ class Store:
                 f"{other[0]} has {other[1]} bytes, a consume-queue file has {self.queues.disk.file_size}: set "
                 f"mappedFileSizeConsumeQueue to what this store was made with"
             )
+
+    def _look_for_start(self) -> None:
+        """Files that retention did not take: what remains is served, and what is missing is told."""
+        start, noted = self.log.start, self.checkpoint.log_start
+        if 0 <= noted < start:
+            size = self.log.file_size
+            missing = [file_name(noted - noted % size), file_name(start - size)]
+            log.error(
+                "the commit log began at offset %d when it was last used, and begins at %d now: what was between is "
+                "missing (%s), all other messages are where they were",
+                noted, start, " to ".join(dict.fromkeys(missing)),
+            )  # fmt: skip
 
     async def abandon(self) -> None:
         """Let go of a store that was loaded and is not to be started: it stays as it was found."""
@@ -214,7 +230,7 @@ class Store:
         tasks.every(lambda: settings.queue_thorough_interval_ms / 1000, self.force, "checkpoint")
         tasks.every(lambda: settings.clean_interval_ms / 1000, self.retention.run, "clean", first=60)
         tasks.every(_SCRUB_PAUSE, self.scrub.run, "scrub", first=60)
-        if self.damaged.add(self.recovered.damages, self.log.start):
+        if self.damaged.add(self.recovered.damages, self.log.start) or self._parts_changed:
             await self.damaged.save()
         await self.retention.check_disk()
         self.log.gate &= ~Gate.SHUT_DOWN
@@ -226,6 +242,7 @@ class Store:
         """
         self.flusher.begin(self.log.end, self.log.stamp)
         await self._prepare(first=True)
+        self.checkpoint.log_start = self.log.start
         self.checkpoint.forget_indexed()
         self._note_forced()
         build = self.index_build
@@ -246,7 +263,8 @@ class Store:
             return
         self._loaded = False
         until = self._world.clock.monotonic() + _STOP_SECONDS
-        flushed = clean = await self.flusher.flush_all()
+        flushed = await self.flusher.flush_all()
+        clean = await self.log.clear() and flushed
         try:
             written = await self.writer.write(everything=True, until=until)
             await self.writer.sweep()
@@ -483,6 +501,11 @@ class Store:
         """No await is between the last key of the build and this: the next append puts its keys itself."""
         self.dispatcher.index_from = end
         self.appender.use_index(self.index)
+
+    async def _before_delete(self) -> None:
+        """The next start is not to miss the file that goes now."""
+        self.checkpoint.log_start = self.log.start + self.log.file_size
+        await self.force()
 
     async def force(self) -> None:
         """Bring queues to disk and move the checkpoint: its times never pass what is not on disk."""
