@@ -93,7 +93,8 @@ class LogReader:
         want = self.chunk
         while self.position < min(stop, file_end):
             base = self.position
-            data = await self._read(file, base, min(want, file_end - base))
+            asked = min(want, file_end - base)
+            data = await self._read(file, base, asked)
             want = self.chunk
             at = 0
             verdict = 1
@@ -110,7 +111,8 @@ class LogReader:
                 return
             if verdict < 0:
                 want = max(self.chunk, -verdict)
-                if at == 0 and len(data) >= min(-verdict, file_end - base):
+                # A file that was cut short gives no more, however much is asked for.
+                if at == 0 and (len(data) < asked or len(data) >= min(-verdict, file_end - base)):
                     return
                 continue
             if is_blank(data, at, file_end - base - at):

@@ -77,6 +77,10 @@ def _short_log_file(root: Path) -> None:
     os.truncate(root / "commitlog/00000000000001048576", 1_000_000)
 
 
+def _log_file_cut_in_a_record(root: Path) -> None:
+    os.truncate(root / "commitlog/00000000000000000000", RECORD["offset"] + 100)
+
+
 def _misplaced_log_file(root: Path) -> None:
     shutil.copy(root / "commitlog/00000000000001048576", root / "commitlog/00000000000001048577")
 
@@ -164,6 +168,7 @@ DAMAGES: list[tuple[Callable[[Path], None], str, str, int | None, int | None]] =
     (_spoil_last, "commitlog", "tail", LAST["offset"] + 2, None),
     (_no_first_log_file, "commitlog", "missing", 1048576, 3145728),
     (_short_log_file, "commitlog", "size", None, None),
+    (_log_file_cut_in_a_record, "commitlog", "size", None, None),
     (_misplaced_log_file, "commitlog", "name", None, None),
     (_zero_entry, "consumequeue", "entry", 3, 4),
     (_wrong_tags, "consumequeue", "tags", 3, 4),
