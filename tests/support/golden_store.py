@@ -34,6 +34,6 @@ def state_of(root: Path) -> dict[str, tuple[int, int, bytes]]:
     """Everything that can be changed in a tree: modification time, mode, content."""
     found = {}
     for path in sorted([root, *root.rglob("*")]):
-        info = path.stat()
+        info = path.lstat()
         found[str(path)] = (info.st_mtime_ns, info.st_mode, path.read_bytes() if path.is_file() else b"")
     return found

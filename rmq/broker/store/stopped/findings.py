@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["Finding", "Findings", "Progress"]
+from rmq.broker.store.refusal import remedy
+
+__all__ = ["Finding", "Findings", "Progress", "unreadable"]
 
 #: Told (what is being done, bytes or items done, of how many).
 Progress = Callable[[str, int, int], None]
@@ -38,6 +40,11 @@ class Finding:
             "start": self.start, "end": self.end, "detail": self.detail,
         }  # fmt: skip
         return {key: value for key, value in found.items() if value is not None}
+
+
+def unreadable(part: str, path: str, error: OSError) -> Finding:
+    """A file or directory that cannot be looked into; the error may know better which."""
+    return Finding(part, "unreadable", error.filename or path, f"{error.strerror or error}{remedy(error)}")
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from rmq.broker.store.index_file import ENTRY, HEADER_SIZE, IndexFile, IndexHead
 from rmq.broker.store.keyhash import KeyHasher
 from rmq.broker.store.open_files import SharedFile
 from rmq.broker.store.records import Derived
-from rmq.broker.store.stopped.findings import Finding
+from rmq.broker.store.stopped.findings import Finding, unreadable
 from rmq.broker.store.stopped.opened import StoppedStore
 
 __all__ = ["IndexCheck", "open_index"]
@@ -36,14 +36,20 @@ async def open_index(store: StoppedStore) -> tuple[list[IndexFile], list[Finding
             wrong.append(Finding("index", "foreign", path, "no index file", False))
             continue
         file = IndexFile(name, path, settings.index_slots, settings.index_entries)
-        size = await store.world.offload(store.files.size, path)
+        try:
+            size = await store.world.offload(store.files.size, path)
+            opened = await store.world.offload(store.files.open, path)
+        except OSError as error:
+            wrong.append(unreadable("index", path, error))
+            continue
         if size != file.size:
             wrong.append(
                 Finding("index", "size", path, f"{size} bytes, {file.size} are expected with maxHashSlotNum="
                         f"{settings.index_slots} and maxIndexNum={settings.index_entries}: set what it was made with")
             )  # fmt: skip
+            opened.close()
             continue
-        file.shared = SharedFile(await store.world.offload(store.files.open, path))
+        file.shared = SharedFile(opened)
         header = IndexHeader.decode(await store.world.offload(file.shared.file.pread, HEADER_SIZE, 0))
         if not 0 <= header.next <= file.capacity or header.begin_offset > header.end_offset:
             wrong.append(Finding("index", "header", path, "its header cannot be right"))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping
 
-from rmq.broker.store.refusal import remedy
-from rmq.broker.store.stopped.findings import Finding
+from rmq.broker.store.stopped.findings import Finding, unreadable
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.group import SubscriptionGroupTable
 from rmq.protocol.bodies.offset import ConsumerOffsetTable, DelayOffsetTable
@@ -58,7 +57,11 @@ class MetadataCheck:
 
         :param ends: (topic, queue id) -> behind the last entry.
         """
-        names = self._files.list(self._folder)
+        try:
+            names = self._files.list(self._folder)
+        except OSError as error:
+            self._add(unreadable("config", self._folder, error))
+            return
         for name in dict.fromkeys(name.removesuffix(".bak") for name in names):
             if name.endswith(".json"):
                 self._look(name, name in names, f"{name}.bak" in names, ends)
@@ -85,7 +88,7 @@ class MetadataCheck:
                 return f"{len(data)} bytes, nothing in them"
             _READERS.get(name, _any)(data)
         except OSError as error:
-            return f"it cannot be read: {error.strerror}{remedy(error)}"
+            return unreadable("config", path, error).detail
         except (ProtocolError, ValueError) as error:
             return f"it cannot be read: {error}"
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections import Counter
@@ -10,7 +11,7 @@ from types import TracebackType
 
 from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.ext_units import ExtDisk
-from rmq.broker.store.log_files import LogFile, LogFiles, offset_of
+from rmq.broker.store.log_files import LogFile, LogFiles, file_name, offset_of
 from rmq.broker.store.queue_files import QueueDisk
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import ENTRY_SIZE
@@ -58,13 +59,7 @@ def fitted(files: Files, settings: StoreSettings, given: Collection[str]) -> Sto
             if size >= 4096:
                 changes["commit_log_file_size"] = size
     if "mappedFileSizeConsumeQueue" not in given:
-        disk = QueueDisk(files, settings.root, settings.queue_file_size)
-        paths = [
-            os.path.join(disk.root, topic, str(queue), f"{start:020d}")
-            for topic, queue, starts, _ in disk.list_queues(disk.topics()[:_SAMPLE])[:_SAMPLE]
-            for start in starts
-        ]
-        sizes = Counter(files.size(path) for path in paths)
+        sizes = Counter(map(files.size, _queue_files(files, settings)))
         for size, _ in sizes.most_common(1):
             if size and size % ENTRY_SIZE == 0:
                 changes["queue_file_size"] = size
@@ -74,6 +69,19 @@ def fitted(files: Files, settings: StoreSettings, given: Collection[str]) -> Sto
             if size >= 4096:
                 changes["ext_file_size"] = size
     return dataclasses.replace(settings, **changes)  # type: ignore[arg-type]
+
+
+def _queue_files(files: Files, settings: StoreSettings) -> list[str]:
+    """Files of some queues; a topic whose directory cannot be read tells nothing."""
+    disk = QueueDisk(files, settings.root, settings.queue_file_size)
+    found: list[str] = []
+    with contextlib.suppress(OSError):
+        for topic in disk.topics()[:_SAMPLE]:
+            with contextlib.suppress(OSError):
+                for _, queue, starts, _ in disk.list_queues([topic]):
+                    paths = [os.path.join(disk.directory(topic, queue), file_name(start)) for start in starts]
+                    found += [path for path in paths if files.exists(path) and not files.is_dir(path)]
+    return found
 
 
 def _ext_files(files: Files, settings: StoreSettings) -> list[str]:
@@ -166,7 +174,3 @@ class StoppedStore:
     def size(self) -> int:
         """Bytes of the log's files."""
         return sum(run.end - run.start for run in self.runs)
-
-    def queues(self) -> list[tuple[str, int, list[int], list[str]]]:
-        """:meth:`QueueDisk.list_queues` of every topic. Blocks."""
-        return self.disk.list_queues(self.disk.topics())

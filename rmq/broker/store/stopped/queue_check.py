@@ -7,6 +7,7 @@ asked for.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection
@@ -18,7 +19,7 @@ from rmq.broker.store.log_files import file_name, offset_of
 from rmq.broker.store.queue_files import BLANK_ENTRY_SIZE, FileKey, is_blank
 from rmq.broker.store.records import Derived
 from rmq.broker.store.state import ENTRY_SIZE
-from rmq.broker.store.stopped.findings import Finding, Progress
+from rmq.broker.store.stopped.findings import Finding, Progress, unreadable
 from rmq.broker.store.stopped.opened import StoppedStore
 from rmq.broker.store.stopped.runs import Runs
 from rmq.protocol.names import is_system_topic
@@ -78,7 +79,7 @@ class QueueCheck:
     async def begin(self) -> None:
         """Find the queues there are."""
         store = self._store
-        for topic, queue_id, starts, foreign in await store.world.offload(store.queues):
+        for topic, queue_id, starts, foreign in await store.world.offload(self._list):
             queue = self._queue(topic, queue_id)
             queue.starts = starts
             self.queues += 1
@@ -87,11 +88,31 @@ class QueueCheck:
                 self._add(Finding("consumequeue", "foreign", path, "no queue file; Java refuses the directory", False))
             await store.world.offload(self._look_at_files, queue)
 
+    def _list(self) -> list[tuple[str, int, list[int], list[str]]]:
+        """:meth:`QueueDisk.list_queues` of every topic."""
+        disk = self._store.disk
+        found = []
+        for topic in disk.topics():
+            try:
+                found += disk.list_queues([topic])
+            except OSError as error:
+                self._add(unreadable("consumequeue", f"{disk.root}/{topic}", error))
+        return found
+
     def _look_at_files(self, queue: _Queue) -> None:
         before = None
-        for start in queue.starts:
+        for start in list(queue.starts):
             path = f"{queue.directory}/{file_name(start)}"
-            size = self._store.files.size(path)
+            try:
+                file = self._store.disk.open_file((queue.directory, start))
+                size = file.size()
+                file.close()
+                if self._store.files.is_dir(path):
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            except OSError as error:
+                self._add(unreadable("consumequeue", path, error))
+                queue.starts.remove(start)
+                continue
             if size != self._size or start % self._size:
                 self._found(queue, "size", path, f"{size} bytes; mappedFileSizeConsumeQueue is {self._size}")
             if before is not None and start != before + self._size:

@@ -98,7 +98,10 @@ class _Rebuild:
         """Refuse what could not be ended well, before anything is touched."""
         look_for_store(self._files, dataclasses.replace(self._settings, root=self._root))
         for part in _PARTS:
-            if self._files.is_link(path := os.path.join(self._root, part)):
+            path = os.path.join(self._root, part)
+            if self._files.exists(path) and not self._files.is_dir(path):
+                raise StoreError(f"{path} is no directory: move it away")
+            if self._files.is_link(path):
                 raise StoreError(
                     f"{path} is a symbolic link, and new files would not get to where it leads: empty that directory "
                     f"instead, remove {self._checkpoint.path}, and start the broker, which fills it again"

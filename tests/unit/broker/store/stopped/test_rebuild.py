@@ -123,6 +123,15 @@ async def test_a_directory_that_is_a_link_is_refused_untouched(root: Path, tmp_p
     assert state_of(root) == before
 
 
+async def test_a_file_in_the_place_of_a_directory_is_refused_untouched(root: Path) -> None:
+    shutil.rmtree(root / "index")
+    (root / "index").touch()
+    before = state_of(root)
+    with pytest.raises(StoreError, match=f"{root}/index is no directory: move it away"):
+        await rebuild(World.real(), golden_settings(root))
+    assert state_of(root) == before
+
+
 async def test_what_cannot_be_moved_away_stays(root: Path) -> None:
     """A mounted file system, say."""
 

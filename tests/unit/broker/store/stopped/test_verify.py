@@ -85,6 +85,27 @@ def _misplaced_log_file(root: Path) -> None:
     shutil.copy(root / "commitlog/00000000000001048576", root / "commitlog/00000000000001048577")
 
 
+def _directory_for_a_queue_file(root: Path) -> None:
+    (root / QUEUE).unlink()
+    (root / QUEUE).mkdir()
+
+
+def _file_for_a_queue(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue/GoldTag/1")
+    (root / "consumequeue/GoldTag/1").touch()
+
+
+def _link_to_nothing(root: Path) -> None:
+    path = _index(root)[1]
+    path.unlink()
+    path.symlink_to(root / "nowhere")
+
+
+def _file_for_config(root: Path) -> None:
+    shutil.rmtree(root / "config")
+    (root / "config").touch()
+
+
 def _zero_entry(root: Path) -> None:
     write(root / QUEUE, 3 * 20, bytes(20))
 
@@ -170,6 +191,10 @@ DAMAGES: list[tuple[Callable[[Path], None], str, str, int | None, int | None]] =
     (_short_log_file, "commitlog", "size", None, None),
     (_log_file_cut_in_a_record, "commitlog", "size", None, None),
     (_misplaced_log_file, "commitlog", "name", None, None),
+    (_directory_for_a_queue_file, "consumequeue", "unreadable", None, None),
+    (_file_for_a_queue, "consumequeue", "unreadable", None, None),
+    (_link_to_nothing, "index", "unreadable", None, None),
+    (_file_for_config, "config", "unreadable", None, None),
     (_zero_entry, "consumequeue", "entry", 3, 4),
     (_wrong_tags, "consumequeue", "tags", 3, 4),
     (_strange_entry, "consumequeue", "dangling", 10, 11),
