@@ -15,8 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from rmq.spark.columns import TYPES, ddl
-from rmq.spark.decode import arrow_type
+from rmq.spark.columns import TYPES, arrow_type, ddl
 
 __all__ = ["MemorySource"]
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rmq.protocol.errors import ConfigError
 from rmq.spark.options import SourceOptions
 
-__all__ = ["LEGACY", "TYPES", "chosen", "ddl"]
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["LEGACY", "TYPES", "arrow_type", "check", "chosen", "ddl"]
 
 _BASE = ("topic", "brokerName", "queueId", "offset", "value", "keys", "tags", "msgId", "bornTimestamp", "timestamp")
 _SYSTEM = ("flag", "sysFlag", "bornHost", "storeHost", "reconsumeTimes", "physicalOffset", "offsetMsgId")
@@ -72,6 +76,20 @@ def chosen(options: SourceOptions) -> list[tuple[str, str]]:
 def ddl(columns: Iterable[tuple[str, str]]) -> str:
     """The schema as Spark reads it."""
     return ", ".join(f"`{name}` {kind}" for name, kind in columns)
+
+
+def arrow_type(kind: str) -> pyarrow.DataType:
+    """The Arrow type that Spark expects of a column of a type of its own."""
+    import pyarrow  # who asks for names alone does without it
+
+    return {
+        "string": pyarrow.string(),
+        "int": pyarrow.int32(),
+        "bigint": pyarrow.int64(),
+        "binary": pyarrow.binary(),
+        "timestamp": pyarrow.timestamp("us", tz="UTC"),
+        _PROPERTIES: pyarrow.map_(pyarrow.string(), pyarrow.string()),
+    }[kind]
 
 
 def check(columns: Iterable[tuple[str, str]]) -> None:

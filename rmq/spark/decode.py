@@ -26,23 +26,9 @@ from rmq.spark.pieces import Numbers, cut
 from rmq.spark.property_columns import PropertyColumns
 from rmq.spark.pulls import Chunk
 
-__all__ = ["Records", "arrow_type", "decode"]
+__all__ = ["Records", "decode"]
 
 _UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
-_ARROW = {
-    "string": pa.string(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "binary": pa.binary(),
-    "timestamp": _UTC_MICROSECONDS,
-    "map<string,string>": pa.map_(pa.string(), pa.string()),
-}
-
-
-def arrow_type(kind: str) -> pa.DataType:
-    """The Arrow type that Spark expects of a column."""
-    return _ARROW[kind]
-
 
 #: The fields of fixed size: where they lie in records whose hosts are IPv4, and their widths.
 _HEAD_PLACES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
@@ -48,6 +49,8 @@ def require_java() -> None:
 def data_source() -> type[DataSource]:
     """The class of the data source. :raises ConfigError: what it needs is missing, or does not load."""
     try:
+        for name in ("reading", "readers", "sink"):  # the source loads them late, in processes that nobody looks at
+            importlib.import_module(f"rmq.spark.{name}")
         from rmq.spark.source import RocketMQDataSource
     except Exception as error:  # an Arrow that does not fit its numpy raises what it likes
         why = " ".join(str(error).split())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from rmq.protocol.errors import ProtocolError
-from rmq.protocol.subscription import TAG, build
+from rmq.protocol.subscription import SUB_ALL, TAG, build
 from rmq.spark.brokers import Brokers
 from rmq.spark.decode import Records, decode
 from rmq.spark.options import SourceOptions
@@ -36,26 +36,24 @@ class Reading:
     tags: frozenset[str]
 
     @classmethod
-    def of(cls, options: SourceOptions, schema: pa.Schema) -> Reading:
+    def of(cls, options: SourceOptions, schema: pa.Schema, tags: frozenset[str] = frozenset()) -> Reading:
+        """As options say.
+
+        :param tags: of rows that are wanted at all, where the options do not say which; empty = all.
+        """
+        expression = options.expression
+        if expression == SUB_ALL and tags:
+            expression = " || ".join(sorted(tags))
         pulling = Pulling(
             group=options.group,
-            expression=options.expression,
+            expression=expression,
             expression_type=options.expression_type,
             batch_size=options.pull_batch_size,
             patience=options.pull_timeout,
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        tags: frozenset[str] = frozenset()
-        if options.expression_type == TAG:
-            tags = frozenset(build("topic", options.expression).tags_set)
-        return cls(schema, pulling, tags)
-
-    def with_tags(self, tags: frozenset[str]) -> Reading:
-        """Only rows with one of these tags, unless the options ask for some already; none: all rows."""
-        if not tags or self.pulling.filtered:
-            return self
-        expression = " || ".join(sorted(tags))
-        return replace(self, pulling=replace(self.pulling, expression=expression), tags=tags)
+        told = build("topic", expression).tags_set if options.expression_type == TAG else ()
+        return cls(schema, pulling, frozenset(told))
 
     def batches(self, brokers: Brokers, ranges: Iterable[Range]) -> Iterator[pa.RecordBatch]:
         """The rows of some ranges, in order.

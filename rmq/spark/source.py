@@ -1,63 +1,23 @@
-"""The data source ``rocketmq`` for Spark: what Spark calls, and hardly more.
+"""The data source ``rocketmq`` for Spark: what Spark asks first.
 
-A module of its own, since it needs pyspark; the work is done in modules that do not. ``__init__`` of readers does no
-I/O: Spark makes them in processes that only plan.
+It starts a process to make the source of each query, often for its columns alone: what readers and writers need is
+loaded where one is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyspark
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from rmq.spark.advance import Advance
-from rmq.spark.brokers import Brokers, connect
-from rmq.spark.columns import check, chosen, ddl
+from rmq.spark.columns import chosen, ddl
 from rmq.spark.options import SourceOptions
-from rmq.spark.positions import EARLIEST, LATEST
-from rmq.spark.ranges import Range, distribute, ranges_between
-from rmq.spark.reading import Reading
-from rmq.spark.resolve import queues_to_read, resolve
-from rmq.spark.sink import BatchWriter, StreamWriter
-
-try:
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxRows,
-        ReadMinRows,
-        SupportsTriggerAvailableNow,
-    )
-
-    LIMITS = True
-except ImportError:  # before 4.2, sources are neither asked for portions nor told of Trigger.AvailableNow
-    LIMITS = False
-
-    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        pass
-
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
+    from rmq.spark.sink import BatchWriter, StreamWriter
 
-    from rmq.spark.conditions import Conditions
-
-#: Spark hands the conditions of a batch to sources that take them (4.1).
-PUSHING = hasattr(DataSourceReader, "pushFilters")
-
-__all__ = ["LIMITS", "PUSHING", "RocketMQDataSource"]
-
-
-@dataclass
-class _Ranges(InputPartition):
-    """What one task reads."""
-
-    ranges: list[Range]
+__all__ = ["RocketMQDataSource"]
 
 
 class RocketMQDataSource(DataSource):
@@ -71,123 +31,23 @@ class RocketMQDataSource(DataSource):
         return ddl(chosen(SourceOptions.of(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from rmq.spark.readers import BatchReader, NarrowedReader
+
         options = SourceOptions.of(self.options)
         # Spark refuses readers that take conditions unless it is set to hand them over.
-        return (_NarrowedReader if options.push_filters else _BatchReader)(options, schema)
+        return (NarrowedReader if options.push_filters else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return _StreamReader(SourceOptions.of(self.options), schema)
+        from rmq.spark.readers import StreamReader
+
+        return StreamReader(SourceOptions.of(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        from rmq.spark.sink import BatchWriter
+
         return BatchWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        from rmq.spark.sink import StreamWriter
+
         return StreamWriter(self.options, schema)
-
-
-def _arrow_schema(schema: StructType) -> pa.Schema:
-    from rmq.spark.decode import arrow_type
-
-    fields = [(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields]
-    check((name, kind) for name, kind, _ in fields)
-    return pa.schema([pa.field(name, arrow_type(kind), nullable) for name, kind, nullable in fields])
-
-
-class _Reader:
-    """What both readers have; it travels to the workers."""
-
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        self._options = options
-        self._reading = Reading.of(options, _arrow_schema(schema))
-
-    def _tasks(self, ranges: Sequence[Range]) -> list[_Ranges]:
-        options = self._options
-        return [
-            _Ranges(each)
-            for each in distribute(
-                ranges, least=options.min_partitions, most=options.max_partitions, records=options.max_records
-            )
-        ]
-
-    def read(self, partition: Any) -> Iterator[Any]:
-        # Spark asks for a partition of its own where a batch has none.
-        ranges = partition.ranges if isinstance(partition, _Ranges) else []
-        return self._reading.batches(connect(self._options.endpoint), ranges)
-
-
-class _BatchReader(_Reader, DataSourceReader):
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        options.check_batch(pushing=PUSHING, version=pyspark.__version__)
-        super().__init__(options, schema)
-
-    def partitions(self) -> Sequence[InputPartition]:
-        return self._tasks(self._ranges(connect(self._options.endpoint)))
-
-    def _ranges(self, brokers: Brokers) -> list[Range]:
-        options = self._options
-        queues = queues_to_read(brokers, options)
-        start = resolve(brokers, options, options.start, queues, EARLIEST)
-        end = resolve(brokers, options, options.end, queues, LATEST)
-        return ranges_between(start, end)
-
-
-class _NarrowedReader(_BatchReader):
-    """Pulls only what the conditions of the query may let through."""
-
-    _conditions: Conditions | None = None
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        from rmq.spark.conditions import Conditions
-
-        self._conditions = Conditions.of(filters)
-        self._reading = self._reading.with_tags(self._conditions.tags)
-        return filters  # Spark looks at the rows itself, too
-
-    def _ranges(self, brokers: Brokers) -> list[Range]:
-        ranges = super()._ranges(brokers)
-        return self._conditions.narrow(brokers, self._options.group, ranges) if self._conditions else ranges
-
-
-class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        options.check_stream(limits=LIMITS, version=pyspark.__version__)
-        super().__init__(options, schema)
-        self._advance: Advance | None = None
-
-    @property
-    def advance(self) -> Advance:
-        if self._advance is None:
-            self._advance = Advance(self._options, connect(self._options.endpoint))
-        return self._advance
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_advance": None}  # workers have connections of their own
-
-    def initialOffset(self) -> dict[str, Any]:
-        return self.advance.initial()
-
-    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
-        limited = not (LIMITS and isinstance(limit, ReadAllAvailable)) if start is not None else False
-        return self.advance.latest(start, limited=limited)
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        if self._options.max_offsets is not None:
-            return ReadMaxRows(self._options.max_offsets)
-        if self._options.min_offsets is not None:
-            return ReadMinRows(self._options.min_offsets)
-        return ReadAllAvailable()
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        self.advance.prepare_available_now()
-
-    def reportLatestOffset(self) -> dict[str, Any] | None:
-        return self.advance.report_latest()
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return self._tasks(self.advance.ranges(start, end))
-
-    def commit(self, end: dict[str, Any]) -> None:
-        self.advance.report(end)
-
-    def stop(self) -> None:
-        connect(self._options.endpoint).close()

@@ -16,7 +16,7 @@ import pytest
 import rmq
 from rmq.aio import AdminClient
 from rmq.protocol.errors import ResponseError, RMQError
-from rmq.spark.source import LIMITS
+from rmq.spark.readers import LIMITS
 from rmq.testing.cluster import BlockingCluster, Cluster
 from tests.support.spark.jobs import Bench, counted
 

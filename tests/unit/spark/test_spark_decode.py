@@ -20,8 +20,8 @@ from rmq.protocol.errors import ProtocolError
 from rmq.protocol.message import MAGIC_V2, MessageRecord, decode_record, encode_record
 from rmq.protocol.properties import decode as decode_properties
 from rmq.protocol.queue import MessageQueue
-from rmq.spark.columns import LEGACY, TYPES
-from rmq.spark.decode import Records, arrow_type, decode
+from rmq.spark.columns import LEGACY, TYPES, arrow_type
+from rmq.spark.decode import Records, decode
 from rmq.spark.property_columns import PropertyColumns
 from rmq.spark.pulls import Chunk
 

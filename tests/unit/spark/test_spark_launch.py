@@ -106,6 +106,20 @@ def test_spark_finds_the_source(tmp_path: Path) -> None:
     assert look_up(tmp_path) == ["found rocketmq", "made RocketMQDataSource rocketmq"]
 
 
+def test_columns_are_told_without_loading_what_reads() -> None:
+    """Spark starts a process for that with each query."""
+    pytest.importorskip("pyspark")
+    program = (
+        "import sys\nimport pyspark.sql.datasource\nbefore = set(sys.modules)\n"
+        "from rmq.spark.source import RocketMQDataSource\n"
+        "print(len(RocketMQDataSource({'nameServer': 'a:1', 'topic': 't'}).schema().split(',')))\n"
+        "loaded = set(sys.modules) - before\n"
+        "print(loaded & {'pyarrow', 'numpy', 'rmq.spark.readers', 'rmq.spark.sink'})\n"
+    )
+    printed = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True, timeout=60)
+    assert printed.splitlines() == ["12", "set()"]  # a map's type has a comma of its own
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
