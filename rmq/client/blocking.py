@@ -16,7 +16,7 @@ from rmq.client.consumer.push import PushConsumer as AioPushConsumer
 from rmq.client.lookup import FOREVER
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer as AioProducer
-from rmq.client.producer import Sendable
+from rmq.client.producer import Sendable, check_callback
 from rmq.client.reset import OffsetReset
 from rmq.client.results import PullResult, QueryResult, SendResult, SendStatus
 from rmq.client.selectors import MessageQueueSelector
@@ -280,6 +280,7 @@ class Producer(_Lookups[AioProducer]):
         client = self._alive()
         made = bridge()
         instance = client.instance
+        check_callback(callback)
         send = client._prepare(message)
         limit = client._limit(timeout)
         future: Future[SendResult] = Future()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from rmq.client.checks import check_number, check_queue, check_topic
 from rmq.client.decode import decode_messages
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageExt, MessageQueue
@@ -46,6 +47,7 @@ FOREVER = (1 << 63) - 1
 
 async def fetch_publish_message_queues(instance: ClientInstance, topic: str) -> list[MessageQueue]:
     """The queues a producer sends to. :raises ClientError: the topic has no route."""
+    check_topic(topic)
     route = await instance.name_servers.route(topic, instance.settings.mq_client_api_timeout)
     if route is None:
         # Just created by a send: the name servers learn of it in a moment.
@@ -57,6 +59,7 @@ async def fetch_publish_message_queues(instance: ClientInstance, topic: str) -> 
 
 async def fetch_subscribe_message_queues(instance: ClientInstance, topic: str) -> list[MessageQueue]:
     """The queues consumers read. :raises ClientError: the topic has no route."""
+    check_topic(topic)
     await instance.refresh_route(topic, instance.settings.mq_client_api_timeout)
     queues = instance.subscribe_queues(topic)
     if queues is None:
@@ -66,6 +69,7 @@ async def fetch_subscribe_message_queues(instance: ClientInstance, topic: str) -
 
 async def max_offset(instance: ClientInstance, queue: MessageQueue, timeout: float | None = None) -> int:
     """The offset the next message of a queue will get."""
+    check_queue(queue)
     header = GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
     address, _ = await instance.find_reader(queue)
     reply = await instance.call(address, RequestCode.GET_MAX_OFFSET, header, timeout=timeout)
@@ -74,6 +78,7 @@ async def max_offset(instance: ClientInstance, queue: MessageQueue, timeout: flo
 
 async def min_offset(instance: ClientInstance, queue: MessageQueue, timeout: float | None = None) -> int:
     """The offset of the oldest message of a queue."""
+    check_queue(queue)
     header = GetMinOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
     address, _ = await instance.find_reader(queue)
     reply = await instance.call(address, RequestCode.GET_MIN_OFFSET, header, timeout=timeout)
@@ -84,6 +89,8 @@ async def search_offset(
     instance: ClientInstance, queue: MessageQueue, timestamp: int, timeout: float | None = None
 ) -> int:
     """The offset of the message stored at or nearest to a time (milliseconds since the epoch)."""
+    check_queue(queue)
+    check_number(timestamp, "timestamp")
     header = SearchOffsetRequest(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp)
     address, _ = await instance.find_reader(queue)
     reply = await instance.call(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, timeout=timeout)
@@ -92,6 +99,7 @@ async def search_offset(
 
 async def earliest_msg_store_time(instance: ClientInstance, queue: MessageQueue, timeout: float | None = None) -> int:
     """When the oldest message of a queue was stored (milliseconds since the epoch; -1 = the queue is empty)."""
+    check_queue(queue)
     header = GetEarliestMsgStoretimeRequest(topic=queue.topic, queue_id=queue.queue_id)
     address, _ = await instance.find_reader(queue)
     reply = await instance.call(address, RequestCode.GET_EARLIEST_MSG_STORETIME, header, timeout=timeout)
@@ -105,7 +113,7 @@ async def view_message(instance: ClientInstance, offset_msg_id: str, timeout: fl
     """
     try:
         host, port, offset = ids.decode_offset_msg_id(offset_msg_id)
-    except (RMQError, ValueError) as error:
+    except (RMQError, ValueError, TypeError) as error:
         raise ClientError(
             f"{offset_msg_id!r} is no offset message id (32 or 56 hexadecimal digits with the broker's address)"
         ) from error
@@ -149,8 +157,9 @@ async def query_message(
     :param unique: the key is a ``msg_id``.
     :raises ResponseError: code 22: no broker has one; with what they say about it.
     """
-    if not key:
-        raise ClientError("the key to look for is empty")
+    check_topic(topic)
+    if not isinstance(key, str) or not key:
+        raise ClientError(f"the key to look for is {key!r}: give a text that is not empty")
     limit = 10.0 if timeout is None else timeout
     route = await instance.name_servers.route(topic, limit)
     if route is None:

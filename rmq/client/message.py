@@ -13,10 +13,13 @@ __all__ = ["Message", "MessageExt", "MessageQueue"]
 
 
 def join_keys(keys: str | Iterable[str] | None) -> str | None:
-    """Several keys as the one text of the KEYS property."""
+    """Several keys as the one text of the KEYS property. :raises ClientError: they are no texts."""
     if keys is None or isinstance(keys, str):
         return keys or None
-    return " ".join(keys) or None
+    try:
+        return " ".join(keys) or None
+    except TypeError:
+        raise ClientError(f"keys is {keys!r}: give a text, or several texts") from None
 
 
 class Message:
@@ -32,7 +35,8 @@ class Message:
     :param deliver_at: when to deliver it, a ``datetime`` (one without a zone is local time); a past one means at once.
     :param wait_store_ok: False = the broker answers before the flush or the slave that its configuration asks for.
     :param properties: texts of the application's own; RocketMQ's own names are refused when it is sent.
-    :raises ClientError: the body is neither bytes nor text, or a property's name or value cannot be sent.
+    :raises ClientError: the body is neither bytes nor text, or keys or properties are of another type. The rest is
+        looked at when it is sent.
 
     The SDK never changes a message it is given: the same object may be sent again.
     """
@@ -68,7 +72,10 @@ class Message:
         if type(body) is bytes:
             self.body: bytes = body
         elif isinstance(body, str):
-            self.body = body.encode()
+            try:
+                self.body = body.encode()
+            except UnicodeEncodeError:
+                raise ClientError("the body of a message is not valid Unicode: send bytes") from None
         elif isinstance(body, (bytes, bytearray, memoryview)):
             self.body = bytes(body)
         else:
@@ -80,7 +87,10 @@ class Message:
         self.delay = delay
         self.deliver_at = deliver_at
         self.wait_store_ok = wait_store_ok
-        self.properties: dict[str, str] = dict(properties) if properties else {}
+        try:
+            self.properties: dict[str, str] = dict(properties) if properties else {}
+        except (TypeError, ValueError):
+            raise ClientError(f"properties is {properties!r}: give a mapping of texts to texts") from None
 
     @property
     def waits(self) -> bool:

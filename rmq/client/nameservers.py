@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterable
 
 from rmq.protocol.bodies.route import TopicRouteData
@@ -18,6 +19,8 @@ __all__ = ["NameServers", "parse_addresses"]
 
 log = logging.getLogger(__name__)
 
+_HOST = re.compile(r"\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\s\[\]:]+")
+
 
 def parse_addresses(text: str) -> list[str]:
     """``host:port`` texts from a list separated by ``;`` or ``,``; IPv6 as ``[::1]:9876``; ``http://`` is cut.
@@ -30,7 +33,7 @@ def parse_addresses(text: str) -> list[str]:
         if not address:
             continue
         host, colon, port = address.rpartition(":")
-        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        if not colon or not _HOST.fullmatch(host) or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ClientError(f"the name server address {address!r} is not host:port, such as 127.0.0.1:9876")
         if address not in found:
             found.append(address)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self, Unpack
 
-from rmq.client.checks import check_group
+from rmq.client.checks import check_group, check_queue, check_topic
 from rmq.client.fault import LatencyFault
 from rmq.client.identity import message_ids
 from rmq.client.instance import ClientInstance, connect_instance
@@ -167,6 +167,7 @@ class Producer(Lookups):
         :raises ClientError: the message cannot be sent as it is.
         """
         self.instance  # noqa: B018 - raises when not started
+        check_callback(callback)
         send = self._prepare(message)
         task = asyncio.get_running_loop().create_task(
             self._send_prepared(
@@ -189,7 +190,11 @@ class Producer(Lookups):
         arg: object = None,
     ) -> None:
         """Send one message and wait for nothing: it may be lost without a word. For logs and the like."""
+        if not isinstance(message, (Message, MessageExt)):
+            raise ClientError(f"send_oneway takes a Message, not {type(message).__name__}")
         send = self._encoder.prepare(message)
+        if queue is not None:
+            check_queue(queue, send.topic)
         deadline = self.world.clock.monotonic() + self.settings.send_msg_timeout
         queue = queue or self._choose(await self._publish_info(send.topic, deadline), send, selector, arg)
         instance = self.instance
@@ -285,6 +290,8 @@ class Producer(Lookups):
         if queue is not None or selector is not None:
             if queue is None:
                 queue = self._choose(await self._publish_info(send.topic, deadline), send, selector, arg)
+            else:
+                check_queue(queue, send.topic)
             return await self._attempt(send, queue, deadline - clock.monotonic())
         tries = 1 + (self.settings.retry_times_when_send_failed if retries is None else retries)
         tried: list[str] = []
@@ -371,6 +378,8 @@ class Producer(Lookups):
     ) -> MessageQueue:
         if selector is None:
             return info.next_queue(None, self.faults.avoided)
+        if not callable(selector):
+            raise ClientError(f"the selector is {selector!r}: give a function of the queues, the message and arg")
         message = send.message
         queue = selector(tuple(info.queues), message, arg)  # type: ignore[arg-type]
         if not isinstance(queue, MessageQueue):
@@ -403,6 +412,7 @@ class Producer(Lookups):
         :returns: its ``msg_id``.
         :raises ClientError: that is no handle. :raises ResponseError: it is not waiting any more, or never was.
         """
+        check_topic(topic)
         header = RecallMessageRequest(producer_group=self.group, topic=topic, recall_handle=recall_handle)
         address = await self.instance.find_master(MessageQueue(topic, _broker_of(recall_handle), 0))
         limit = self.settings.send_msg_timeout
@@ -419,11 +429,17 @@ class Producer(Lookups):
         await create_topic(self.instance, key, new_topic, queue_num, topic_sys_flag)
 
 
+def check_callback(callback: object) -> None:
+    """:raises ClientError: it cannot be called."""
+    if callback is not None and not callable(callback):
+        raise ClientError(f"the callback is {callback!r}: give a function, which is called with the future")
+
+
 def _broker_of(recall_handle: str) -> str:
     """The broker's name in a handle, which is base64 of ``v1 topic brokerName deliverTimestampMs uniqueKey``."""
     try:
         _, _, name, _, _ = base64.urlsafe_b64decode(recall_handle).decode().split(" ")
-    except ValueError:
+    except (ValueError, TypeError):
         raise ClientError(f"{recall_handle!r} is no recall handle: take recall_handle of a send's result") from None
     return name
 

@@ -171,6 +171,8 @@ class SendEncoder:
         text = "UNIQ_KEY\x01" + msg_id
         count = 0
         if tags := message.tags:
+            if type(tags) is not str:
+                raise ClientError(f"tags is {tags!r}: give one tag, a text")
             text = f"TAGS\x01{tags}\x02{text}"
             count = 1
         if keys := message.keys:
@@ -193,8 +195,9 @@ class SendEncoder:
                 count += 1
         if isinstance(message, Message):
             if message.delay_level:
-                if not 0 < message.delay_level < 1 << 31:
-                    raise ClientError(f"delay_level is {message.delay_level}: give 0 (none) or 1 to 18")
+                level = message.delay_level
+                if not isinstance(level, int) or not 0 < level < 1 << 31:
+                    raise ClientError(f"delay_level is {level!r}: give 0 (none) or 1 to 18")
                 text += f"\x02DELAY\x01{message.delay_level}"
                 count += 1
             if message.delay is not None or message.deliver_at is not None:
@@ -212,8 +215,9 @@ class SendEncoder:
                 f"tags, keys and properties take {len(text.encode('utf-8', 'replace'))} bytes; "
                 f"a message holds {_MOST_PROPERTIES}: move the content to the body"
             )
-        if not -(1 << 31) <= message.flag < 1 << 31:
-            raise ClientError(f"flag is {message.flag}: it must fit 32 bits")
+        flag = message.flag
+        if not isinstance(flag, int) or not -(1 << 31) <= flag < 1 << 31:
+            raise ClientError(f"flag is {flag!r}: give a whole number of 32 bits")
         return text
 
     # -- a batch ------------------------------------------------------------------------------------------------------
@@ -368,7 +372,10 @@ def _timer_text(message: Message) -> str:
     if at is not None:
         if not isinstance(at, datetime):
             raise ClientError(f"deliver_at is {at!r}: give a datetime")
-        return f"\x02TIMER_DELIVER_MS\x01{max(0, round(at.timestamp() * 1000))}"
+        try:
+            return f"\x02TIMER_DELIVER_MS\x01{max(0, round(at.timestamp() * 1000))}"
+        except (ValueError, OverflowError, OSError):  # a local time at the edge of the calendar
+            raise ClientError(f"deliver_at is {at}: it is out of range") from None
     return f"\x02TIMER_DELAY_MS\x01{math.ceil(seconds(delay or 0, 'delay') * 1000)}"
 
 

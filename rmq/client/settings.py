@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 Duration = float | timedelta
+#: Seconds, 31 years: clocks and timers of the machine take no more.
+_LONGEST = 1_000_000_000
 E = TypeVar("E", bound=Enum)
 
 
@@ -55,12 +57,12 @@ class ConsumeFromWhere(Enum):
 def seconds(value: Duration, name: str = "timeout") -> float:
     """A duration as seconds.
 
-    :raises ClientError: it is negative or no duration.
+    :raises ClientError: it is negative, longer than any, or no duration.
     """
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise ClientError(f"{name} is {value!r}: give seconds (a number of at least 0) or a timedelta")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _LONGEST:
+        raise ClientError(f"{name} is {value!r:.40}: give seconds (a number of at least 0, at most 1e9) or a timedelta")
     return float(value)
 
 
@@ -205,6 +207,10 @@ class ClientSettings:
                 isinstance(value := getattr(made, name), int) and not isinstance(value, bool)
             ):
                 raise ClientError(f"{name} is {value!r}: give a whole number")
+            elif field.type in ("str", "str | None"):
+                value = getattr(made, name)
+                if not isinstance(value, str) and (value is not None or field.type == "str"):
+                    raise ClientError(f"{name} is {value!r}: give a text")
         made.check()
         return made
 
@@ -241,6 +247,8 @@ class ProducerSettings(ClientSettings):
             raise ClientError(f"compress_type is {self.compress_type!r}: use ZLIB, LZ4 or ZSTD")
         if self.default_topic_queue_nums < 1:
             raise ClientError("default_topic_queue_nums must be at least 1")
+        if self.max_message_size < 1:
+            raise ClientError("max_message_size must be at least 1")
         if self.retry_times_when_send_failed < 0 or self.retry_times_when_send_async_failed < 0:
             raise ClientError("the retry times of a producer cannot be negative")
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from rmq.client.allocate import allocation_strategy
-from rmq.client.checks import check_group, check_topic
+from rmq.client.checks import check_expression, check_group, check_number, check_queue, check_topic
 from rmq.client.consumer import rebalance, sendback
 from rmq.client.consumer.describe import stack_text
 from rmq.client.consumer.offsets import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
@@ -183,6 +183,10 @@ class PullConsumer(Lookups):
     ) -> PullResult:
         self.instance  # noqa: B018 - raises when not started
         assert self._puller is not None
+        check_queue(queue)
+        check_number(offset, "the offset to pull from")
+        check_number(max_nums, "max_nums")
+        check_expression(expression)
         if offset < 0:
             raise ClientError(f"the offset to pull from is {offset}: it cannot be negative")
         if max_nums <= 0:
@@ -210,6 +214,8 @@ class PullConsumer(Lookups):
         """Note where to go on; kept every ``persist_consumer_offset_interval`` and at :meth:`shutdown`."""
         self.instance  # noqa: B018 - raises when not started
         assert self._store is not None
+        check_queue(queue)
+        check_number(offset, "the offset to go on from")
         self._store.update(queue, offset, increase_only=False)
 
     async def fetch_consume_offset(self, queue: MessageQueue, *, from_store: bool = False) -> int:
@@ -219,6 +225,7 @@ class PullConsumer(Lookups):
         """
         self.instance  # noqa: B018 - raises when not started
         assert self._store is not None
+        check_queue(queue)
         if not from_store and (known := self._store.known(queue)) >= 0:
             return known
         if queue.topic not in self.instance.routes:

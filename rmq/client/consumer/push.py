@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from rmq.client.allocate import allocation_strategy
-from rmq.client.checks import check_group, check_topic
+from rmq.client.checks import check_expression, check_group, check_topic
 from rmq.client.consumer import sendback
 from rmq.client.consumer.concurrent import ConcurrentService
 from rmq.client.consumer.delivery import Delivery
@@ -114,7 +114,12 @@ class PushConsumer(Lookups):
         :raises ClientError: the expression cannot be used.
         """
         check_topic(topic)
-        if not sql and any(mark in expression.upper() for mark in ("=", "<", ">", " AND ", " BETWEEN ", " IN ")):
+        check_expression(expression)
+        if (
+            expression
+            and not sql
+            and any(mark in expression.upper() for mark in ("=", "<", ">", " AND ", " BETWEEN ", " IN "))
+        ):
             raise ClientError(
                 f"the expression {expression!r} looks like SQL: say sql=True, or give tags as 'TagA || TagB'"
             )

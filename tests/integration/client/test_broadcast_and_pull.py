@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -115,6 +116,18 @@ async def test_pulls_say_what_they_found() -> None:
                 await consumer.pull(queue, "*", -1)
             with pytest.raises(ClientError, match="one message"):
                 await consumer.pull(queue, "*", 0, 0)
+            wrong: Any = None
+            for arguments, why in (
+                ((wrong, "*", 0), "the queue is None"),
+                ((queue, 5, 0), "the subscription is 5"),
+                ((queue, "*", wrong), "the offset to pull from is None"),
+                ((queue, "*", 10**20), "64 bits"),
+                ((queue, "*", 0, "x"), "max_nums is 'x'"),
+            ):
+                with pytest.raises(ClientError, match=why):
+                    await consumer.pull(*arguments)
+            with pytest.raises(ClientError, match="the offset to go on from is '7'"):
+                consumer.update_consume_offset(queue, "7")  # type: ignore[arg-type]
 
 
 @in_virtual_time

@@ -583,6 +583,8 @@ async def test_what_cannot_start_says_why() -> None:
             await bare.start()
         with pytest.raises(ClientError, match="looks like SQL"):
             bare.subscribe("T", "TAGS = 'x' AND a = 1")
+        with pytest.raises(ClientError, match="the subscription is b'a'"):
+            bare.subscribe("T", b"a")  # type: ignore[arg-type]
         with pytest.raises(ClientError, match="DEFAULT_CONSUMER is a placeholder"):
             s.consumer("DEFAULT_CONSUMER")
         sql = s.consumer()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from rmq.aio import (
     ClientError,
     ConnectFailed,
     Message,
+    MessageQueue,
     Producer,
     RequestTimeout,
     ResponseError,
@@ -56,6 +59,32 @@ def test_codes_that_lead_to_another_broker(code: int) -> None:
             assert len({(command.ext or {})["i"] for b in c.brokers.values() for command in b.sends}) == 10
 
     run()
+
+
+@in_virtual_time
+async def test_arguments_of_a_wrong_type_are_refused_in_one_line() -> None:
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        message = Message("T", b"x")
+        five: Any = 5
+        none: Any = None
+        now: Any = "now"
+        calls: tuple[tuple[Callable[[], Awaitable[object]], str], ...] = (
+            (lambda: p.send(message, queue=five), "the queue is 5: give a MessageQueue"),
+            (lambda: p.send(message, queue=MessageQueue("U", "a", 0)), "one of U, and the message is for T"),
+            (lambda: p.send(message, selector=five), "the selector is 5: give a function"),
+            (lambda: p.send_async(message, five), "the callback is 5: give a function"),
+            (lambda: p.send_oneway(none), "send_oneway takes a Message, not NoneType"),
+            (lambda: p.recall_message("T", none), "None is no recall handle"),
+            (lambda: p.view_message(none), "None is no offset message id"),
+            (lambda: p.query_message("T", none), "the key to look for is None"),
+            (lambda: p.query_message(none, "k"), "a topic is a text"),
+            (lambda: p.max_offset(none), "the queue is None: give a MessageQueue"),
+            (lambda: p.search_offset(MessageQueue("T", "a", 0), now), "timestamp is 'now': give a whole number"),
+        )
+        for refused, why in calls:
+            with pytest.raises(ClientError, match=why):
+                await refused()
+        assert not c.brokers["a"].sends
 
 
 @in_virtual_time

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Callable
+from datetime import datetime
 
 import pytest
 
@@ -143,6 +144,16 @@ def test_bad_batches_are_refused(messages: list[Message], why: str) -> None:
         (lambda: Message("T", b"x", flag=1 << 31), "32 bits"),
         (lambda: Message("T", b"x", delay_level=-1), "delay_level"),
         (lambda: Message("T", 5), "bytes or text"),  # type: ignore[arg-type]
+        (lambda: Message("T", "\ud800"), "send bytes"),
+        (lambda: Message("T", b"x", tags=["a"]), "give one tag"),  # type: ignore[arg-type]
+        (lambda: Message("T", b"x", keys=5), "several texts"),  # type: ignore[arg-type]
+        (lambda: Message("T", b"x", keys=["a", None]), "several texts"),  # type: ignore[list-item]
+        (lambda: Message("T", b"x", properties=5), "a mapping"),  # type: ignore[arg-type]
+        (lambda: Message("T", b"x", flag=None), "flag is None"),  # type: ignore[arg-type]
+        (lambda: Message("T", b"x", delay_level="3"), "delay_level is '3'"),  # type: ignore[arg-type]
+        (lambda: Message("T", b"x", delay=float("inf")), "delay is inf"),
+        (lambda: Message("T", b"x", delay=10**400), "delay is 1000"),
+        (lambda: Message("T", b"x", deliver_at=datetime.min), "out of range"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_a_reason(make: Callable[[], Message], why: str) -> None:
