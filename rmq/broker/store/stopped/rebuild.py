@@ -85,7 +85,7 @@ class _Rebuild:
         try:
             await self._offload(self._remove, self._place)
             try:
-                made = await self._build()
+                made = await self._build(clean=await self._offload(markers.was_clean))
             except BaseException:
                 await self._offload(self._remove, self._place)
                 raise
@@ -113,7 +113,7 @@ class _Rebuild:
 
     # -- building --------------------------------------------------------------------------------------------------
 
-    async def _build(self) -> Rebuilt:
+    async def _build(self, *, clean: bool) -> Rebuilt:
         world, settings = self._world, self._settings
         reading = dataclasses.replace(world, files=ReadOnlyFiles(world.files))
         commit_log = CommitLog(reading, settings)
@@ -127,6 +127,8 @@ class _Rebuild:
                 raise StoreError(f"there is no commit-log file in {', '.join(settings.commit_log_paths)}")
             commit_log.end = commit_log.segments[-1].start + settings.commit_log_file_size
             await self._offload(self._checkpoint.load)
+            if clean:
+                await self._offload(commit_log.files.reach, self._checkpoint.clean_end, self._checkpoint.path)
             self._checkpoint.index = 0
             await self._offload(self._files.mkdir, self._place)
             for part in ("consumequeue", "index"):

@@ -192,6 +192,12 @@ class _Verify:
             self._add(Finding("checkpoint", "size", path, f"{size} bytes, {SIZE} are expected"))
         checkpoint = Checkpoint(store.files, path)
         checkpoint.load()
+        end = store.runs[-1].end if store.runs else 0
+        if checkpoint.clean_end > end and Markers(store.files, store.root).was_clean():
+            self._add(
+                Finding("commitlog", "missing", path, "the files end before what this says of the last stop: mount "
+                        "what is missing", start=end, end=checkpoint.clean_end)
+            )  # fmt: skip
         for name, value in (
             ("physicMsgTimestamp", checkpoint.physic),
             ("logicsMsgTimestamp", checkpoint.logics),

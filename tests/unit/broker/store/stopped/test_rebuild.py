@@ -145,6 +145,26 @@ async def test_what_cannot_be_moved_away_stays(root: Path) -> None:
     assert set(state_of(root)) == before
 
 
+async def test_a_log_that_lacks_its_end_is_refused_and_told(tmp_path: Path) -> None:
+    """A disk that is not mounted: what is on it must not get lost by a rebuild."""
+    settings = small(str(tmp_path / "store"))
+    store = await opened(World.real(), settings)
+    for _ in range(40):
+        store.append([put(store.queues.get_or_create("T", 0), bytes(1000))])
+    await store.stop()
+    last = max((tmp_path / "store/commitlog").iterdir())
+    last.rename(tmp_path / last.name)
+    queues = content(tmp_path / "store/consumequeue")
+    with pytest.raises(StoreError, match=r"ends at .*mount what is missing"):
+        await rebuild(World.real(), settings)
+    assert content(tmp_path / "store/consumequeue") == queues
+    async with StoppedStore(World.real(), settings) as stopped:
+        damages = (await verify(stopped)).findings.damages
+    assert ("commitlog", "missing", int(last.name)) in [(one.part, one.kind, one.start) for one in damages]
+    (tmp_path / last.name).rename(last)
+    assert (await rebuild(World.real(), settings)).entries == 40
+
+
 async def test_damage_in_the_log_is_passed_over_and_told(root: Path) -> None:
     with (root / "commitlog/00000000000000000000").open("r+b") as file:
         file.seek(90)
