@@ -125,11 +125,13 @@ class PopScene:
         )  # fmt: skip
         assert answer.code == 0, answer.remark
 
-    async def send(self, *bodies: str, topic: str = "T", queue_id: int = 0, properties: str = "") -> None:
+    async def send(
+        self, *bodies: str, topic: str = "T", queue_id: int = 0, properties: str = "", tries: int = 0
+    ) -> None:
         for body in bodies:
             header = SendMessageRequest(
                 producer_group="pg", topic=topic, default_topic="TBW102", default_topic_queue_nums=1,
-                queue_id=queue_id, sys_flag=0, born_timestamp=1, flag=0, properties=properties, reconsume_times=0,
+                queue_id=queue_id, sys_flag=0, born_timestamp=1, flag=0, properties=properties, reconsume_times=tries,
                 unit_mode=False, batch=False, max_reconsume_times=None,
             )  # fmt: skip
             answer = await self.ask(RequestCode.SEND_MESSAGE, header, body.encode())

@@ -132,7 +132,7 @@ class SendBack:
             source.born_timestamp,
             pack_host(*source.born_host),
             store_host,
-            source.reconsume_times + 1,
+            min(source.reconsume_times + 1, 0x7FFFFFFF),  # a producer may have claimed any number
             0,
             code,
         )

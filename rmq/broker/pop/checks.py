@@ -93,9 +93,8 @@ class Checks:
                 f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:"
                 f"[{config.read_queue_nums}] consumer:[/{conn.peer}]",
             )
-        found = self._groups.get(group)
-        if found is None and not (group and group_fault(group, _MAX_NEW_GROUP)):
-            found = self._groups.find(group)
+        # A pull makes a group of any name, as with Java; one that no retry topic can be named after cannot pop.
+        found = None if group and group_fault(group, _MAX_NEW_GROUP) else self._groups.find(group)
         if found is None:
             raise ResponseError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group}] does not exist, {_FAQ}"

@@ -93,6 +93,9 @@ class Reviver:
                 except (StoreError, ResponseError, OSError) as error:
                     log.error("%s cannot be given back yet: %s", checkpoint, error)
                     state.checkpoints.later(checkpoint, self._clock.now_ms() + _RETRY_MS)
+                except Exception:  # one message must not keep all others from coming back
+                    log.exception("%s cannot be given back: it is tried again in a minute", checkpoint)
+                    state.checkpoints.later(checkpoint, self._clock.now_ms() + 60 * _RETRY_MS)
             if due:
                 await asyncio.sleep(0)
                 continue
@@ -180,7 +183,7 @@ class Reviver:
             source.born_timestamp,
             pack_host(*source.born_host),
             self._store_host,
-            tries + 1,
+            min(tries + 1, 0x7FFFFFFF),  # a producer may have claimed any number
             0,
             string_hash(tag) if tag else 0,
         )

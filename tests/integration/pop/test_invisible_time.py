@@ -40,6 +40,20 @@ async def test_a_message_comes_back_when_its_time_is_up_and_is_gone_when_acknowl
 
 
 @in_virtual_time
+async def test_a_message_that_claims_the_most_tries_keeps_no_other_from_coming_back() -> None:
+    async with pop_scene() as scene:
+        await scene.topic()
+        await scene.send("odd", tries=0x7FFFFFFF)
+        assert bodies(await scene.pop(invisible_time=1_000)) == ["odd"]
+        await scene.send("even")
+        assert bodies(await scene.pop(invisible_time=1_000)) == ["even"]
+        await asyncio.sleep(2)
+        assert bodies(await scene.pop()) == ["even"]
+        await scene.topic("%DLQ%g")
+        assert [message.record.reconsume_times for message in await scene.pop(topic="%DLQ%g")] == [0x7FFFFFFF]
+
+
+@in_virtual_time
 async def test_an_expired_handle_is_an_error_and_a_second_ack_is_none() -> None:
     async with pop_scene() as scene:
         await scene.topic()

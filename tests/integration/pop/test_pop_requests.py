@@ -20,6 +20,7 @@ from rmq.protocol.headers.pop import (
 from rmq.protocol.headers.topic import DeleteTopicRequest
 from rmq.protocol.message import decode_records
 from tests.support.pop_scene import Given, PopScene, pop_scene
+from tests.support.raw_peer import pull
 from tests.support.virtual import eventually, in_virtual_time
 
 NOT_FOUND, NO_MESSAGE, POLLING_FULL, POLLING_TIMEOUT = 19, 208, 209, 210
@@ -357,6 +358,16 @@ async def test_refusals() -> None:
         assert (await scene.pop_answer(queue_id=7)).code == 29
         assert (await scene.pop_answer(max_msg_nums=33)).code == 29
         assert (await scene.pop_answer(max_msg_nums=-1)).code == 1
+
+
+@in_virtual_time
+async def test_a_group_that_a_pull_gave_an_odd_name_cannot_pop() -> None:
+    async with pop_scene() as scene:
+        await scene.topic()
+        await scene.send("a")
+        pulled = await scene.client.request(scene.addr, pull("../g"), 3.0)
+        assert pulled.code == 0
+        assert (await scene.pop_answer(consumer_group="../g")).code == 26
 
 
 @in_virtual_time
