@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Coroutine
 from typing import Any
@@ -15,6 +16,7 @@ from rmq.broker.settings import BrokerSettings
 from rmq.broker.topics.table import PERM_READ_WRITE, UNIT_SUB, TopicTable
 from rmq.filter.sql import ExpressionError, compile_sql
 from rmq.protocol import fastjson, frame
+from rmq.protocol.bodies.body import queue_object
 from rmq.protocol.bodies.connection import (
     Connection,
     ConsumerConnection,
@@ -45,9 +47,11 @@ log = logging.getLogger(__name__)
 
 #: Groups of one heartbeat taken in before the loop gets its turn.
 _GROUPS_PER_TURN = 25
-#: Bytes of a heartbeat that is taken in like that.
+#: Queues of one request about locks, likewise.
+_QUEUES_PER_TURN = 250
+#: Bytes of a body that is taken in like that.
 _LARGE_BODY = 16_384
-#: Beyond it such a heartbeat must be strict JSON, as every client writes it.
+#: Beyond it such a body must be strict JSON, as every client writes it.
 _LENIENT = 65_536
 
 
@@ -241,18 +245,48 @@ class ClientAdmin:
     # -- locks
 
     @handles(RequestCode.LOCK_BATCH_MQ)
-    def lock(self, conn: Conn, request: Command) -> Command:
+    def lock(self, conn: Conn, request: Command) -> Command | Coroutine[Any, Any, Command]:
         """41: take or renew locks on queues; the answer lists those the client holds."""
+        if len(request.body) > _LARGE_BODY:
+            return self._many_locks(request, take=True)
         wanted = self._lock_body(request)
         held = self._locks.lock(wanted.consumer_group, wanted.client_id, wanted.mq_set)
         return request.reply(ResponseCode.SUCCESS, body=LockBatchResponseBody(lock_ok_mq_set=held).encode())
 
     @handles(RequestCode.UNLOCK_BATCH_MQ)
-    def unlock(self, conn: Conn, request: Command) -> Command:
+    def unlock(self, conn: Conn, request: Command) -> Command | Coroutine[Any, Any, Command]:
         """42: give locks back."""
+        if len(request.body) > _LARGE_BODY:
+            return self._many_locks(request, take=False)
         wanted = self._lock_body(request)
         self._locks.unlock(wanted.consumer_group, wanted.client_id, wanted.mq_set)
         return request.reply(ResponseCode.SUCCESS)
+
+    async def _many_locks(self, request: Command, *, take: bool) -> Command:
+        """The same for hundreds of queues, some a turn; all of them are read before any is locked or freed."""
+        content = fastjson.loads(request.body, limit=_LENIENT)
+        if not isinstance(content, dict):
+            raise BodyError("LockBatchRequestBody: no object")
+        items = content.pop("mqSet", None) or []
+        if not isinstance(items, list):
+            raise BodyError("LockBatchRequestBody.mqSet: no array")
+        wanted = LockBatchRequestBody.from_object(content)
+        if not wanted.consumer_group:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "the request names no consumerGroup")
+        group, client = wanted.consumer_group, wanted.client_id
+        parts = []
+        for at in range(0, len(items), _QUEUES_PER_TURN):
+            parts.append(LockBatchRequestBody.from_object({"mqSet": items[at : at + _QUEUES_PER_TURN]}).mq_set)
+            await asyncio.sleep(0)
+        held: list[bytes] = []
+        for part in parts:
+            if not take:
+                self._locks.unlock(group, client, part)
+            elif got := self._locks.lock(group, client, part):
+                held.append(fastjson.dumps([queue_object(queue) for queue in got])[1:-1])
+            await asyncio.sleep(0)
+        answer = b'{"lockOKMQSet":[' + b",".join(held) + b"]}" if take else b""
+        return request.reply(ResponseCode.SUCCESS, body=answer)
 
     @staticmethod
     def _lock_body(request: Command) -> LockBatchRequestBody:

@@ -212,10 +212,11 @@ def to_object(value: Any) -> Any:
     return value
 
 
-def read_json(data: bytes, name: str, limit: int | None) -> object:
+def read_json(data: bytes, name: str, limit: int | None, *, bare: bool = True) -> object:
     """Read a body's JSON, the usual forms of Java fast and the others up to a limit.
 
     :param name: the body's, for the error.
+    :param bare: it has tables by number or by queue, whose keys Java writes bare; others are not searched for them.
     :raises BodyError: not readable, or odd and longer than ``limit``.
     """
     try:
@@ -224,11 +225,12 @@ def read_json(data: bytes, name: str, limit: int | None) -> object:
         pass
     except ProtocolError as error:
         raise BodyError(f"{name}: {error}") from None
-    # Tables by number or by queue can be long. With texts as keys they are strict JSON, read many times faster.
-    try:
-        return orjson.loads(_BARE_KEY.sub(_quoted_key, data))
-    except orjson.JSONDecodeError:
-        pass
+    if bare:
+        # Tables by number or by queue can be long. With texts as keys they are strict JSON, read many times faster.
+        try:
+            return orjson.loads(_BARE_KEY.sub(_quoted_key, data))
+        except orjson.JSONDecodeError:
+            pass
     try:
         return fastjson.loads(data, limit=limit)
     except ProtocolError as error:
@@ -253,6 +255,8 @@ class Body:
     _plan: ClassVar[tuple[tuple[str, str, tuple[str, ...], Reader, bool], ...]]
     #: (attribute, JSON name) of what is written
     _written: ClassVar[tuple[tuple[str, str], ...]]
+    #: It holds a table by number or by queue, itself or in a member.
+    _bare: ClassVar[bool]
 
     def to_object(self) -> dict[str, Any]:
         """The members that are not None, in Java's order."""
@@ -299,7 +303,7 @@ class Body:
         """
         if not data:
             raise BodyError(f"{cls.__name__}: the body is empty")
-        return cls.from_object(read_json(bytes(data), cls.__name__, limit))
+        return cls.from_object(read_json(bytes(data), cls.__name__, limit, bare=cls._bare))
 
 
 @dataclass_transform(field_specifiers=(member,))
@@ -323,4 +327,14 @@ def body(cls: B) -> B:
             written.append((field.name, field.metadata["json"]))
     made._plan = tuple(plan)
     made._written = tuple(sorted(written, key=lambda pair: pair[1]))
+    made._bare = any(_has_bare_keys(hints[field.name]) for field in dataclasses.fields(typing.cast(Any, made)))
     return typing.cast(B, made)
+
+
+def _has_bare_keys(hint: Any) -> bool:
+    if isinstance(hint, type) and issubclass(hint, Body):
+        return hint._bare
+    parts = typing.get_args(hint)
+    if typing.get_origin(hint) is dict and parts[0] is not str:
+        return True
+    return any(_has_bare_keys(part) for part in parts)

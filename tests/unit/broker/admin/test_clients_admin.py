@@ -191,6 +191,40 @@ def test_a_bad_heartbeat_is_answered_and_changes_nothing(count: int) -> None:
     scenario(check)
 
 
+def test_thousands_of_locks_are_answered_like_a_few_and_let_others_run() -> None:
+    async def check(broker: Broker, make: Callable[[str], Client]) -> None:
+        one, two = make("c1"), make("c2")
+        queues = [{"topic": "T", "brokerName": "broker-a", "queueId": number} for number in range(3000)]
+        body = {"consumerGroup": "g", "clientId": "c1", "mqSet": queues}
+        order: list[str] = []
+
+        async def few() -> None:
+            await two.ask(41, body={**body, "clientId": "c2", "mqSet": queues[-1:]})
+            order.append("few")
+
+        async def many() -> Command:
+            answer = await one.ask(41, body=body)
+            order.append("many")
+            return answer
+
+        got, _ = await asyncio.gather(many(), few())
+        assert fastjson.loads(got.body) == {"lockOKMQSet": queues[:-1]}
+        assert order == ["few", "many"]
+        assert fastjson.loads((await two.ask(41, body={**body, "clientId": "c2"})).body) == {"lockOKMQSet": queues[-1:]}
+        assert (await one.ask(42, body={**body, "mqSet": queues[:-1]})).body == b""
+        got = await two.ask(41, body={**body, "clientId": "c2"})
+        assert fastjson.loads(got.body) == {"lockOKMQSet": queues}
+        for wrong in (
+            {**body, "mqSet": [*queues, 5]},
+            {**body, "consumerGroup": ""},
+            queues,
+            {**body, "mqSet": "x" * 20_000},
+        ):
+            assert (await one.ask(41, body=wrong)).code == 1
+
+    scenario(check)
+
+
 def test_locks_over_the_wire() -> None:
     async def check(broker: Broker, make: Callable[[str], Client]) -> None:
         one, two = make("c1"), make("c2")
