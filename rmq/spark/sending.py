@@ -106,18 +106,24 @@ class Sender:
 
     def _find_queues(self, message: Outgoing) -> list[MessageQueue]:
         topic = message.topic
+        found: list[MessageQueue] | None = None
         for attempt in range(self._options.retries + 1):
             if attempt:
                 self._brokers.dial.sleep(PAUSE * 2**attempt)  # its brokers may be about to come back
+                self._brokers.route(topic, fresh=True)
             if found := self._brokers.queues(topic, PERM_WRITE):
                 return found
             # A broker that makes topics by itself says so by serving this one.
-            made = self._brokers.queues(AUTO_CREATE_TOPIC, PERM_WRITE) or []
-            if made:
+            if found is None and (made := self._brokers.queues(AUTO_CREATE_TOPIC, PERM_WRITE)):
                 return [
                     MessageQueue(topic, each.broker_name, each.queue_id) for each in made if each.queue_id < NEW_QUEUES
                 ]
-        raise RowRefused(f"{message.row}: the topic {topic} does not exist or takes no messages (mqadmin updateTopic)")
+        if found is None:
+            raise RowRefused(f"{message.row}: the topic {topic} does not exist (make it with mqadmin updateTopic)")
+        raise RowRefused(
+            f"{message.row}: the topic {topic} takes no messages: neither it nor its brokers may be read-only, and "
+            "their masters have to be there (mqadmin topicRoute)"
+        )
 
     @staticmethod
     def _named(message: Outgoing, queues: Sequence[MessageQueue]) -> MessageQueue:

@@ -13,6 +13,7 @@ import pytest
 from rmq.protocol.errors import ConfigError
 from tests.support.peers.cluster import Cluster, start_cluster
 from tests.support.peers.tools import ToolMissing, skip_or_fail
+from tests.support.spark.refusals import LARGEST
 
 #: Small and quiet: tests run little data, and a UI and more shuffle partitions only cost time.
 CONFIG = {
@@ -74,6 +75,10 @@ def spark(_spark_is_there: None, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Our nameserver and broker, as processes."""
-    limits = {"maxTransferCountOnMessageInMemory": "1024", "maxTransferBytesOnMessageInMemory": str(4 << 20)}
+    limits = {
+        "maxTransferCountOnMessageInMemory": "1024",
+        "maxTransferBytesOnMessageInMemory": str(4 << 20),
+        "maxMessageSize": str(LARGEST),
+    }
     with start_cluster("ours", properties=limits) as made:
         yield made

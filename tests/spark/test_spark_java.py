@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 
+import rmq
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.headers.offset import GetMaxOffsetRequest, GetMaxOffsetResponse
 from rmq.spark.brokers import Brokers
 from rmq.spark.options import Endpoint
 from rmq.spark.pipeline import catalog, document
 from rmq.spark.pipeline.running.runner import run_in
+from tests.support.peers.clients import start_client
 from tests.support.peers.cluster import Cluster, start_broker, start_cluster
 from tests.support.peers.tools import ToolMissing, skip_or_fail
 from tests.support.spark.gate import gate
+from tests.support.spark.refusals import LARGEST, check_refusals
 from tests.support.spark.topics import create, fill, numbers, open_batches, places, stored
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
@@ -28,7 +31,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 def pair() -> Iterator[Cluster]:
     """A Java master and its slave; the slave is the second broker."""
     try:
-        made = start_cluster("java-4.9.4", properties={"brokerIP2": "127.0.0.1"})
+        made = start_cluster("java-4.9.4", properties={"brokerIP2": "127.0.0.1", "maxMessageSize": str(LARGEST)})
     except ToolMissing as error:
         skip_or_fail(error)
     with made:
@@ -46,6 +49,46 @@ def test_java_is_read_and_written(spark: Any, pair: Cluster) -> None:
     got = spark.read.format("rocketmq").options(**given).load().collect()
     assert places(got) == there
     assert sorted(numbers(got)) == list(range(1000))
+
+
+def test_rows_that_java_refuses(spark: Any, pair: Cluster) -> None:
+    check_refusals(spark, pair)
+
+
+def test_a_filtered_stream_goes_on_and_java_shows_how_far_it_is(spark: Any, pair: Cluster, tmp_path: Path) -> None:
+    """Restarts from a checkpoint, tags, a condition, and the group's lag as Apache's mqadmin sees it."""
+    create(pair.namesrv, pair.broker_addr, "resumed")
+    given = {"nameServer": pair.namesrv, "topic": "resumed"}
+
+    def send(first: int, count: int) -> None:
+        with rmq.Producer("resumed", namesrv=pair.namesrv) as producer:
+            for n in range(first, first + count):
+                message = rmq.Message("resumed", b"%d" % n, tags="B" if n % 5 == 0 else "A", properties={"n": str(n)})
+                producer.send(message)
+        stored(pair.namesrv, "resumed", least=first + count)
+
+    def run(start: str = "earliest") -> int:
+        stream = spark.readStream.format("rocketmq").options(**given, groupId="spark_java", subExpression="B || C")
+        writer = stream.option("startingOffsets", start).load().drop("properties").writeStream.format("parquet")
+        places = {"checkpointLocation": str(tmp_path / "checkpoint"), "path": str(tmp_path / "out")}
+        query = writer.options(**places).trigger(availableNow=True).start()
+        assert query.awaitTermination(300)
+        return sum(each.numInputRows for each in query.recentProgress)
+
+    send(0, 100)
+    assert run() == 20
+    assert run() == 0, "nothing is repeated after a clean stop"
+    send(100, 50)
+    assert run("latest") == 10, "the checkpoint goes before the options"
+    assert sorted(numbers(spark.read.parquet(str(tmp_path / "out")).collect())) == list(range(0, 150, 5))
+    condition = spark.read.format("rocketmq").options(**given, sql92="n > 140 AND TAGS = 'A'").load()
+    assert sorted(numbers(condition.collect())) == [141, 142, 143, 144, 146, 147, 148, 149]
+    send(150, 7)
+    with start_client("java-4.9.8") as reader:
+        shown = reader.call("mqadmin", namesrv=pair.namesrv, args=["consumerProgress", "-g", "spark_java"])["output"]
+    assert shown.rstrip().endswith("Diff Total: 7"), shown
+    group = spark.read.format("rocketmq").options(**given, groupId="spark_java", startingOffsets="group").load()
+    assert sorted(numbers(group.collect())) == list(range(150, 157))
 
 
 def test_a_ready_job_and_tls(spark: Any, pair: Cluster, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import rmq.spark
 from rmq.spark.rows import IDENTITY
 from tests.support.peers.cluster import Cluster
+from tests.support.spark.refusals import check_refusals
 from tests.support.spark.topics import create, fill, numbers, places, stored
 
 pytestmark = pytest.mark.timeout(600)
@@ -124,6 +125,10 @@ def test_a_mistake_is_named(spark: Any, cluster: Cluster, query: str, options: d
     with pytest.raises(Exception) as error:  # noqa: PT011 - pyspark's classes for it change from release to release
         write(spark.sql(query), cluster, **options)
     assert said in str(error.value)
+
+
+def test_rows_that_the_broker_refuses(spark: Any, cluster: Cluster) -> None:
+    check_refusals(spark, cluster)
 
 
 def test_a_topic_cannot_be_overwritten(spark: Any, cluster: Cluster) -> None:

@@ -186,6 +186,16 @@ def test_a_refused_batch_names_the_row_that_is_meant(cluster: MemoryCluster) -> 
         send(cluster, {"value": [str(n) for n in range(40)]})
 
 
+def test_a_topic_that_does_not_exist_or_takes_nothing(cluster: MemoryCluster) -> None:
+    with pytest.raises(
+        RowRefused, match=r"row 0: the topic nowhere does not exist \(make it with mqadmin updateTopic\)"
+    ):
+        send(cluster, {"value": ["a"], "topic": ["nowhere"]})
+    cluster.topics["t"] = 0
+    with pytest.raises(RowRefused, match="row 0: the topic t takes no messages: neither it nor its brokers may be"):
+        send(cluster, {"value": ["a"]})
+
+
 def test_a_broker_that_knows_no_times_is_not_asked_to_keep_one(cluster: MemoryCluster) -> None:
     plain = cluster._code_30
 
