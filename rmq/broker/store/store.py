@@ -155,7 +155,7 @@ class Store:
             progress("", 0, 0)
             self._look_for_start()
             self._parts_changed = self.damaged.forget_from(self.log.end)
-            for part in self.damaged.parts:
+            for part in sorted({*self.damaged.parts, *self.recovered.damages}):
                 # Queues are filled without comparing checksums where nothing can have happened since they were.
                 if part.end > self.recovered.dispatched_from:
                     await self.damaged.set_aside(part)
