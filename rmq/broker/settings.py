@@ -15,6 +15,7 @@ from rmq.broker.delays import DelayLevels
 from rmq.broker.store.settings import StoreSettings
 from rmq.config.settings import setting
 from rmq.filter.bloom import Bloom
+from rmq.protocol import addresses
 from rmq.protocol.errors import ConfigError
 from rmq.remoting.health import ObserverSettings
 from rmq.runtime.identity import Advertised, choose_address
@@ -530,6 +531,12 @@ class BrokerSettings(ObserverSettings):
             if value != value.strip() or any(c in value for c in " \t\r\n,;"):
                 raise ConfigError(f"{key}={value!r}: must have no blanks, commas or semicolons")
         DelayLevels(self.message_delay_level)
+        if self.max_message_size < 1:
+            raise ConfigError(f"maxMessageSize={self.max_message_size}: must be at least 1 byte")
+        try:
+            addresses.parse_list(self.namesrv_addr)
+        except ConfigError as error:
+            raise ConfigError(f"namesrvAddr={self.namesrv_addr}: {error}") from None
         try:
             Bloom(self.max_error_rate_of_bloom_filter, self.expect_consumer_num_use_filter)
         except ValueError as error:

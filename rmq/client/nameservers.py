@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Iterable
 
+from rmq.protocol import addresses
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.codes import RequestCode, ResponseCode, version_name
 from rmq.protocol.command import VERSION, Command
-from rmq.protocol.errors import ClientError, ConnectFailed, ResponseError, TransportError
+from rmq.protocol.errors import ClientError, ConfigError, ConnectFailed, ResponseError, TransportError
 from rmq.protocol.headers.namesrv import GetRouteInfoRequest
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
@@ -18,8 +18,6 @@ from rmq.runtime.world import World
 __all__ = ["NameServers", "parse_addresses"]
 
 log = logging.getLogger(__name__)
-
-_HOST = re.compile(r"\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\s\[\]:]+")
 
 
 def parse_addresses(text: str) -> list[str]:
@@ -32,9 +30,10 @@ def parse_addresses(text: str) -> list[str]:
         address = item.strip().rsplit("/", 1)[-1]
         if not address:
             continue
-        host, colon, port = address.rpartition(":")
-        if not colon or not _HOST.fullmatch(host) or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ClientError(f"the name server address {address!r} is not host:port, such as 127.0.0.1:9876")
+        try:
+            addresses.parse(address)
+        except ConfigError:
+            raise ClientError(f"the name server address {address!r} is not host:port, such as 127.0.0.1:9876") from None
         if address not in found:
             found.append(address)
     return found

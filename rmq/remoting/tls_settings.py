@@ -39,6 +39,8 @@ class TlsSettings(Settings):
             if mode is TlsMode.ENFORCING:
                 raise ConfigError("tls.server.mode=enforcing needs tls.server.certPath and tls.server.keyPath")
             return ServerTls(mode)
+        if not self.tls_server_key_path:
+            raise ConfigError("tls.server.certPath needs tls.server.keyPath, the private key of that certificate")
         return ServerTls(
             mode,
             server_context(

@@ -140,8 +140,10 @@ def configure(path: str | None, *, folder: str, daemon: str, level: str | None =
         and one line says so.
     :param daemon: ``broker`` or ``namesrv``; names the file.
     :param level: overrides the root level.
-    :raises ConfigError: the YAML cannot be read or is no logging configuration.
+    :raises ConfigError: the YAML cannot be read or is no logging configuration, or there is no such level.
     """
+    if level and level.upper() not in logging.getLevelNamesMapping():
+        raise ConfigError(f"log level {level!r}: use DEBUG, INFO, WARNING, ERROR or CRITICAL (RMQ_LOG_LEVEL)")
     rules = _read(path) if path is not None else _DEFAULT
     held = _release()
     rules = _filled(rules, {"${folder}": folder, "${daemon}": daemon})
@@ -161,7 +163,7 @@ def configure(path: str | None, *, folder: str, daemon: str, level: str | None =
         )
         where = None
         logging.config.dictConfig(_filled(_STDERR, {}))
-    if level is not None:
+    if level:
         logging.getLogger().setLevel(level.upper())
     made = Logging(_behind_queue(), where)
     for record in held:

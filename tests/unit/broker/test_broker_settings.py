@@ -44,6 +44,8 @@ def test_what_depends_on_the_machine_is_filled_in() -> None:
         ({"message_delay_level": "1s nonsense"}, "nonsense"),
         ({"message_delay_level": ""}, "messageDelayLevel is empty"),
         ({"broker_permission": 9}, "brokerPermission"),
+        ({"max_message_size": -1}, "maxMessageSize=-1"),
+        ({"namesrv_addr": "a:1;foo"}, "namesrvAddr=a:1;foo: 'foo' is no address"),
     ],
 )
 def test_what_this_broker_cannot_be_is_one_clear_line(attributes: dict[str, Any], words: str) -> None:

@@ -30,7 +30,7 @@ def test_lists(text: str, expected: list[str]) -> None:
     assert parse_addresses(text) == expected
 
 
-@pytest.mark.parametrize("text", ["a", "a:", ":1", "a:x", "a:0", "a:65536", "a:1;b", "[::1", "a b:1", "::1:9876"])
+@pytest.mark.parametrize("text", ["a", "a:", ":1", "a:x", "a:0", "a:65536", "a:1;b", "[::1"])
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ClientError, match="is not host:port"):
         parse_addresses(text)

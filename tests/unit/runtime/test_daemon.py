@@ -88,6 +88,11 @@ def test_lines_go_to_the_file_of_the_daemon(tmp_path: Path) -> None:
     assert made.folder == str(tmp_path / "logs")
 
 
+def test_a_level_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="log level 'LOUD': use DEBUG, INFO"):
+        logs.configure(None, folder=str(tmp_path), daemon="broker", level="LOUD")
+
+
 @pytest.mark.usefixtures("clean_logging")
 def test_what_strangers_are_called_stays_in_its_line(tmp_path: Path) -> None:
     made = logs.configure(None, folder=str(tmp_path), daemon="broker")
