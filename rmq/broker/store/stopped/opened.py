@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
 from collections import Counter
 from collections.abc import Collection
@@ -136,8 +137,11 @@ class StoppedStore:
     def _open(self) -> None:
         files, settings = self.files, self.settings
         look_for_store(files, settings)
+        lock = os.path.join(self.root, "lock")
+        if files.is_dir(lock):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), lock)
         try:
-            self._lock = files.lock(os.path.join(self.root, "lock"), shared=True)
+            self._lock = files.lock(lock, shared=True)
         except FileNotFoundError:
             # Copied without it: no broker can have started here.
             self._lock = None
