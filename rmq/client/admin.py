@@ -26,7 +26,7 @@ from rmq.protocol.headers.client import GetConsumerConnectionListRequest, GetCon
 from rmq.protocol.headers.group import DeleteSubscriptionGroupRequest, GetConsumeStatsRequest
 from rmq.protocol.headers.namesrv import GetTopicsByClusterRequest
 from rmq.protocol.headers.topic import GetTopicStatsInfoRequest, QueryTopicConsumeByWhoRequest
-from rmq.protocol.names import retry_topic
+from rmq.protocol.names import group_of_retry_topic, is_retry_topic, retry_topic
 from rmq.protocol.queue import MessageQueue
 from rmq.runtime.world import World
 
@@ -145,7 +145,10 @@ class AdminClient(Lookups):
         """Which brokers and queues serve a topic. :raises ResponseError: code 17: none does."""
         route = await self.instance.name_servers.route(topic, self.settings.mq_client_api_timeout)
         if route is None:
-            raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"no broker serves the topic {topic}")
+            what = f"no broker serves the topic {topic}"
+            if is_retry_topic(topic):
+                what = f"no broker knows the group {group_of_retry_topic(topic)}: none has a topic {topic}"
+            raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, what)
         return route
 
     async def topic_stats(self, topic: str) -> TopicStatsTable:

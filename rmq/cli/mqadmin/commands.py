@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 
 import click
@@ -63,12 +64,19 @@ class AdminGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            raise click.UsageError(f"there is no command {args[0]}", ctx)
+            raise _unknown(args[0], ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, purpose) for name, (_, purpose) in COMMANDS.items()])
+
+
+def _unknown(name: str, ctx: click.Context) -> click.UsageError:
+    known = {command.lower(): command for command in COMMANDS}
+    near = difflib.get_close_matches(name.lower(), known, 1)
+    hint = f": did you mean {known[near[0]]}?" if near else ""
+    return click.UsageError(f"there is no command {name}{hint}", ctx)
 
 
 @click.group(cls=AdminGroup, context_settings=CONTEXT, invoke_without_command=True)
@@ -91,6 +99,6 @@ def show_help(ctx: click.Context, name: str | None) -> None:
         return
     command = root.get_command(parent, name)
     if command is None:
-        raise click.UsageError(f"there is no command {name}", parent)
+        raise _unknown(name, parent)
     with click.Context(command, info_name=name, parent=parent) as inner:
         click.echo(command.get_help(inner))

@@ -73,7 +73,7 @@ async def masters_of(admin: AdminClient, broker: str | None, cluster: str | None
     :raises ClientError: no such cluster.
     """
     if (broker is None) == (cluster is None):
-        raise click.UsageError("give a broker with -b or a cluster with -c", click.get_current_context())
+        raise click.UsageError("give a broker with -b or a cluster with -c, not both", click.get_current_context())
     if broker is not None:
         return [broker]
     assert cluster is not None

@@ -226,6 +226,7 @@ def test_every_command_has_help_and_takes_its_name_in_any_case(name: str, printe
     ("line", "error"),
     [
         ("noSuchCommand", "there is no command noSuchCommand"),
+        ("topicLst", "there is no command topicLst: did you mean topicList?"),
         ("topicRoute", "Missing option '-t'"),
         ("updateTopic -t T", "give a broker with -b or a cluster with -c"),
         ("updateTopic -t T -b a:1 -c C", "give a broker with -b or a cluster with -c"),
