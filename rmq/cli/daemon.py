@@ -14,6 +14,7 @@ from typing import Protocol
 
 import click
 
+from rmq.protocol.errors import RMQError
 from rmq.runtime import logs, loop
 from rmq.runtime.world import World
 
@@ -88,6 +89,11 @@ def serve(
         early.replay()
     try:
         return loop.run(_serve(make, ready, pid_file, warnings, aloud))
+    except (RMQError, OSError) as error:
+        # Standard error gets it from who called; whoever finds the daemon gone looks into the log.
+        logging.getLogger("rmq").removeHandler(aloud)
+        log.critical("the %s ends: %s", name, error)
+        raise
     finally:
         logging.getLogger("rmq").removeHandler(aloud)
         logging_.stop()
@@ -110,7 +116,9 @@ async def _serve(
     try:
         path = pid_file()
         _note_pid(world, path)
-        click.echo(ready())
+        line = ready()
+        log.info("%s", line)
+        click.echo(line)
         sys.stdout.flush()
         logging.getLogger("rmq").removeHandler(aloud)
         await asyncio.Event().wait()

@@ -33,7 +33,8 @@ async def test_it_says_that_it_is_ready_and_stops_cleanly(tmp_path: Path, number
         writer.close()
     assert daemon.errors == [], "on loopback there is nothing to warn about"
     assert list((tmp_path / "namesrv").glob("*.pid")) == []
-    assert "the nameserver stopped" in (tmp_path / "logs" / "namesrv.log").read_text()
+    logged = (tmp_path / "logs" / "namesrv.log").read_text()
+    assert logged.index(READY) < logged.index("the nameserver stopped")
 
 
 async def test_it_warns_when_strangers_can_reach_it(tmp_path: Path) -> None:
@@ -54,6 +55,8 @@ async def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
     assert ended.out == ""
     (line,) = ended.lines
     assert re.match(rf"mqnamesrv: the nameserver cannot listen on 127\.0\.0\.1:{port}: .*in use", line)
+    logged = (tmp_path / "logs" / "namesrv.log").read_text().splitlines()[-1]
+    assert logged.endswith(f"the namesrv ends: {line.removeprefix('mqnamesrv: ')}")
 
 
 @pytest.mark.parametrize(
