@@ -14,9 +14,9 @@ TESTS = Path(__file__).parents[1]
 
 CATALOGUE = {
     "C01": "test_c01_kills_at_random_times_lose_nothing",
-    "C02": "test_c02_kills_at_named_points_lose_nothing",
+    "C02": "test_c02_kills_at_named_points_lose_nothing, test_c02_every_point_in_virtual_time",
     "C03": "test_c03_power_cuts_take_what_was_not_forced, test_every_prefix_of_a_trace_is_recovered, "
-    "test_power_cuts_over_and_over",
+    "test_power_cuts_over_and_over, test_c03_asynchronous_flush_loses_half_a_second_at_most",
     "C08": "test_c08_weak_sends_are_no_phantoms_and_records_are_whole",
     "C09": "test_c09_sigterm_under_load_is_clean",
     "C10": "test_c10_b005_b007_metadata_is_the_old_or_the_new_version_after_every_step",

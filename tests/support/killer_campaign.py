@@ -16,11 +16,13 @@ from tests.support.history import OK, Seen, Verdict, judge, read_histories, send
 from tests.support.killer import LOG_FILE_SIZE, BrokerProcess, Killed, OsTree
 from tests.support.killer_load import Load, read_back, scan_back
 
-__all__ = ["LONG", "Campaign", "Cycle", "amount", "shuffled"]
+__all__ = ["LONG", "PIECE", "Campaign", "Cycle", "amount", "shuffled"]
 
 #: The long forms: ``make torture``. RMQ_TORTURE=0.3 runs three tenths of their rounds.
 _SHARE = float(os.environ.get("RMQ_TORTURE") or 0)
 LONG = _SHARE > 0
+#: Which of these pieces, from 0 on: RMQ_TORTURE_PIECE=1 draws other numbers, and goes on with other points.
+PIECE = int(os.environ.get("RMQ_TORTURE_PIECE") or 0)
 #: Seconds that a life may take to get its messages.
 _LONGEST = 20.0
 
@@ -51,19 +53,26 @@ class Campaign:
     """One store through many cycles.
 
     :param folder: everything is kept there.
+    :param catalogue: the load of the catalogue (reliability.md B.4), but for files of 256 KiB.
     """
 
     folder: Path
     settings: dict[str, str] = field(default_factory=dict)
     seed: int = 1
     producers: int = 6
+    catalogue: bool = LONG
     #: Where it died, and how often.
     died: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.broker = BrokerProcess(self.folder / "broker", **self.settings)
-        self.load = Load(self.folder / "history", producers=self.producers, seed=self.seed, pause=0.002)
+        self.seed += 1000 * PIECE
+        more = {"producers": 16, "consumers": 2, "pause": 0.03} if self.catalogue else {}
+        self.load = Load(
+            self.folder / "history", seed=self.seed, catalogue=self.catalogue,
+            **({"producers": self.producers, "pause": 0.002} | more),  # type: ignore[arg-type]
+        )  # fmt: skip
         self._known = 0
 
     async def run(self, cycles: Sequence[Cycle]) -> Verdict:
@@ -75,13 +84,14 @@ class Campaign:
                     self._look(f"after cycle {number}")
             address = await self._start()
             await self.load.finish(address)
-            pulled = await read_back(address)
-            again = await read_back(address, name="again")
+            places = self.load.places
+            pulled = await read_back(address, places=places)
+            again = await read_back(address, name="again", places=places)
             assert await self.broker.stop() == 0, self.broker.errors
             self.load.stopped()
             scanned = self._scan()
             address = await self._start()
-            restarted = await read_back(address, name="restarted")
+            restarted = await read_back(address, name="restarted", places=places)
             await self.load.finish(address)
             assert await self.broker.stop() == 0
         self.load.close()

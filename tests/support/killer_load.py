@@ -13,14 +13,16 @@ from rmq.protocol.command import FLAG_ONEWAY, Command
 from rmq.protocol.errors import ConnectFailed, RMQError, TooManyRequests
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
-from tests.support.history import FAIL, OK, UNKNOWN, Clerk, Seen, body_for, digest
+from tests.support.history import FAIL, LARGE, OK, UNKNOWN, Clerk, Place, Seen, body_for, digest
 from tests.support.store_scan import Tree, parse_record, scan_log, scan_through
 
 __all__ = ["QUEUES", "TOPICS", "Load", "read_back", "scan_back"]
 
 TOPICS = ("T0", "T1")
 QUEUES = 2
-PLACES = tuple((topic, queue) for topic in TOPICS for queue in range(QUEUES))
+PLACES: tuple[Place, ...] = tuple((topic, queue) for topic in TOPICS for queue in range(QUEUES))
+#: Of the load of the catalogue (reliability.md B.4).
+CATALOGUE: tuple[Place, ...] = tuple((f"T{topic}", queue) for topic in range(4) for queue in range(4))
 _STORED_PERHAPS = frozenset({10, 11, 12})
 
 
@@ -28,7 +30,7 @@ def properties(key: str, *, wait: bool = True) -> str:
     return f"UNIQ_KEY\x01{key}\x02KEYS\x01{key[-2:]}" + ("" if wait else "\x02WAIT\x01false")
 
 
-def send_command(topic: str, queue: int, keys: Sequence[str], *, wait: bool = True) -> Command:
+def send_command(topic: str, queue: int, keys: Sequence[str], *, wait: bool = True, queues: int = QUEUES) -> Command:
     """One message, or a batch when there are several keys."""
     if len(keys) == 1:
         body, text = body_for(keys[0]), properties(keys[0], wait=wait)
@@ -36,7 +38,7 @@ def send_command(topic: str, queue: int, keys: Sequence[str], *, wait: bool = Tr
         body = batch.encode((0, body_for(key), {"UNIQ_KEY": key, "KEYS": key[-2:]}) for key in keys)
         text = ""
     ext: dict[str, str | None] = {
-        "a": "pg", "b": topic, "c": "TBW102", "d": str(QUEUES), "e": str(queue), "f": "0", "g": "1700000000000",
+        "a": "pg", "b": topic, "c": "TBW102", "d": str(queues), "e": str(queue), "f": "0", "g": "1700000000000",
         "h": "0", "i": text, "j": "0", "k": "false", "m": str(len(keys) > 1).lower(),
     }  # fmt: skip
     return Command(320 if len(keys) > 1 else 310, ext=ext, body=body)
@@ -47,13 +49,17 @@ class Load:
 
     :param folder: where histories go.
     :param answer: seconds that an answer may take.
+    :param catalogue: four topics of four queues, and bodies of up to 64 KiB.
     """
 
     def __init__(
         self, folder: Path, *, producers: int = 6, consumers: int = 1, seed: int = 1, answer: float = 30.0,
-        pause: float = 0.0, world: World | None = None,
+        pause: float = 0.0, world: World | None = None, catalogue: bool = False,
     ) -> None:  # fmt: skip
         self.folder = folder
+        self.places = CATALOGUE if catalogue else PLACES
+        self._queues = 1 + max(queue for _, queue in self.places)
+        self._catalogue = catalogue
         self._world = world if world is not None else World.real()
         self._seed = seed
         self._answer = answer
@@ -104,15 +110,16 @@ class Load:
         clerk = self._producers[n]
         rng = random.Random(f"{self._seed}-{self._lives}-{n}")
         while not until() and not over.is_set():
-            count = rng.randint(2, 6) if rng.random() < 0.2 else 1
+            # A batch lies in one file of the log.
+            count = rng.randint(2, 3 if self._catalogue else 6) if rng.random() < 0.2 else 1
             keys = []
             for _ in range(count):
                 self._numbers[n] += 1
-                keys.append(f"{self._seed}.{n}.{self._numbers[n]:06d}")
-            topic, queue = rng.choice(TOPICS), rng.randrange(QUEUES)
+                keys.append(f"{LARGE if self._catalogue else ''}{self._seed}.{n}.{self._numbers[n]:06d}")
+            topic, queue = rng.choice(self.places)
             wait = count > 1 or rng.random() > 0.1
             oneway = count == 1 and rng.random() < 0.05
-            command = send_command(topic, queue, keys, wait=wait)
+            command = send_command(topic, queue, keys, wait=wait, queues=self._queues)
             op = clerk.invoke("send", keys=keys, topic=topic, queue=queue, claims=wait and not oneway)
             try:
                 if oneway:
@@ -148,11 +155,11 @@ class Load:
     ) -> None:
         """A group that reads every queue in turn, commits what it has, and asks at first what the broker holds."""
         try:
-            for topic, queue in PLACES:
+            for topic, queue in self.places:
                 await self._held(client, address, n, topic, queue)
             while not until() and not over.is_set():
                 found = 0
-                for topic, queue in PLACES:
+                for topic, queue in self.places:
                     at = self._next.get((n, topic, queue), 0)
                     behind = await self._take(client, address, n, topic, queue, at)
                     found += behind - at
@@ -195,7 +202,7 @@ class Load:
         client = RemotingClient(self._world)
         try:
             for n in range(len(self._consumers)):
-                for topic, queue in PLACES:
+                for topic, queue in self.places:
                     at = max(0, await self._held(client, address, n, topic, queue))
                     while (behind := await self._take(client, address, n, topic, queue, at)) > at:
                         at = behind
@@ -250,12 +257,14 @@ async def commit(client: RemotingClient, address: str, group: str, topic: str, q
     assert answer.code == 0, answer
 
 
-async def read_back(address: str, *, name: str = "pull", world: World | None = None) -> Seen:
+async def read_back(
+    address: str, *, name: str = "pull", world: World | None = None, places: Sequence[Place] = PLACES
+) -> Seen:
     """Every message of every queue, from its minimum on, as a consumer gets them."""
     seen = Seen(name)
     client = RemotingClient(world if world is not None else World.real())
     try:
-        for topic, queue in PLACES:
+        for topic, queue in places:
             answer = await client.request(address, Command(31, ext={"topic": topic, "queueId": str(queue)}), 30)
             at = int((answer.ext or {}).get("offset") or 0) if answer.code == 0 else 0
             seen.first[topic, queue] = at
@@ -278,8 +287,8 @@ def scan_back(tree: Tree, directory: str, file_size: int, *, through: bool = Fal
     """
     seen = Seen("scan")
     for record in scan_through(tree, directory) if through else scan_log(tree, directory, file_size).records:
-        if record.topic in TOPICS:
-            place = (record.topic, record.queue_id)
+        place = (record.topic, record.queue_id)
+        if place in CATALOGUE:
             seen.first.setdefault(place, record.queue_offset)
             seen.add(*place, record.queue_offset, record.properties["UNIQ_KEY"], record.body)
     return seen
