@@ -254,7 +254,8 @@ class QueueDisk:
                 if (size := file.size()) > self.file_size:
                     raise StoreError(
                         f"{file.path} has {size} bytes, a consume-queue file has {self.file_size}: set "
-                        f"mappedFileSizeConsumeQueue to what this store was made with"
+                        f"mappedFileSizeConsumeQueue to what this store was made with, or make its queues anew with "
+                        f"mqadmin store rebuild"
                     )
                 parts: list[bytes] = []
                 at = 0

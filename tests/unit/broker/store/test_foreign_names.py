@@ -8,6 +8,7 @@ import pytest
 
 from rmq.broker.store.log_files import offset_of
 from rmq.broker.store.queue_files import QueueDisk
+from rmq.protocol.errors import StoreError
 from rmq.runtime.files import RealFiles
 
 
@@ -33,3 +34,11 @@ def test_queue_ids(tmp_path: Path) -> None:
         (tmp_path / "consumequeue/T" / name).mkdir(parents=True)
     disk = QueueDisk(RealFiles(), str(tmp_path), 800)
     assert [found[:2] for found in disk.list_queues(["T"])] == [("T", 0), ("T", 7)]
+
+
+def test_one_file_of_another_size_is_told_with_what_mends_it(tmp_path: Path) -> None:
+    folder = tmp_path / "consumequeue/T/0"
+    folder.mkdir(parents=True)
+    (folder / "00000000000000000000").write_bytes(bytes(801))
+    with pytest.raises(StoreError, match=rf"{folder}/0+ has 801 bytes.*make its queues anew with mqadmin store rebuild"):
+        QueueDisk(RealFiles(), str(tmp_path), 800).read_files([(str(folder), 0)])
