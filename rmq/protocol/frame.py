@@ -35,6 +35,8 @@ MAX_FRAME = 16_777_216
 #: Bytes of the largest header; the largest real one (properties of 32,767 control characters) has about 200 KB. It is
 #: parsed in one go on the loop.
 MAX_HEADER = 262_144
+#: Ext fields of a ROCKETMQ header, which are read one by one; the longest requests have about twenty.
+_MOST_FIELDS = 1_000
 #: A header that is not strict JSON is read by a slow parser: only up to this many bytes.
 MAX_LENIENT_HEADER = 65_536
 
@@ -265,7 +267,9 @@ def _decode_binary(header: bytes, body: bytes) -> Command:
         ext = {}
         # One decoding for all: a slice of a str that is ASCII is the text itself, and costs a third of decoding it.
         text = header.decode("latin-1")
-        while at < size:
+        for _ in range(_MOST_FIELDS):
+            if at >= size:
+                break
             if at + 2 > size:
                 raise FrameError("a ROCKETMQ header that ends within an ext field")
             key_size = header[at] << 8 | header[at + 1]
@@ -288,6 +292,8 @@ def _decode_binary(header: bytes, body: bytes) -> Command:
                     value = header[value_at + 4 : end].decode("utf-8", "replace")
                 ext[key] = value
             at = end
+        if at < size:
+            raise FrameError(f"a ROCKETMQ header with more than {_MOST_FIELDS} ext fields")
     return Command(
         code,
         ext=ext,

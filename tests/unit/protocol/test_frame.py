@@ -146,6 +146,15 @@ def test_a_header_beyond_the_limit_is_refused() -> None:
         frame.decode(_json("{'code':1,'remark':'" + "x" * frame.MAX_LENIENT_HEADER + "'}"))
 
 
+def test_more_fields_than_anybody_sends_are_refused() -> None:
+    most = Command(10, ext={f"k{number}": "v" for number in range(1_000)}, serialize=SerializeType.ROCKETMQ)
+    assert frame.decode(frame.encode(most)[4:]) == most
+    assert most.ext is not None
+    most.ext["one"] = "more"
+    with pytest.raises(FrameError, match="more than 1000 ext fields"):
+        frame.decode(frame.encode(most)[4:])
+
+
 def test_codes_of_more_than_16_bits_need_json() -> None:
     with pytest.raises(FrameError, match="200050"):
         frame.encode(Command(200050, serialize=SerializeType.ROCKETMQ))
