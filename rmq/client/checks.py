@@ -6,15 +6,21 @@ from rmq.protocol import names
 from rmq.protocol.errors import ClientError
 from rmq.protocol.queue import MessageQueue
 
-__all__ = ["check_expression", "check_group", "check_number", "check_queue", "check_topic"]
+__all__ = ["check_expression", "check_group", "check_number", "check_queue", "check_text", "check_topic"]
 
 
 def check_topic(topic: object) -> None:
     """:raises ClientError: says what is wrong with a topic's name."""
+    name = check_text(topic)
+    if fault := names.topic_fault(name):
+        raise ClientError(f"{fault} Given: {name[:64]!r}")
+
+
+def check_text(topic: object) -> str:
+    """:raises ClientError: a topic to look up is no text. Those that brokers make have longer names than others."""
     if not isinstance(topic, str):
         raise ClientError(f"a topic is a text, not {type(topic).__name__}")
-    if fault := names.topic_fault(topic):
-        raise ClientError(f"{fault} Given: {topic[:64]!r}")
+    return topic
 
 
 def check_group(group: object, placeholder: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from rmq.client.checks import check_number, check_queue, check_topic
+from rmq.client.checks import check_number, check_queue, check_text
 from rmq.client.decode import decode_messages
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageExt, MessageQueue
@@ -47,7 +47,7 @@ FOREVER = (1 << 63) - 1
 
 async def fetch_publish_message_queues(instance: ClientInstance, topic: str) -> list[MessageQueue]:
     """The queues a producer sends to. :raises ClientError: the topic has no route."""
-    check_topic(topic)
+    check_text(topic)
     route = await instance.name_servers.route(topic, instance.settings.mq_client_api_timeout)
     if route is None:
         # Just created by a send: the name servers learn of it in a moment.
@@ -59,7 +59,7 @@ async def fetch_publish_message_queues(instance: ClientInstance, topic: str) -> 
 
 async def fetch_subscribe_message_queues(instance: ClientInstance, topic: str) -> list[MessageQueue]:
     """The queues consumers read. :raises ClientError: the topic has no route."""
-    check_topic(topic)
+    check_text(topic)
     await instance.refresh_route(topic, instance.settings.mq_client_api_timeout)
     queues = instance.subscribe_queues(topic)
     if queues is None:
@@ -157,7 +157,7 @@ async def query_message(
     :param unique: the key is a ``msg_id``.
     :raises ResponseError: code 22: no broker has one; with what they say about it.
     """
-    check_topic(topic)
+    check_text(topic)
     if not isinstance(key, str) or not key:
         raise ClientError(f"the key to look for is {key!r}: give a text that is not empty")
     limit = 10.0 if timeout is None else timeout

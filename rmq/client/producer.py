@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self, Unpack
 
-from rmq.client.checks import check_group, check_queue, check_topic
+from rmq.client.checks import check_group, check_queue, check_text
 from rmq.client.fault import LatencyFault
 from rmq.client.identity import message_ids
 from rmq.client.instance import ClientInstance, connect_instance
@@ -412,7 +412,7 @@ class Producer(Lookups):
         :returns: its ``msg_id``.
         :raises ClientError: that is no handle. :raises ResponseError: it is not waiting any more, or never was.
         """
-        check_topic(topic)
+        check_text(topic)
         header = RecallMessageRequest(producer_group=self.group, topic=topic, recall_handle=recall_handle)
         address = await self.instance.find_master(MessageQueue(topic, _broker_of(recall_handle), 0))
         limit = self.settings.send_msg_timeout
