@@ -12,6 +12,7 @@ import pytest
 
 from rmq.broker.store.store import Store
 from rmq.protocol.command import Command
+from rmq.protocol.errors import StoreError
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
 from rmq.testing.simdisk import SimCrash
@@ -166,6 +167,39 @@ def test_files_that_retention_took_are_not_missing(caplog: pytest.LogCaptureFixt
         run(one())
     assert step > 3
     assert "began at offset" not in caplog.text
+
+
+@pytest.mark.parametrize("forced", [False, True], ids=["not_forced", "forced"])
+def test_a_power_cut_may_take_the_names_of_files_and_not_of_later_ones(forced: bool) -> None:
+    """Under ASYNC_FLUSH, the flush files behind: what is left is served. What had been forced must be there."""
+
+    async def main() -> None:
+        simulation = Simulation(22)
+        machine = simulation.node("a")
+        store, sent = await five_files(machine)
+        if forced:
+            await store.flusher.flush_all()
+            await store.force()
+        simulation.kill(machine)
+        await die(store)
+        machine.files.unlink(f"/store/commitlog/{2 * LOG_SIZE:020d}")
+        machine.files.open(f"/store/commitlog/{3 * LOG_SIZE:020d}").truncate(0)
+        if forced:
+            with pytest.raises(StoreError, match="a commit-log file is missing before it"):
+                await opened(machine.world, small())
+            return
+        for _ in range(3):
+            store = await opened(machine.world, small())
+            for place, messages in sent.items():
+                queue = store.queues.get_or_create(*place)
+                left = [message.body for message in messages if message.file not in (2, 3)]
+                assert await bodies(store, queue) == left, place
+                assert queue.next == messages[-1].index + 1
+            assert store.damaged.bytes >= 2 * LOG_SIZE - 3000
+            simulation.kill(machine)
+            await die(store)
+
+    run(main())
 
 
 async def test_a_real_broker_serves_what_remains(tmp_path: Path) -> None:

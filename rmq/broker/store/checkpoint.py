@@ -111,6 +111,11 @@ class Checkpoint:
         """
         return self._forced[1] if boot and self._forced is not None and self._forced[0] == _boot_field(boot) else -1
 
+    @property
+    def forced_once(self) -> int:
+        """Offset before which the log was forced to disk, in this boot or an earlier one; -1 = not known."""
+        return -1 if self._forced is None else self._forced[1]
+
     def note_forced(self, boot: str, offset: int) -> None:
         """The log is on disk up to ``offset``, names of its files included."""
         self._forced = (_boot_field(boot), offset) if boot else None

@@ -100,9 +100,11 @@ class LogFiles:
                 f"{end} when the store was stopped: mount what is missing, or remove {noted} to go on without"
             )
 
-    def open_all(self) -> list[LogFile]:
+    def open_all(self, forced: int = -1) -> list[LogFile]:
         """Every file there is, in order.
 
+        :param forced: after an unclean stop, where what is known to have been forced to disk ends: of files behind it
+            a power cut may have taken the names or the sizes of some and not of later ones. -1 = none may be missing.
         :raises StoreError: a directory that is not there, or a file that is missing in the middle or has a size no
             file of this store can have.
         """
@@ -110,6 +112,8 @@ class LogFiles:
         self._look_for_directories(new=not found)
         for path in foreign:
             log.warning("%s is no commit-log file; it is left alone", path)
+        if self.extends and forced >= 0:
+            self._fill_gaps(found, forced)
         starts = sorted(found)
         opened: list[LogFile] = []
         for at, start in enumerate(starts):
@@ -123,7 +127,8 @@ class LogFiles:
             if size != self.size:
                 # A power cut before a file's size was on disk leaves it short. Behind it there can only be the file
                 # that was made ahead; nothing else may be short.
-                if size > self.size or any(self._written(found[later]) for later in starts[at + 1 :]):
+                lost = self.extends and 0 <= forced <= start
+                if size > self.size or (not lost and any(self._written(found[later]) for later in starts[at + 1 :])):
                     raise StoreError(
                         f"{path} has {size} bytes, a commit-log file has {self.size}: set mappedFileSizeCommitLog to "
                         f"what this store was made with"
@@ -140,6 +145,20 @@ class LogFiles:
             # Whoever made it may have died before its name was on disk.
             opened.append(LogFile(start, file, entry_synced=kept))
         return opened
+
+    def _fill_gaps(self, found: dict[int, str], forced: int) -> None:
+        """Put an empty file where a power cut took the name of one; who reads on tells of it as damage."""
+        if any(start % self.size or self._files.size(path) > self.size for start, path in found.items()):
+            return  # files of another size: that is said below
+        for start in range(min(found, default=0), max(found, default=0), self.size):
+            if start in found or start < forced:
+                continue
+            made = self.create(start)
+            found[start] = made.path
+            made.shared.drop()
+            log.error(
+                "%s is not there: it was not on disk yet when the power failed; what was in it is lost", made.path
+            )
 
     def _open_kept(self, path: str) -> File:
         """Nothing is written to it, unless a recovery has to cut it."""

@@ -74,6 +74,7 @@ class Recovery:
 
     :param clean: there was no ``abort`` file.
     :param forced: the log was forced to disk up to here since the machine was booted; -1 when that is not known.
+    :param noted: the same in whatever boot, -1 after a clean stop.
     :param damaged: what earlier lives found damaged: no queue covers it.
     :param index_at_start: bytes of the log that are indexed before the start is done, if there are no more of them.
     """
@@ -90,6 +91,7 @@ class Recovery:
         *,
         clean: bool,
         forced: int,
+        noted: int,
         damaged: DamagedParts,
         crc: bool,
         index_at_start: int,
@@ -104,6 +106,7 @@ class Recovery:
         self._dispatcher = dispatcher
         self._clean = clean
         self._forced = forced
+        self._noted = noted
         self._damaged = damaged
         self._crc = crc
         self._index_at_start = index_at_start
@@ -123,7 +126,7 @@ class Recovery:
         :raises OSError: a disk error.
         """
         commit_log = self._log
-        commit_log.adopt_loaded(await self._offload(commit_log.files.open_all))
+        commit_log.adopt_loaded(await self._offload(commit_log.files.open_all, self._noted))
         files = list(commit_log.segments)
         found = self._found = Recovered(clean=self._clean, start=commit_log.start)
         loader = QueueLoader(self._world, self._queues, commit_log.start, commit_log.file_size)
@@ -256,6 +259,8 @@ class Recovery:
         size = self._log.file_size
         for at, file in enumerate(files):
             sizes = self._covered(covered, file.start, file.start + size)
+            if sizes == size:
+                continue  # known to be nothing but damage
             if sizes <= size - 8:
                 rest, magic = _pair(await self._offload(file.file.pread, 8, sizes))
                 if magic == BLANK_MAGIC and rest == size - sizes:

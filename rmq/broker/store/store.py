@@ -147,7 +147,8 @@ class Store:
                 await self.ext.load_ext(clean=clean)
             recovery = Recovery(
                 self._world, self.log, self.queues, self.writer, self.index_build, self.checkpoint, self.dispatcher,
-                clean=clean, forced=self.checkpoint.forced_in(self._boot), damaged=self.damaged,
+                clean=clean, forced=self.checkpoint.forced_in(self._boot),
+                noted=-1 if clean else self.checkpoint.forced_once, damaged=self.damaged,
                 crc=self.settings.check_crc_on_recover, index_at_start=self.settings.index_at_start,
             )  # fmt: skip
             recovery.progress = progress = SpokenProgress(self._world.clock, self.show_progress)
