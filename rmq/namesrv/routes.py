@@ -221,11 +221,11 @@ class RouteTable:
         return self._count_topics(broker_name)
 
     def delete_topic(self, topic: str, cluster: str | None) -> None:
-        """Forget a topic, of one cluster's brokers or altogether; unknown ones are fine."""
+        """Forget a topic, of one cluster's brokers or, without a cluster's name, altogether; unknown ones are fine."""
         queues = self._topics.get(topic)
         if queues is None:
             return
-        if cluster is None:
+        if not cluster:
             del self._topics[topic]
             return
         for broker_name in self._clusters.get(cluster, ()):

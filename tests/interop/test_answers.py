@@ -20,13 +20,10 @@ from tests.support.answers_5 import (
     waiting,
     waiting_in_vain,
 )
+from tests.support.answers_last import LAST, SERVED_BY_5, last_of_broker, last_of_namesrv, unserved
 from tests.support.broker_replay import CASES, SETTINGS, Replay
 from tests.support.broker_steps import STEPS
 from tests.support.peers import Cluster, ToolMissing, skip_or_fail, start_cluster
-
-#: Whose spoilt copies would change what every later case sees.
-_FOR_ALL = frozenset({25, 26, 27, 28, 306, 316, 318, 329, 103, 104, 216})
-
 
 #: Steps of the recorded run that are requests only; the others wait for what a broker does by itself.
 _STEPS = (
@@ -35,11 +32,11 @@ _STEPS = (
 )  # fmt: skip
 
 
-def bases(cases: Iterable[Ask], good: set[str]) -> list[Ask]:
+def bases(cases: Iterable[Ask], good: Collection[str]) -> list[Ask]:
     """One request of each code, and of each set of fields, that was answered well."""
     found: dict[tuple[object, ...], Ask] = {}
     for case in cases:
-        if case.code not in _FOR_ALL and case.id in good and "@bin" not in case.id:
+        if case.code not in LAST and case.id in good and "@bin" not in case.id:
             found.setdefault((case.code, tuple(sorted(case.ext or ())), bool(case.body)), case)
     return list(found.values())
 
@@ -62,8 +59,13 @@ def judge(report: Report, say: Callable[[str], None]) -> None:
     assert not faults, f"{report.line()}\n" + "\n".join(faults[:40])
 
 
-async def through(pair: Pair, cases: Sequence[Ask], good: Collection[str], steps: Collection[str] = ()) -> None:
-    """Ask both sides every case, what goes before it first, then every good one spoilt field by field."""
+async def through(
+    pair: Pair, cases: Sequence[Ask], good: Collection[str], last: Iterable[Ask], steps: Collection[str] = ()
+) -> None:
+    """Ask both sides every case, what goes before it first, then every good one spoilt field by field, then the last.
+
+    :param last: what would disturb the others.
+    """
     for case in cases:
         if case.id in steps:
             await STEPS[case.id](cast(Replay, pair.java))
@@ -73,6 +75,8 @@ async def through(pair: Pair, cases: Sequence[Ask], good: Collection[str], steps
     for base in bases(cases, good):
         for case in spoilt(base):
             await pair.compare(case)
+    for case in last:
+        await pair.compare(case)
     await pair.close()
 
 
@@ -84,7 +88,21 @@ def test_a_broker_of_4_9(say: Callable[[str], None]) -> None:
 
     async def run() -> None:
         pair = Pair(Side(java.broker_addr), Side(ours.broker_addr), report)
-        await through(pair, cases, good, _STEPS)
+        await through(pair, cases, good, (), _STEPS)
+
+    with java, ours:
+        asyncio.run(run())
+    judge(report, say)
+
+
+def test_what_is_asked_of_a_broker_last(say: Callable[[str], None]) -> None:
+    """On a pair of its own: what these requests change would be in every answer."""
+    java, ours = both("4.9.4", SETTINGS | {"enablePropertyFilter": "false"})
+    report = Report("4.9.4 (last)", Listed("last-4.9.4"))
+
+    async def run() -> None:
+        pair = Pair(Side(java.broker_addr), Side(ours.broker_addr), report)
+        await through(pair, (), (), (*unserved(silent=False), *last_of_broker()))
 
     with java, ours:
         asyncio.run(run())
@@ -99,7 +117,7 @@ def test_a_nameserver_of_4_9(say: Callable[[str], None]) -> None:
 
     async def run() -> None:
         pair = Pair(Side(java.namesrv), Side(ours.namesrv), report)
-        await through(pair, cases, good)
+        await through(pair, cases, good, (*unserved(silent=True), *last_of_namesrv()))
 
     with java, ours:
         asyncio.run(run())
@@ -143,6 +161,17 @@ async def woken(pair: Pair) -> None:
     await pair.compare(waiting_in_vain())
 
 
+async def codes_of_unserved(side: Side) -> dict[int, int | None]:
+    """What a 5.x server answers otherwise than "unknown" to requests that are said to be served by nobody."""
+    answers = {ask.code: await side.ask(ask, LATE_S) for ask in unserved(silent=False)}
+    await side.close()
+    return {
+        code: None if answer is None else answer.code
+        for code, answer in answers.items()
+        if answer is None or answer.code != 3
+    }
+
+
 def test_what_5_x_adds(say: Callable[[str], None]) -> None:
     java, ours = both("5.3.3", SETTINGS_OF_5)
     report = Report("5.3.3", Listed("broker-5.3.3"))
@@ -163,6 +192,8 @@ def test_what_5_x_adds(say: Callable[[str], None]) -> None:
             await learning(pair, scene())
         await woken(pair)
         await pair.close()
+        for name, address in (("namesrv", java.namesrv), ("broker", java.broker_addr)):
+            assert await codes_of_unserved(Side(address)) == SERVED_BY_5[name]
 
     with java, ours:
         asyncio.run(run())

@@ -25,7 +25,7 @@ EXCEPTION_TEXT = "<exception>"
 #: What a run decides anew: addresses, ids, times in ms and in text, commit-log offsets in a remark.
 _VARYING = re.compile(
     r"/?\d+\.\d+\.\d+\.\d+:\d+|\b[0-9A-F]{32}\b|\b\d{12,}\b|https?://\S+|"
-    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*|(?<=offset, )\d+"
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*|(?<=offset, )\d+|(?<=commitLogDiskRatio_)\S+"
 )
 #: Fields that are a number of the run.
 _RUN_NUMBERS = frozenset({"msgId", "transactionId", "popTime"})
@@ -41,7 +41,8 @@ def differences(java: Command | None, ours: Command | None, masked: frozenset[st
     """Everything that differs; empty when the answers are alike.
 
     :param java: None = there was no answer.
-    :param masked: what varies here besides: ``ext.NAME``, ``json.NAME`` or ``body``.
+    :param masked: what varies here besides: ``ext.NAME``, ``json.NAME`` or ``body``; ``values`` for all of a body but
+        its names, and ``only.NAME`` for all settings of a text but this one.
     """
     found: Differences = {}
     died = java is not None and _remark(java) == EXCEPTION_TEXT
@@ -118,10 +119,15 @@ def _body(answer: Command, masked: frozenset[str]) -> Any:
         return None
     if "body" in masked:
         return "<bytes>"
+    only = frozenset(name.removeprefix("only.") for name in masked if name.startswith("only."))
+    if only or ("values" in masked and data[:1] not in b"{["):
+        lines = dict(line.partition("=")[::2] for line in data.decode(errors="replace").splitlines())
+        return {name: text if only else "<str>" for name, text in lines.items() if not only or name in only}
     if data[:1] in b"{[":
         names = frozenset(name.removeprefix("json.") for name in masked if name.startswith("json.")) | TIMES
         try:
-            return plain(_shape(fastjson.loads(data), names), set())
+            shape = _shape(fastjson.loads(data), names)
+            return plain(_types(shape) if "values" in masked else shape, set())
         except ValueError:
             return data.decode(errors="replace")
     try:
@@ -148,6 +154,13 @@ def _shape(value: Any, masked: frozenset[str]) -> Any:
     if isinstance(value, list):
         return [_shape(item, masked) for item in value]
     return _text(value) if isinstance(value, str) else value
+
+
+def _types(value: Any) -> Any:
+    """A JSON value with the type in place of each that is no object."""
+    if isinstance(value, Mapping):
+        return {key: _types(item) for key, item in value.items()}
+    return f"<{type(value).__name__}>"
 
 
 def _record(one: MessageRecord) -> dict[str, Any]:

@@ -37,7 +37,7 @@ _NAMES = frozenset({"topic", "b", "group", "consumerGroup", "producerGroup", "gr
 _SENDS = frozenset({10, 36, 37, 310, 320})
 #: Asked again when the sides differ: what Java does some time after its answer.
 _READS = frozenset(
-    {11, 12, 14, 21, 29, 30, 31, 32, 33, 38, 200, 201, 202, 203, 204, 208, 300, 303, 321, 400, 105, 106, 206}
+    {11, 12, 14, 21, 29, 30, 31, 32, 33, 38, 200, 201, 202, 203, 204, 208, 300, 303, 317, 321, 400, 105, 106, 206}
 )
 
 
@@ -60,6 +60,8 @@ class Ask:
     recorded_ids: str | None = None
     #: The recorded run had no answer.
     silent: bool = False
+    #: Not asked again when the sides differ: nothing is on its way.
+    settled: bool = False
 
     def command(self, side: Side) -> Command:
         return Command(
@@ -274,11 +276,11 @@ class Pair:
             java, ours = await asyncio.gather(self.java.ask(ask, patience_s), self.ours.ask(ask, patience_s))
             differs = differences(java, ours, ask.masked)
             why = self.report.why(ask, differs) if differs else None
-            if differs and not why and (java is None) is not (ours is None):
+            if differs and not why and not ask.silent and (java is None) is not (ours is None):
                 java, ours = java or await self.java.late(ask), ours or await self.ours.late(ask)
                 differs = differences(java, ours, ask.masked)
                 why = self.report.why(ask, differs) if differs else None
-            if not differs or why or ask.code not in _READS:
+            if not differs or why or ask.settled or ask.code not in _READS:
                 break
             await asyncio.sleep(0.05 * attempt)
         if ask.code in _SENDS and java is not None:

@@ -16,7 +16,7 @@ __all__ = ["FILES", "Listed", "lines"]
 
 _FOLDER = Path(__file__).parent
 #: One file a comparison.
-FILES = ("broker-4.9.4", "namesrv-4.9.4", "broker-5.3.3")
+FILES = ("broker-4.9.4", "namesrv-4.9.4", "broker-5.3.3", "busy-4.9.4", "last-4.9.4")
 
 
 def lines(name: str) -> list[dict[str, Any]]:
