@@ -221,7 +221,7 @@ class BrokerApp:
         self.pressure = pressure = Pressure(clock, settings, store, stats)
         router.latency = pressure.latency = latency
         lane = Lane(
-            world, settings, store, lanes, admission, answers, delivery, stats, pressure, router,
+            world, settings, store, topics, lanes, admission, answers, delivery, stats, pressure, router,
             store_host, kinds, latency,
         )  # fmt: skip
         memory = world.identity.physical_memory() * settings.access_message_in_memory_max_ratio // 100

@@ -87,12 +87,13 @@ class GroupAdmin:
     # -- configs
 
     @handles(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
-    def update_and_create(self, conn: Conn, request: Command) -> Command:
+    async def update_and_create(self, conn: Conn, request: Command) -> Command:
         """200: make or change a group. Its retry topic gets the queues that the group now asks for."""
         config = SubscriptionGroupConfig.decode(request.body)
         self._check(config)
         log.info("%s updates subscription group %s", conn.peer, config.group_name)
         self._put(config)
+        await self._saved()
         return request.reply(ResponseCode.SUCCESS)
 
     @handles(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST)
@@ -108,7 +109,13 @@ class GroupAdmin:
         for config in configs:
             self._put(config)
             await turns.step()
+        await self._saved()
         return request.reply(ResponseCode.SUCCESS)
+
+    async def _saved(self) -> None:
+        """What is answered now outlives a kill."""
+        await self._groups.file.saved()
+        await self._topics.file.saved()
 
     @staticmethod
     def _check(config: SubscriptionGroupConfig) -> None:
@@ -137,17 +144,18 @@ class GroupAdmin:
         return request.reply(ResponseCode.SUCCESS, body=config.encode())
 
     @handles(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, header=UpdateGroupForbiddenRequest)
-    def forbidden(self, conn: Conn, request: Command, header: UpdateGroupForbiddenRequest) -> Command:
+    async def forbidden(self, conn: Conn, request: Command, header: UpdateGroupForbiddenRequest) -> Command:
         """353 (5.x): whether a group may read from a topic; with ``readable``, from now on."""
         group, topic = header.group, header.topic
         if header.readable is not None:
             log.info("%s sets readable=%s for group %s on topic %s", conn.peer, header.readable, group, topic)
             self._groups.let_read(group, topic, header.readable)
+            await self._groups.file.saved()
         answer = GroupForbidden(group=group, topic=topic, readable=self._groups.may_read(group, topic))
         return request.reply(ResponseCode.SUCCESS, body=answer.encode())
 
     @handles(RequestCode.DELETE_SUBSCRIPTIONGROUP, header=DeleteSubscriptionGroupRequest)
-    def delete(self, conn: Conn, request: Command, header: DeleteSubscriptionGroupRequest) -> Command:
+    async def delete(self, conn: Conn, request: Command, header: DeleteSubscriptionGroupRequest) -> Command:
         """207: forget a group, and its offsets when asked to; an unknown one is no error."""
         group = header.group_name
         log.info("%s deletes subscription group %s", conn.peer, group)
@@ -156,6 +164,7 @@ class GroupAdmin:
             self._offsets.remove_group(group)
         if self._settings.auto_delete_unused_stats:
             self._stats.forget_group(group)
+        await self._groups.file.saved()
         return request.reply(ResponseCode.SUCCESS)
 
     # -- consumption

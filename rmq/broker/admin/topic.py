@@ -58,8 +58,8 @@ class TopicAdmin:
         self._drop = drop
 
     @handles(RequestCode.UPDATE_AND_CREATE_TOPIC)
-    def update_and_create(self, conn: Conn, request: Command) -> Command:
-        """17: make or change a topic; the name servers hear of it at once."""
+    async def update_and_create(self, conn: Conn, request: Command) -> Command:
+        """17: make or change a topic; the name servers hear of it at once, and who asked when it outlives a kill."""
         # The name is judged before the other fields, so that its fault is the one that is told.
         self._check_name((request.ext or {}).get("topic"))
         header = request.header(CreateTopicRequest)
@@ -76,6 +76,7 @@ class TopicAdmin:
                 topic_sys_flag=header.topic_sys_flag or 0,
             )
         )
+        await self._topics.file.saved()
         return request.reply(ResponseCode.SUCCESS)
 
     @handles(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST)
@@ -91,6 +92,7 @@ class TopicAdmin:
         for config in configs:
             self._topics.put(config)
             await turns.step()
+        await self._topics.file.saved()
         return request.reply(ResponseCode.SUCCESS)
 
     def _check_name(self, topic: str | None) -> None:
@@ -101,7 +103,7 @@ class TopicAdmin:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, fault)
 
     @handles(RequestCode.DELETE_TOPIC_IN_BROKER)
-    def delete(self, conn: Conn, request: Command) -> Command:
+    async def delete(self, conn: Conn, request: Command) -> Command:
         """215: forget a topic, its queues and its groups' offsets; an unknown one is no error."""
         self._check_name((request.ext or {}).get("topic"))
         topic = request.header(DeleteTopicRequest).topic
@@ -110,6 +112,7 @@ class TopicAdmin:
         # A topic of the same name starts at 0: old offsets would lie behind its end.
         self._offsets.remove_topic(topic)
         self._drop(topic)
+        await self._topics.file.saved()
         return request.reply(ResponseCode.SUCCESS)
 
     @handles(RequestCode.GET_ALL_TOPIC_CONFIG)

@@ -89,6 +89,8 @@ class SendBack:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}") from None
         except (OSError, StoreError) as error:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the message was not stored: {error}") from None
+        if self._topics.unsaved:  # the retry or the dead-letter topic, perhaps
+            await self._topics.file.saved()
         return request.reply(ResponseCode.SUCCESS)
 
     def _store_copy(

@@ -16,6 +16,7 @@ from msgspec import DecodeError, ValidationError
 from rmq.broker.kinds import FIFO, SHARDING_KEY
 from rmq.broker.lane.answers import Recallable
 from rmq.broker.lane.hot_frames import PULL_START, SEND_START, decode_pull, decode_send
+from rmq.broker.lane.new_topics import NewTopics
 from rmq.broker.lane.plain import plain_properties
 from rmq.broker.lane.pressure import Owed
 from rmq.broker.store.append import RecordTooLarge
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from rmq.broker.settings import BrokerSettings
     from rmq.broker.stats import BrokerStats
     from rmq.broker.store.store import Store
+    from rmq.broker.topics.table import TopicTable
     from rmq.remoting.conn import Conn
     from rmq.remoting.latency import CallLatency
     from rmq.remoting.router import Router
@@ -72,6 +74,7 @@ class Lane:
         world: World,
         settings: BrokerSettings,
         store: Store,
+        topics: TopicTable,
         lanes: LaneTable,
         admission: Admission,
         answers: SendAnswers,
@@ -85,7 +88,10 @@ class Lane:
     ) -> None:
         self._settings = settings
         self._store = store
+        self._topics = topics
         self._lanes = lanes
+        self._new_topics = NewTopics(topics, lanes)
+        topics.on_saved.append(self._topics_saved)
         self._admission = admission
         self._answers = answers
         self._delivery = delivery
@@ -229,7 +235,7 @@ class Lane:
         return self.send(conn, request)
 
     def _slow(self, conn: Conn, request: Command, puts: list[Put], acks: list[Ack]) -> None:
-        """Admit one send of any form; a batch is appended at once, after what came before it."""
+        """Admit one send of any form."""
         oneway = request.is_oneway
         try:
             header: SendMessageRequest | SendMessageV2Request
@@ -249,6 +255,28 @@ class Lane:
                 conn.send(self._answers.refused(request, code, remark))
                 self._timed(request, code, conn)
             return
+        if self._topics.unsaved and self._new_topics.keep(conn, request, header.topic or "", ticket):
+            self._pressure.held += 1
+            return
+        self._admitted(conn, request, ticket, puts, acks)
+
+    def _topics_saved(self) -> None:
+        """Topics have come into topics.json: store what was sent to them."""
+        there = self._store.queues.get
+        puts: list[Put] = []
+        acks: list[Ack] = []
+        for conn, request, ticket, _ in self._new_topics.take():
+            self._pressure.held -= 1
+            if all(there(put.queue.topic, put.queue.id) is put.queue for put in ticket.puts):
+                self._admitted(conn, request, ticket, puts, acks)
+            else:  # its topic was deleted meanwhile
+                self._slow(conn, request, puts, acks)
+        if puts:
+            self._append(puts, acks)
+
+    def _admitted(self, conn: Conn, request: Command, ticket: Ticket, puts: list[Put], acks: list[Ack]) -> None:
+        """An admitted send joins the next append; a batch is appended at once, after what came before it."""
+        oneway = request.is_oneway
         self._ordered += [put for put in ticket.puts if SHARDING_KEY in put.properties]
         if ticket.together:
             if puts:

@@ -58,6 +58,10 @@ class LaneTable:
         else:
             self._lanes.pop(topic, None)
 
+    def forget(self, topic: str) -> None:
+        """Let the next send to a topic take the slow branch."""
+        self._lanes.pop(topic, None)
+
     def of(self, config: TopicConfig) -> TopicLane:
         """The lane of a topic that exists, made now if it was not there."""
         topic = config.topic_name

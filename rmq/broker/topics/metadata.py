@@ -36,6 +36,11 @@ class MetadataFile:
         #: What stands in the file is good: it may become the backup. A damaged one must not replace a good backup.
         self._good = False
         self._writing: asyncio.Task[None] | None = None
+        #: Changes asked for so far, and up to which of them a write has ended.
+        self.asked = self.settled = 0
+        #: Called when a write has ended: the content is in the file, or the log says why it is not.
+        self.on_settled: Callable[[], None] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
 
     def load(self, parse: Callable[[bytes], None]) -> bool:
         """Read the file, or its backup when it is missing, empty or damaged.
@@ -94,6 +99,10 @@ class MetadataFile:
     def changed(self) -> None:
         """Ask for a write; returns at once."""
         self._dirty = True
+        self.asked += 1
+        self._begin()
+
+    def _begin(self) -> None:
         if self._writing is None:
             try:
                 loop = asyncio.get_running_loop()
@@ -105,6 +114,7 @@ class MetadataFile:
         try:
             while self._dirty:
                 self._dirty = False
+                asked = self.asked
                 try:
                     await self._write()
                 except OSError as error:
@@ -112,8 +122,36 @@ class MetadataFile:
                     self._dirty = True
                     log.error("%s cannot be written: %s", self.path, error)
                     return
+                finally:
+                    self._settle(asked)
         finally:
             self._writing = None
+
+    def _settle(self, asked: int) -> None:
+        self.settled = asked
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        if self.on_settled is not None:
+            self.on_settled()
+
+    @property
+    def writing(self) -> bool:
+        """Whether a write is under way."""
+        return self._writing is not None
+
+    async def saved(self) -> None:
+        """Wait until the changes asked for so far are on the disk, or cannot be written, as the log says.
+
+        What is answered after it outlives a kill. Unlike :meth:`flush` it waits for no change that comes meanwhile.
+        """
+        asked = self.asked
+        while self.settled < asked:
+            self._begin()
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
 
     async def _write(self) -> None:
         rendered = self._render()

@@ -61,6 +61,12 @@ class TopicTable:
         self._pretty: dict[str, str] = {}
         self._compact: dict[str, str] = {}
         self.file = MetadataFile(world, path, self._render)
+        self.file.on_settled = self._settled
+        #: New topics that are not in the file yet, and which change of it they came with: a message to one of them is
+        #: acknowledged once it is (a topic that a kill takes away takes its messages along).
+        self.unsaved: dict[str, int] = {}
+        #: Called when the file was written: who waits for a topic to be in it may look again.
+        self.on_saved: list[Callable[[], None]] = []
         self.data_version = DataVersion(counter=0, timestamp=world.clock.now_ms())
         #: Called with the topic that changed, or None when any may have.
         self.on_change: list[Callable[[str | None], None]] = []
@@ -136,13 +142,14 @@ class TopicTable:
             config = dataclasses.replace(config, order=old.order)
         self._keep(config)
         log.info("topic %s is %s", config.topic_name, "created" if old is None else "updated")
-        self._changed(config.topic_name)
+        self._changed(config.topic_name, new=old is None)
 
     def delete(self, topic: str) -> bool:
         """Forget a topic; False when there was none."""
         if self._topics.pop(topic, None) is None:
             return False
         del self._pretty[topic], self._compact[topic]
+        self.unsaved.pop(topic, None)
         log.info("topic %s is deleted", topic)
         self._changed(topic)
         return True
@@ -183,7 +190,7 @@ class TopicTable:
         )
         self._keep(config)
         log.info("topic %s is created with %d queues for %s, from %s", topic, queues, remote, default_topic)
-        self._changed(topic)
+        self._changed(topic, new=True)
         return config
 
     def create_for_send_back(self, topic: str, queues: int, perm: int, sys_flag: int) -> TopicConfig | None:
@@ -200,7 +207,7 @@ class TopicTable:
         config = _config(topic, queues, perm, sys_flag)
         self._keep(config)
         self._notes.say(log.info, "topic %s is created with %d queues", topic, queues)
-        self._changed(topic)
+        self._changed(topic, new=True)
         return config
 
     def set_unit(self, topic: str, unit: bool) -> None:
@@ -249,10 +256,18 @@ class TopicTable:
         self._pretty[name] = _PRETTY % values
         self._compact[name] = _COMPACT % values
 
-    def _changed(self, topic: str) -> None:
+    def _changed(self, topic: str, *, new: bool = False) -> None:
         self._bump()
         self.file.changed()
+        if new and self.file.writing:
+            self.unsaved[topic] = self.file.asked
         self._tell(topic)
+
+    def _settled(self) -> None:
+        for topic in [topic for topic, asked in self.unsaved.items() if asked <= self.file.settled]:
+            del self.unsaved[topic]
+        for listener in self.on_saved:
+            listener()
 
     def _bump(self) -> None:
         self.data_version = bumped(self.data_version, self._world.clock.now_ms())
