@@ -106,7 +106,7 @@ async def _change(address: str, number: int) -> None:
     try:
         await done(send_command(f"T{number}", 0, [f"0.0.{number:06d}"]))
         await done(Command(200, body=json.dumps({"groupName": f"g{number}", "retryMaxTimes": 7}).encode()))
-        await commit(client, address, "g", "T0", 0, number)
+        await commit(client, address, "g", "BenchmarkTest", 0, number)
         mode = {"topic": f"T{number}", "consumerGroup": "g", "mode": "POP", "popShareQueueNum": 0}
         await done(Command(401, body=json.dumps(mode).encode()))
     finally:
@@ -123,7 +123,7 @@ async def _told(address: str) -> dict[str, Any]:
         return {
             "topics.json": {name for name in topics if name[0] == "T" and name[1:].isdigit()},
             "subscriptionGroup.json": {name for name in groups if name[0] == "g"},
-            "consumerOffset.json": offsets["T0@g"]["0"],
+            "consumerOffset.json": offsets["BenchmarkTest@g"]["0"],
         }
     finally:
         await client.close()
