@@ -84,11 +84,13 @@ def test_a_filtered_stream_goes_on_and_java_shows_how_far_it_is(spark: Any, pair
     condition = spark.read.format("rocketmq").options(**given, sql92="n > 140 AND TAGS = 'A'").load()
     assert sorted(numbers(condition.collect())) == [141, 142, 143, 144, 146, 147, 148, 149]
     send(150, 7)
+    # Before 4.2 the offsets of a run's last batch are reported with the next batch (docs/spark/promises.md).
+    behind = 57 if spark.version.startswith(("4.0", "4.1")) else 7
     with start_client("java-4.9.8") as reader:
         shown = reader.call("mqadmin", namesrv=pair.namesrv, args=["consumerProgress", "-g", "spark_java"])["output"]
-    assert shown.rstrip().endswith("Diff Total: 7"), shown
+    assert shown.rstrip().endswith(f"Diff Total: {behind}"), shown
     group = spark.read.format("rocketmq").options(**given, groupId="spark_java", startingOffsets="group").load()
-    assert sorted(numbers(group.collect())) == list(range(150, 157))
+    assert sorted(numbers(group.collect())) == list(range(157 - behind, 157))
 
 
 def test_a_ready_job_and_tls(spark: Any, pair: Cluster, tmp_path: Path) -> None:
