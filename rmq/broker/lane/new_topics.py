@@ -42,9 +42,6 @@ class NewTopics:
         self._lanes = lanes
         self._waiting: dict[str, list[Waiting]] = {}
 
-    def __len__(self) -> int:
-        return sum(map(len, self._waiting.values()))
-
     def keep(self, conn: Conn, request: Command, topic: str, ticket: Ticket) -> bool:
         """Keep a send when ``topic``, or one that its messages are diverted to, is not in the file.
 
