@@ -156,7 +156,8 @@ class Delivery:
         if wants is EVERYTHING:
             batch = self._reader.at_once(queue, fields.queue_offset, fields.max_msg_nums)
             if batch is not None:
-                self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, len(batch.records), batch.size)
+                count = batch.next_offset - fields.queue_offset
+                self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, count, batch.size)
                 if self._settings.disable_consume_if_consumer_read_slowly:
                     self.slow_readers.read(fields.consumer_group, fields.topic, fields.queue_id, batch.behind)
                 conn.send_parts(*pull_answer(opaque, batch, 0, 0, serialize))

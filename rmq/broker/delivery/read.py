@@ -28,6 +28,8 @@ _RUNS: dict[int, Callable[[bytes], tuple[Any, ...]]] = {}
 _WINDOW = 800
 #: Records read at a time when a condition has to see each of them.
 _RECORDS_AT_ONCE = 64
+#: Records further apart in the log are not looked for in its mapped files: each would be in a part of its own.
+_WIDE = 32 << 20
 #: Filler entries of a queue whose first messages are gone (store-and-broker.md 3.2).
 _FILLER_SIZE = 0x7FFFFFFF
 
@@ -53,7 +55,8 @@ class Batch(NamedTuple):
     next_offset: int
     min_offset: int
     max_offset: int
-    #: Whole records, in order; perhaps as views that are good until the next read of the log.
+    #: Whole records, in order; perhaps as views that are good until the next read of the log. Those of
+    #: :meth:`Reader.at_once` may be several in one piece.
     records: Sequence[bytes | memoryview]
     #: Bytes of the records.
     size: int = 0
@@ -75,6 +78,19 @@ class ReadLimits:
 
 #: Yields what it waits for; is sent what came of it.
 Scan = Generator[Awaitable[Any], Any, Batch]
+
+
+def _runs(offsets: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """Where records lie in the log; those that follow one another there, as a batch of messages does, as one."""
+    runs: list[tuple[int, int]] = []
+    begin = end = offsets[0]
+    for at, size in zip(offsets, sizes, strict=True):
+        if at != end:
+            runs.append((begin, end))
+            begin = at
+        end = at + size
+    runs.append((begin, end))
+    return runs
 
 
 class Reader:
@@ -103,12 +119,33 @@ class Reader:
         total = sum(sizes)
         if first < log.start or total > limits.bytes_in_memory or log.end - first > limits.memory_bound:
             return None
-        found = log.view(first, last + sizes[-1])
-        if found is None:
+        end = last + sizes[-1]
+        if end - first > _WIDE:
             return None
-        view, start = found
-        records = [view[(lo := at - start) : lo + size] for at, size in zip(offsets, sizes, strict=True)]
-        return Batch(Status.FOUND, offset + count, least, most, records, total, log.end - last)
+        # Where the second record follows the first, whole batches of messages do.
+        follow = count > 1 and offsets[1] == first + sizes[0]
+        found = None if follow else log.view(first, end)
+        if found is None:
+            # Or some of what lies between them is not in memory, or it is much, or in another file.
+            pieces = self._apart(_runs(offsets, sizes))
+            if pieces is None:
+                return None
+        else:
+            view, start = found
+            pieces = [view[(lo := at - start) : lo + size] for at, size in zip(offsets, sizes, strict=True)]
+        return Batch(Status.FOUND, offset + count, least, most, pieces, total, log.end - last)
+
+    def _apart(self, runs: Sequence[tuple[int, int]]) -> list[memoryview] | None:
+        """Views of parts of the log; None when one is not in memory."""
+        view = self._log.view
+        pieces: list[memoryview] = []
+        for begin, end in runs:
+            found = view(begin, end)
+            if found is None:
+                return None
+            whole, start = found
+            pieces.append(whole[begin - start : end - start])
+        return pieces
 
     def scan(self, queue: Queue, offset: int, wanted: int, wants: Filter) -> Scan:
         """Read up to ``wanted`` messages from ``offset`` on that the filter lets through."""

@@ -1,0 +1,105 @@
+"""A backlog read at once is what a scan finds, however its records lie in the log and whatever of it is in memory."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from rmq.broker.delivery.filtering import EVERYTHING
+from rmq.broker.delivery.read import Batch, Reader, ReadLimits
+from rmq.broker.store.state import Queue
+from rmq.broker.store.store import Store
+from rmq.testing.simloop import run
+from rmq.testing.simworld import SimNode, Simulation
+from tests.support.store_kit import opened, put, small
+
+LOG_SIZE = 256 << 10
+MESSAGES = 2300
+_WISHES = [(0, 1), (0, 1024), (7, 1000), (499, 3), (1000, 32), (1020, 40), (1024, 1), (900, 700), (1024, 1000)]
+
+
+async def _filled(machine: SimNode, pattern: str) -> Store:
+    """Two queues of some log files, opened anew: no entry is only in memory."""
+    settings = small(commit_log_file_size=LOG_SIZE, queue_file_size=4096 * 20)
+    store = await opened(machine.world, settings)
+    queues = [store.queues.get_or_create("T", number) for number in (0, 1)]
+    chance = random.Random(pattern)
+    turn = 0
+    while min(queue.next for queue in queues) < MESSAGES:
+        count = {"by turns": 1, "batches": 500, "mixed": chance.randrange(1, 9)}[pattern]
+        queue = queues[turn % 2]
+        store.append([put(queue, b"%d" % at * chance.randrange(1, 40)) for at in range(count)])
+        turn += 1
+        if turn % 50 == 0:
+            await store.writer.write(everything=True)
+    await store.stop()
+    store = await opened(machine.world, settings)
+    for file in store.log.segments:
+        file.shared.file.pread(LOG_SIZE, 0)
+    for queue in store.queues:
+        await store.queues.entries_cold(queue, 0, queue.next)
+    return store
+
+
+def _scanned(reader: Reader, queue: Queue, offset: int, wanted: int) -> Batch:
+    scan = reader.scan(queue, offset, wanted, EVERYTHING)
+    with pytest.raises(StopIteration) as end:  # nothing is cold
+        next(scan)
+    batch: Batch = end.value.value
+    return batch
+
+
+@pytest.mark.parametrize("pattern", ["by turns", "batches", "mixed"])
+def test_at_once_is_what_a_scan_finds(pattern: str) -> None:
+    async def main() -> None:
+        store = await _filled(Simulation(1).node("a"), pattern)
+        reader = Reader(store, ReadLimits(bytes_in_memory=4 << 20, count_in_memory=1024))
+        crossed = 0
+        for queue in store.queues:
+            for offset, wanted in _WISHES:
+                batch = reader.at_once(queue, offset, wanted)
+                assert batch is not None
+                scanned = _scanned(reader, queue, offset, wanted)
+                assert b"".join(batch.records) == b"".join(scanned.records)
+                assert batch._replace(records=[]) == scanned._replace(records=[])
+                assert batch.size == sum(map(len, batch.records))
+                assert batch.next_offset == offset + wanted
+                if pattern == "batches":
+                    assert len(batch.records) <= wanted // 500 + 3
+                crossed += _files(scanned) > 1
+        assert crossed  # some lie on both sides of a file's end
+        await store.stop()
+
+    run(main())
+
+
+def _files(batch: Batch) -> int:
+    places = [int.from_bytes(record[28:36], "big") // LOG_SIZE for record in batch.records]
+    assert all(one <= other for one, other in pairwise(places))
+    return len(set(places))
+
+
+def test_only_records_have_to_be_in_memory_not_what_lies_between_them() -> None:
+    async def main() -> None:
+        machine = Simulation(1).node("a")
+        store = await _filled(machine, "batches")
+        reader = Reader(store, ReadLimits(bytes_in_memory=4 << 20, count_in_memory=1024))
+        one, other = sorted(store.queues, key=lambda queue: queue.id)
+        wanted = _scanned(reader, one, 0, 600)
+        first, *_, last = [int.from_bytes(record[28:36], "big") for record in wanted.records]
+        file = store.log.segments[0]
+        assert last - first > 1.3 * wanted.size  # a batch of the other queue lies between
+        assert last < file.start + LOG_SIZE
+        machine.disk.evict(file.path)
+        assert reader.at_once(one, 0, 600) is None
+        for record in wanted.records:
+            file.shared.file.pread(len(record), int.from_bytes(record[28:36], "big"))
+        batch = reader.at_once(one, 0, 600)
+        assert batch is not None
+        assert b"".join(batch.records) == b"".join(wanted.records)
+        assert reader.at_once(other, 0, 400) is None
+        await store.stop()
+
+    run(main())
