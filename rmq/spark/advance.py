@@ -16,8 +16,7 @@ from rmq.spark.admission import Admission
 from rmq.spark.brokers import Bound, Brokers
 from rmq.spark.options import SourceOptions
 from rmq.spark.positions import LATEST, META, nested, queues_of
-from rmq.spark.pulls import DataLost
-from rmq.spark.ranges import Range, ranges_between
+from rmq.spark.ranges import DataLost, Range, ranges_between
 from rmq.spark.resolve import queues_to_read, resolve
 
 __all__ = ["AS_OF", "Advance", "read_offsets", "write_offsets"]

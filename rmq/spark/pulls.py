@@ -9,32 +9,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from struct import Struct
-from struct import error as struct_error
 
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ProtocolError, ResponseError, RMQError, TransportError
 from rmq.protocol.headers.pull import PullMessageRequest, PullMessageResponse
-from rmq.protocol.message import FIXED_SIZE
 from rmq.protocol.queue import MessageQueue
 from rmq.protocol.subscription import SUB_ALL
 from rmq.protocol.sysflags import PULL_SUBSCRIPTION
 from rmq.spark.brokers import CALL_SECONDS, Brokers
 from rmq.spark.links import Link
 from rmq.spark.options import Endpoint
-from rmq.spark.ranges import Range
+from rmq.spark.pieces import record_starts
+from rmq.spark.ranges import DataLost, Range
 
 __all__ = [
     "CHUNK_BYTES",
     "CHUNK_RECORDS",
     "Chunk",
-    "DataLost",
     "Pulling",
     "offset_delta",
     "pull_range",
     "pull_request",
-    "record_starts",
 ]
 
 log = logging.getLogger(__name__)
@@ -47,15 +43,10 @@ PAUSE = 0.1
 #: Seconds after which a master that ends before our range does has said its last word on it.
 SETTLED = 2.0
 
-_SIZE = Struct(">i")
 #: A slave that is behind, or a store that loads, answers these.
 _NOT_YET = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
 #: A slave learns these from its master within seconds.
 _TO_BE_LEARNED = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST})
-
-
-class DataLost(RMQError):
-    """Messages of a range are gone from their broker, and the query is to fail then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,22 +311,3 @@ class _Puller:
         if self._asked is not None and self._link is not None:
             self._link.close()
         self._asked = None
-
-
-def record_starts(buffer: bytearray, at: int, end: int, address: str) -> list[int]:
-    """Where each record between two places begins. :raises ProtocolError: they are no whole records."""
-    starts: list[int] = []
-    unpack = _SIZE.unpack_from
-    append = starts.append
-    try:
-        while at < end:
-            append(at)
-            (size,) = unpack(buffer, at)
-            if size < FIXED_SIZE:
-                raise ProtocolError(f"{address} sent a message record of {size} bytes")
-            at += size
-    except struct_error:
-        at = -1
-    if at != end:
-        raise ProtocolError(f"{address} sent a message record that is cut off")
-    return starts

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from rmq.protocol.errors import RMQError
 from rmq.protocol.queue import MessageQueue
 
-__all__ = ["Range", "distribute", "ranges_between"]
+__all__ = ["DataLost", "Range", "distribute", "ranges_between"]
 
 #: Small ranges share a task until it has this many messages: a task costs more than reading them one after the other.
 TASK_RECORDS = 10_000
+
+
+class DataLost(RMQError):
+    """Messages of a range are gone from their broker, and the query is to fail then."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

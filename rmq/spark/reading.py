@@ -13,8 +13,8 @@ from rmq.protocol.subscription import SUB_ALL, TAG, build
 from rmq.spark.brokers import Brokers
 from rmq.spark.decode import Records, decode
 from rmq.spark.options import SourceOptions
-from rmq.spark.pulls import Chunk, DataLost, Pulling
-from rmq.spark.ranges import Range
+from rmq.spark.pulls import Chunk, Pulling
+from rmq.spark.ranges import DataLost, Range
 from rmq.spark.small_pulls import pull_ranges
 
 __all__ = ["Reading"]

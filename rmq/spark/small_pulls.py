@@ -14,7 +14,8 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import TransportError
 from rmq.protocol.headers.pull import PullMessageResponse
 from rmq.spark.brokers import CALL_SECONDS, Brokers
-from rmq.spark.pulls import CHUNK_RECORDS, Chunk, Pulling, offset_delta, pull_range, pull_request, record_starts
+from rmq.spark.pieces import record_starts
+from rmq.spark.pulls import CHUNK_RECORDS, Chunk, Pulling, offset_delta, pull_range, pull_request
 from rmq.spark.ranges import Range
 
 __all__ = ["pull_ranges"]

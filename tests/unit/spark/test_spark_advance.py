@@ -16,8 +16,7 @@ from rmq.spark.advance import AS_OF, Advance, read_offsets
 from rmq.spark.brokers import Brokers
 from rmq.spark.options import SourceOptions
 from rmq.spark.progress import lag
-from rmq.spark.pulls import DataLost
-from rmq.spark.ranges import Range
+from rmq.spark.ranges import DataLost, Range
 from tests.support.spark.memory import NAMESRV, MemoryBroker, MemoryCluster, MemoryQueue
 
 QUEUE = MessageQueue("t", "broker-a", 0)

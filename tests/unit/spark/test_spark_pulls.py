@@ -17,8 +17,8 @@ from rmq.protocol.queue import MessageQueue
 from rmq.runtime.dial import Wire
 from rmq.spark.brokers import Brokers
 from rmq.spark.options import Endpoint, SourceOptions
-from rmq.spark.pulls import DataLost, Pulling
-from rmq.spark.ranges import Range
+from rmq.spark.pulls import Pulling
+from rmq.spark.ranges import DataLost, Range
 from rmq.spark.reading import Reading
 from rmq.spark.resolve import offset_at_time
 from tests.support.spark.memory import NAMESRV, MemoryBroker, MemoryCluster, MemoryQueue
