@@ -23,7 +23,8 @@ from rmq.spark.columns import TYPES
 from tests.support.peers.cluster import Cluster, start_cluster
 
 ROWS = 400_000
-ROUNDS = 3
+#: Rounds that count, behind one that only lets the JVM compile what it runs.
+ROUNDS = 5
 TWO = "offset,value"
 ALL = ",".join([*TYPES][:11])
 #: Least share of the ceiling, and of the figures of the first measurements.
@@ -67,14 +68,14 @@ class Bench:
         return self.spark.read.format(source).options(**given, **options).load()
 
     def timed(self, *works: Callable[[], object]) -> list[list[float]]:
-        """Rows a second of each in some rounds, one round of all after the other."""
+        """Rows a second of each in some rounds, one round of all after the other; the first does not count."""
         rates: list[list[float]] = [[] for _ in works]
-        for _ in range(ROUNDS):
+        for _ in range(1 + ROUNDS):
             for work, found in zip(works, rates, strict=True):
                 began = time.perf_counter()
                 work()
                 found.append(ROWS / (time.perf_counter() - began))
-        return rates
+        return [found[1:] for found in rates]
 
     def discard(self, frame: Any) -> None:
         frame.write.format("noop").mode("overwrite").save()
@@ -165,6 +166,9 @@ CASES: dict[str, Callable[[Bench], None]] = {"read": reading, "write": writing, 
 
 
 def main(wanted: list[str]) -> int:
+    if unknown := [name for name in wanted if name not in CASES]:
+        print(f"benchmark.spark: no case {unknown[0]!r}: the cases are {', '.join(CASES)}", file=sys.stderr)
+        return 2
     rmq.spark.require_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Workers find the source that is the ceiling here.
