@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'rmq[spark]'")
+
 import rmq
 from rmq.aio import AdminClient
 from rmq.protocol.errors import ResponseError, RMQError

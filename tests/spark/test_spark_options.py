@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'rmq[spark]'")
+
 import rmq
 from rmq.spark.readers import PUSHING
 from tests.support.peers.cluster import Cluster

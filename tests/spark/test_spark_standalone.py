@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'rmq[spark]'")
+
 from tests.support.peers.cluster import Cluster, start_cluster
 from tests.support.peers.tools import ToolMissing, skip_or_fail
 from tests.support.spark.standalone import Standalone

@@ -6,6 +6,8 @@ import random
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'rmq[spark]'")
+
 from rmq.protocol.errors import ProtocolError
 from rmq.protocol.message import FIXED_SIZE
 from rmq.spark.pieces import record_starts
