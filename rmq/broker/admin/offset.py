@@ -46,11 +46,11 @@ class OffsetAdmin:
         self._store = store
         self._lookup = lookup
         self._delays = delays
-        topics.on_change.append(self._topic_changed)
+        topics.on_made.append(self._topic_made)
 
-    def _topic_changed(self, topic: str | None) -> None:
-        """A topic without a queue has no message yet: what is stored on its name is of an older topic."""
-        if topic is not None and topic in self._topics and not self._store.queues.all(topic):
+    def _topic_made(self, topic: str) -> None:
+        """A new topic without a queue has no message yet: what is stored on its name is of an older topic."""
+        if not self._store.queues.all(topic):
             self._offsets.remove_topic(topic)
 
     @handles(RequestCode.QUERY_CONSUMER_OFFSET, header=QueryConsumerOffsetRequest)

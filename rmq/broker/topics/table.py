@@ -68,6 +68,8 @@ class TopicTable:
         #: Called when the file was written: who waits for a topic to be in it may look again.
         self.on_saved: list[Callable[[], None]] = []
         self.data_version = DataVersion(counter=0, timestamp=world.clock.now_ms())
+        #: Called with a topic that is made, not changed, before :attr:`on_change`.
+        self.on_made: list[Callable[[str], None]] = []
         #: Called with the topic that changed, or None when any may have.
         self.on_change: list[Callable[[str | None], None]] = []
         self._add_system_topics()
@@ -261,6 +263,9 @@ class TopicTable:
         self.file.changed()
         if new and self.file.writing:
             self.unsaved[topic] = self.file.asked
+        if new:
+            for listener in self.on_made:
+                listener(topic)
         self._tell(topic)
 
     def _settled(self) -> None:

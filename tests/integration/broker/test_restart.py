@@ -49,6 +49,30 @@ async def test_topics_groups_and_offsets_come_back(tmp_path: Path) -> None:
         assert answer.ext == {"offset": "0"}
 
 
+async def test_a_topic_that_is_changed_keeps_the_offsets_on_it_and_one_made_anew_has_none(tmp_path: Path) -> None:
+    """The topic has no message and so no queue yet, neither before nor after the restart."""
+
+    async def offset(cluster: Cluster) -> int | None:
+        answer = await ask(cluster, 14, {**OFFSET, "setZeroIfNotFound": "false"})
+        return int((answer.ext or {})["offset"]) if answer.code == 0 else None
+
+    async with Cluster(tmp_path) as cluster:
+        await fill(cluster)
+        assert (await ask(cluster, 17, {**TOPIC, "writeQueueNums": "3"})).code == 0
+        assert await offset(cluster) == 7
+        await cluster.stop_broker(cluster.brokers[0])
+        await cluster.start_broker()
+        assert (await ask(cluster, 17, {**TOPIC, "perm": "4"})).code == 0
+        assert await offset(cluster) == 7
+        await cluster.stop_broker(cluster.brokers[0])
+        (tmp_path / "broker-0" / "config" / "topics.json").unlink()
+        (tmp_path / "broker-0" / "config" / "topics.json.bak").unlink()
+        await cluster.start_broker()
+        assert await offset(cluster) == 7
+        assert (await ask(cluster, 17, TOPIC)).code == 0
+        assert await offset(cluster) is None
+
+
 @pytest.mark.parametrize("name", ["topics", "subscriptionGroup", "consumerOffset"])
 async def test_a_damaged_file_falls_back_on_its_backup(tmp_path: Path, name: str) -> None:
     """Field case B005."""

@@ -91,6 +91,25 @@ def test_a_topic_is_made_from_the_template() -> None:
     with_table(check)
 
 
+def test_what_is_made_and_what_is_changed_are_told_apart() -> None:
+    def check(node: SimNode, table: TopicTable) -> None:
+        made: list[str] = []
+        table.on_made.append(made.append)
+        table.put(TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
+        table.put(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
+        table.set_unit("T", True)
+        table.touch()
+        table.create_for_send("U", "TBW102", 4, 0, "x")
+        table.create_for_send("U", "TBW102", 4, 0, "x")
+        table.create_for_send_back("%RETRY%G", 1, 6, 0)
+        assert made == ["T", "U", "%RETRY%G"]
+        table.delete("T")
+        table.put(TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
+        assert made[3:] == ["T"]
+
+    with_table(check)
+
+
 def test_switching_auto_creation_off_lasts_until_a_restart() -> None:
     def check(node: SimNode, table: TopicTable) -> None:
         table._settings.auto_create_topic_enable = False
