@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
@@ -108,8 +111,8 @@ async def test_b009_a_store_on_a_full_disk_is_read_and_takes_messages_once_there
         assert refusal.code == 14
         assert ratios_in(refusal.remark) == [1.0, 1.0, 1.0]
         assert await broker.stop() == 0
-        assert "broker.pid cannot be written (No space left on device)" in broker.errors
-        if not killed:
+        if not killed:  # else recovery makes room for it, at times, when it cuts the log
+            assert "broker.pid cannot be written (No space left on device)" in broker.errors
             assert digest_of(broker.store) == before, "a store that was clean is not what it was"
 
         address = await broker.start()
@@ -202,6 +205,44 @@ def test_s09_refusals_tell_the_disk_as_it_is_and_end_a_second_after_there_is_roo
             assert (await send(scene, taken)).code == 0
 
     run(main())
+
+
+def test_a_ratio_changed_while_running_is_looked_at_within_seconds_of_a_start() -> None:
+    """Long before anything is deleted for the first time."""
+
+    async def main() -> None:
+        async with pop_scene(1, **SMALL_FILES) as scene:
+            assert (await send(scene, 0)).code == 0
+            scene.node.disk.capacity = 4 * scene.node.disk.used
+            await scene.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"diskSpaceWarningLevelRatio=10")
+            await asyncio.sleep(10.5)
+            assert (await send(scene, 1)).code == 14
+            await scene.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"diskSpaceWarningLevelRatio=90")
+            await asyncio.sleep(1.5)
+            assert (await send(scene, 1)).code == 0
+
+    run(main())
+
+
+def test_a_disk_that_does_not_say_how_full_it_is_takes_messages(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with pop_scene(1, **SMALL_FILES) as scene:
+            files = scene.node.files
+            usage, files.usage = files.usage, stale  # type: ignore[method-assign]
+            await asyncio.sleep(300)
+            assert (await send(scene, 0)).code == 0
+            files.usage = usage  # type: ignore[method-assign]
+            await asyncio.sleep(11)
+
+    def stale(path: str) -> NoReturn:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), path)
+
+    caplog.set_level(logging.INFO)
+    run(main())
+    told = [line for line in caplog.messages if line.startswith("looking how full")]
+    assert 3 < len(told) < 8
+    assert "works again" in told[-1]
+    assert "Traceback" not in caplog.text
 
 
 def test_s09_a_quota_is_tried_again_more_and_more_seldom(caplog: pytest.LogCaptureFixture) -> None:

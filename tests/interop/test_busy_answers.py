@@ -18,8 +18,8 @@ SETTINGS = {
     "flushIntervalCommitLog": "1",
     "diskMaxUsedSpaceRatio": "99",
 }
-#: Tries, one a second: the disks are looked at in the first minute.
-FULL_S = 90
+#: Tries, one a second: the disks are looked at every 10 s.
+FULL_S = 20
 
 BUSY = "[%s]system busy, start flow control for a while"
 CLEANED = "[%s]broker busy, start flow control for a while, period in queue: *ms, size of queue: *"

@@ -14,6 +14,7 @@ from rmq.broker.delivery.holds import Hold, Holds
 from rmq.broker.delivery.read import Batch, Reader, ReadLimits, Scan, Status
 from rmq.broker.delivery.slow_readers import SlowReaders
 from rmq.broker.lane.hot_frames import PullFields, PullFrame
+from rmq.broker.store.trouble import Trouble
 from rmq.filter.sql import ExpressionError
 from rmq.protocol import subscription
 from rmq.protocol.codes import RequestCode, ResponseCode
@@ -94,6 +95,7 @@ class Delivery:
         self._on_delivered = on_delivered
         self._latency = latency
         self._tasks = TaskOwner("delivery")
+        self._trouble = Trouble(world.clock, log, "reading messages from disk", "who pulls them is told so")
         self._reader = Reader(
             store,
             ReadLimits(
@@ -199,11 +201,12 @@ class Delivery:
                 try:
                     waits_for = scan.send(data)
                 except StopIteration as end:
+                    self._trouble.over()
                     if not conn.closed:
                         done(end.value)
                     return
         except OSError as error:
-            log.error("cannot read messages: %s", error)
+            self._trouble.failed(error)
             answer = Command(
                 ResponseCode.SYSTEM_ERROR,
                 remark="the broker cannot read these messages from its disk",

@@ -22,6 +22,7 @@ from rmq.broker.lane.pressure import Owed
 from rmq.broker.store.append import RecordTooLarge
 from rmq.broker.store.durability import Answers
 from rmq.broker.store.state import Put, Span
+from rmq.broker.store.trouble import Trouble
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import HeaderError, ProtocolError, ResponseError, StoreError
@@ -103,6 +104,7 @@ class Lane:
         self._store_host = store_host
         self._kinds = kinds
         self._latency = latency
+        self._trouble = Trouble(world.clock, log, "appending to the commit log", "producers are told so")
         # Sends with a sharding key that the next append takes.
         self._ordered: list[Put] = []
         self._cluster = f"CLUSTER\x01{settings.broker_cluster_name}".encode()
@@ -420,7 +422,8 @@ class Lane:
             code, remark = int(ResponseCode.MESSAGE_ILLEGAL), str(error)
         else:
             if isinstance(error, OSError):
-                log.error("cannot append %d messages to the commit log: %s", len(acks), error)
+                # Nobody looks here for its end: that the gate opens, or a file can be made, is told by those.
+                self._trouble.failed(error)
             if self._store.log.gate:
                 # Closed by this very failure, perhaps: who comes next is told the same.
                 refusal = self._admission.unavailable()

@@ -11,6 +11,7 @@ from rmq.broker.pop.checkpoints import Checkpoint
 from rmq.broker.pop.handles import FIRST_POP_TIME, POP_CK, pop_retry_topic
 from rmq.broker.pop.ordered import Place
 from rmq.broker.store.state import ENTRY_SIZE, Put
+from rmq.broker.store.trouble import Trouble
 from rmq.protocol.errors import ProtocolError, ResponseError, StoreError
 from rmq.protocol.ids import offset_msg_id, pack_host
 from rmq.protocol.message import decode_record
@@ -62,6 +63,7 @@ class Reviver:
         self._polls = polls
         self._store_host = store_host
         self._tasks = TaskOwner("pop")
+        self._trouble = Trouble(world.clock, log, "giving back popped messages", "they are late until that works")
         self._wake = asyncio.Event()
         #: Messages given back and dead letters since start.
         self.given_back = 0
@@ -91,11 +93,13 @@ class Reviver:
                 try:
                     await self._give_back(checkpoint)
                 except (StoreError, ResponseError, OSError) as error:
-                    log.error("%s cannot be given back yet: %s", checkpoint, error)
+                    self._trouble.failed(error)
                     state.checkpoints.later(checkpoint, self._clock.now_ms() + _RETRY_MS)
                 except Exception:  # one message must not keep all others from coming back
                     log.exception("%s cannot be given back: it is tried again in a minute", checkpoint)
                     state.checkpoints.later(checkpoint, self._clock.now_ms() + 60 * _RETRY_MS)
+                else:
+                    self._trouble.over()
             if due:
                 await asyncio.sleep(0)
                 continue

@@ -13,6 +13,7 @@ from rmq.broker.schedule.rebuild import HalfMessageParked, rebuild
 from rmq.broker.schedule.steady import Shifts, SteadyClock
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
 from rmq.broker.store.store import Store
+from rmq.broker.store.trouble import Trouble
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.broker.topics.names import SCHEDULE_TOPIC
 from rmq.protocol import fastjson
@@ -76,6 +77,7 @@ class ScheduleService:
         self._flush_interval = flush_interval
         self._wake = asyncio.Event()
         self._owner = TaskOwner("schedule")
+        self._trouble = Trouble(world.clock, log, "delivering delayed messages", "they are late until that works")
         self._retry = _FIRST_RETRY
 
     async def load(self) -> None:
@@ -193,10 +195,11 @@ class ScheduleService:
             try:
                 pause = await self._pass()
             except (StoreError, OSError) as error:
-                log.error("delayed messages cannot be delivered, next try in %.1f s: %s", self._retry, error)
+                self._trouble.failed(error)
                 await asyncio.sleep(self._retry)
                 self._retry = min(self._retry * 2, _LAST_RETRY)
                 continue
+            self._trouble.over()
             if pause == 0.0:
                 await asyncio.sleep(0)
             elif pause is None:

@@ -21,6 +21,7 @@ from rmq.broker.schedule.rebuild import rebuild
 from rmq.broker.schedule.timing import DELETE_KEY, DONE_TOPIC, OUT_MS, TIMER_TOPIC, decode_code, encode_code
 from rmq.broker.schedule.wheel import Wheel
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
+from rmq.broker.store.trouble import Trouble
 from rmq.protocol import properties
 from rmq.protocol.errors import ProtocolError, StoreError
 from rmq.protocol.message import MessageRecord, decode_record
@@ -91,6 +92,7 @@ class TimerService:
         self._chunk = (0, b"")  # entries last read, and the index of the first
         self._wake = asyncio.Event()
         self._owner = TaskOwner("timers")
+        self._trouble = Trouble(world.clock, log, "delivering timer messages", "they are late until that works")
         self._retry = _FIRST_RETRY
         #: Told the messages of each delivery.
         self.on_delivered: Callable[[list[Put]], None] = lambda puts: None
@@ -254,10 +256,11 @@ class TimerService:
             try:
                 pause = await self._pass()
             except (StoreError, OSError) as error:
-                log.error("timer messages cannot be delivered, next try in %.1f s: %s", self._retry, error)
+                self._trouble.failed(error)
                 await asyncio.sleep(self._retry)
                 self._retry = min(self._retry * 2, _LAST_RETRY)
                 continue
+            self._trouble.over()
             if pause == 0:
                 await asyncio.sleep(0)
                 continue

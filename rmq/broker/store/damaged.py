@@ -20,6 +20,7 @@ from rmq.broker.store.log_reader import Damage
 from rmq.broker.store.queue_files import BLANK_ENTRY, FileKey, QueueFiles, is_blank
 from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.trouble import Trouble
 from rmq.runtime.world import World
 
 __all__ = ["DamagedParts"]
@@ -42,6 +43,7 @@ class DamagedParts:
         self._offload = world.offload
         self._queues = queues
         self.path = os.path.join(root, "scrub.json")
+        self._trouble = Trouble(world.clock, log, "writing scrub.json", "what a scrub found is not known to a restart")
         self.parts: list[Damage] = []
         #: Where the scrub goes on, -1 = between two passes; and when the last one began, ms.
         self.position = -1
@@ -94,7 +96,9 @@ class DamagedParts:
         try:
             await self._offload(self._files.write_atomic, self.path, text.encode())
         except OSError as error:
-            log.error("%s could not be written (%s)", self.path, error)
+            self._trouble.failed(error)
+        else:
+            self._trouble.over()
 
     async def set_aside(self, part: Damage) -> int:
         """Make every entry that points into a damaged part blank, in whatever queue; how many there were."""

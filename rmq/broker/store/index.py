@@ -16,6 +16,7 @@ from rmq.broker.store.checkpoint import Checkpoint
 from rmq.broker.store.index_file import ENTRY, HEADER_SIZE, IndexFile, IndexHeader
 from rmq.broker.store.open_files import SharedFile
 from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.trouble import Trouble
 from rmq.runtime.world import World
 
 __all__ = ["Index"]
@@ -52,6 +53,7 @@ class Index:
         self._lock = asyncio.Lock()
         #: Where the last clean stop says that the index ended.
         self._noted: int | None = None
+        self._trouble = Trouble(world.clock, log, "writing the index", "its entries stay in memory and are tried again")
         #: Nothing that an unclean stop left is in the way of putting.
         self.checked = True
 
@@ -126,6 +128,16 @@ class Index:
         async with self._lock:
             if self.checked:
                 await self._write()
+
+    async def try_write(self) -> bool:
+        """:meth:`write`; an error is told in the log. Whether it worked."""
+        try:
+            await self.write()
+        except OSError as error:
+            self._trouble.failed(error)
+            return False
+        self._trouble.over()
+        return True
 
     async def force(self) -> None:
         """Bring everything to disk, the slot table of the newest file, too, and tell the checkpoint.

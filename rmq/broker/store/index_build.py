@@ -180,15 +180,10 @@ class IndexBuild:
         await self._write()
 
     async def _write(self) -> None:
-        while True:
-            try:
-                await self._index.write()
+        while not await self._index.try_write():
+            if self._index.waiting < _MOST_WAITING:
                 return
-            except OSError as error:
-                log.error("the index could not be written (%s); it stays in memory and is tried again", error)
-                if self._index.waiting < _MOST_WAITING:
-                    return
-                await asyncio.sleep(1)
+            await asyncio.sleep(1)
 
     def _catch_up(self) -> bool:
         """Put what is left in one go, if it is little and in memory; whether the index has everything now."""

@@ -17,6 +17,7 @@ from rmq.broker.store.gate import Gate
 from rmq.broker.store.queue_files import FileKey, QueueFiles, Target
 from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.trouble import Trouble
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import File, World
 
@@ -52,6 +53,12 @@ class QueueWriter:
         self._lock = asyncio.Lock()
         self._urgent = False
         self._failures = 0
+        self._trouble = Trouble(
+            world.clock, log, "writing consume queues", "their entries stay in memory and are tried again"
+        )
+        self._graves = Trouble(
+            world.clock, log, "removing the queues of deleted topics", "the next start removes what is left of them"
+        )
         self._unsynced: dict[FileKey, None] = {}
         self._unsynced_directories: dict[str, None] = {}
 
@@ -65,7 +72,7 @@ class QueueWriter:
         try:
             await self.write(everything=True)
         except OSError as error:
-            log.error("consume queues could not be written (%s)", error)
+            self._trouble.failed(error)
             await asyncio.sleep(1)
         finally:
             self._urgent = False
@@ -76,10 +83,11 @@ class QueueWriter:
             await self.write()
         except OSError as error:
             self._failures += 1
-            log.error("consume queues could not be written (%s); they stay in memory and are tried again", error)
+            self._trouble.failed(error)
             if self._failures >= _FAILURES:
                 self._log.close_gate(Gate.QUEUE_ERROR)
             return
+        self._trouble.over()
         if self._failures:
             self._failures = 0
             self._log.open_gate(Gate.QUEUE_ERROR)
@@ -92,7 +100,9 @@ class QueueWriter:
             try:
                 await self._offload(self._table.disk.remove_tree, graves[0])
             except OSError as error:
-                log.error("%s could not be removed (%s)", graves[0], error)
+                self._graves.failed(error)
+            else:
+                self._graves.over()
             graves.pop(0)
 
     async def write(self, *, everything: bool = False, until: float = math.inf) -> bool:

@@ -6,7 +6,7 @@ import errno
 
 from rmq.protocol.errors import StoreError
 
-__all__ = ["FORBIDDEN", "NO_SPACE", "remedy", "unusable"]
+__all__ = ["FORBIDDEN", "NO_SPACE", "remedy", "told", "unusable"]
 
 #: Errors that stay until somebody does something about them.
 FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG})
@@ -40,11 +40,19 @@ def remedy(error: OSError) -> str:
     return f": {known}" if known else ""
 
 
+def told(error: OSError, where: str = "") -> str:
+    """An operating system error in a line: which file, why, and what to do.
+
+    :param where: named when the error names no file.
+    """
+    path = error.filename or where
+    return f"{path}: {error.strerror or error}{remedy(error)}" if path else f"{error.strerror or error}{remedy(error)}"
+
+
 def unusable(root: str, error: OSError) -> StoreError:
     """What is said when an operating system error keeps a broker from its store.
 
     :param root: the store.
     :param error: with the file it is about.
     """
-    where = error.filename or root
-    return StoreError(f"the store in {root} cannot be used: {where}: {error.strerror or error}{remedy(error)}")
+    return StoreError(f"the store in {root} cannot be used: {told(error, root)}")

@@ -17,6 +17,7 @@ from rmq.broker.store.queue_files import QueueFiles, is_blank
 from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.trouble import Trouble
 from rmq.runtime.world import World
 
 __all__ = ["Retention"]
@@ -44,6 +45,10 @@ class Retention:
         self._index = index
         #: Brings queues to disk before the first file of a round goes.
         self.before_delete: Callable[[], Awaitable[None]] | None = None
+        self._looking = Trouble(
+            world.clock, log, "looking how full the disks are", "messages are taken until one of them refuses"
+        )
+        self._deleting = Trouble(world.clock, log, "deleting old files", "they stay until that works")
         self._manual = 0
         self._cleaned_to = 0
         #: Used shares of the disks of commit log and consume queues, as last seen; -1 = unknown.
@@ -87,18 +92,39 @@ class Retention:
         """Whether too much of a disk is used for messages, as last seen."""
         return max(self.log_ratio, self.queue_ratio) > self._settings.disk_warning_percent / 100
 
-    def _measure(self) -> tuple[dict[str, float], float]:
-        usage = self._world.files.usage
-        ratios = {path: usage(path).ratio for path in self._settings.commit_log_paths}
-        return ratios, usage(self._settings.root).ratio
+    def _measure(self) -> tuple[dict[str, float], OSError | None]:
+        """Used shares by path, -1 where that cannot be told."""
+        ratios: dict[str, float] = {}
+        failed: OSError | None = None
+        for path in {*self._settings.commit_log_paths, self._settings.root}:
+            try:
+                ratios[path] = self._world.files.usage(path).ratio
+            except OSError as error:
+                ratios[path] = -1.0
+                failed = error
+        return ratios, failed
 
-    def _note(self, ratios: dict[str, float], queue_ratio: float) -> dict[str, float]:
+    def _note(self, found: dict[str, float], error: OSError | None) -> dict[str, float]:
+        """Shares of the disks with the commit log, by path."""
+        if error is None:
+            self._looking.over()
+        else:
+            self._looking.failed(error)
+        ratios = {path: found[path] for path in self._settings.commit_log_paths}
         self.log_ratio = min(ratios.values())
-        self.queue_ratio = queue_ratio
+        self.queue_ratio = found[self._settings.root]
         return ratios
 
     async def run(self) -> None:
-        """One round."""
+        """One round; an error is told in the log."""
+        try:
+            await self._round()
+        except OSError as error:
+            self._deleting.failed(error)
+        else:
+            self._deleting.over()
+
+    async def _round(self) -> None:
         at_once = await self.check_disk() and self._settings.clean_forcibly
         limit = min(95, max(10, self._settings.disk_max_used_percent)) / 100
         full = any(ratio < 0 or ratio > limit for ratio in (self.log_ratio, self.queue_ratio))

@@ -40,6 +40,7 @@ from rmq.broker.store.retention import Retention
 from rmq.broker.store.scrub import Scrub
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue, Span
+from rmq.broker.store.trouble import Trouble
 from rmq.protocol.errors import StoreError
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
@@ -51,6 +52,8 @@ log = logging.getLogger(__name__)
 _INDEX_LIMIT = 64 << 20
 #: Seconds between two looks whether the log is to be checked again.
 _SCRUB_PAUSE = 10.0
+#: Seconds between two looks how full the disks are.
+_LOOK_PAUSE = 10.0
 #: Bytes of the log forced to disk between two notes of how far it is.
 _NOTE_EVERY = 64 << 20
 _SLAVE_NOT_AVAILABLE = 11
@@ -110,6 +113,12 @@ class Store:
         self.scrub = Scrub(world, self.log, settings, self.damaged, lambda: self.flusher.flushed)
         self.retention = Retention(world, settings, self.log, self.queues, self.index)
         self.retention.before_delete = self._before_delete
+        clock = world.clock
+        self._making = Trouble(clock, log, "making the next commit-log file", "it is tried again")
+        self._noting = Trouble(clock, log, "writing the checkpoint", "a start after a kill has more to recover")
+        self._forcing = Trouble(
+            clock, log, "forcing queues and index to disk", "a start after a kill makes them from the commit log"
+        )
         self._full_disk = FullDisk(world.clock, self.log, self.retention, self._tasks)
         self._forbidden = ForbiddenWrites(world.clock, self.log, self._tasks)
         self.appender = Appender(self.log, self.index)
@@ -230,6 +239,7 @@ class Store:
         tasks.every(lambda: settings.queue_flush_interval_ms / 1000, self._interval, "queues")
         tasks.every(lambda: settings.queue_thorough_interval_ms / 1000, self.force, "checkpoint")
         tasks.every(lambda: settings.clean_interval_ms / 1000, self.retention.run, "clean", first=60)
+        tasks.every(_LOOK_PAUSE, self.retention.check_disk, "disk")
         tasks.every(_SCRUB_PAUSE, self.scrub.run, "scrub", first=60)
         if self.damaged.add(self.recovered.damages, self.log.start) or self._parts_changed:
             await self.damaged.save()
@@ -444,7 +454,9 @@ class Store:
         try:
             await self._offload(functools.partial(self.checkpoint.save, force=False))
         except OSError as error:
-            log.error("%s could not be written (%s)", self.checkpoint.path, error)
+            self._noting.failed(error)
+        else:
+            self._noting.over()
 
     def _on_fsync_error(self) -> None:
         self.checkpoint.forget_forced()
@@ -465,15 +477,14 @@ class Store:
         except OSError as error:
             if first and error.errno in FORBIDDEN:
                 raise
-            log.warning("the next commit-log file could not be made yet (%s)", error)
+            self._making.failed(error)
+        else:
+            self._making.over()
 
     async def _interval(self) -> None:
         await self.writer.interval()
         if self.index is not None:
-            try:
-                await self.index.write()
-            except OSError as error:
-                log.error("the index could not be written (%s); it stays in memory and is tried again", error)
+            await self.index.try_write()
             if self.index.waiting > _INDEX_LIMIT:
                 self.log.close_gate(Gate.INDEX_ERROR)
             else:
@@ -491,12 +502,14 @@ class Store:
         return stamp if build is None or build.complete else min(stamp, build.stamp)
 
     async def _build_index(self, build: IndexBuild) -> None:
+        trouble = Trouble(self._world.clock, log, "building the index", "until then not every message is found by key")
         while not build.complete:
             try:
                 await build.run()
             except OSError as error:
-                log.error("the index cannot be built (%s); it is tried again", error)
+                trouble.failed(error)
                 await asyncio.sleep(10)
+        trouble.over()
 
     def _index_complete(self, end: int) -> None:
         """No await is between the last key of the build and this: the next append puts its keys itself."""
@@ -522,7 +535,9 @@ class Store:
             self.checkpoint.logics = max(self.checkpoint.logics, stamp)
             await self._offload(self.checkpoint.save)
         except OSError as error:
-            log.error("queues or index could not be forced to disk (%s); the checkpoint stays where it is", error)
+            self._forcing.failed(error)
+        else:
+            self._forcing.over()
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import os
 from collections.abc import Awaitable, Callable
 
 from rmq.broker.store.refusal import FORBIDDEN, unusable
+from rmq.broker.store.trouble import Trouble
 from rmq.protocol.errors import ProtocolError, StoreError
 from rmq.runtime.world import Files, World
 
@@ -32,6 +33,9 @@ class MetadataFile:
         self._world = world
         self.path = path
         self._render = render
+        self._trouble = Trouble(
+            world.clock, log, f"writing {os.path.basename(path)}", "changes stay in memory and are lost with a kill"
+        )
         self._dirty = False
         #: What stands in the file is good: it may become the backup. A damaged one must not replace a good backup.
         self._good = False
@@ -120,8 +124,10 @@ class MetadataFile:
                 except OSError as error:
                     # Kept in memory; the next change or the stop tries again.
                     self._dirty = True
-                    log.error("%s cannot be written: %s", self.path, error)
+                    self._trouble.failed(error)
                     return
+                else:
+                    self._trouble.over()
                 finally:
                     self._settle(asked)
         finally:

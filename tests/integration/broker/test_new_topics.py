@@ -112,7 +112,7 @@ async def test_a_disk_that_does_not_take_the_name_is_told_of_and_stops_nobody(
         await waits(other, sent)
         disk.may.set()
         assert offset(await sent) == 0
-        assert "topics.json cannot be written" in caplog.text
+        assert "writing topics.json fails" in caplog.text
         disk.fails = False
         assert (await one.ask(Command(17, ext=dict(CREATE)))).code == 0
         assert disk.has("New")
