@@ -2,121 +2,52 @@
 
 Keys are spelt as in Java's BrokerConfig, MessageStoreConfig and NettyServerConfig (store-and-broker.md 10.2 to
 10.4), so Java's .properties files are read as they are. Keys that Java knows and that have no effect here are in
-``WITHOUT_EFFECT`` with the reason: they are accepted, shown by ``-p`` when given, and mentioned once in the log.
+``inert.py`` with the reason: they are accepted, shown by ``-p`` when given, and mentioned once in the log.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import ClassVar
 
 from rmq.broker.delays import DelayLevels
+from rmq.broker.inert import WITHOUT_EFFECT
 from rmq.broker.store.settings import StoreSettings
-from rmq.config.settings import setting
-from rmq.filter.bloom import Bloom
+from rmq.broker.topics.names import topic_name_fault
+from rmq.config.settings import INT_MAX, LONG_MAX, Outside, setting
 from rmq.protocol import addresses
 from rmq.protocol.errors import ConfigError
+from rmq.protocol.frame import MAX_FRAME, MAX_HEADER
 from rmq.remoting.health import ObserverSettings
 from rmq.runtime.identity import Advertised, choose_address
 from rmq.runtime.world import Identity
 
-__all__ = ["BLACK_LIST", "WITHOUT_EFFECT", "BrokerSettings"]
+__all__ = ["BLACK_LIST", "BrokerSettings"]
 
 #: Keys that request 25 never changes, whatever ``configBlackList`` says (store-and-broker.md 10.1).
 BLACK_LIST = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 
-_NO_POOLS = "requests are served on one event loop, there are no thread pools"
-_NO_QUEUES = "requests do not wait in queues"
-_BY_COMMITS = "records are written to the page cache at once, there is no buffer pool in between"
-_NO_NETTY = "the transport is not Netty"
-_NO_FILTER = "SQL92 filtering is not available yet"
-_NO_HA = "replication is not available yet"
-_UNUSED = "Java does not use it either"
-
-#: Java's keys that are accepted and do nothing here, with the reason.
-WITHOUT_EFFECT: Mapping[str, str] = {
-    **dict.fromkeys(
-        (
-            "sendMessageThreadPoolNums", "putMessageFutureThreadPoolNums", "pullMessageThreadPoolNums",
-            "processReplyMessageThreadPoolNums", "queryMessageThreadPoolNums", "adminBrokerThreadPoolNums",
-            "clientManageThreadPoolNums", "consumerManageThreadPoolNums", "heartbeatThreadPoolNums",
-            "endTransactionThreadPoolNums", "serverWorkerThreads", "serverCallbackExecutorThreads",
-            "serverSelectorThreads", "clientWorkerThreads", "clientCallbackExecutorThreads",
-            "useReentrantLockWhenPutMessage", "debugLockEnable",
-        ),
-        _NO_POOLS,
-    ),
-    **dict.fromkeys(
-        (
-            "putThreadPoolQueueCapacity", "replyThreadPoolQueueCapacity", "clientManagerThreadPoolQueueCapacity",
-            "consumerManagerThreadPoolQueueCapacity", "heartbeatThreadPoolQueueCapacity", "waitTimeMillsInPullQueue",
-            "waitTimeMillsInHeartbeatQueue",
-            "waitTimeMillsInTransactionQueue", "serverOnewaySemaphoreValue", "serverAsyncSemaphoreValue",
-            "clientOnewaySemaphoreValue", "clientAsyncSemaphoreValue",
-        ),
-        _NO_QUEUES,
-    ),
-    **dict.fromkeys(
-        (
-            "transientStorePoolEnable", "transientStorePoolSize", "fastFailIfNoBufferInStorePool",
-            "commitIntervalCommitLog", "commitCommitLogLeastPages", "commitCommitLogThoroughInterval",
-        ),
-        _BY_COMMITS,
-    ),
-    **dict.fromkeys(
-        (
-            "serverSocketSndBufSize", "serverSocketRcvBufSize", "writeBufferHighWaterMark", "writeBufferLowWaterMark",
-            "serverPooledByteBufAllocatorEnable", "useEpollNativeSelector", "connectTimeoutMillis",
-            "channelNotActiveInterval", "clientChannelMaxIdleTimeSeconds", "clientSocketSndBufSize",
-            "clientSocketRcvBufSize", "clientPooledByteBufAllocatorEnable", "clientCloseSocketIfTimeout", "useTLS",
-        ),
-        _NO_NETTY,
-    ),
-    **dict.fromkeys(
-        (
-        ),
-        _NO_FILTER,
-    ),
-    **dict.fromkeys(
-        (
-            "haSendHeartbeatInterval", "haHousekeepingInterval", "haTransferBatchSize", "haMasterAddress",
-            "offsetCheckInSlave", "dLegerGroup", "dLegerPeers", "dLegerSelfId",
-            "slaveReadEnable", "slaveTimeout", "haSlaveFallbehindMax",
-            "preferredLeaderId", "enableBatchPush", "isEnableBatchPush", "storePathDLedgerCommitLog",
-        ),
-        _NO_HA,
-    ),
-    **dict.fromkeys(
-        (
-            "flushConsumerOffsetHistoryInterval", "filterServerNums", "highSpeedMode", "maxDelayTime",
-            "putMsgIndexHightWater", "commercialEnable", "commercialTimerCount", "commercialTransCount",
-            "commercialBigCount", "commercialBaseCount",
-        ),
-        _UNUSED,
-    ),
-    "rocketmqHome": "nothing is looked for there",
-    "transferMsgByHeap": "messages are handed out one way only",
-    "messageStorePlugIn": "Java classes cannot be loaded",
-    "isolateLogEnable": "logs go where conf/logging.yaml says",
-    "destroyMapedFileIntervalForcibly": "files in use do not keep their names from being removed",
-    "redeleteHangedFileInterval": "files in use do not keep their names from being removed",
-    "flushLeastPagesWhenWarmMapedFile": "files are not mapped",
-    "bitMapLengthConsumeQueueExt": "a bit map is as long as the filters make it, as in Java",
-    "warmMapedFileEnable": "files are written, not mapped: there are no pages to touch and lock beforehand",
-    "duplicationEnable": "consumers see what is as durable as configured, there is no confirm offset",
-    "flushConsumeQueueLeastPages": "queues are written at 4 KiB",
-    "flushCommitLogThoroughInterval": "every flush is thorough",
-    "messageIndexSafe": "recovery rebuilds the index from the commit log",
-    "diskFallRecorded": "how far a group is behind is computed when asked for",
-    "enableScheduleMessageStats": "deliveries of delayed messages are counted like every append",
-    "enableScheduleAsyncDeliver": "delayed messages are delivered in batches",
-    "scheduleAsyncDeliverMaxPendingLimit": "delayed messages are delivered in batches",
-    "scheduleAsyncDeliverMaxResendNum2Blocked": "delayed messages are delivered in batches",
-}  # fmt: skip
-
 _ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
 _FLUSH_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
+
+
+#: Bytes of records in one answer: it has to fit into a frame with its header.
+_LARGEST_ANSWER = MAX_FRAME - MAX_HEADER
+#: Messages of one query: all of them are in memory at a time.
+_MOST_FOUND = 1_024
+
+
+def _hours(text: str) -> Outside | None:
+    """Hours of the day, as ``deleteWhen`` has them. Java deletes at those among them that a day has."""
+    given = [hour for part in text.split(";") if (hour := part.strip())]
+    hours = [hour for hour in given if hour.isascii() and hour.isdecimal() and int(hour) < 24]
+    if given and hours == given:
+        return None
+    return Outside(
+        ";".join(hours),
+        ";".join(hours) or "no hour, so that files stay until the disk is full,",
+        "hours of the day, 0 to 23, separated by ';' are expected",
+    )
 
 
 class BrokerSettings(ObserverSettings):
@@ -144,7 +75,9 @@ class BrokerSettings(ObserverSettings):
     bind_address: str = setting(
         "", key="bindAddress", important=True, doc="Address listened on. Default: every interface."
     )
-    listen_port: int = setting(10911, key="listenPort", important=True, doc="Main port; port - 2 is the VIP port.")
+    listen_port: int = setting(
+        10911, key="listenPort", important=True, minimum=0, maximum=65_534, doc="Main port; port - 2 is the VIP port."
+    )
     broker_name: str = setting(
         "", key="brokerName", important=True, doc="Name of the broker set. Default: the host's name."
     )
@@ -159,13 +92,25 @@ class BrokerSettings(ObserverSettings):
         doc="ASYNC_MASTER, or SYNC_MASTER: a send waits for a replica; there are none yet, so it is answered with 11.",
     )
     broker_permission: int = setting(
-        6, key="brokerPermission", live=True, doc="4 read, 2 write; registered topics are masked with it."
+        6,
+        key="brokerPermission",
+        live=True,
+        minimum=0,
+        maximum=7,
+        doc="4 read, 2 write; registered topics are masked with it.",
     )
-    ha_listen_port: int = setting(0, key="haListenPort", doc="Always listenPort + 1.")
+    ha_listen_port: int = setting(0, key="haListenPort", lowest=0, highest=65_535, doc="Always listenPort + 1.")
     server_channel_max_idle_time_seconds: int = setting(
-        120, key="serverChannelMaxIdleTimeSeconds", unit="s", doc="Connections silent both ways for so long are closed."
+        120,
+        key="serverChannelMaxIdleTimeSeconds",
+        unit="s",
+        lowest=0,
+        highest=INT_MAX,
+        doc="Connections silent both ways for so long are closed; 0 = never.",
     )
-    server_socket_backlog: int = setting(1024, key="serverSocketBacklog", doc="Connections waiting to be accepted.")
+    server_socket_backlog: int = setting(
+        1024, key="serverSocketBacklog", lowest=1, highest=65_535, doc="Connections waiting to be accepted."
+    )
 
     # -- name servers
     fetch_namesrv_addr_by_address_server: bool = setting(
@@ -185,10 +130,22 @@ class BrokerSettings(ObserverSettings):
         doc="Last part of the address server's path (Java: rocketmq.namesrv.domain.subgroup).",
     )
     register_name_server_period: int = setting(
-        30_000, key="registerNameServerPeriod", unit="ms", live=True, doc="Registration rhythm, 10 s to 60 s."
+        30_000,
+        key="registerNameServerPeriod",
+        unit="ms",
+        live=True,
+        lowest=10_000,
+        highest=60_000,
+        doc="Registration rhythm, 10 s to 60 s.",
     )
     register_broker_timeout_mills: int = setting(
-        6_000, key="registerBrokerTimeoutMills", unit="ms", live=True, doc="Time for one registration."
+        6_000,
+        key="registerBrokerTimeoutMills",
+        unit="ms",
+        live=True,
+        lowest=1,
+        highest=INT_MAX,
+        doc="Time for one registration.",
     )
     force_register: bool = setting(
         True, key="forceRegister", live=True, doc="Register every time; else only when a name server is behind."
@@ -202,7 +159,12 @@ class BrokerSettings(ObserverSettings):
 
     # -- topics and groups
     default_topic_queue_nums: int = setting(
-        8, key="defaultTopicQueueNums", important=True, doc="Queues of TBW102: the most an auto-created topic gets."
+        8,
+        key="defaultTopicQueueNums",
+        important=True,
+        lowest=1,
+        highest=65_535,
+        doc="Queues of TBW102: the most an auto-created topic gets.",
     )
     auto_create_topic_enable: bool = setting(
         True, key="autoCreateTopicEnable", important=True, live=True, doc="Make topics on the first send to them."
@@ -223,7 +185,12 @@ class BrokerSettings(ObserverSettings):
         "RMQ_SYS_TRACE_TOPIC", key="msgTraceTopicName", important=True, doc="Name of that topic."
     )
     flush_consumer_offset_interval: int = setting(
-        5_000, key="flushConsumerOffsetInterval", unit="ms", doc="How often consumerOffset.json is written."
+        5_000,
+        key="flushConsumerOffsetInterval",
+        unit="ms",
+        minimum=1,
+        highest=INT_MAX,
+        doc="How often consumerOffset.json is written.",
     )
     notify_consumer_ids_changed_enable: bool = setting(
         True,
@@ -236,10 +203,23 @@ class BrokerSettings(ObserverSettings):
     region_id: str = setting("DefaultRegion", key="regionId", live=True, doc="MSG_REGION of answers to sends.")
     trace_on: bool = setting(True, key="traceOn", live=True, doc="TRACE_ON of answers to sends.")
     start_accept_send_request_time_stamp: int = setting(
-        0, key="startAcceptSendRequestTimeStamp", unit="ms", live=True, doc="Sends are refused before this time."
+        0,
+        key="startAcceptSendRequestTimeStamp",
+        unit="ms",
+        live=True,
+        lowest=0,
+        highest=LONG_MAX,
+        doc="Sends are refused before this time.",
     )
     max_message_size: int = setting(
-        4_194_304, key="maxMessageSize", important=True, unit="bytes", live=True, doc="Largest body."
+        4_194_304,
+        key="maxMessageSize",
+        important=True,
+        unit="bytes",
+        live=True,
+        minimum=1,
+        highest=MAX_FRAME,
+        doc="Largest body.",
     )
     reject_transaction_message: bool = setting(
         False, key="rejectTransactionMessage", important=True, live=True, doc="Refuse transactional messages."
@@ -260,16 +240,27 @@ class BrokerSettings(ObserverSettings):
         doc="Note with each message which SQL92 filters want it; needs enableConsumeQueueExt.",
     )
     expect_consumer_num_use_filter: int = setting(
-        32, key="expectConsumerNumUseFilter", doc="SQL92 groups expected on a topic: sizes the notes."
+        32,
+        key="expectConsumerNumUseFilter",
+        minimum=1,
+        maximum=65_535,
+        doc="SQL92 groups expected on a topic: sizes the notes.",
     )
     max_error_rate_of_bloom_filter: int = setting(
-        20, key="maxErrorRateOfBloomFilter", unit="%", doc="Messages that may be noted for a group in vain."
+        20,
+        key="maxErrorRateOfBloomFilter",
+        unit="%",
+        minimum=1,
+        maximum=99,
+        doc="Messages that may be noted for a group in vain.",
     )
     filter_data_clean_time_span: int = setting(
         86_400_000,
         key="filterDataCleanTimeSpan",
         unit="ms",
         live=True,
+        lowest=0,
+        highest=LONG_MAX,
         doc="How long the SQL92 filter of a group that is gone is kept.",
     )
     transaction_time_out: int = setting(
@@ -277,66 +268,138 @@ class BrokerSettings(ObserverSettings):
         key="transactionTimeOut",
         unit="ms",
         live=True,
+        lowest=0,
+        highest=LONG_MAX,
         doc="Age of a half message when its producer is first asked.",
     )
     transaction_check_max: int = setting(
-        15, key="transactionCheckMax", live=True, doc="How often a producer is asked before the message is given up."
+        15,
+        key="transactionCheckMax",
+        live=True,
+        lowest=0,
+        highest=INT_MAX,
+        doc="How often a producer is asked before the message is given up.",
     )
     transaction_check_interval: int = setting(
-        60_000, key="transactionCheckInterval", unit="ms", live=True, doc="How often half messages are looked at."
+        60_000,
+        key="transactionCheckInterval",
+        unit="ms",
+        live=True,
+        lowest=1,
+        highest=INT_MAX,
+        doc="How often half messages are looked at.",
     )
     store_reply_message_enable: bool = setting(
         True, key="storeReplyMessageEnable", live=True, doc="Keep replies in their topic."
     )
     long_polling_enable: bool = setting(True, key="longPollingEnable", live=True, doc="Hold pulls that find nothing.")
     short_polling_time_mills: int = setting(
-        1_000, key="shortPollingTimeMills", unit="ms", live=True, doc="How long they are held when long polling is off."
+        1_000,
+        key="shortPollingTimeMills",
+        unit="ms",
+        live=True,
+        lowest=0,
+        highest=INT_MAX,
+        doc="How long they are held when long polling is off.",
     )
     max_transfer_bytes_on_message_in_memory: int = setting(
         262_144,
         key="maxTransferBytesOnMessageInMemory",
         unit="bytes",
         live=True,
+        lowest=1,
+        highest=_LARGEST_ANSWER,
         doc="Most bytes of a pull from memory.",
     )
     max_transfer_count_on_message_in_memory: int = setting(
-        32, key="maxTransferCountOnMessageInMemory", live=True, doc="Most messages of a pull from memory."
+        32,
+        key="maxTransferCountOnMessageInMemory",
+        live=True,
+        lowest=1,
+        highest=INT_MAX,
+        doc="Most messages of a pull from memory.",
     )
     max_transfer_bytes_on_message_in_disk: int = setting(
-        65_536, key="maxTransferBytesOnMessageInDisk", unit="bytes", live=True, doc="Most bytes of a pull from disk."
+        65_536,
+        key="maxTransferBytesOnMessageInDisk",
+        unit="bytes",
+        live=True,
+        lowest=1,
+        highest=_LARGEST_ANSWER,
+        doc="Most bytes of a pull from disk.",
     )
     max_transfer_count_on_message_in_disk: int = setting(
-        8, key="maxTransferCountOnMessageInDisk", live=True, doc="Most messages of a pull from disk."
+        8,
+        key="maxTransferCountOnMessageInDisk",
+        live=True,
+        lowest=1,
+        highest=INT_MAX,
+        doc="Most messages of a pull from disk.",
     )
     access_message_in_memory_max_ratio: int = setting(
-        40, key="accessMessageInMemoryMaxRatio", unit="%", live=True, doc="Share of memory that counts as 'in memory'."
+        40,
+        key="accessMessageInMemoryMaxRatio",
+        unit="%",
+        live=True,
+        lowest=0,
+        highest=100,
+        doc="Share of memory that counts as 'in memory'.",
     )
     default_query_max_num: int = setting(
-        32, key="defaultQueryMaxNum", live=True, doc="Most messages of a unique-key query."
+        32,
+        key="defaultQueryMaxNum",
+        live=True,
+        lowest=1,
+        highest=_MOST_FOUND,
+        doc="Most messages of a unique-key query.",
     )
-    max_msgs_num_batch: int = setting(64, key="maxMsgsNumBatch", live=True, doc="Most messages of a key query.")
+    max_msgs_num_batch: int = setting(
+        64, key="maxMsgsNumBatch", live=True, lowest=1, highest=_MOST_FOUND, doc="Most messages of a key query."
+    )
     message_delay_level: str = setting(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         key="messageDelayLevel",
         doc="Delays of level 1, 2, ...",
     )
     flush_delay_offset_interval: int = setting(
-        10_000, key="flushDelayOffsetInterval", unit="ms", doc="How often delayOffset.json is written."
+        10_000,
+        key="flushDelayOffsetInterval",
+        unit="ms",
+        minimum=1,
+        highest=INT_MAX,
+        doc="How often delayOffset.json is written.",
     )
     timer_wheel_enable: bool = setting(
         True, key="timerWheelEnable", live=True, doc="Take messages with a delivery time of their own (TIMER_*)."
     )
     timer_max_delay_sec: int = setting(
-        259_200, key="timerMaxDelaySec", unit="s", live=True, doc="How far ahead such a time may be."
+        259_200,
+        key="timerMaxDelaySec",
+        unit="s",
+        live=True,
+        lowest=0,
+        highest=INT_MAX,
+        doc="How far ahead such a time may be.",
     )
     timer_precision_ms: int = setting(
-        1, key="timerPrecisionMs", unit="ms", live=True, doc="Such times are rounded up to a multiple of it."
+        1,
+        key="timerPrecisionMs",
+        unit="ms",
+        live=True,
+        lowest=1,
+        highest=86_400_000,
+        doc="Such times are rounded up to a multiple of it.",
     )
     recall_message_enable: bool = setting(
         True, key="recallMessageEnable", live=True, doc="Let producers recall such messages while they wait."
     )
     send_thread_pool_queue_capacity: int = setting(
-        10_000, key="sendThreadPoolQueueCapacity", live=True, doc="Sends under way before others are refused as busy."
+        10_000,
+        key="sendThreadPoolQueueCapacity",
+        live=True,
+        minimum=0,
+        highest=INT_MAX,
+        doc="Sends under way before others are refused as busy; 0 refuses all.",
     )
     broker_fast_failure_enable: bool = setting(
         True, key="brokerFastFailureEnable", live=True, doc="Refuse sends that have waited too long, too."
@@ -346,6 +409,8 @@ class BrokerSettings(ObserverSettings):
         key="waitTimeMillsInSendQueue",
         unit="ms",
         live=True,
+        lowest=0,
+        highest=INT_MAX,
         doc="Sends that were read so long ago and are not stored yet are refused as busy.",
     )
     os_page_cache_busy_time_out_mills: int = setting(
@@ -353,7 +418,9 @@ class BrokerSettings(ObserverSettings):
         key="osPageCacheBusyTimeOutMills",
         unit="ms",
         live=True,
-        doc="A write or flush of the commit log that lasts longer makes sends refused as busy.",
+        lowest=-1,
+        highest=INT_MAX,
+        doc="A write or flush of the commit log that lasts longer makes sends refused as busy; -1 refuses all.",
     )
     disable_consume_if_consumer_read_slowly: bool = setting(
         False,
@@ -366,16 +433,33 @@ class BrokerSettings(ObserverSettings):
         key="consumerFallbehindThreshold",
         unit="bytes",
         live=True,
+        lowest=0,
+        highest=LONG_MAX,
         doc="How far back in the commit log that is.",
     )
     pull_thread_pool_queue_capacity: int = setting(
-        100_000, key="pullThreadPoolQueueCapacity", live=True, doc="Shown in the runtime information."
+        100_000,
+        key="pullThreadPoolQueueCapacity",
+        live=True,
+        minimum=1,
+        highest=INT_MAX,
+        doc="Shown in the runtime information.",
     )
     query_thread_pool_queue_capacity: int = setting(
-        20_000, key="queryThreadPoolQueueCapacity", live=True, doc="Shown in the runtime information."
+        20_000,
+        key="queryThreadPoolQueueCapacity",
+        live=True,
+        minimum=1,
+        highest=INT_MAX,
+        doc="Shown in the runtime information.",
     )
     end_transaction_pool_queue_capacity: int = setting(
-        100_000, key="endTransactionPoolQueueCapacity", live=True, doc="Shown in the runtime information."
+        100_000,
+        key="endTransactionPoolQueueCapacity",
+        live=True,
+        minimum=1,
+        highest=INT_MAX,
+        doc="Shown in the runtime information.",
     )
 
     # -- the store
@@ -392,10 +476,21 @@ class BrokerSettings(ObserverSettings):
         "", key="readOnlyCommitLogStorePaths", doc="Commit-log directories that are read and get no new files."
     )
     mapped_file_size_commit_log: int = setting(
-        1_073_741_824, key="mappedFileSizeCommitLog", important=True, unit="bytes", doc="Size of a commit-log file."
+        1_073_741_824,
+        key="mappedFileSizeCommitLog",
+        important=True,
+        unit="bytes",
+        minimum=4096,
+        maximum=INT_MAX,
+        doc="Size of a commit-log file.",
     )
     mapped_file_size_consume_queue: int = setting(
-        6_000_000, key="mappedFileSizeConsumeQueue", unit="bytes", doc="Size of a consume-queue file."
+        6_000_000,
+        key="mappedFileSizeConsumeQueue",
+        unit="bytes",
+        minimum=20,
+        maximum=INT_MAX,
+        doc="Size of a consume-queue file.",
     )
     enable_consume_queue_ext: bool = setting(
         False,
@@ -403,49 +498,103 @@ class BrokerSettings(ObserverSettings):
         doc="Keep store time and bit map of each message in consumequeue_ext; what is there is read in any case.",
     )
     mapped_file_size_consume_queue_ext: int = setting(
-        50_331_648, key="mappedFileSizeConsumeQueueExt", unit="bytes", doc="Size of a file in consumequeue_ext."
+        50_331_648,
+        key="mappedFileSizeConsumeQueueExt",
+        unit="bytes",
+        minimum=4096,
+        maximum=INT_MAX,
+        doc="Size of a file in consumequeue_ext.",
     )
     flush_disk_type: str = setting(
         "ASYNC_FLUSH", key="flushDiskType", important=True, doc="ASYNC_FLUSH, or SYNC_FLUSH: a send waits for the disk."
     )
-    sync_flush_timeout: int = setting(5_000, key="syncFlushTimeout", unit="ms", live=True, doc="How long it waits.")
+    sync_flush_timeout: int = setting(
+        5_000, key="syncFlushTimeout", unit="ms", live=True, lowest=1, highest=INT_MAX, doc="How long it waits."
+    )
     flush_interval_commit_log: int = setting(
-        500, key="flushIntervalCommitLog", unit="ms", live=True, doc="Pause between flushes of the commit log."
+        500,
+        key="flushIntervalCommitLog",
+        unit="ms",
+        live=True,
+        lowest=1,
+        highest=INT_MAX,
+        doc="Pause between flushes of the commit log.",
     )
     flush_commit_log_least_pages: int = setting(
-        4, key="flushCommitLogLeastPages", unit="4 KiB", live=True, doc="What makes a flush worth while."
+        4,
+        key="flushCommitLogLeastPages",
+        unit="4 KiB",
+        live=True,
+        lowest=0,
+        highest=INT_MAX,
+        doc="What makes a flush worth while.",
     )
     flush_commit_log_timed: bool = setting(True, key="flushCommitLogTimed", live=True, doc="Flush by time alone.")
     flush_interval_consume_queue: int = setting(
-        1_000, key="flushIntervalConsumeQueue", unit="ms", live=True, doc="Pause between writes of the queues."
+        1_000,
+        key="flushIntervalConsumeQueue",
+        unit="ms",
+        live=True,
+        lowest=1,
+        highest=INT_MAX,
+        doc="Pause between writes of the queues.",
     )
     flush_consume_queue_thorough_interval: int = setting(
         60_000,
         key="flushConsumeQueueThoroughInterval",
         unit="ms",
         live=True,
+        lowest=0,
+        highest=INT_MAX,
         doc="How often queues are forced to disk.",
     )
     message_index_enable: bool = setting(True, key="messageIndexEnable", doc="Keep the key index.")
-    max_hash_slot_num: int = setting(5_000_000, key="maxHashSlotNum", doc="Slots of an index file.")
-    max_index_num: int = setting(20_000_000, key="maxIndexNum", doc="Entries of an index file.")
+    max_hash_slot_num: int = setting(
+        5_000_000, key="maxHashSlotNum", minimum=1, maximum=100_000_000, doc="Slots of an index file."
+    )
+    max_index_num: int = setting(
+        20_000_000, key="maxIndexNum", minimum=2, maximum=100_000_000, doc="Entries of an index file."
+    )
     check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover", doc="Check bodies when recovering.")
     commit_log_scrub_rate: int = setting(
         4,
         key="commitLogScrubRate",
         unit="MiB/s",
         live=True,
+        minimum=0,
+        maximum=100_000,
         doc="How fast the commit log's checksums are compared behind the running broker; 0 = never.",
     )
     commit_log_scrub_interval: int = setting(
-        24, key="commitLogScrubInterval", unit="h", live=True, doc="From the beginning of one such pass to the next."
+        24,
+        key="commitLogScrubInterval",
+        unit="h",
+        live=True,
+        minimum=0,
+        maximum=87_600,
+        doc="From the beginning of one such pass to the next.",
     )
     file_reserved_time: int = setting(
-        72, key="fileReservedTime", important=True, unit="h", live=True, doc="How long files are kept."
+        72,
+        key="fileReservedTime",
+        important=True,
+        unit="h",
+        live=True,
+        minimum=0,
+        highest=INT_MAX,
+        doc="How long files are kept.",
     )
-    delete_when: str = setting("04", key="deleteWhen", live=True, doc="Local hours of deletion, separated by ';'.")
+    delete_when: str = setting(
+        "04", key="deleteWhen", live=True, shape=_hours, doc="Local hours of deletion, separated by ';'."
+    )
     disk_max_used_space_ratio: int = setting(
-        75, key="diskMaxUsedSpaceRatio", unit="%", live=True, doc="Expired files go at any hour beyond it; 10 to 95."
+        75,
+        key="diskMaxUsedSpaceRatio",
+        unit="%",
+        live=True,
+        lowest=10,
+        highest=95,
+        doc="Expired files go at any hour beyond it; 10 to 95.",
     )
     clean_file_forcibly_enable: bool = setting(
         True, key="cleanFileForciblyEnable", live=True, doc="Delete files of any age when the disk is nearly full."
@@ -454,8 +603,8 @@ class BrokerSettings(ObserverSettings):
         85,
         key="diskSpaceCleanForciblyRatio",
         unit="%",
-        minimum=10,
-        maximum=100,
+        lowest=10,
+        highest=100,
         live=True,
         doc="What 'nearly full' is. Java 4.9: the system property rocketmq.broker.diskSpaceCleanForciblyRatio=0.85.",
     )
@@ -463,19 +612,31 @@ class BrokerSettings(ObserverSettings):
         90,
         key="diskSpaceWarningLevelRatio",
         unit="%",
-        minimum=10,
-        maximum=100,
+        lowest=10,
+        highest=100,
         live=True,
         doc="Messages are refused beyond it. Java 4.9: the system property of this name behind rocketmq.broker., 0.90.",
     )
     clean_resource_interval: int = setting(
-        10_000, key="cleanResourceInterval", unit="ms", doc="How often files are looked at."
+        10_000, key="cleanResourceInterval", unit="ms", minimum=1, highest=INT_MAX, doc="How often files are looked at."
     )
     delete_commit_log_files_interval: int = setting(
-        100, key="deleteCommitLogFilesInterval", unit="ms", live=True, doc="Pause between deleted commit-log files."
+        100,
+        key="deleteCommitLogFilesInterval",
+        unit="ms",
+        live=True,
+        lowest=0,
+        highest=INT_MAX,
+        doc="Pause between deleted commit-log files.",
     )
     delete_consume_queue_files_interval: int = setting(
-        100, key="deleteConsumeQueueFilesInterval", unit="ms", live=True, doc="Pause between deleted queue files."
+        100,
+        key="deleteConsumeQueueFilesInterval",
+        unit="ms",
+        live=True,
+        lowest=0,
+        highest=INT_MAX,
+        doc="Pause between deleted queue files.",
     )
 
     enable_lmq: bool = setting(
@@ -485,7 +646,11 @@ class BrokerSettings(ObserverSettings):
         False, key="enableMultiDispatch", doc="Put a message into every queue its INNER_MULTI_DISPATCH names, too."
     )
     max_lmq_consume_queue_num: int = setting(
-        20_000, key="maxLmqConsumeQueueNum", doc="Light queues; new ones beyond it are refused."
+        20_000,
+        key="maxLmqConsumeQueueNum",
+        lowest=0,
+        highest=INT_MAX,
+        doc="Light queues; new ones beyond it are refused.",
     )
 
     # -- statistics and administration
@@ -521,26 +686,20 @@ class BrokerSettings(ObserverSettings):
         _one_of("flushDiskType", self.flush_disk_type, _FLUSH_TYPES)
         if self.broker_id != 0:
             raise ConfigError(f"brokerId={self.broker_id}: a {self.broker_role} has brokerId 0")
-        if not 0 <= self.listen_port <= 65534:
-            raise ConfigError(
-                f"listenPort={self.listen_port}: must be a port below 65535 (the next one is the HA port)"
-            )
-        if self.broker_permission & ~7 or self.broker_permission < 0:
-            raise ConfigError(f"brokerPermission={self.broker_permission}: 6 read and write, 4 read, 2 write")
         for key, value in (("brokerName", self.broker_name), ("brokerClusterName", self.broker_cluster_name)):
             if value != value.strip() or any(c in value for c in " \t\r\n,;"):
                 raise ConfigError(f"{key}={value!r}: must have no blanks, commas or semicolons")
         DelayLevels(self.message_delay_level)
-        if self.max_message_size < 1:
-            raise ConfigError(f"maxMessageSize={self.max_message_size}: must be at least 1 byte")
         try:
             addresses.parse_list(self.namesrv_addr)
         except ConfigError as error:
             raise ConfigError(f"namesrvAddr={self.namesrv_addr}: {error}") from None
-        try:
-            Bloom(self.max_error_rate_of_bloom_filter, self.expect_consumer_num_use_filter)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
+        for key, value in (("brokerIP1", self.broker_ip1), ("brokerIP2", self.broker_ip2)):
+            if value.count(":") == 1 or any(c in value for c in " \t\r\n,;/"):
+                raise ConfigError(f"{key}={value}: one address or name, without a port, is expected")
+        fault = topic_name_fault(self.msg_trace_topic_name) if self.trace_topic_enable else None
+        if fault is not None:
+            raise ConfigError(f"msgTraceTopicName={self.msg_trace_topic_name}: {fault}")
 
     def settle(self, identity: Identity) -> Advertised | None:
         """Fill in what depends on the machine, then check everything.

@@ -17,6 +17,7 @@ from typing import Any, Self, TypedDict, TypeVar
 from rmq.client.allocate import AllocateMessageQueueStrategy
 from rmq.client.message import MessageQueue
 from rmq.protocol.errors import ClientError
+from rmq.protocol.frame import MAX_FRAME
 
 __all__ = [
     "AdminOptions",
@@ -38,6 +39,13 @@ __all__ = [
 Duration = float | timedelta
 #: Seconds, 31 years: clocks and timers of the machine take no more.
 _LONGEST = 1_000_000_000
+#: Of these 0 is a loop without a pause, or a call that cannot end well; the least is Java's, a millisecond.
+_PAUSES = frozenset({
+    "poll_name_server_interval", "heartbeat_broker_interval", "persist_consumer_offset_interval",
+    "pull_time_delay_when_exception", "mq_client_api_timeout", "send_msg_timeout", "consume_timeout",
+    "rebalance_interval", "consumer_pull_timeout",
+})  # fmt: skip
+_INT_MAX = (1 << 31) - 1
 E = TypeVar("E", bound=Enum)
 
 
@@ -203,6 +211,8 @@ class ClientSettings:
         for name, field in known.items():
             if field.type == "float":
                 setattr(made, name, seconds(getattr(made, name), name))
+                if name in _PAUSES and getattr(made, name) < 0.001:
+                    raise ClientError(f"{name} is {getattr(made, name):g}: give at least a millisecond (0.001)")
             elif field.type == "int" and not (
                 isinstance(value := getattr(made, name), int) and not isinstance(value, bool)
             ):
@@ -245,12 +255,12 @@ class ProducerSettings(ClientSettings):
         self.compress_type = self.compress_type.upper()
         if self.compress_type not in ("ZLIB", "LZ4", "ZSTD"):
             raise ClientError(f"compress_type is {self.compress_type!r}: use ZLIB, LZ4 or ZSTD")
-        if self.default_topic_queue_nums < 1:
-            raise ClientError("default_topic_queue_nums must be at least 1")
-        if self.max_message_size < 1:
-            raise ClientError("max_message_size must be at least 1")
-        if self.retry_times_when_send_failed < 0 or self.retry_times_when_send_async_failed < 0:
-            raise ClientError("the retry times of a producer cannot be negative")
+        _within(self, "default_topic_queue_nums", 1, 65_535)
+        _within(self, "max_message_size", 1, MAX_FRAME)
+        _within(self, "compress_msg_body_over", 0, _INT_MAX)
+        _within(self, "compress_level", 0, 9 if self.compress_type == "ZLIB" else 22)
+        _within(self, "retry_times_when_send_failed", 0, 1_000)
+        _within(self, "retry_times_when_send_async_failed", 0, 1_000)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -270,6 +280,7 @@ class ConsumerSettings(ClientSettings):
     def check(self) -> None:
         ClientSettings.check(self)
         self.message_model = _member(MessageModel, self.message_model, "message_model")
+        _within(self, "max_reconsume_times", -1, _INT_MAX)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -307,9 +318,12 @@ class PushConsumerSettings(ConsumerSettings):
             ("pull_batch_size", 1, 1024),
             ("consume_message_batch_max_size", 1, 1024),
         ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise ClientError(f"{name} is {value}: it must be {low} to {high}")
+            _within(self, name, low, high)
+        # -1 is no limit of a topic; those of its queues hold.
+        if self.pull_threshold_for_topic != -1:
+            _within(self, "pull_threshold_for_topic", 1, 6_553_500)
+        if self.pull_threshold_size_for_topic != -1:
+            _within(self, "pull_threshold_size_for_topic", 1 << 20, 100 << 30)
         if self.consume_thread_min > self.consume_thread_max:
             raise ClientError(
                 f"consume_thread_min {self.consume_thread_min} is over consume_thread_max {self.consume_thread_max}"
@@ -327,6 +341,12 @@ class PullConsumerSettings(ConsumerSettings):
     def check(self) -> None:
         ConsumerSettings.check(self)
         _suspend_below_timeout(self.broker_suspend_max_time, self.consumer_timeout_when_suspend)
+
+
+def _within(settings: ClientSettings, name: str, low: int, high: int) -> None:
+    value = getattr(settings, name)
+    if not low <= value <= high:
+        raise ClientError(f"{name} is {value}: it must be {low} to {high}")
 
 
 def _suspend_below_timeout(suspend: float, timeout: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from rmq.config import values
-from rmq.config.settings import Setting, Settings
+from rmq.config.settings import INT_MAX, LONG_MAX, Setting, Settings
 from rmq.config.sources import environment_name
 
 __all__ = ["reference"]
@@ -26,7 +26,8 @@ def reference(kind: type[Settings], title: str) -> str:
         "",
         "Keys are RocketMQ's. They are read from a `.properties` or YAML file (`-c`); a variable wins over the file,",
         "the command line over both. *Live* keys can be changed while running",
-        "(updateBrokerConfig, updateNamesrvConfig).",
+        "(updateBrokerConfig, updateNamesrvConfig). A value outside its range is refused; where Java starts with it,",
+        "the daemon here does, too: it uses the nearest end of the range and says so in the log.",
         "",
         "| Key | Type | Default | Unit | Live | Variable | Meaning |",
         "|---|---|---|---|---|---|---|",
@@ -41,7 +42,18 @@ def reference(kind: type[Settings], title: str) -> str:
 def _type(line: Setting) -> str:
     if issubclass(line.kind, Enum):
         return ", ".join(member.name for member in line.kind)
-    return {str: "text", int: "int", float: "number", bool: "bool"}[line.kind]
+    return {str: "text", int: "int", float: "number", bool: "bool"}[line.kind] + _range(line)
+
+
+def _range(line: Setting) -> str:
+    """The narrower of both ranges; the ends of Java's own types are no news."""
+    low = line.minimum if line.lowest is None else line.lowest
+    high = line.maximum if line.highest is None else line.highest
+    if high in (INT_MAX, LONG_MAX):
+        high = None
+    if low is None or high is None:
+        return "" if low is None and high is None else f", from {low:.15g}" if high is None else f", to {high:.15g}"
+    return f", {low:.15g} to {high:.15g}"
 
 
 def _default(line: Setting) -> str:

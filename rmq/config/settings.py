@@ -7,18 +7,23 @@
         order_message_enable: bool = setting(False, key="orderMessageEnable", live=True, doc="...")
         inert = {"serverWorkerThreads": "there are no worker threads"}
 
+A number has two ranges. Outside ``minimum`` and ``maximum`` nobody can mean it: an error. Outside ``lowest`` and
+``highest`` Java starts with it and serves, so it is no error at start: a warning says which value is used instead. An
+update is refused either way: an operator must not believe in a change that never was.
+
 Later sources win: defaults, Java's own variables (NAMESRV_ADDR), the file, ``RMQ_*`` variables, the command line.
 """
 
 from __future__ import annotations
 
+import copy
 import difflib
 import logging
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 import javaproperties
 
@@ -26,11 +31,25 @@ from rmq.config import values
 from rmq.config.sources import Given, environment_name, from_environment, parse_update, read_file
 from rmq.protocol.errors import ConfigError
 
-__all__ = ["Setting", "Settings", "setting"]
+__all__ = ["INT_MAX", "LONG_MAX", "Outside", "Setting", "Settings", "setting"]
 
 log = logging.getLogger(__name__)
 
+#: The largest of Java's ``int`` and ``long``: it takes no notice of larger numbers.
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+
 T = TypeVar("T")
+
+
+class Outside(NamedTuple):
+    """A value that Java starts with, and that cannot be used as it is."""
+
+    #: What is used instead, and the words for it.
+    used: Any
+    told: str
+    #: What should stand there.
+    expected: str
 
 
 @dataclass(slots=True)
@@ -45,6 +64,9 @@ class Setting:
     important: bool
     minimum: float | None
     maximum: float | None
+    lowest: int | None
+    highest: int | None
+    shape: Callable[[str], Outside | None] | None
     env: tuple[str, ...]
     also: tuple[str, ...]
     printed: str
@@ -57,10 +79,20 @@ class Setting:
         """:raises ConfigError: outside its bounds."""
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if self.minimum is not None and value < self.minimum:
-                raise ConfigError(f"{origin}: {self.key}={value}: at least {self.minimum:g} is expected")
+                raise ConfigError(f"{origin}: {self.key}={value}: at least {self.minimum:.15g} is expected")
             if self.maximum is not None and value > self.maximum:
-                raise ConfigError(f"{origin}: {self.key}={value}: at most {self.maximum:g} is expected")
+                raise ConfigError(f"{origin}: {self.key}={value}: at most {self.maximum:.15g} is expected")
         return value
+
+    def outside(self, value: Any) -> Outside | None:
+        """What is used instead of a value that passed :meth:`check`; None when it is fine."""
+        if isinstance(value, str):
+            return self.shape(value) if self.shape is not None else None
+        if self.lowest is not None and value is not None and value < self.lowest:
+            return Outside(self.lowest, str(self.lowest), f"at least {self.lowest} is expected")
+        if self.highest is not None and value is not None and value > self.highest:
+            return Outside(self.highest, str(self.highest), f"at most {self.highest} is expected")
+        return None
 
     def read(self, given: Given) -> Any:
         """:raises ConfigError: not of its type, or outside its bounds."""
@@ -90,6 +122,9 @@ def setting(
     important: bool = False,
     minimum: float | None = None,
     maximum: float | None = None,
+    lowest: int | None = None,
+    highest: int | None = None,
+    shape: Callable[[str], Outside | None] | None = None,
     env: tuple[str, ...] = (),
     also: tuple[str, ...] = (),
     printed: str = "",
@@ -102,12 +137,20 @@ def setting(
     :param unit: of the value, for people (``ms``, ``bytes``).
     :param live: may be changed while running (request codes 25 and 318).
     :param important: shown by ``-m``.
+    :param minimum: below it, and
+    :param maximum: above it nobody can mean it: refused everywhere.
+    :param lowest: below it, and
+    :param highest: above it a start uses this end instead, and says so; an update is refused.
+    :param shape: the same for a text: what is used instead of it, or None when it is fine.
     :param env: variables of Java's that set it, below the file.
     :param also: other keys read as this one.
     :param printed: the key in dumps, where Java prints another than it reads (``isEnableBatchPush``).
     :param secret: never dumped.
     """
-    line = Setting(default, key, doc, unit, live, important, minimum, maximum, env, also, printed or key, secret)
+    line = Setting(
+        default, key, doc, unit, live, important, minimum, maximum, lowest, highest, shape, env, also,
+        printed or key, secret,
+    )  # fmt: skip
     return cast(T, line)
 
 
@@ -205,7 +248,13 @@ class Settings:
                     raise ConfigError(self._unknown(item))
                 without_effect[item.key] = None
             else:
-                setattr(self, line.attribute, line.read(item))
+                value = line.read(item)
+                outside = line.outside(value)
+                if outside is not None:
+                    expected, told = outside.expected, outside.told
+                    log.warning("%s: %s=%s: %s: %s is used", item.origin, item.key, item.value, expected, told)
+                    value = outside.used
+                setattr(self, line.attribute, value)
                 self._origins[line.key] = item.origin
             if explicit and item.value is not None:
                 self._explicit[line.key if line is not None else item.key] = item.value
@@ -271,6 +320,12 @@ class Settings:
         """What the file and live updates set, as a .properties file that reads back as it is."""
         return javaproperties.dumps(self._explicit, timestamp=False).encode("iso-8859-1")
 
+    def validate(self) -> None:
+        """Refuse what does not hang together, at start and before an update.
+
+        :raises ConfigError: names the key and what to do.
+        """
+
     # -- live ---------------------------------------------------------------------------------------------------
 
     def forbidden(self, content: str) -> list[str]:
@@ -287,7 +342,8 @@ class Settings:
         Keys that do not exist are dropped, as in Java; known ones without effect are kept for the file.
 
         :returns: the keys that were applied.
-        :raises ConfigError: a black-listed key, a key that needs a restart, a value of the wrong type.
+        :raises ConfigError: a black-listed key, a key that needs a restart, a value of the wrong type or that would not
+            be used as it is.
         """
         refused = self.forbidden(content)
         if refused:
@@ -301,9 +357,16 @@ class Settings:
                     kept[given.key] = given.value or ""
                 continue
             value = line.read(given)
+            outside = line.outside(value)
+            if outside is not None and value != getattr(self, line.attribute):
+                raise ConfigError(f"{given.origin}: {given.key}={given.value}: {outside.expected}")
             if not line.live and value != getattr(self, line.attribute):
                 raise ConfigError(f"{given.key}: cannot be changed while running: set it in the file and restart")
             news.append((line, value, given.value or ""))
+        trial = copy.copy(self)
+        for line, value, _ in news:
+            setattr(trial, line.attribute, value)
+        trial.validate()
         for line, value, text in news:
             setattr(self, line.attribute, value)
             self._origins[line.key] = "update"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rmq.config.settings import setting
+from rmq.config.settings import INT_MAX, setting
 from rmq.remoting.health import ObserverSettings
 
 __all__ = ["JAVA_DEFAULTS", "NamesrvSettings", "expand"]
@@ -83,12 +83,13 @@ class NamesrvSettings(ObserverSettings):
     server_channel_max_idle_time_seconds: int = setting(
         120,
         key="serverChannelMaxIdleTimeSeconds",
-        minimum=1,
+        lowest=0,
+        highest=INT_MAX,
         unit="s",
-        doc="A connection without traffic for this time is closed.",
+        doc="A connection without traffic for this time is closed; 0 = never.",
     )
     server_socket_backlog: int = setting(
-        1024, key="serverSocketBacklog", minimum=1, doc="Connections that may wait to be accepted."
+        1024, key="serverSocketBacklog", lowest=1, highest=65_535, doc="Connections that may wait to be accepted."
     )
     metrics_prom_exporter_port: int = setting(
         5558, key="metricsPromExporterPort", minimum=0, maximum=65535, doc="Port of /metrics and /health."

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from itertools import chain
 
-from rmq.config.settings import setting
+from rmq.config.settings import INT_MAX, setting
 from rmq.protocol.errors import ConfigError
 from rmq.remoting.health_http import Answer, HttpListener
 from rmq.remoting.lag import LoopLag
@@ -45,6 +45,7 @@ class ObserverSettings(TlsSettings):
         key="loopStallWarnMills",
         unit="ms",
         minimum=0,
+        maximum=INT_MAX,
         doc="Standstills of the event loop beyond it are counted and logged with what it ran; 0 = do not look.",
     )
 

@@ -65,7 +65,7 @@ async def test_sends_that_waited_too_long(cluster: Cluster) -> None:
     async with await connect(cluster) as peer:
         assert (await peer.ask(send())).code == 0
         # Everything has waited longer than "less than nothing".
-        cluster.brokers[0].settings.update("waitTimeMillsInSendQueue=-1000")
+        cluster.brokers[0].settings.wait_time_mills_in_send_queue = -1000  # earlier than any send
         answer = await peer.ask(send())
         assert answer.code == 2
         assert re.fullmatch(
@@ -85,7 +85,7 @@ async def test_sends_that_waited_too_long(cluster: Cluster) -> None:
 async def test_oneway_sends_are_refused_in_silence(cluster: Cluster) -> None:
     async with await connect(cluster) as peer:
         assert (await peer.ask(send())).code == 0
-        cluster.brokers[0].settings.update("waitTimeMillsInSendQueue=-1000")
+        cluster.brokers[0].settings.wait_time_mills_in_send_queue = -1000  # earlier than any send
         peer.submit(send(oneway=True))
         await still_served(peer)
         assert cluster.brokers[0].store.queues.get_or_create("T", 0).next == 1
@@ -155,7 +155,7 @@ async def test_a_flush_that_does_not_end(tmp_path: Path) -> None:
             owed = [conn.owed_bytes for conn in cluster.brokers[0]._server.connections]
             assert max(owed) >= 3 * 1000
 
-            settings.update("osPageCacheBusyTimeOutMills=-1000000")
+            settings.update("osPageCacheBusyTimeOutMills=-1")
             answer = await peer.ask(send())
             assert (answer.code, answer.remark) == (2, "[REJECTREQUEST]system busy, start flow control for a while")
             settings.update("osPageCacheBusyTimeOutMills=1000")

@@ -11,7 +11,10 @@ import pytest
 
 import rmq.broker.settings
 from rmq.broker.delays import DelayLevels
-from rmq.broker.settings import WITHOUT_EFFECT, BrokerSettings
+from rmq.broker.inert import WITHOUT_EFFECT
+from rmq.broker.settings import BrokerSettings
+from rmq.config.settings import Settings
+from rmq.namesrv.settings import NamesrvSettings
 from rmq.protocol.errors import ConfigError
 from rmq.testing.simworld import SimIdentity
 
@@ -45,12 +48,95 @@ def test_what_depends_on_the_machine_is_filled_in() -> None:
         ({"message_delay_level": ""}, "messageDelayLevel is empty"),
         ({"broker_permission": 9}, "brokerPermission"),
         ({"max_message_size": -1}, "maxMessageSize=-1"),
+        ({"broker_ip1": "10.0.0.1:10911"}, "brokerIP1=10.0.0.1:10911: one address or name, without a port"),
+        ({"broker_ip2": "a b"}, "brokerIP2=a b"),
+        ({"trace_topic_enable": True, "msg_trace_topic_name": "../x"}, "msgTraceTopicName=../x: .*illegal characters"),
         ({"namesrv_addr": "a:1;foo"}, "namesrvAddr=a:1;foo: 'foo' is no address"),
     ],
 )
 def test_what_this_broker_cannot_be_is_one_clear_line(attributes: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         settled(**attributes)
+
+
+@pytest.mark.parametrize("kind", [BrokerSettings, NamesrvSettings])
+def test_every_number_has_a_range_and_its_default_is_within(kind: type[Settings]) -> None:
+    for line in kind.lines():
+        if line.kind is int and line.key != "brokerId":  # the role decides that one
+            assert line.minimum is not None or line.lowest is not None, line.key
+            assert line.maximum is not None or line.highest is not None, line.key
+            assert line.outside(line.check(line.default, "default")) is None, line.key
+
+
+@pytest.mark.parametrize(
+    ("text", "used", "said"),
+    [
+        ("diskMaxUsedSpaceRatio=900", 95, "at most 95 is expected: 95 is used"),
+        ("diskMaxUsedSpaceRatio=-1", 10, "at least 10 is expected: 10 is used"),
+        ("defaultQueryMaxNum=99999999999", 1024, "at most 1024 is expected: 1024 is used"),
+        ("fileReservedTime=99999999999", 2147483647, "at most 2147483647 is expected: 2147483647 is used"),
+        ("registerNameServerPeriod=5", 10_000, "at least 10000 is expected: 10000 is used"),
+        ("flushIntervalCommitLog=0", 1, "at least 1 is expected: 1 is used"),
+        ("transactionTimeOut=-5", 0, "at least 0 is expected: 0 is used"),
+        ("maxMessageSize=100000000", 16_777_216, "at most 16777216 is expected"),
+        ("serverSocketBacklog=-1", 1, "at least 1 is expected"),
+        ("deleteWhen=4;99; x ;22", "4;22", "hours of the day, 0 to 23, separated by ';' are expected: 4;22 is used"),
+        ("deleteWhen=99", "", "no hour, so that files stay until the disk is full, is used"),
+        ("deleteWhen=\\u00b2", "", "no hour"),
+        ("deleteWhen=", "", "no hour"),
+    ],
+)
+def test_what_java_starts_with_does_not_stop_a_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, used: object, said: str
+) -> None:
+    """Each of them was given to a Java 4.9.4 broker, which started and served."""
+    file = tmp_path / "b.properties"
+    file.write_text(text)
+    made = BrokerSettings.from_sources(file=str(file))
+    made.settle(SimIdentity("host-1", "10.1.2.3"))
+    key = text.partition("=")[0]
+    assert made.get(key) == used
+    assert f"b.properties line 1: {key}=" in caplog.text
+    assert said in caplog.text
+    other = settled()
+    before = other.get(key)
+    with pytest.raises(ConfigError, match=f"{key}"):
+        other.update(text)
+    assert other.get(key) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("deleteWhen= 4 ; 16;", "4 ; 16;"), ("deleteWhen=0;23", "0;23"), ("diskMaxUsedSpaceRatio=95", 95)],
+)
+def test_the_ends_of_a_range_are_in_it(text: str, value: object) -> None:
+    made = settled()
+    assert made.update(text) == [text.partition("=")[0]]
+    assert made.get(text.partition("=")[0]) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "flushConsumerOffsetInterval=0", "cleanResourceInterval=0", "flushDelayOffsetInterval=0",
+        "pullThreadPoolQueueCapacity=0", "maxErrorRateOfBloomFilter=100", "expectConsumerNumUseFilter=0",
+        "listenPort=65535", "mappedFileSizeCommitLog=4294967296", "fileReservedTime=-1", "brokerPermission=8",
+    ],
+)  # fmt: skip
+def test_what_nobody_can_mean_stops_a_start(tmp_path: Path, text: str) -> None:
+    """A Java broker does not start with most of them; an age below 0 makes it delete every file."""
+    file = tmp_path / "b.properties"
+    file.write_text("brokerName=b\n" + text)
+    with pytest.raises(ConfigError, match=f"line 2: {text}: at (least|most)"):
+        BrokerSettings.from_sources(file=str(file))
+
+
+def test_an_update_is_checked_as_a_whole() -> None:
+    made = settled()
+    for text in ("namesrvAddr=a:1;foo", "brokerPermission=8", "maxMessageSize=0", "traceOn=false\ndeleteWhen=99"):
+        with pytest.raises(ConfigError, match=text.splitlines()[-1].partition("=")[0]):
+            made.update(text)
+    assert (made.namesrv_addr, made.broker_permission, made.max_message_size, made.trace_on) == ("", 6, 4_194_304, True)
 
 
 def test_javas_properties_are_read_and_misspelt_keys_are_not(tmp_path: Any) -> None:
