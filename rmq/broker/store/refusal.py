@@ -6,10 +6,12 @@ import errno
 
 from rmq.protocol.errors import StoreError
 
-__all__ = ["FORBIDDEN", "NO_SPACE", "remedy", "told", "unusable"]
+__all__ = ["FORBIDDEN", "MISPLACED", "NO_SPACE", "remedy", "told", "unusable"]
 
 #: Errors that stay until somebody does something about them.
 FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG})
+#: Errors of a path that leads through something that is no directory.
+MISPLACED = frozenset({errno.ENOTDIR, errno.ELOOP})
 #: Errors that pass when there is room again.
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _ACCESS = "let the user that runs the broker read and write it"
@@ -26,9 +28,9 @@ _REMEDIES = {
     errno.ENFILE: "allow more open files on the machine (fs.file-max)",
     errno.EIO: "check that disk",
     errno.ENOTDIR: "it, or a part of its path, is a file: move that away or name another directory",
-    errno.EEXIST: "it is a file: move it away or name another directory",
+    errno.EEXIST: "it is a file, or a link to nothing: move it away or name another directory",
     errno.EISDIR: "move it away",
-    errno.ELOOP: "it is a symbolic link to itself: take it away or let it lead to the file",
+    errno.ELOOP: "it, or a part of its path, is a symbolic link to itself: take that away or let it lead somewhere",
     errno.ENOENT: "it, or what it links to, is not there: bring that back, or take the link away",
     errno.EBUSY: "it is in use, or another file system is mounted there",
 }

@@ -149,6 +149,7 @@ class Store:
             clean = await self._offload(self._markers.was_clean)
             await self._offload(self.checkpoint.load)
             await self._offload(self.damaged.load)
+            await self._offload(self._look_at_folders)
             await self._offload(self._look_at_queue_files)
             if clean:
                 await self._offload(self.log.files.reach, self.checkpoint.clean_end, self.checkpoint.path)
@@ -179,6 +180,22 @@ class Store:
             raise
         self._loaded = True
         return self.recovered
+
+    def _look_at_folders(self) -> None:
+        """What would be noticed by the first write, minutes after a start that looked good."""
+        files, settings = self._world.files, self.settings
+        used = {"config", "consumequeue"}
+        if settings.ext_enable:
+            used.add("consumequeue_ext")
+        if settings.index_enable:
+            used.add("index")
+        for name in used.intersection(files.list(settings.root)):
+            path = os.path.join(settings.root, name)
+            if not files.is_dir(path):
+                raise StoreError(
+                    f"the store in {settings.root} cannot be used: {path} is no directory, but a file or a link that "
+                    "leads to none: bring back what it links to, or move it away"
+                )
 
     def _look_at_queue_files(self) -> None:
         other = self.queues.disk.other_size()

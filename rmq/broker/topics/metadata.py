@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 
-from rmq.broker.store.refusal import FORBIDDEN, unusable
+from rmq.broker.store.refusal import FORBIDDEN, MISPLACED, unusable
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol.errors import ProtocolError, StoreError
 from rmq.runtime.world import Files, World
@@ -65,8 +65,8 @@ class MetadataFile:
             except FileNotFoundError:
                 continue
             except (OSError, ProtocolError, ValueError) as error:
-                if isinstance(error, OSError) and error.errno in FORBIDDEN:
-                    # The content is there: an older one must not take its place.
+                if isinstance(error, OSError) and error.errno in FORBIDDEN | MISPLACED:
+                    # The content may be there: an older one must not take its place.
                     raise unusable(os.path.dirname(os.path.dirname(self.path)), error) from error
                 damage.append(f"{path}: {error}" if damage or path != self.path else str(error))
                 continue
