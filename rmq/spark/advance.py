@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rmq.protocol.errors import RMQError, TransportError
+from rmq.protocol.errors import ConfigError, RMQError, TransportError
 from rmq.protocol.queue import MessageQueue
 from rmq.spark.admission import Admission
 from rmq.spark.brokers import Bound, Brokers
@@ -37,8 +37,20 @@ def write_offsets(offsets: Mapping[MessageQueue, int], as_of: int) -> dict[str, 
 
 
 def read_offsets(document: Mapping[str, Any]) -> Offsets:
-    """Offsets out of a checkpoint."""
-    return queues_of(document, int)
+    """Offsets out of a checkpoint. :raises ConfigError: it was not written by this source."""
+    try:
+        return queues_of(document, _place)
+    except ValueError as error:
+        raise ConfigError(
+            f"the checkpoint holds offsets that are not of rocketmq, or were changed ({error}): "
+            "take the checkpoint of this query, or a new one"
+        ) from None
+
+
+def _place(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("an offset")
+    return value
 
 
 class Advance:
@@ -56,6 +68,9 @@ class Advance:
         self._committed: Offsets = {}
         #: Queues of which it is known that they are still the ones that the offsets are of.
         self._known: set[MessageQueue] = set()
+        self._topics: frozenset[str] = frozenset()
+        self._served: frozenset[MessageQueue] = frozenset()
+        self._unserved: frozenset[MessageQueue] = frozenset()
 
     def initial(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins. :raises RMQError: topics or brokers are missing."""
@@ -113,6 +128,7 @@ class Advance:
 
     def _next(self, start: dict[str, Any], limited: bool, bounds: Mapping[MessageQueue, Bound]) -> dict[str, Any]:
         begin = read_offsets(start)
+        self._say_what_is_not_served(begin)
         restarted = self._restarted(begin, bounds, int(start.get(AS_OF, 0)))
         end = dict(begin)
         for queue, bound in bounds.items():
@@ -144,7 +160,19 @@ class Advance:
                 self._known = {queue for queue in self._known if queue.topic != topic}
             else:
                 found += queues
+        self._topics, self._served = frozenset(topics), frozenset(found)
         return found
+
+    def _say_what_is_not_served(self, begin: Offsets) -> None:
+        """Queues of our topics that the brokers do not offer to readers any more: nobody else would miss them."""
+        unserved = frozenset(queue for queue in begin if queue.topic in self._topics and queue not in self._served)
+        if unserved - self._unserved:
+            log.warning(
+                "%d queues of the query may not be read now, such as %s: what is in them waits (mqadmin topicRoute)",
+                len(unserved),
+                min(unserved),
+            )
+        self._unserved = unserved
 
     # -- queues that are not what they were ---------------------------------------------------------------------------
 

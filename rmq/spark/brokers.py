@@ -108,12 +108,15 @@ class Brokers:
     def _ask_name_servers(self, code: RequestCode, header: Header | None = None) -> Command:
         """The first answer of any name server, who is asked first from then on.
 
-        :raises ConnectFailed: none gives one.
+        :raises ConnectFailed: none gives one. :raises ConfigError: who answers is something else.
         """
         last: TransportError | None = None
         for address in list(self._name_servers):
             try:
-                return self.link(address).ask(Command.request(code, header), CALL_SECONDS)
+                reply = self.link(address).ask(Command.request(code, header), CALL_SECONDS)
+                if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    raise ConfigError(f"{address} is no name server (option nameServer): it does not know routes")
+                return reply
             except TransportError as error:
                 last = error
                 self._name_servers.remove(address)
@@ -184,6 +187,12 @@ class Brokers:
             if each.perm & perm and (perm != PERM_WRITE or each.broker_name in masters)
             for number in range(each.read_queue_nums if perm == PERM_READ else each.write_queue_nums)
         )
+
+    def not_readable(self, topic: str) -> tuple[list[str], int]:
+        """The brokers that serve a topic and do not let it be read, and how many serve it."""
+        data = self.route(topic)
+        served = data.queue_datas if data is not None else []
+        return sorted(each.broker_name for each in served if not each.perm & PERM_READ), len(served)
 
     def addresses(self, queue: MessageQueue, first: int = 0) -> list[tuple[int, str]]:
         """(broker id, address) of those who hold a queue: ``first``, then the master, then slaves.
@@ -380,7 +389,9 @@ def missing_topics(brokers: Brokers, topics: Sequence[str]) -> list[str]:
 def require_topics(brokers: Brokers, topics: Sequence[str]) -> None:
     """:raises ConfigError: a topic does not exist."""
     for topic in missing_topics(brokers, topics):
+        wrapped = brokers.endpoint.wrap(topic)
+        options = "option topic" if wrapped == topic else f"as {wrapped}; options topic and namespace"
         raise ConfigError(
-            f"the topic {topic} does not exist: no broker has registered it (option topic; "
+            f"the topic {topic} does not exist: no broker has registered it ({options}; "
             "make it with mqadmin updateTopic)"
         )

@@ -53,6 +53,8 @@ TYPES: dict[str, str] = {
     "queueOffset": "bigint",
     "storeTimestamp": "timestamp",
 }
+#: What a message need not have.
+_MAY_BE_NULL = frozenset({"keys", "tags"})
 
 
 def chosen(options: SourceOptions) -> list[tuple[str, str]]:
@@ -92,18 +94,20 @@ def arrow_type(kind: str) -> pyarrow.DataType:
     }[kind]
 
 
-def check(columns: Iterable[tuple[str, str]]) -> None:
+def check(columns: Iterable[tuple[str, str, bool]]) -> None:
     """Refuse a schema that a user gave and that is not ours.
 
-    :param columns: (name, type) as Spark writes types.
+    :param columns: (name, type, may be null) as Spark writes types.
     :raises ConfigError: names the column.
     """
-    for name, kind in columns:
+    for name, kind, nullable in columns:
         ours = TYPES.get(name)
         if ours is None:
             raise ConfigError(f"the schema names a column {name!r}: {_known()}")
         if kind != ours and not (name == "properties" and kind == "string"):
             raise ConfigError(f"the column {name} is {ours}, not {kind}: cast it in a select")
+        if not nullable and name in _MAY_BE_NULL:
+            raise ConfigError(f"the column {name} is null where a message has none: declare it without NOT NULL")
 
 
 def _known() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ from rmq.protocol.namespaces import wrap
 from rmq.protocol.subscription import SQL92, SUB_ALL, TAG, build
 from rmq.spark.positions import Position, parse_offsets, parse_timestamps
 
-__all__ = ["READ_GROUP", "Endpoint", "SinkOptions", "SourceOptions", "Tls", "duration"]
+__all__ = ["COLUMN_OPTIONS", "READ_GROUP", "Endpoint", "SinkOptions", "SourceOptions", "Tls", "duration"]
 
 READ_GROUP = "rmq_spark"
 WRITE_GROUP = "rmq_spark_sink"
@@ -90,7 +91,19 @@ def _servers(text: str) -> tuple[str, ...]:
 
 
 def _columns(text: str) -> tuple[str, ...]:
-    return tuple(name for part in text.split(",") if (name := part.strip()))
+    found = tuple(name for part in text.split(",") if (name := part.strip()))
+    if not found:
+        raise ValueError("names of columns separated by commas, or legacy")
+    again = [name for name, times in Counter(name.lower() for name in found).items() if times > 1]
+    if again:
+        raise ValueError(f"each column once: {again[0]} is there several times")
+    return found
+
+
+def _namespace(text: str) -> str:
+    if not text.strip() or "%" in text or topic_fault(text.strip()):
+        raise ValueError("a name of letters, digits, _ and -")
+    return text.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +119,7 @@ _CONNECTION = (
     _Option("accessKey", _text),
     _Option("secretKey", _text),
     _Option("securityToken", _text),
-    _Option("namespace", _text),
+    _Option("namespace", _namespace),
     _Option("useTLS", _truth, ("tls",)),
     _Option("tlsCaFile", _text),
     _Option("tlsCertFile", _text),
@@ -149,6 +162,8 @@ _SINK = (
     _Option("batchSize", _whole(1, 10_000)),
     _Option("dedupProperties", _truth),
 )
+#: Which columns there are; a schema says the same.
+COLUMN_OPTIONS = ("columns", "includeProperties", "includeSystem")
 #: What Spark itself adds to the options it was given.
 _OF_SPARK = frozenset({"path", "checkpointlocation", "queryname"})
 
@@ -297,6 +312,9 @@ class SourceOptions:
         given.clash("columns", "includeProperties", "columns names all there are")
         given.clash("columns", "includeSystem", "columns names all there are")
         given.needs("maxTriggerDelay", "minOffsetsPerTrigger")
+        since, until = given["startingTimestamp"], given["endingTimestamp"]
+        if since and until and since.time is not None and until.time is not None and since.time > until.time:
+            raise ConfigError("the option startingTimestamp is later than endingTimestamp: nothing lies between")
         _not_above(given, "minOffsetsPerTrigger", "maxOffsetsPerTrigger")
         _not_above(given, "minPartitions", "maxPartitions")
         start, end = given["startingOffsets"] or given["startingTimestamp"], given["endingOffsets"]

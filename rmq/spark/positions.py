@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +17,8 @@ LATEST = -1
 EARLIEST = -2
 #: Members of an offset JSON that begin with this are no topics.
 META = "@"
+#: A queue's number as it is always written: another way of writing it would be the same queue again.
+_QUEUE = re.compile("0|[1-9][0-9]{0,8}")
 
 V = TypeVar("V")
 
@@ -53,7 +56,7 @@ def queues_of(document: object, value: Callable[[Any], V]) -> dict[MessageQueue,
             continue
         for broker, queues in _object(brokers, f"a broker of {topic}").items():
             for queue, given in _object(queues, f"a queue of {topic} on {broker}").items():
-                if not queue.isdecimal():
+                if not _QUEUE.fullmatch(queue):
                     raise ValueError(f"queue numbers as members, not {queue!r} ({topic} on {broker})")
                 try:
                     found[MessageQueue(topic, broker, int(queue))] = value(given)
@@ -76,9 +79,18 @@ def _offset(value: object) -> int:
 
 def _json(text: str, words: str) -> object:
     try:
-        return json.loads(text)
-    except ValueError as error:
+        return json.loads(text, object_pairs_hook=_members)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f'{words} or JSON such as {{"topic":{{"broker":{{"0":5}}}}}} ({error})') from None
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; the later of two equal members would hide the other."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        again = next(name for number, (name, _) in enumerate(pairs) if name in dict(pairs[:number]))
+        raise ValueError(f"the member {again!r} is there twice")
+    return found
 
 
 def parse_offsets(text: str) -> Position:
@@ -101,7 +113,7 @@ def _moment(value: object) -> int:
         return value
     if isinstance(value, str):
         text = value.strip()
-        if text.isdecimal():
+        if re.fullmatch("[0-9]{1,15}", text):
             return int(text)
         try:
             moment = datetime.fromisoformat(text)

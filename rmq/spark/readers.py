@@ -19,9 +19,8 @@ from rmq.spark.advance import Advance
 from rmq.spark.brokers import Brokers, connect
 from rmq.spark.columns import arrow_type, check
 from rmq.spark.options import SourceOptions
-from rmq.spark.positions import EARLIEST, LATEST
-from rmq.spark.ranges import Range, distribute, ranges_between
-from rmq.spark.resolve import queues_to_read, resolve
+from rmq.spark.ranges import Range, distribute
+from rmq.spark.resolve import ranges_of_batch
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -60,7 +59,7 @@ class _Ranges(InputPartition):
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
     fields = [(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields]
-    check((name, kind) for name, kind, _ in fields)
+    check(fields)
     return pa.schema([pa.field(name, arrow_type(kind), nullable) for name, kind, nullable in fields])
 
 
@@ -99,11 +98,7 @@ class BatchReader(_Reader, DataSourceReader):
         return self._tasks(self._ranges(connect(self._options.endpoint)))
 
     def _ranges(self, brokers: Brokers) -> list[Range]:
-        options = self._options
-        queues = queues_to_read(brokers, options)
-        start = resolve(brokers, options, options.start, queues, EARLIEST)
-        end = resolve(brokers, options, options.end, queues, LATEST)
-        return ranges_between(start, end)
+        return ranges_of_batch(brokers, self._options)
 
 
 class NarrowedReader(BatchReader):

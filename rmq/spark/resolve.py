@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from rmq.protocol.codes import RequestCode, ResponseCode
@@ -15,8 +16,11 @@ from rmq.protocol.sysflags import PULL_SUBSCRIPTION
 from rmq.spark.brokers import CALL_SECONDS, Brokers, require_topics
 from rmq.spark.options import SourceOptions
 from rmq.spark.positions import EARLIEST, LATEST, Position
+from rmq.spark.ranges import DataLost, Range, ranges_between
 
-__all__ = ["offset_at_time", "queues_to_read", "resolve"]
+__all__ = ["offset_at_time", "queues_to_read", "ranges_of_batch", "resolve"]
+
+log = logging.getLogger(__name__)
 
 #: Seconds in which a broker that is away at the start of a read may come back.
 _PATIENCE = 20.0
@@ -25,7 +29,7 @@ _PATIENCE = 20.0
 def queues_to_read(brokers: Brokers, options: SourceOptions) -> list[MessageQueue]:
     """Every queue of the topics that the options name.
 
-    :raises ConfigError: a named topic does not exist, or the pattern matches none.
+    :raises ConfigError: a named topic does not exist or may not be read, or the pattern matches none.
     """
     topics: Sequence[str] = options.topics
     if options.topic_pattern is not None:
@@ -33,7 +37,48 @@ def queues_to_read(brokers: Brokers, options: SourceOptions) -> list[MessageQueu
         if not topics:
             raise ConfigError(f"the option topicPattern {options.topic_pattern!r} matches no topic")
     require_topics(brokers, topics)
+    for topic in topics:
+        _look_at_permissions(brokers, topic, options.fail_on_data_loss)
     return sorted(queue for topic in topics for queue in brokers.queues(topic) or ())
+
+
+def _look_at_permissions(brokers: Brokers, topic: str, strict: bool) -> None:
+    """:raises ConfigError: no broker lets the topic be read; with ``strict`` also: one of them does not."""
+    closed, every = brokers.not_readable(topic)
+    if not closed:
+        return
+    what = (
+        f"the topic {topic} may not be read on {', '.join(closed)}: its permission there, or the broker's, is without"
+    )
+    if len(closed) == every:
+        raise ConfigError(f"{what} reading (mqadmin updateTopicPerm)")
+    if strict:
+        raise ConfigError(f"{what} reading (mqadmin updateTopicPerm; failOnDataLoss=false reads the others)")
+    log.warning("%s reading; the others are read (failOnDataLoss=false)", what)
+
+
+def ranges_of_batch(brokers: Brokers, options: SourceOptions) -> list[Range]:
+    """What a batch reads.
+
+    :raises ConfigError: topics are missing, or the options name an end before the start.
+    :raises DataLost: a queue ends before the start that is asked for, and that is an error.
+    """
+    queues = queues_to_read(brokers, options)
+    start = resolve(brokers, options, options.start, queues, EARLIEST)
+    end = resolve(brokers, options, options.end, queues, LATEST)
+    named = options.end.queues or {} if options.end is not None else {}
+    for queue in queues:
+        if start[queue] <= end[queue]:
+            continue
+        if queue in named:
+            raise ConfigError(f"{queue}: the read is to begin at {start[queue]} and to end before, at {end[queue]}")
+        what = f"{queue}: the read is to begin at {start[queue]}, the queue ends at {end[queue]}"
+        if options.fail_on_data_loss:
+            raise DataLost(
+                f"{what}: its topic was made anew, or the offset is wrong (failOnDataLoss=false goes on without it)"
+            )
+        log.warning("%s; going on without it (failOnDataLoss=false)", what)
+    return ranges_between(start, end)
 
 
 def resolve(

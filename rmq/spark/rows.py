@@ -86,6 +86,8 @@ def check_columns(columns: Sequence[tuple[str, str]], topic: str | None) -> dict
         raise ConfigError("the columns value and body are the same to the sink: drop one")
     if "value" not in found and "body" not in found:
         raise ConfigError("the column value is missing: it is what a message holds")
+    if "brokerName" in found and "queueId" not in found:
+        raise ConfigError("the column brokerName names a queue together with queueId: give both, or neither")
     if "topic" not in found and topic is None:
         raise ConfigError("no topic to write to: give the option topic or a column topic")
     return found
@@ -145,12 +147,14 @@ class Rows:
             raise RowRefused(f"{row}: delayLevel is {level}: give 0 (none) or 1 to 18")
         if level and moment is not None:
             raise RowRefused(f"{row} has a delayLevel and a deliverTimestamp: give one of them")
+        if queue_id is None and get("brokerName"):
+            raise RowRefused(f"{row} has a brokerName and no queueId: give both, or neither")
         return Outgoing(
             row,
             topic,
             bytes(body),
             self._properties(row, number, given, level, moment),
-            get("shardingKey"),
+            get("shardingKey") or None,
             queue_id,
             get("brokerName") if queue_id is not None else None,
             bool(level) or moment is not None,
@@ -191,6 +195,6 @@ class Rows:
 
 
 def _milliseconds(moment: Any) -> int:
-    if isinstance(moment, datetime):
+    if isinstance(moment, datetime):  # rows of Spark 4.0, which has no Arrow here
         return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
     return int(moment)

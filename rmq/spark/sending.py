@@ -59,6 +59,8 @@ class Sender:
         self._brokers = brokers
         self._options = options
         self._queues: dict[str, list[MessageQueue]] = {}
+        #: Where rows without an order go since a broker has refused some: ``_queues`` stay, for the sake of order.
+        self._free: dict[str, list[MessageQueue]] = {}
         self._waiting: dict[MessageQueue, list[Outgoing]] = {}
         self._count = 0
         self._bytes = 0
@@ -102,7 +104,8 @@ class Sender:
             return self._named(message, queues)
         if message.sharding_key is not None:
             return queues[abs(string_hash(message.sharding_key)) % len(queues)]
-        return queues[self._turn[message.topic] % len(queues)]
+        free = self._free.get(message.topic, queues)
+        return free[self._turn[message.topic] % len(free)]
 
     def _find_queues(self, message: Outgoing) -> list[MessageQueue]:
         topic = message.topic
@@ -243,7 +246,10 @@ class Sender:
             log.warning("%s to %s: %s", messages[0].row, queue, error)
             self._brokers.forget(queue)
             self._brokers.dial.sleep(PAUSE * 2**attempt)
-            failure = self._once(queue if messages[0].ordered else self._another(queue, attempt), messages)
+            closed = isinstance(error, ResponseError) and error.code == ResponseCode.NO_PERMISSION
+            if closed:
+                self._look_again(queue.topic)
+            failure = self._once(queue if messages[0].ordered else self._another(queue, attempt, closed), messages)
             if failure is None:
                 return
             error = failure
@@ -262,10 +268,24 @@ class Sender:
         self.sent += len(messages)
         return None
 
-    def _another(self, queue: MessageQueue, attempt: int) -> MessageQueue:
-        """A queue of another broker, if there is one; first the same again."""
-        others = [each for each in self._queues[queue.topic] if each.broker_name != queue.broker_name]
-        return others[attempt % len(others)] if others and attempt else queue
+    def _another(self, queue: MessageQueue, attempt: int, closed: bool) -> MessageQueue:
+        """A queue of another broker, if there is one; first the same again, unless it is ``closed``."""
+        queues = self._free.get(queue.topic, self._queues[queue.topic])
+        others = [each for each in queues if each.broker_name != queue.broker_name]
+        return others[attempt % len(others)] if others and (attempt or closed) else queue
+
+    def _look_again(self, topic: str) -> None:
+        """Send what comes from now on to brokers that let the topic be written.
+
+        One that is to be stopped is made read-only before: the others take over.
+        """
+        try:
+            found = self._brokers.queues(topic, PERM_WRITE)
+        except RMQError as error:
+            log.warning("%s", error)
+            return
+        if found:
+            self._free[topic] = found
 
     def _single_out(self, queue: MessageQueue, messages: list[Outgoing], error: RMQError) -> None:
         """A refused batch is sent one by one: the row that is meant gets named."""

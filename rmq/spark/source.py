@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from rmq.protocol.errors import ConfigError
 from rmq.spark.columns import chosen, ddl
-from rmq.spark.options import SourceOptions
+from rmq.spark.options import COLUMN_OPTIONS, SourceOptions
 
 if TYPE_CHECKING:
     from rmq.spark.sink import BatchWriter, StreamWriter
@@ -33,14 +34,23 @@ class RocketMQDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from rmq.spark.readers import BatchReader, NarrowedReader
 
-        options = SourceOptions.of(self.options)
+        options = self._checked(schema)
         # Spark refuses readers that take conditions unless it is set to hand them over.
         return (NarrowedReader if options.push_filters else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from rmq.spark.readers import StreamReader
 
-        return StreamReader(SourceOptions.of(self.options), schema)
+        return StreamReader(self._checked(schema), schema)
+
+    def _checked(self, schema: StructType) -> SourceOptions:
+        """The options of a read. :raises ConfigError: a schema was given that says otherwise than they do."""
+        options = SourceOptions.of(self.options)
+        wanted = [name for name, _ in chosen(options)]
+        for name in COLUMN_OPTIONS:
+            if name.lower() in map(str.lower, self.options) and schema.names != wanted:
+                raise ConfigError(f"the option {name} and a schema exclude each other: both say which columns")
+        return options
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         from rmq.spark.sink import BatchWriter

@@ -104,8 +104,11 @@ def parse(path: str, text: str, env: Mapping[str, str]) -> Table:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        said = getattr(error, "problem", None) or str(error)
-        raise Problems(path, [Problem(mark.line + 1 if mark else 1, f"not YAML: {said}")]) from None
+        said = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        line = mark.line if mark else text.count("\n", 0, getattr(error, "position", 0))
+        raise Problems(path, [Problem(line + 1, f"not YAML: {said}")]) from None
+    except RecursionError:
+        raise Problems(path, [Problem(1, "not a job: lists or mappings within each other, hundreds deep")]) from None
     if not isinstance(root, yaml.MappingNode):
         line = root.start_mark.line + 1 if root is not None else 1
         raise Problems(path, [Problem(line, "a job is a mapping of keys to values, beginning with job: NAME")])

@@ -14,6 +14,7 @@ from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.message import MessageRecord, encode_record
+from rmq.protocol.sysflags import PERM_WRITE
 from rmq.runtime.dial import Wire
 
 NAMESRV = "10.0.0.1:9876"
@@ -41,6 +42,9 @@ class MemoryBroker:
     offsets: dict[tuple[str, str, int], int] = field(default_factory=dict)
     most_a_pull: int = 32
     up: bool = True
+    #: What routes say that may be done, and what it lets be done: a route may be old.
+    perm: int = 6
+    allows: int = 6
     seen: list[Command] = field(default_factory=list)
 
     @property
@@ -136,7 +140,10 @@ class MemoryCluster:
         count = self.topics[topic]
         route = TopicRouteData(
             broker_datas=[BrokerData(broker_addrs=each, broker_name=name) for name, each in addresses.items()],
-            queue_datas=[QueueData(name, 6, count, 0, count) for name in addresses],
+            queue_datas=[
+                QueueData(name, next(each.perm for each in up if each.name == name), count, 0, count)
+                for name in addresses
+            ],
         )
         return request.reply(0, body=route.encode(standard=True))
 
@@ -215,6 +222,8 @@ class MemoryCluster:
         ext: dict[str, str | None],
         items: list[tuple[int, bytes, dict[str, str]]],
     ) -> Command:
+        if not broker.allows & PERM_WRITE:
+            return request.reply(ResponseCode.NO_PERMISSION, f"the broker[{broker.name}] sending message is forbidden")
         topic, number = str(ext["b"]), int(ext["e"] or 0)
         queue = broker.queues.setdefault((topic, number), MemoryQueue())
         for _, body, properties in items:

@@ -12,6 +12,7 @@ from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError, ConnectFailed, TransportError
 from rmq.protocol.queue import MessageQueue
+from rmq.protocol.sysflags import PERM_WRITE
 from rmq.spark.advance import AS_OF, Advance, read_offsets
 from rmq.spark.brokers import Brokers
 from rmq.spark.options import SourceOptions
@@ -80,6 +81,52 @@ def test_a_topic_that_does_not_exist_is_named_at_once(cluster: MemoryCluster) ->
     with pytest.raises(ConnectFailed, match=r"no name server answers \(10\.0\.0\.1:9876, option nameServer"):
         stream(cluster).initial()
     assert cluster.slept == 0
+
+
+def test_a_checkpoint_that_was_changed_by_hand_is_named(cluster: MemoryCluster) -> None:
+    one = stream(cluster, startingOffsets="earliest")
+    for wrong in ({"t": {"broker-a": {"zero": 1}}}, {"t": {"broker-a": {"0": "5"}}}, {"t": {"0": 5}}, [1], None):
+        with pytest.raises(
+            ConfigError, match=r"the checkpoint holds offsets that are not of rocketmq, or were changed"
+        ):
+            one.ranges({}, wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="an offset for queue 0 of t on broker-a, not -7"):
+        one.ranges({}, {"t": {"broker-a": {"0": -7}}})
+
+
+def test_a_topic_that_may_not_be_read_is_an_error(cluster: MemoryCluster, caplog: pytest.LogCaptureFixture) -> None:
+    cluster.broker.perm = PERM_WRITE
+    with pytest.raises(ConfigError, match="the topic t may not be read on broker-a: its permission there, or the brok"):
+        stream(cluster, failOnDataLoss="false").initial()
+    cluster.brokers.append(MemoryBroker("broker-b"))
+    cluster.create("t")
+    with pytest.raises(ConfigError, match=r"not be read on broker-a: .*failOnDataLoss=false reads the others"):
+        stream(cluster).initial()
+    with caplog.at_level(logging.WARNING):
+        begin = stream(cluster, failOnDataLoss="false").initial()
+    assert [queue.broker_name for queue in read_offsets(begin)] == ["broker-b"]
+    assert "the topic t may not be read on broker-a" in caplog.text
+
+
+def test_queues_that_are_taken_away_under_a_stream_are_told_once(
+    cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create("t", 4)
+    for number in range(4):
+        cluster.put("t", number, 5)
+    one = stream(cluster, startingOffsets="earliest")
+    start = one.initial()
+    end = one.latest(start)
+    cluster.topics["t"] = 2
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            cluster.now += 6
+            cluster.put("t")
+            end = one.latest(end)
+    assert places(end) == [8, 5, 5, 5]
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert said[0].startswith("2 queues of the query may not be read now, such as MessageQueue [topic=t, ")
 
 
 def test_ranges_depend_on_nothing_but_the_offsets(cluster: MemoryCluster) -> None:

@@ -12,6 +12,7 @@ from rmq.protocol.codes import Language, RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, ConfigError
 from rmq.protocol.message import MessageRecord, decode_record
+from rmq.protocol.sysflags import PERM_READ, PERM_WRITE
 from rmq.spark.brokers import Brokers
 from rmq.spark.options import SinkOptions
 from rmq.spark.rows import Outgoing, RowRefused, Rows, check_columns
@@ -85,6 +86,10 @@ def test_every_column_finds_its_place() -> None:
         ({"value": ["a"], "topic": ["SCHEDULE_TOPIC_XXXX"]}, "row 0: SCHEDULE_TOPIC_XXXX is a topic of the broker"),
         ({"value": ["a"], "delayLevel": [19]}, "row 0: delayLevel is 19: give 0 .none. or 1 to 18"),
         ({"value": ["a"], "delayLevel": [1], "deliverTimestamp": [5]}, "row 0 has a delayLevel and a deliverTimestamp"),
+        (
+            {"value": ["a", "b"], "brokerName": ["x", "x"], "queueId": [1, None]},
+            "row 1 has a brokerName and no queueId: give both, or neither",
+        ),
         ({"value": ["a"], "tags": ["a\x02b"]}, "row 0: the property 'TAGS' holds a control character"),
         ({"value": ["a"], "keys": ["k" * 40_000]}, "row 0: keys, tags and properties have .* bytes, at most 32767"),
     ],
@@ -102,6 +107,7 @@ def test_a_row_that_cannot_be_sent_is_named(columns: dict[str, list[Any]], said:
         ([("value", "int")], "t", "the column value is int: the sink takes binary or string"),
         ([("value", "string"), ("body", "string")], "t", "value and body are the same"),
         ([("value", "string")], None, "no topic to write to"),
+        ([("value", "string"), ("brokerName", "string")], "t", "the column brokerName names a queue together with"),
         ([("value", "string"), ("keys", "array<int>")], "t", "the column keys is array<int>"),
     ],
 )
@@ -184,6 +190,71 @@ def test_a_refused_batch_names_the_row_that_is_meant(cluster: MemoryCluster) -> 
     cluster._store = picky  # type: ignore[method-assign]
     with pytest.raises(RowRefused, match=r"row 17 is refused by broker-a: code 13 .*illegal"):
         send(cluster, {"value": [str(n) for n in range(40)]})
+
+
+def test_a_route_that_is_old_when_the_only_broker_has_become_read_only(cluster: MemoryCluster) -> None:
+    """Code 16: tried again as often as the options say, then the rows are named."""
+    cluster.broker.allows = PERM_READ
+    said = r"row 0 and 9 more could not be sent to t, retries included: code 16 from .* sending message is forbidden"
+    with pytest.raises(ClientError, match=said):
+        send(cluster, {"value": [str(n) for n in range(10)]})
+    with pytest.raises(ClientError, match="row 0 could not be sent to t, retries included: code 16"):
+        send(cluster, {"value": ["a"], "shardingKey": ["k"]}, retries="0")
+    assert not any(stored(cluster).values())
+
+
+def test_rows_go_to_the_other_brokers_once_one_has_become_read_only(cluster: MemoryCluster) -> None:
+    """As it is made before it is stopped: told by its first answer, it is not asked again."""
+    cluster.brokers.append(MemoryBroker("broker-b"))
+    cluster.create("t", 4)
+    closing = cluster.broker
+
+    def before(broker: MemoryBroker, request: Command) -> None:
+        if broker is closing and request.code == RequestCode.SEND_BATCH_MESSAGE:
+            closing.perm = closing.allows = PERM_READ
+
+    cluster.before = before
+    count = 4000
+    assert send(cluster, {"value": [str(n) for n in range(count)]}, retries="1").sent == count
+    asked = [each for each in closing.seen if each.code == RequestCode.SEND_BATCH_MESSAGE]
+    assert 0 < len(asked) <= 8, "what was under way when it was made read-only"
+    bodies = [
+        decode_record(record).body for queue in cluster.brokers[1].queues.values() for record in queue.records if record
+    ]
+    assert sorted(map(int, bodies)) == list(range(count))
+
+
+def test_keys_keep_their_queue_when_another_broker_becomes_read_only(cluster: MemoryCluster) -> None:
+    """Half a key's rows in another queue would be out of order; what has no key moves away."""
+    cluster.brokers += [MemoryBroker("broker-b"), MemoryBroker("broker-c")]
+    cluster.create("t", 4)
+    closing, *others = cluster.brokers
+    names = [f"k{n}" for n in range(48)]
+
+    def of_others() -> Iterator[tuple[str, int, MessageRecord]]:
+        for broker in others:
+            for (_, number), queue in broker.queues.items():
+                yield from ((broker.name, number, decode_record(record)) for record in queue.records if record)
+
+    send(cluster, {"value": names, "shardingKey": names})
+    there = [record.body.decode() for _, _, record in of_others()]
+    assert 16 < len(there) < 48
+
+    def before(broker: MemoryBroker, request: Command) -> None:
+        if broker is closing and request.code == RequestCode.SEND_BATCH_MESSAGE:
+            closing.perm = closing.allows = PERM_READ
+
+    cluster.before = before
+    keys = [there[n // 2 % len(there)] if n % 2 else None for n in range(4000)]
+    assert send(cluster, {"value": ["x"] * 4000, "shardingKey": keys}).sent == 4000
+    homes: dict[str, set[tuple[str, int]]] = {}
+    for name, number, record in of_others():
+        homes.setdefault(record.properties.get("__SHARDINGKEY", ""), set()).add((name, number))
+    assert len(homes.pop("")) == 8
+    assert {len(each) for each in homes.values()} == {1}
+    closing.perm = PERM_READ | PERM_WRITE  # says its old route
+    with pytest.raises(ClientError, match="could not be sent to t, retries included: code 16"):
+        send(cluster, {"value": names, "shardingKey": names})
 
 
 def test_a_topic_that_does_not_exist_or_takes_nothing(cluster: MemoryCluster) -> None:

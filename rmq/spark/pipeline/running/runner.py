@@ -38,7 +38,8 @@ _LAST_LOOKS = 40
 #: A line of an error of ours or of Spark's within a text of many lines.
 _SAID = re.compile(r"(?:rmq\.[\w.]+|pyspark\.errors[\w.]*|[\w.]*(?:Exception|Error)): *(.+)")
 _OURS = re.compile(r"(?m)^.*?rmq\.[\w.]+: *(.+)$")
-_CONFIG = {"spark.ui.showConsoleProgress": "false"}
+#: What fails is said in one line at the end; Spark would say it in hundreds before.
+_CONFIG = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"}
 _HOMES = "rmq.spark.pipeline.running."
 
 
@@ -48,8 +49,15 @@ def run(job: Job, out: TextIO | None = None) -> int:
     :param out: for progress; default: standard output.
     :raises RMQError: it cannot start, or it failed: one line.
     """
-    spark = session(job.title(), master=job.spark.master, config=_CONFIG | (job.spark.config or {}))
-    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        spark = session(job.title(), master=job.spark.master, config=_CONFIG | (job.spark.config or {}))
+    except RMQError:
+        raise
+    except Exception as error:
+        log.debug("Spark cannot be started", exc_info=True)
+        raise RMQError(
+            f"Spark cannot be started for the job {job.title()} (keys spark.master, spark.config): {reason(error)}"
+        ) from error
     try:
         run_in(spark, job, out)
     finally:

@@ -148,6 +148,8 @@ def test_everything_wrong_is_said_at_once_by_line() -> None:
         ),
         ("job: archive\na: [\n", "3: not YAML: expected the node content, but found '<stream end>'"),
         ("job: archive\nname: a\nname: b\n", "3: name: given twice, first in line 2"),
+        ("job: archive\nname: \0\n", "2: not YAML: unacceptable character #x0000: special characters are not allowed"),
+        ("a: " + "[" * 2000, "1: not a job: lists or mappings within each other, hundreds deep"),
         ("job: archive\nx: &a\n  y: *a\n", "2: an anchor that holds itself"),
         (ARCHIVE.replace("[A, B]", "['a b']"), "5: source.topics: 'a b': The specified topic[a b] contains"),
         (ARCHIVE.replace("[A, B]", "[]"), "5: source.topics: a list, each a topic's name, is expected"),
