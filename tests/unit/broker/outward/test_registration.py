@@ -17,6 +17,7 @@ from rmq.protocol.bodies.kv import KVTable
 from rmq.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
+from rmq.protocol.errors import ConfigError
 from rmq.protocol.headers.namesrv import QueryDataVersionResponse, RegisterBrokerRequest
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.conn import Conn
@@ -275,7 +276,9 @@ def test_name_servers_change_while_running() -> None:
         first, second = scene.addresses
         await scene.registration.start()
         assert scene.registration.addresses == [first]
-        scene.settings.update(f"namesrvAddr={second};nonsense")
+        with pytest.raises(ConfigError, match="'nonsense' is no address"):
+            scene.settings.update(f"namesrvAddr={second};nonsense")
+        scene.settings.update(f"namesrvAddr={second}")
         await asyncio.sleep(0.1)
         assert scene.registration.addresses == [second]
         assert len(scene.namesrvs[1].registered) == 1
