@@ -20,7 +20,7 @@ Properties = Mapping[str, str]
 Eval = Callable[[Properties], Value]
 
 _DEEPEST = 200
-_LONGEST = 64 * 1024
+_LONGEST = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ class BrokerService:
             log.info("%s id %d at %s unregistered", header.broker_name, header.broker_id, header.broker_addr)
         return request.reply(ResponseCode.SUCCESS)
 
-    @handles(RequestCode.QUERY_DATA_VERSION, header=QueryDataVersionRequest)
+    @handles(RequestCode.QUERY_DATA_VERSION, header=QueryDataVersionRequest, body=65_536)
     def query_data_version(self, conn: Conn, request: Command, header: QueryDataVersionRequest) -> Command:
         if not request.body:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "QUERY_DATA_VERSION needs a DataVersion as its body")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine
 from typing import Any
@@ -24,7 +25,13 @@ from rmq.protocol.bodies.connection import (
     ProducerInfo,
     ProducerTableInfo,
 )
-from rmq.protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData, ProducerData
+from rmq.protocol.bodies.heartbeat import (
+    CheckClientRequestBody,
+    ConsumerData,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+)
 from rmq.protocol.bodies.kv import GetConsumerListByGroupResponseBody
 from rmq.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
 from rmq.protocol.codes import RequestCode, ResponseCode, language_name
@@ -53,6 +60,14 @@ _QUEUES_PER_TURN = 250
 _LARGE_BODY = 16_384
 #: Beyond it such a body must be strict JSON, as every client writes it.
 _LENIENT = 65_536
+#: Bytes that are parsed at once: a client with 3,000 groups, or locks on 14,000 queues, and 30 ms at most.
+_LONGEST = 1 << 20
+#: Groups of one client, topics of one group, and of those the ones with an expression.
+_MOST_GROUPS = 5_000
+_MOST_TOPICS = 10_000
+_MOST_FILTERS = 200
+#: Topics of a group taken in before the loop gets its turn.
+_TOPICS_PER_TURN = 250
 
 
 def notify_members(group: str, members: list[Conn]) -> None:
@@ -84,7 +99,7 @@ class ClientAdmin:
         self._producers = producers
         self._locks = locks
 
-    @handles(RequestCode.HEART_BEAT)
+    @handles(RequestCode.HEART_BEAT, body=_LONGEST)
     def heartbeat(self, conn: Conn, request: Command) -> Command | Coroutine[Any, Any, Command]:
         """34: every group of the client, with its subscriptions. Makes the groups' retry topics."""
         if len(request.body) > _LARGE_BODY:
@@ -107,12 +122,14 @@ class ClientAdmin:
             items = content.pop(name, None) or []
             if not isinstance(items, list):
                 raise BodyError(f"HeartbeatData.{name}: no array")
+            if len(items) > _MOST_GROUPS:
+                raise BodyError(f"HeartbeatData.{name}: {len(items)} groups: at most {_MOST_GROUPS} are taken")
             lists[name] = items
         client_id = self._client_id(HeartbeatData.from_object(content), any(lists.values()))
         turns = Turns(_GROUPS_PER_TURN)
         consumers = []
         for item in lists["consumerDataSet"]:
-            consumers.append(ConsumerData.from_object(item))
+            consumers.append(await _consumer_data(item))
             await turns.step()
         for item in lists["producerDataSet"]:
             self._producer(conn, request, client_id, ProducerData.from_object(item).group_name)
@@ -159,7 +176,7 @@ class ClientAdmin:
         answer.ext = {}
         return answer
 
-    @handles(RequestCode.CHECK_CLIENT_CONFIG)
+    @handles(RequestCode.CHECK_CLIENT_CONFIG, body=_LENIENT)
     def check_config(self, conn: Conn, request: Command) -> Command:
         """46: whether a subscription that is not by tag is served here and compiles; consumers ask at their start."""
         if not request.body:
@@ -244,7 +261,7 @@ class ClientAdmin:
 
     # -- locks
 
-    @handles(RequestCode.LOCK_BATCH_MQ)
+    @handles(RequestCode.LOCK_BATCH_MQ, body=_LONGEST)
     def lock(self, conn: Conn, request: Command) -> Command | Coroutine[Any, Any, Command]:
         """41: take or renew locks on queues; the answer lists those the client holds."""
         if len(request.body) > _LARGE_BODY:
@@ -253,7 +270,7 @@ class ClientAdmin:
         held = self._locks.lock(wanted.consumer_group, wanted.client_id, wanted.mq_set)
         return request.reply(ResponseCode.SUCCESS, body=LockBatchResponseBody(lock_ok_mq_set=held).encode())
 
-    @handles(RequestCode.UNLOCK_BATCH_MQ)
+    @handles(RequestCode.UNLOCK_BATCH_MQ, body=_LONGEST)
     def unlock(self, conn: Conn, request: Command) -> Command | Coroutine[Any, Any, Command]:
         """42: give locks back."""
         if len(request.body) > _LARGE_BODY:
@@ -296,6 +313,32 @@ class ClientAdmin:
         if not wanted.consumer_group:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the request names no consumerGroup")
         return wanted
+
+
+async def _consumer_data(item: object) -> ConsumerData:
+    """One group of a long heartbeat, its topics some a turn and its expressions one a turn: they are compiled here, and
+    found compiled when the group is registered."""
+    topics = item.pop("subscriptionDataSet", None) or [] if isinstance(item, dict) else []
+    if not isinstance(topics, list):
+        raise BodyError("ConsumerData.subscriptionDataSet: no array")
+    data = ConsumerData.from_object(item)
+    if len(topics) > _MOST_TOPICS:
+        raise BodyError(f"{data.group_name}: {len(topics)} topics: at most {_MOST_TOPICS} are taken of a group")
+    turns = Turns(_TOPICS_PER_TURN)
+    filters = 0
+    for topic in topics:
+        subscription = SubscriptionData.from_object(topic)
+        data.subscription_data_set.append(subscription)
+        await turns.step()
+        if subscription.expression_type != "SQL92":
+            continue
+        filters += 1
+        if filters > _MOST_FILTERS:
+            raise BodyError(f"{data.group_name}: at most {_MOST_FILTERS} expressions are taken of a group")
+        with contextlib.suppress(ExpressionError):  # whoever registers it says so
+            compile_sql(subscription.sub_string)
+        await asyncio.sleep(0)
+    return data
 
 
 def _connection(channel: Channel) -> Connection:

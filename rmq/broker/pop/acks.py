@@ -63,7 +63,7 @@ class Acks:
             raise ResponseError(ResponseCode.NO_MESSAGE, _EXPIRED)
         return request.reply(ResponseCode.SUCCESS)
 
-    @handles(RequestCode.BATCH_ACK_MESSAGE)
+    @handles(RequestCode.BATCH_ACK_MESSAGE, body=524_288)
     async def batch_ack(self, conn: Conn, request: Command) -> Command:
         """200151: many messages are done; an error only when none of them could be acknowledged."""
         acks = BatchAckMessageRequestBody.decode(request.body).acks if request.body else []

@@ -67,7 +67,7 @@ class Assignment:
         self._namesrvs = namesrvs
         self._routes: dict[str, tuple[float, list[MessageQueue]]] = {}
 
-    @handles(RequestCode.QUERY_ASSIGNMENT)
+    @handles(RequestCode.QUERY_ASSIGNMENT, body=65_536)
     async def query(self, conn: Conn, request: Command) -> Command:
         """400: the queues of one member, each with its mode; none while the broker does not know the group."""
         if not request.body:

@@ -52,7 +52,7 @@ class RequestModes:
         """The mode of a group on a topic; pulling unless it was set."""
         return self._modes.get(topic, {}).get(group, _PULL)
 
-    @handles(RequestCode.SET_MESSAGE_REQUEST_MODE)
+    @handles(RequestCode.SET_MESSAGE_REQUEST_MODE, body=65_536)
     async def set_mode(self, conn: Conn, request: Command) -> Command:
         """401: let a group pop, or pull again."""
         if not request.body:

@@ -98,7 +98,7 @@ ERRORS = [
     ("a.b = 1", "unexpected '.'", 2),
     ("a # 1", "unexpected '#'", 3),
     ("(" * 300 + "a = 1" + ")" * 300, "nested parentheses", 0),
-    ("a = " + "-" * 3 + "1" + " OR " * 30000 + "x", "at most 65536", 1),
+    ("a = " + "-" * 3 + "1" + " OR " * 30000 + "x", "at most 16384", 1),
 ]
 
 

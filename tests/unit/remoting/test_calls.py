@@ -89,6 +89,11 @@ class Services:
         await self.gate.wait()
         return request.reply(0)
 
+    @handles(12, body=3)
+    def short(self, conn: Conn, request: Command) -> Command:
+        self.oneways.append(request.code)
+        return request.reply(0, body=request.body)
+
 
 class Rig:
     def __init__(self, limits: Limits | None = None, client_limits: Limits | None = None) -> None:
@@ -142,6 +147,17 @@ def test_every_way_to_answer(serialize: SerializeType, caplog: pytest.LogCapture
     simloop.run(main())
     assert [record.levelno for record in caplog.records if record.exc_info] == [logging.ERROR] * 2
     assert "secret detail" in caplog.text
+
+
+def test_a_longer_body_than_a_handler_takes_is_refused_before_it_is_called() -> None:
+    async def main() -> None:
+        async with Rig() as rig:
+            assert (await rig.ask(12, body=b"abc")).body == b"abc"
+            refused = await rig.ask(12, body=b"abcd")
+            assert (refused.code, refused.remark) == (1, "a body of 4 bytes: at most 3 are taken by request 12")
+            assert rig.services.oneways == [12]
+
+    simloop.run(main())
 
 
 def test_an_unexpected_error_is_logged_with_its_traceback_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -453,7 +469,7 @@ def test_checks_come_before_handlers() -> None:
 
 def test_the_router_refuses_doubles_and_services_without_handlers() -> None:
     router = Router([Services()])
-    assert router.codes() == list(range(1, 12))
+    assert router.codes() == list(range(1, 13))
     with pytest.raises(ValueError, match=r"request code 8 is handled by Services\.ask_back and by Services\.ask_back"):
         router.add(Services())
     with pytest.raises(ValueError, match="marks no method"):

@@ -16,6 +16,7 @@ from rmq.broker.groups.locks import RebalanceLocks
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.topics.table import TopicTable
 from rmq.protocol import fastjson
+from rmq.protocol.bodies.heartbeat import SubscriptionData
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.remoting.client import RemotingClient
@@ -171,6 +172,89 @@ def test_a_thousand_groups_in_one_heartbeat_leave_the_loop_its_turns() -> None:
         await asyncio.sleep(1)
         assert len(one.notices) == 1000
         assert broker.topics.get("%RETRY%g999") is not None
+
+    scenario(check)
+
+
+def test_thousands_of_topics_in_one_group_leave_the_loop_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(broker: Broker, make: Callable[[str], Client]) -> None:
+        bursts = [0]
+        read = SubscriptionData.from_object
+
+        def counted(value: Any) -> SubscriptionData:
+            if not bursts[-1]:
+                asyncio.get_running_loop().call_soon(bursts.append, 0)
+            bursts[-1] += 1
+            return read(value)
+
+        monkeypatch.setattr(SubscriptionData, "from_object", counted)
+        answer = await make("c1").beat("g", topics=tuple(f"T{number}" for number in range(3000)))
+        assert answer.code == 0
+        assert sum(bursts) == 3000
+        assert max(bursts) <= 250
+        group = broker.consumers.group("g")
+        assert group is not None
+        assert len(group.subscriptions) == 3000
+
+    scenario(check)
+
+
+def test_long_expressions_are_compiled_one_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(broker: Broker, make: Callable[[str], Client]) -> None:
+        bursts = [0]
+
+        def counted(text: str) -> None:
+            if not bursts[-1]:
+                asyncio.get_running_loop().call_soon(bursts.append, 0)
+            bursts[-1] += 1
+
+        monkeypatch.setattr("rmq.broker.admin.client.compile_sql", counted)
+        one = make("c1")
+        beat = one.heartbeat("g", topics=tuple(f"T{number}" for number in range(100)))
+        for sub in beat["consumerDataSet"][0]["subscriptionDataSet"]:
+            sub |= {"expressionType": "SQL92", "subString": "a = 1 or " * 50 + "b = 2"}
+        assert (await one.ask(34, body=beat)).code == 0
+        assert (sum(bursts), max(bursts)) == (100, 1)
+
+    scenario(check)
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("groups", "HeartbeatData.consumerDataSet: 5001 groups: at most 5000 are taken"),
+        ("topics", "g: 10001 topics: at most 10000 are taken of a group"),
+        ("expressions", "g: at most 200 expressions are taken of a group"),
+        ("bytes", "a body of 1048577 bytes: at most 1048576 are taken by request 34"),
+    ],
+)
+def test_more_than_any_client_has_is_refused(what: str, words: str) -> None:
+    async def check(broker: Broker, make: Callable[[str], Client]) -> None:
+        one = make("c1")
+        few: dict[str, list[Any]] = {
+            "groups": [{"groupName": f"g{number}"} for number in range(5001)],
+            "topics": [{"groupName": "g", "subscriptionDataSet": [{"topic": str(number)} for number in range(10_001)]}],
+            "expressions": [
+                {
+                    "groupName": "g",
+                    "subscriptionDataSet": [
+                        {
+                            "topic": str(number),
+                            "expressionType": "SQL92",
+                            "subString": f"a = {number} and b = 'a text of some length'",
+                        }
+                        for number in range(201)
+                    ],
+                }
+            ],
+            "bytes": [],
+        }
+        body = json.dumps({"clientID": "c1", "consumerDataSet": few[what]}).encode()
+        if what == "bytes":
+            body += b" " * ((1 << 20) + 1 - len(body))
+        answer = await one.ask(34, body=body)
+        assert (answer.code, answer.remark) == (1, words)
+        assert broker.consumers.groups() == []
 
     scenario(check)
 
