@@ -37,7 +37,8 @@ _BROKER_SETTINGS = (
     "flushDiskType=ZZ", "brokerRole=ZZ", "messageDelayLevel=", "regionId=", "pbUnknown=", "pbUnknown=1\ntraceOn=true",
     "defaultQueryMaxNum=35\ndefaultQueryMaxNum=36", "fileReservedTime=48\ndefaultQueryMaxNum=zz",
     "a=\\u12", "a=\\uzzzz", "regionId=a\\tb", "regionId=\\", "regionId:DefaultRegion",
-    "brokerConfigPath=zz\ndefaultQueryMaxNum=37",
+    "brokerConfigPath=zz\ndefaultQueryMaxNum=37", "diskMaxUsedSpaceRatio=900", "deleteWhen=99", "deleteWhen=4;x",
+    "defaultQueryMaxNum=99999999999", "defaultQueryMaxNum=-1",
 )  # fmt: skip
 _NAMESRV_SETTINGS = (
     "", "=", "=1", "serverWorkerThreads", "serverWorkerThreads=", "serverWorkerThreads=1.5",
@@ -80,7 +81,7 @@ def last_of_broker() -> Iterator[Ask]:
         25, 26, _BROKER_SETTINGS,
         {
             "defaultQueryMaxNum": "33", "brokerPermission": "6", "traceOn": "true", "fileReservedTime": "72",
-            "regionId": "R",
+            "regionId": "R", "diskMaxUsedSpaceRatio": "75", "deleteWhen": "04",
         },
     )  # fmt: skip
     yield from _odd(26, _VALUES)
