@@ -93,6 +93,11 @@ def instances_of(namesrv: str | None) -> list[ClientInstance]:
     return [instance for (_, servers), instance in table.items() if servers == namesrv]
 
 
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class ClientInstance:
     """Connections, routes and heartbeats of the clients with one id; lives while one of them does.
 
@@ -141,15 +146,15 @@ class ClientInstance:
         :raises ClientError: no name server is known.
         """
         self.users += 1
+        if not self.name_servers.addresses:
+            try:
+                await self.name_servers.lookup()
+            except BaseException:
+                await self.release()
+                raise
         if self._tasks is not None:
             return
         self._tasks = tasks = TaskOwner(f"client {self.client_id}")
-        try:
-            if not self.name_servers.addresses:
-                await self.name_servers.lookup()
-        except BaseException:
-            await self.release()
-            raise
         settings = self.settings
         if self.name_servers.needs_lookup:
             tasks.every(120.0, self.name_servers.lookup, "address server", first=10.0)
@@ -229,8 +234,14 @@ class ClientInstance:
             )
         self.consumers[consumer.group] = consumer
 
-    async def remove_member(self, *, producer: str | None = None, consumer: str | None = None) -> None:
-        """Leave a group and tell every broker."""
+    async def leave(self, *, producer: str | None = None, consumer: str | None = None) -> None:
+        """The end of a member: tell every broker, then :meth:`release`, also when the caller is cancelled meanwhile."""
+        try:
+            await self._unregister(producer, consumer)
+        finally:
+            await self.release()
+
+    async def _unregister(self, producer: str | None, consumer: str | None) -> None:
         if producer is not None:
             self.producers.discard(producer)
         if consumer is not None:
@@ -337,18 +348,29 @@ class ClientInstance:
         if template is not None:
             self._templates[topic] = template
         key = (topic, template[0] if template else None)
-        task = self._refreshing.get(key)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(
-                self._refresh(topic, timeout, template or self._templates.get(topic)), name=f"route {topic}"
-            )
-            self._refreshing[key] = task
-            task.add_done_callback(lambda ended: self._refreshed(key, ended))
-        try:
-            async with asyncio.timeout(timeout + 0.1):
-                return await asyncio.shield(task)
-        except TimeoutError:
-            raise RequestTimeout(f"no name server answered in {timeout:g} s for the route of {topic}") from None
+        deadline = self.world.clock.monotonic() + timeout
+        while True:
+            rest = deadline - self.world.clock.monotonic()
+            task = self._refreshing.get(key)
+            if ours := task is None:
+                task = asyncio.get_running_loop().create_task(
+                    self._refresh(topic, rest, template or self._templates.get(topic)), name=f"route {topic}"
+                )
+                self._refreshing[key] = task
+                task.add_done_callback(lambda ended: self._refreshed(key, ended))
+            try:
+                async with asyncio.timeout(rest + 0.1):
+                    return await asyncio.shield(task)
+            except TimeoutError:
+                raise RequestTimeout(f"no name server answered in {timeout:g} s for the route of {topic}") from None
+            except asyncio.CancelledError:
+                if not task.cancelled() or _being_cancelled():
+                    raise
+                raise ConnectFailed(f"the route of {topic} is not known: the client is shut down") from None
+            except TransportError:
+                # The question was of somebody with less time than we have.
+                if ours or deadline - self.world.clock.monotonic() <= 0:
+                    raise
 
     def _refreshed(self, key: tuple[str, str | None], task: asyncio.Task[bool]) -> None:
         self._refreshing.pop(key, None)

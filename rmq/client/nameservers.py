@@ -116,19 +116,22 @@ class NameServers:
         clock = self._world.clock
         deadline = clock.monotonic() + timeout
         error: TransportError | None = None
-        count = len(self._addresses)
-        for left in range(count, 0, -1):
-            address = self._addresses[self._at % len(self._addresses)]
+        servers, first = self._addresses, self._at
+        for turn in range(len(servers)):
+            at = (first + turn) % len(servers)
+            address = servers[at]
             rest = deadline - clock.monotonic()
             if rest <= 0:
                 break
             try:
-                return await self._remoting.request(address, command, rest / left)
+                return await self._remoting.request(address, command, rest / (len(servers) - turn))
             except TransportError as failed:
                 error = failed
-                self._at += 1
+                # Calls side by side fail together: the first of them moves on, the others find that done.
+                if self._addresses is servers and self._at == at:
+                    self._at = (at + 1) % len(servers)
                 log.debug("the name server %s does not answer: %s", address, failed)
-        tried = ", ".join(self._addresses)
+        tried = ", ".join(servers)
         raise ConnectFailed(f"no name server answered ({tried}): {error or 'no time left'}") from error
 
     async def route(self, topic: str, timeout: float) -> TopicRouteData | None:

@@ -109,14 +109,14 @@ class Producer(Lookups):
 
     async def shutdown(self) -> None:
         """Wait for the asynchronous sends under way (each has its own timeout), leave, close the connections."""
-        if self._under_way:
-            await asyncio.wait(self._under_way)
-        instance, self._instance = self._instance, None
-        if instance is None:
-            return
-        self._stopped = True
-        await instance.remove_member(producer=self.group)
-        await instance.release()
+        try:
+            if self._under_way:
+                await asyncio.wait(self._under_way)
+        finally:
+            instance, self._instance = self._instance, None
+            if instance is not None:
+                self._stopped = True
+                await instance.leave(producer=self.group)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -34,6 +34,8 @@ _PAUSED = 1.0
 _UNLOCKED = 0.1
 _FLOW_CONTROL = 0.02
 _LOCK_RENEWAL = 20.0
+#: How long a shutdown waits for a rebalance under way.
+_REBALANCE_WAIT = 5.0
 #: How long a reset waits for the listener call under way on the queue.
 _RESET_WAIT = 10.0
 
@@ -104,6 +106,8 @@ class Delivery:
                     await self._drop(pq)
 
     async def _rebalance_topic(self, topic: str) -> None:
+        if self._stopped:
+            return
         queues = self._instance.subscribe_queues(topic)
         if queues is None:
             await self._instance.refresh_route(topic)
@@ -388,13 +392,17 @@ class Delivery:
 
     async def give_up(self) -> None:
         """After the last listener call: keep every offset, give back every lock."""
-        async with self._lock:  # a rebalance under way ends first
-            await self.persist(wait=True)
-            if self.locks and self.queues:
-                await rebalance.unlock_queues(self._instance, self._group, list(self.queues), wait=True)
-            for pq in self.queues.values():
-                pq.dropped = True
-            self.queues.clear()
+        try:
+            async with asyncio.timeout(_REBALANCE_WAIT), self._lock:
+                pass
+        except TimeoutError:
+            log.warning("group %s: a rebalance under way does not end, the shutdown goes on without it", self._group)
+        await self.persist(wait=True)
+        if self.locks and self.queues:
+            await rebalance.unlock_queues(self._instance, self._group, list(self.queues), wait=True)
+        for pq in self.queues.values():
+            pq.dropped = True
+        self.queues.clear()
 
     def held(self) -> list[MessageExt]:
         """Every message held now."""

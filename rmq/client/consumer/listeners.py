@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -48,7 +49,21 @@ class Outcome:
     messages: Sequence[MessageExt] = field(default_factory=tuple)
 
 
-_OK = (None, True, ConsumeResult.SUCCESS)
+def _ok(returned: object) -> bool:
+    """It says success. What it is is asked before what it equals: arrays have no truth value when compared."""
+    return returned is None or returned is ConsumeResult.SUCCESS or (isinstance(returned, int) and returned == 1)
+
+
+def _ends_us(error: BaseException) -> bool:
+    """Whether what a coroutine listener raised ends the task it runs in, and not just the call.
+
+    Awaiting what somebody else cancelled raises CancelledError without this task being cancelled; and a listener's
+    ``sys.exit()`` would take the loop of every other client with it.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() > 0
+    return not isinstance(error, (Exception, SystemExit))
 
 
 class Listener:
@@ -81,7 +96,7 @@ class Listener:
             except Exception as error:
                 self._note(outcome, failed, given, None, error)
             else:
-                if returned not in _OK or context.ack_index is not None:
+                if not _ok(returned) or context.ack_index is not None:
                     self._note(outcome, failed, given, returned, None)
                 elif returned is None:
                     outcome.returned_none = True
@@ -101,10 +116,12 @@ class Listener:
                 returned = self._invoke(given, context)
                 if isinstance(returned, Awaitable):
                     returned = await returned
-            except Exception as error:
+            except BaseException as error:
+                if _ends_us(error):
+                    raise
                 self._note(outcome, failed, given, None, error)
             else:
-                if returned not in _OK or context.ack_index is not None:
+                if not _ok(returned) or context.ack_index is not None:
                     self._note(outcome, failed, given, returned, None)
                 elif returned is None:
                     outcome.returned_none = True
@@ -123,7 +140,7 @@ class Listener:
         failed: list[MessageExt],
         given: list[MessageExt],
         returned: object,
-        error: Exception | None,
+        error: BaseException | None,
     ) -> None:
         if error is not None:
             log.warning("a listener raised for %r; it is tried again later", given[0], exc_info=error)
@@ -131,7 +148,7 @@ class Listener:
             outcome.result = ConsumeResult.RECONSUME_LATER
             failed += given
             return
-        if returned in _OK:
+        if _ok(returned):
             # ack_index says how much of a batch succeeded; the rest is tried again.
             assert outcome.context is not None
             index = outcome.context.ack_index

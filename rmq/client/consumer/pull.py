@@ -87,6 +87,10 @@ class PullConsumer(Lookups):
         instance.add_consumer(self)
         try:
             await instance.acquire()
+        except BaseException:
+            del instance.consumers[self.group]
+            raise
+        try:
             store: OffsetStore
             if settings.broadcasting:
                 store = LocalFileOffsetStore(
@@ -99,16 +103,15 @@ class PullConsumer(Lookups):
             else:
                 store = RemoteBrokerOffsetStore(instance, self.group)
             await store.load()
+            self._instance, self._store, self._puller = instance, store, Puller(instance, self.group)
+            self._started_ms = self.world.clock.now_ms()
+            for topic in self._topics:
+                await instance.refresh_route(topic)
+            await instance.heartbeat()
         except BaseException:
-            del instance.consumers[self.group]
-            if instance.users:
-                await instance.release()
+            self._instance = self._store = self._puller = None
+            await instance.leave(consumer=self.group)
             raise
-        self._instance, self._store, self._puller = instance, store, Puller(instance, self.group)
-        self._started_ms = self.world.clock.now_ms()
-        for topic in self._topics:
-            await instance.refresh_route(topic)
-        await instance.heartbeat()
         if self._topics:
             instance.spawn_rebalance()
 
@@ -120,10 +123,9 @@ class PullConsumer(Lookups):
         self._instance = None
         try:
             await store.persist(list(store.table()), wait=True)
-            await instance.remove_member(consumer=self.group)
         finally:
             self._store = self._puller = None
-            await instance.release()
+            await instance.leave(consumer=self.group)
 
     async def __aenter__(self) -> Self:
         await self.start()

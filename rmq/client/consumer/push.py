@@ -38,6 +38,9 @@ __all__ = ["PushConsumer"]
 log = logging.getLogger(__name__)
 
 _HEARTBEAT_WAIT = 1.0
+#: How long a rebalance waits for what it tells the application, and a shutdown for listeners that were cancelled.
+_TOLD_WAIT = 10.0
+_CANCEL_WAIT = 3.0
 
 
 class PushConsumer(Lookups):
@@ -174,12 +177,14 @@ class PushConsumer(Lookups):
         instance.add_consumer(self)
         try:
             await instance.acquire()
+        except BaseException:
+            del instance.consumers[self.group]
+            raise
+        try:
             store = self._make_store(instance)
             await store.load()
         except BaseException:
-            del instance.consumers[self.group]
-            if instance.users:
-                await instance.release()
+            await instance.leave(consumer=self.group)
             raise
         self._store = store
         self.started_ms = self.world.clock.now_ms()
@@ -206,12 +211,15 @@ class PushConsumer(Lookups):
                 except TransportError as error:
                     log.warning("the route of %s is asked for again: %s", topic, error)
             await self._check_expressions(instance)
+            await instance.heartbeat()
+            if self._delivery is not delivery or tasks.closed or self._stopping is not None:
+                raise ClientError(f"the consumer {self.group} was shut down while it started")
+            delivery.service.start()
+            delivery.start()
         except BaseException:
-            await self.shutdown()
+            if self._delivery is delivery:
+                await self.shutdown()
             raise
-        delivery.service.start()
-        delivery.start()
-        await instance.heartbeat()
         instance.spawn_rebalance()
 
     def _check_listeners(self) -> None:
@@ -341,12 +349,20 @@ class PushConsumer(Lookups):
                     limit,
                 )
             await delivery.give_up()
-            await instance.remove_member(consumer=self.group)
         finally:
-            await tasks.close()
             pool.close()
-            await instance.release()
-            self._instance = self._delivery = self._tasks = self._pool = self._stopping = None
+            ending = asyncio.get_running_loop().create_task(tasks.close(), name="end of tasks")
+            if not (await asyncio.wait({ending}, timeout=_CANCEL_WAIT))[0]:
+                ending.cancel()
+                log.error(
+                    "group %s: a listener that was cancelled goes on after %g s: it is left to itself",
+                    self.group,
+                    _CANCEL_WAIT,
+                )
+            try:
+                await instance.leave(consumer=self.group)
+            finally:
+                self._instance = self._delivery = self._tasks = self._pool = self._stopping = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -433,13 +449,20 @@ class PushConsumer(Lookups):
             # Before the first pull, which names the new version; a broker that does not answer holds nobody up.
             beat = self._tasks.spawn(self._instance.heartbeat(), "heartbeat")
             await asyncio.wait({beat}, timeout=_HEARTBEAT_WAIT)
-        if (told := self.settings.message_queue_listener) is not None:
-            try:
-                result = told(topic, queues, mine)
-                if asyncio.iscoroutine(result):
-                    await result
-            except Exception:
-                log.exception("the message_queue_listener of group %s raised", self.group)
+        if self.settings.message_queue_listener is not None and self._tasks is not None and not self._tasks.closed:
+            telling = self._tasks.spawn(self._tell(topic, queues, mine), "message_queue_listener")
+            if not (await asyncio.wait({telling}, timeout=_TOLD_WAIT))[0]:
+                log.warning("the message_queue_listener of group %s takes over %g s", self.group, _TOLD_WAIT)
+
+    async def _tell(self, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
+        told = self.settings.message_queue_listener
+        assert told is not None
+        try:
+            result = told(topic, queues, mine)
+            if asyncio.iscoroutine(result):
+                await result
+        except Exception:
+            log.exception("the message_queue_listener of group %s raised", self.group)
 
     def listener_of(self, topic: str) -> Listener | None:
         return self._listeners.get(topic) or self._default

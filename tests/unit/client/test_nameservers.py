@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import Any
 
 import pytest
 
 from rmq.client.nameservers import NameServers, parse_addresses
+from rmq.protocol.codes import RequestCode
+from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, ConnectFailed
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
@@ -84,6 +87,36 @@ async def test_a_list_in_the_settings_needs_no_lookup(monkeypatch: pytest.Monkey
     await servers(AddressServer(), "a:1").lookup()
     with pytest.raises(ClientError, match="NAMESRV_ADDR"):
         await servers(AddressServer()).lookup()
+
+
+class OneOfTwo:
+    """Stands where the connections are: the second of two servers answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def request(self, address: str, command: Command, timeout: float) -> Command:
+        self.asked.append(address)
+        await asyncio.sleep(0.01)
+        if address == "a:1":
+            raise ConnectFailed("nobody there")
+        return command
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7])
+def test_questions_side_by_side_all_find_the_server_that_works(count: int) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        made = servers(AddressServer(), "a:1", "b:1")
+        made._addresses, made._at = ["a:1", "b:1"], 0
+        made._remoting = remoting = OneOfTwo()  # type: ignore[assignment]
+        question = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+        await asyncio.gather(*(made.request(question, 3.0) for _ in range(count)))
+        await made.request(question, 3.0)
+        assert remoting.asked[-1] == "b:1"
+        assert len(remoting.asked) == 2 * count + 1
+
+    run()
 
 
 def test_every_server_may_come_first() -> None:
