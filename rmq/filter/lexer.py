@@ -14,6 +14,7 @@ class ExpressionError(ClientError):
     """A filter expression that cannot be compiled: says what, and at which character (counted from 1)."""
 
     def __init__(self, what: str, text: str, at: int) -> None:
+        self.what = what
         self.position = at + 1
         shown = text if len(text) <= 200 else text[:200] + "..."
         super().__init__(f"{what} at character {self.position} of: {shown}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from rmq.filter.lexer import ExpressionError, Kind, Token, tokens
 from rmq.filter.values import Long, Value, equal, order
@@ -20,7 +21,9 @@ Properties = Mapping[str, str]
 Eval = Callable[[Properties], Value]
 
 _DEEPEST = 200
+#: Characters of an expression, and words, values and signs: 40 ms of the loop.
 _LONGEST = 16 * 1024
+_MOST_TOKENS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +58,30 @@ class SqlFilter:
             return False
 
 
-@lru_cache(maxsize=256)
 def compile_sql(text: str) -> SqlFilter:
-    """Compile an expression; the last 256 are remembered.
+    """Compile an expression; the last 256 are remembered, those that do not compile, too.
 
     :raises ExpressionError: with the position of what is wrong.
     """
     if len(text) > _LONGEST:
         raise ExpressionError(f"an expression of {len(text)} characters (at most {_LONGEST})", text, 0)
-    return SqlFilter(text, _Parser(text).parse())
+    made = _compiled(text)
+    if isinstance(made, _Fault):
+        raise ExpressionError(made.what, text, made.at)
+    return made
+
+
+class _Fault(NamedTuple):
+    what: str
+    at: int
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str) -> SqlFilter | _Fault:
+    try:
+        return SqlFilter(text, _Parser(text).parse())
+    except ExpressionError as error:
+        return _Fault(error.what, error.position - 1)
 
 
 _LESS = order(lambda c: c < 0)
@@ -79,6 +97,8 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = tokens(text)
+        if len(self._tokens) > _MOST_TOKENS:
+            raise self._error(f"an expression of more than {_MOST_TOKENS} words, values and signs", 0)
         self._next = 0
         self._depth = 0
 

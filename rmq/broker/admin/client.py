@@ -57,12 +57,13 @@ _GROUPS_PER_TURN = 25
 #: Queues of one request about locks, likewise.
 _QUEUES_PER_TURN = 250
 #: Bytes of a body that is taken in like that.
-_LARGE_BODY = 16_384
+_LARGE_BODY = 8_192
 #: Beyond it such a body must be strict JSON, as every client writes it.
 _LENIENT = 65_536
 #: Bytes that are parsed at once: a client with 3,000 groups, or locks on 14,000 queues, and 30 ms at most.
 _LONGEST = 1 << 20
-#: Groups of one client, topics of one group, and of those the ones with an expression.
+#: Groups of one client, topics of one group, and of those the ones with an expression: fewer than ``compile_sql``
+#: remembers.
 _MOST_GROUPS = 5_000
 _MOST_TOPICS = 10_000
 _MOST_FILTERS = 200
@@ -135,6 +136,7 @@ class ClientAdmin:
             self._producer(conn, request, client_id, ProducerData.from_object(item).group_name)
             await turns.step()
         for consumer in consumers:
+            await _compile(consumer)
             self._consumer(conn, request, client_id, consumer)
             await turns.step()
         return request.reply(ResponseCode.SUCCESS)
@@ -316,8 +318,7 @@ class ClientAdmin:
 
 
 async def _consumer_data(item: object) -> ConsumerData:
-    """One group of a long heartbeat, its topics some a turn and its expressions one a turn: they are compiled here, and
-    found compiled when the group is registered."""
+    """One group of a long heartbeat, its topics some a turn."""
     topics = item.pop("subscriptionDataSet", None) or [] if isinstance(item, dict) else []
     if not isinstance(topics, list):
         raise BodyError("ConsumerData.subscriptionDataSet: no array")
@@ -325,20 +326,21 @@ async def _consumer_data(item: object) -> ConsumerData:
     if len(topics) > _MOST_TOPICS:
         raise BodyError(f"{data.group_name}: {len(topics)} topics: at most {_MOST_TOPICS} are taken of a group")
     turns = Turns(_TOPICS_PER_TURN)
-    filters = 0
     for topic in topics:
-        subscription = SubscriptionData.from_object(topic)
-        data.subscription_data_set.append(subscription)
+        data.subscription_data_set.append(SubscriptionData.from_object(topic))
         await turns.step()
-        if subscription.expression_type != "SQL92":
-            continue
-        filters += 1
-        if filters > _MOST_FILTERS:
-            raise BodyError(f"{data.group_name}: at most {_MOST_FILTERS} expressions are taken of a group")
-        with contextlib.suppress(ExpressionError):  # whoever registers it says so
-            compile_sql(subscription.sub_string)
-        await asyncio.sleep(0)
+    if sum(one.expression_type == "SQL92" for one in data.subscription_data_set) > _MOST_FILTERS:
+        raise BodyError(f"{data.group_name}: at most {_MOST_FILTERS} expressions are taken of a group")
     return data
+
+
+async def _compile(data: ConsumerData) -> None:
+    """Compile a group's expressions, one a turn: they are remembered until the group is registered."""
+    for subscription in data.subscription_data_set:
+        if subscription.expression_type == "SQL92":
+            with contextlib.suppress(ExpressionError):  # whoever registers it says so
+                compile_sql(subscription.sub_string)
+            await asyncio.sleep(0)
 
 
 def _connection(channel: Channel) -> Connection:

@@ -98,6 +98,7 @@ ERRORS = [
     ("a.b = 1", "unexpected '.'", 2),
     ("a # 1", "unexpected '#'", 3),
     ("(" * 300 + "a = 1" + ")" * 300, "nested parentheses", 0),
+    ("a=1 OR " * 1000 + "a=1", "more than 4000 words, values and signs", 1),
     ("a = " + "-" * 3 + "1" + " OR " * 30000 + "x", "at most 16384", 1),
 ]
 
@@ -119,6 +120,18 @@ def test_it_does_not_compile(text: str, what: str, position: int) -> None:
     ) as error:
         compile_sql(text)
     assert not position or error.value.position == position
+
+
+def test_what_does_not_compile_is_told_again_without_another_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client repeats it in every heartbeat."""
+    text = "told = 'again' AND"
+    with pytest.raises(ExpressionError) as first:
+        compile_sql(text)
+    monkeypatch.setattr("rmq.filter.sql.tokens", None)
+    with pytest.raises(ExpressionError) as again:
+        compile_sql(text)
+    assert str(again.value) == str(first.value)
+    assert again.value.position == first.value.position
 
 
 def delivered(text: str, *values: str | None) -> list[str | None]:
