@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Unpack
 
+from rmq.client.consumer.listeners import ends_task
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer
 from rmq.client.results import SendResult, SendStatus
@@ -193,7 +194,9 @@ class TransactionProducer(Producer):
         failed: BaseException | None = None
         try:
             state = await self._check(message)  # type: ignore[misc]
-        except Exception as error:
+        except BaseException as error:
+            if ends_task(error):
+                raise
             failed = error
         self._checked(conn, header, message, state, failed)
 

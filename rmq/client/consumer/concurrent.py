@@ -217,7 +217,7 @@ class ConcurrentService:
         self._on_consume(job.messages[0].topic, len(job.messages) - len(failed), len(failed), duration)
         if job.expired:
             log.warning(
-                "a listener ended after %.1f s, over the consume timeout: its message was sent back meanwhile, "
+                "a listener ended after %.1f s, over the consume timeout: its message was given up meanwhile, "
                 "its result does not count: %r",
                 duration,
                 job.messages[0],
@@ -285,7 +285,11 @@ class ConcurrentService:
                 continue
             job.expired = True
             messages = job.messages
-            sent = [message for message in messages if await self._give_back(message, _TIMEOUT_LEVEL)]
+            if self._broadcasting:
+                log.warning("broadcasting: %r takes over %g s and is not waited for", messages[0], self._timeout)
+                sent = messages  # nobody subscribes a retry topic
+            else:
+                sent = [message for message in messages if await self._give_back(message, _TIMEOUT_LEVEL)]
             self._settle(job.pq, sent)
             if len(sent) < len(messages):
                 # Tried again with the next look, or at leisure when the listener has ended meanwhile.

@@ -13,7 +13,7 @@ from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult
 from rmq.protocol.errors import ClientError
 
-__all__ = ["ConsumeContext", "F", "Listener", "Outcome"]
+__all__ = ["ConsumeContext", "F", "Listener", "Outcome", "ends_task"]
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +54,8 @@ def _ok(returned: object) -> bool:
     return returned is None or returned is ConsumeResult.SUCCESS or (isinstance(returned, int) and returned == 1)
 
 
-def _ends_us(error: BaseException) -> bool:
-    """Whether what a coroutine listener raised ends the task it runs in, and not just the call.
+def ends_task(error: BaseException) -> bool:
+    """Whether what an application's coroutine raised ends the task it runs in, and not just the call.
 
     Awaiting what somebody else cancelled raises CancelledError without this task being cancelled; and a listener's
     ``sys.exit()`` would take the loop of every other client with it.
@@ -117,7 +117,7 @@ class Listener:
                 if isinstance(returned, Awaitable):
                     returned = await returned
             except BaseException as error:
-                if _ends_us(error):
+                if ends_task(error):
                     raise
                 self._note(outcome, failed, given, None, error)
             else:

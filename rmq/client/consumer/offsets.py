@@ -152,6 +152,7 @@ class LocalFileOffsetStore(_Table):
         self.path = os.path.join(base, client_id, group, "offsets.json")
         self._ignore_damage = ignore_damage
         self._written: dict[MessageQueue, int] | None = None
+        self._writing = asyncio.Lock()
         #: Saves that failed so far.
         self.failed_saves = 0
 
@@ -184,18 +185,20 @@ class LocalFileOffsetStore(_Table):
         return self.known(queue)
 
     async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
-        wanted = set(queues)
-        table = {queue: offset for queue, offset in self._offsets.items() if queue in wanted and offset >= 0}
-        if not table or table == self._written:
-            return
-        try:
-            await self._world.offload(
-                self._write, fastjson.pretty(LocalOffsetTable(dict(sorted(table.items()))).to_object())
-            )
-            self._written = table
-        except OSError as error:
-            self.failed_saves += 1
-            log.error("%s cannot be written (failure %d): %s", self.path, self.failed_saves, error)
+        """Keep every offset known, whichever queues are asked for: the file holds the others, too, and a queue that
+        is gone for now (its broker is down) goes on where it was when it is back."""
+        async with self._writing:  # an older table never overtakes a newer one
+            table = {queue: offset for queue, offset in self._offsets.items() if offset >= 0}
+            if not table or table == self._written:
+                return
+            try:
+                await self._world.offload(
+                    self._write, fastjson.pretty(LocalOffsetTable(dict(sorted(table.items()))).to_object())
+                )
+                self._written = table
+            except OSError as error:
+                self.failed_saves += 1
+                log.error("%s cannot be written (failure %d): %s", self.path, self.failed_saves, error)
 
     def _write(self, data: bytes) -> None:
         self._world.files.mkdir(os.path.dirname(self.path))

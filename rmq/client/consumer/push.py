@@ -127,7 +127,10 @@ class PushConsumer(Lookups):
                 f"the expression {expression!r} looks like SQL: say sql=True, or give tags as 'TagA || TagB'"
             )
         kind = subscription.SQL92 if sql else subscription.TAG
-        self._subscriptions[topic] = subscription.build(topic, expression, kind, sub_version=self.world.clock.now_ms())
+        before = self._subscriptions.get(topic)
+        # Brokers keep the version they have when a lower one comes: the clock may have gone back since.
+        version = max(self.world.clock.now_ms(), before.sub_version + 1 if before is not None else 0)
+        self._subscriptions[topic] = subscription.build(topic, expression, kind, sub_version=version)
         self._changed()
 
     def unsubscribe(self, topic: str) -> None:

@@ -52,6 +52,26 @@ async def test_every_member_gets_everything_and_goes_on_where_it_was() -> None:
 
 
 @in_virtual_time
+async def test_a_slow_broadcast_message_is_not_sent_back() -> None:
+    """Nobody subscribes the retry topic of a broadcasting group."""
+    async with scene() as s:
+        consumer = s.consumer(
+            message_model="BROADCASTING", instance_name="i", offset_store_dir="/home/offsets", consume_timeout=5
+        )
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            await asyncio.sleep(8)
+
+        async with consumer:
+            await s.send(1)
+            await asyncio.sleep(20)
+            assert sorted(consumer.offsets("T").values())[-1] == 1
+        stats = await s.admin.topic_stats("%RETRY%g")
+        assert {one.max_offset for one in stats.offset_table.values()} == {0}
+
+
+@in_virtual_time
 async def test_a_member_that_cannot_save_gets_each_message_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

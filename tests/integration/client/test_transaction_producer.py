@@ -90,6 +90,23 @@ def test_a_check_that_does_not_know_is_asked_again(answer: object) -> None:
 
 
 @in_virtual_time
+async def test_a_check_whose_await_is_cancelled_gives_its_place_back() -> None:
+    """With 2,000 places lost that way nothing would be checked any more."""
+    async with scene(**FAST) as s:
+
+        async def check(message: MessageExt) -> TransactionState:
+            other = asyncio.ensure_future(asyncio.sleep(100))
+            asyncio.get_running_loop().call_soon(other.cancel)
+            await other
+            return COMMIT
+
+        async with TransactionProducer("tpg", check, namesrv=s.cluster.namesrv_addr, world=s.cluster.world) as producer:
+            await producer.send_in_transaction(Message("T", b"x"), lambda message: UNKNOWN)
+            await asyncio.sleep(20)
+            assert producer._checks == 0
+
+
+@in_virtual_time
 async def test_a_local_transaction_that_raises_is_asked_about() -> None:
     async with scene(**FAST) as s:
         side = Side(s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -88,15 +89,31 @@ async def test_the_go_clients_keys_are_read(tmp_path: Path) -> None:
     assert made.table() == {Q0: 3}
 
 
-async def test_only_owned_queues_are_saved_and_unchanged_tables_are_not(tmp_path: Path) -> None:
+async def test_saving_one_queue_keeps_the_others_and_unchanged_tables_are_not_saved(tmp_path: Path) -> None:
+    """A queue that is given up is saved alone: a kill right after it must not take the offsets of all the others."""
     made = await saved(tmp_path, 5)
     stamp = os.stat(made.path).st_mtime_ns
     await made.persist([Q0, Q1])
     assert os.stat(made.path).st_mtime_ns == stamp
+    made.update(Q1, 8)
     await made.persist([Q1])
     again = store(tmp_path)
     await again.load()
-    assert again.table() == {Q1: 7}
+    assert again.table() == {Q0: 5, Q1: 8}
+
+
+async def test_saves_side_by_side_end_with_the_newest(tmp_path: Path) -> None:
+    made = store(tmp_path)
+
+    async def save(offset: int) -> None:
+        made.update(Q0, offset)
+        await made.persist([Q0])
+
+    await asyncio.gather(*(save(offset) for offset in range(20)))
+    assert made.failed_saves == 0
+    again = store(tmp_path)
+    await again.load()
+    assert again.table() == {Q0: 19}
 
 
 async def test_failed_saves_are_counted_and_the_offset_stays_in_memory(
