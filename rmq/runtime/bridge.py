@@ -307,7 +307,7 @@ class Bridge:
 
     def _cancel(self, waiter: Waiter[Any]) -> None:
         for task in list(self._tasks):
-            if task.rmq_waiter is waiter:  # type: ignore[attr-defined]
+            if getattr(task, "rmq_waiter", None) is waiter:
                 task.cancel()
 
     # -- the end ------------------------------------------------------------------------------------------------------
