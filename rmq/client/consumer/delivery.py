@@ -234,8 +234,8 @@ class Delivery:
                 log.warning("group %s: the lock of %s was lost: it waits for it", self._group, queue)
 
     async def relock(self, queue: MessageQueue) -> bool:
-        """Ask for one queue's lock again."""
-        held = await rebalance.lock_queues(self._instance, self._group, [queue])
+        """Ask for one queue's lock again; its worker does so ten times a second, the renewal of all tells the log."""
+        held = await rebalance.lock_queues(self._instance, self._group, [queue], level=logging.DEBUG)
         pq = self.queues.get(queue)
         if pq is None or queue not in held:
             return False

@@ -102,8 +102,14 @@ async def start_offset(
     return offset
 
 
-async def lock_queues(instance: ClientInstance, group: str, queues: list[MessageQueue]) -> set[MessageQueue]:
-    """Ask the masters of queues for their locks (code 41). :returns: those that are ours now."""
+async def lock_queues(
+    instance: ClientInstance, group: str, queues: list[MessageQueue], *, level: int = logging.WARNING
+) -> set[MessageQueue]:
+    """Ask the masters of queues for their locks (code 41).
+
+    :param level: of the line in the log about a master that does not answer.
+    :returns: those that are ours now.
+    """
     held: set[MessageQueue] = set()
     for broker_name, of_broker in lookup.queues_by_broker(queues).items():
         body = LockBatchRequestBody(client_id=instance.client_id, consumer_group=group, mq_set=of_broker)
@@ -112,7 +118,9 @@ async def lock_queues(instance: ClientInstance, group: str, queues: list[Message
             reply = await instance.call(address, RequestCode.LOCK_BATCH_MQ, None, body.encode(), 1.0)
             held.update(LockBatchResponseBody.decode(reply.body).lock_ok_mq_set)
         except RMQError as error:
-            log.warning("group %s: no lock from the master of %s, orderly queues wait: %s", group, broker_name, error)
+            log.log(
+                level, "group %s: no lock from the master of %s, orderly queues wait: %s", group, broker_name, error
+            )
     return held
 
 

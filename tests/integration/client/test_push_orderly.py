@@ -226,3 +226,24 @@ def test_batches_stay_in_order(model: str) -> None:
             assert max(sizes) == 8
 
     run()
+
+
+@in_virtual_time
+async def test_a_master_that_is_gone_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene(listenPort="20911") as s:
+        consumer = s.consumer(orderly=True)
+        got: set[str] = set()
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            await asyncio.sleep(1)
+            got.add(message.msg_id)
+
+        async with consumer:
+            sent = set(await s.send(400))
+            await eventually(lambda: got)
+            await s.cluster.stop_broker(s.cluster.brokers[0])
+            await asyncio.sleep(60)
+            assert sum("no lock from the master" in record.message for record in caplog.records) < 10
+            await s.cluster.start_broker(0)
+            await eventually(lambda: got == sent, within=200)
