@@ -101,6 +101,7 @@ class _Parser:
             raise self._error(f"an expression of more than {_MOST_TOKENS} words, values and signs", 0)
         self._next = 0
         self._depth = 0
+        self._links = 0
 
     def parse(self) -> Eval:
         node = self._boolean(self._or())
@@ -151,21 +152,32 @@ class _Parser:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise self._error(f"more than {_DEEPEST} nested parentheses", self._peek().at)
-        node = self._and()
-        while token := self._take(Kind.WORD, "OR"):
-            node = _or(self._boolean(node), self._boolean(self._and()), token.at)
+        node = self._chain("OR", self._and, decides=True)
         self._depth -= 1
         return node
 
     def _and(self) -> _Node:
-        node = self._equality()
-        while token := self._take(Kind.WORD, "AND"):
-            node = _and(self._boolean(node), self._boolean(self._equality()), token.at)
-        return node
+        return self._chain("AND", self._equality, decides=False)
+
+    def _chain(self, word: str, operand: Callable[[], _Node], *, decides: bool) -> _Node:
+        node = operand()
+        first = self._take(Kind.WORD, word)
+        if first is None:
+            return node
+        terms = [self._boolean(node).eval, self._boolean(operand()).eval]
+        while self._take(Kind.WORD, word):
+            terms.append(self._boolean(operand()).eval)
+        return _joined(tuple(terms), decides, first.at)
 
     def _equality(self) -> _Node:
         node = self._comparison()
+        links = 0
         while True:
+            if links > 1:  # each compares what the last one found, and is evaluated within it
+                self._links += 1
+                if self._links > _DEEPEST:
+                    raise self._error(f"more than {_DEEPEST} comparisons of comparisons", self._peek().at)
+            links += 1
             if token := self._take(Kind.SIGN, "=", "<>"):
                 node = self._equals(node, self._comparison(), token)
             elif token := self._take(Kind.WORD, "IS"):
@@ -289,28 +301,21 @@ def _literal(value: Value, at: int, *, boolean: bool = False) -> _Node:
     return _Node(lambda p: value, at, boolean=boolean, constant=True, value=value)
 
 
-def _or(left: _Node, right: _Node, at: int) -> _Node:
-    a, b = left.eval, right.eval
+def _joined(terms: tuple[Eval, ...], decides: bool, at: int) -> _Node:
+    """Conditions joined by OR, where TRUE decides, or by AND, where FALSE does: looked at in order, as far as needed.
+
+    In a loop, as a chain may have a thousand of them.
+    """
 
     def evaluate(p: Properties) -> Value:
-        x = a(p)
-        if x is True:
-            return True
-        y = b(p)
-        return True if y is True else None if x is None or y is None else False
-
-    return _Node(evaluate, at, boolean=True)
-
-
-def _and(left: _Node, right: _Node, at: int) -> _Node:
-    a, b = left.eval, right.eval
-
-    def evaluate(p: Properties) -> Value:
-        x = a(p)
-        if x is False:
-            return False
-        y = b(p)
-        return False if y is False else None if x is None or y is None else True
+        found: Value = not decides
+        for term in terms:
+            x = term(p)
+            if x is decides:
+                return decides
+            if x is None:
+                found = None
+        return found
 
     return _Node(evaluate, at, boolean=True)
 
@@ -345,9 +350,7 @@ def _ordered(sign: str, a: Eval, b: Eval, at: int) -> _Node:
 
 def _between(value: Eval, low: Eval, high: Eval, negated: bool, at: int) -> _Node:
     first, second = (_LESS, _MORE) if negated else (_MORE_EQUAL, _LESS_EQUAL)
-    below = _Node(lambda p: first(value(p), low(p)), at, boolean=True)
-    above = _Node(lambda p: second(value(p), high(p)), at, boolean=True)
-    return _or(below, above, at) if negated else _and(below, above, at)
+    return _joined((lambda p: first(value(p), low(p)), lambda p: second(value(p), high(p))), negated, at)
 
 
 def _is_in(name: str, texts: frozenset[str], negated: bool, at: int) -> _Node:

@@ -98,6 +98,9 @@ ERRORS = [
     ("a.b = 1", "unexpected '.'", 2),
     ("a # 1", "unexpected '#'", 3),
     ("(" * 300 + "a = 1" + ")" * 300, "nested parentheses", 0),
+    ("a" + " = a" * 300, "more than 200 comparisons of comparisons", 0),
+    ("(" * 90 + "a = 1" + " = a = a = a = a)" * 90, "more than 200 comparisons of comparisons", 0),
+    ("a" + " IS NULL" * 300, "more than 200 comparisons of comparisons", 0),
     ("a=1 OR " * 1000 + "a=1", "more than 4000 words, values and signs", 1),
     ("a = " + "-" * 3 + "1" + " OR " * 30000 + "x", "at most 16384", 1),
 ]
@@ -179,3 +182,24 @@ def test_no_text_breaks_it(text: str, properties: dict[str, str]) -> None:
     except ExpressionError:
         return
     assert compiled.matches(properties) in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "matching", "other"),
+    [
+        (" OR ".join(f"a={n}" for n in range(999)), {"a": "998"}, {"a": "999"}),
+        (" AND ".join(f"a<>{n}" for n in range(999)), {"a": "999"}, {"a": "998"}),
+        ("OR ".join(["b "] * 1990) + "OR a=1", {"a": "1"}, {"a": "2"}),
+        ("(" * 95 + "a=1" + " OR a=2 AND b=1)" * 95, {"a": "2", "b": "1"}, {"a": "2"}),
+        ("a = 1" + " = TRUE" * 150, {"a": "1"}, {"a": "2"}),
+    ],
+)
+def test_the_longest_expressions_are_evaluated_deep_in_a_broker(
+    text: str, matching: dict[str, str], other: dict[str, str]
+) -> None:
+    compiled = compile_sql(text)
+
+    def deep(frames: int) -> tuple[bool, bool]:
+        return deep(frames - 1) if frames else (compiled.matches(matching), compiled.matches(other))
+
+    assert deep(300) == (True, False)
