@@ -137,10 +137,15 @@ class Bench:
             await asyncio.sleep(0)
 
     async def fill(self, count: int) -> None:
-        """Messages of 1 KB for the pulls."""
+        """Messages of 1 KB for the pulls; the first of them are answered once topics.json has their topic."""
         self.connect(1)
+        sink = self.sinks[0]
+        sink.counting = True
         for start in range(0, count, 256):
             await self.tick([b"".join(_send(start + i, 1024) for i in range(256))])
+        while sink.answers < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        sink.counting = False
 
     async def heartbeat(self) -> None:
         self.connect(1)
