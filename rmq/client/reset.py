@@ -119,8 +119,20 @@ async def _commit(instance: ClientInstance, address: str, group: str, queue: Mes
     await instance.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
 
+async def _require(instance: ClientInstance, queue: MessageQueue) -> None:
+    """:raises ClientError: the topic has no such queue; its broker would keep an offset of any."""
+    route = await instance.name_servers.route(queue.topic, instance.settings.mq_client_api_timeout)
+    counts = {data.broker_name: data.read_queue_nums for data in route.queue_datas} if route is not None else {}
+    if not 0 <= queue.queue_id < counts.get(queue.broker_name, 0):
+        has = ", ".join(f"{count} on {name}" for name, count in sorted(counts.items())) or "none"
+        raise ClientError(
+            f"the topic {queue.topic} has no queue {queue.queue_id} on {queue.broker_name} (queues: {has})"
+        )
+
+
 async def reset_queue(instance: ClientInstance, group: str, queue: MessageQueue, offset: int) -> OffsetReset:
     """Move one queue; see :meth:`rmq.client.admin.AdminClient.reset_offset`."""
+    await _require(instance, queue)
     low, high = await min_offset(instance, queue), await max_offset(instance, queue)
     if not low <= offset <= high:
         raise ClientError(

@@ -19,7 +19,7 @@ HOUR_MS = 3_600_000
 @admin_command(
     "clusterList",
     click.option("-m", "--moreStats", "more", is_flag=True, help="Messages in and out, yesterday and today."),
-    click.option("-i", "--interval", "interval", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Repeat."),
+    click.option("-i", "--interval", "interval", type=click.FloatRange(0.1, 86_400), metavar="SECONDS", help="Repeat."),
 )
 async def cluster_list(admin: AdminClient, more: bool, interval: float | None, json: bool) -> int:
     """Every broker, with version, throughput and disk use."""

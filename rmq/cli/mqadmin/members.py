@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from rmq.cli.mqadmin.groups import NOT_ONLINE
 from rmq.cli.mqadmin.session import admin_command, cut, print_json
 from rmq.client.admin import AdminClient
 from rmq.protocol.bodies.connection import Connection
@@ -25,10 +26,21 @@ __all__ = ["consumer_status"]
 async def consumer_status(
     admin: AdminClient, group: str, client_id: str | None, broker: str | None, jstack: bool, json: bool
 ) -> None:
-    """The members of a group; fails when they subscribe different things, and says how they differ."""
-    addr = broker or await _broker_of(admin, group)
-    connection = await admin.consumer_connections(group, addr)
-    members = {one.client_id: one for one in connection.connection_set if client_id in (None, one.client_id)}
+    """The members of a group; fails when they subscribe different things, and says how they differ.
+
+    A group without members is offline, or never connected: that is no failure.
+    """
+    try:
+        addr = broker or await _broker_of(admin, group)
+        connections = (await admin.consumer_connections(group, addr)).connection_set
+    except ResponseError as error:
+        if error.code not in (*NOT_ONLINE, ResponseCode.TOPIC_NOT_EXIST):
+            raise
+        if client_id is None:  # a state, not an error (field case B119)
+            _print_nobody(group, "offline" if error.code in NOT_ONLINE else "never connected", json)
+            return
+        addr, connections = "", []
+    members = {one.client_id: one for one in connections if client_id in (None, one.client_id)}
     if not members:
         raise ClientError(f"the group {group} has no member {client_id} that is online")
     told: dict[str, ConsumerRunningInfo | str] = {}
@@ -64,6 +76,13 @@ async def consumer_status(
             f"members of {group} subscribe different things, so messages are lost or stay where they are: "
             + ", ".join(differences)
         )
+
+
+def _print_nobody(group: str, state: str, json: bool) -> None:
+    if json:
+        print_json({"group": group, "members": [], "differences": [], "state": state})
+    else:
+        click.echo(f"{group}: {state}")
 
 
 def _print_table(members: dict[str, Connection], told: dict[str, ConsumerRunningInfo | str]) -> None:

@@ -27,7 +27,7 @@ _topic = click.option("-t", "--topic", "topic", required=True, metavar="NAME", h
 async def topic_list(admin: AdminClient, clusters: bool, json: bool) -> None:
     """Every topic; with -c its cluster and groups, too."""
     if not clusters:
-        topics = (await admin.topic_list()).topic_list
+        topics = sorted((await admin.topic_list()).topic_list)
         if json:
             print_json(topics)
         else:
@@ -35,10 +35,10 @@ async def topic_list(admin: AdminClient, clusters: bool, json: bool) -> None:
                 click.echo(topic)
         return
     rows = []
-    for cluster in (await admin.cluster_info()).cluster_addr_table:
-        for topic in (await admin.topics_by_cluster(cluster)).topic_list:
+    for cluster in sorted((await admin.cluster_info()).cluster_addr_table):
+        for topic in sorted((await admin.topics_by_cluster(cluster)).topic_list):
             if not topic.startswith(("%RETRY%", "%DLQ%")):
-                rows.append((cluster, topic, await admin.query_topic_consume_by_who(topic)))
+                rows.append((cluster, topic, sorted(await admin.query_topic_consume_by_who(topic))))
     if json:
         print_json([{"cluster": cluster, "topic": topic, "groups": groups} for cluster, topic, groups in rows])
         return

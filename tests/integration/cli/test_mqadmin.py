@@ -55,13 +55,18 @@ def admin(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Admin:
 
 async def test_a_created_topic_shows_up_everywhere(admin: Admin) -> None:
     await admin.run("updateTopic", "-c", "DefaultCluster", "-t", "Made", "-r", "2", "-w", "3", "-p", "4")
-    assert "Made" in (await admin.run("topicList")).split()
+    for name in ("Zebra", "Alpha", "Beta"):
+        await admin.run("updateTopic", "-c", "DefaultCluster", "-t", name)
+    names = (await admin.run("topicList")).split()
+    assert {"Made", "Alpha", "Beta", "Zebra"} <= {*names}
+    assert names == sorted(names) == await admin.json("topicList")
     route = await admin.json("topicRoute", "-t", "Made")
     queues = {"brokerName": "broker-0", "perm": 4, "readQueueNums": 2, "topicSysFlag": 0, "writeQueueNums": 3}
     assert route["queueDatas"] == [queues]
     assert len(await admin.json("topicStatus", "-t", "Made")) == 3
     rows = await admin.json("topicList", "-c")
     assert {"cluster": "DefaultCluster", "topic": "Made", "groups": []} in rows
+    assert rows == sorted(rows, key=lambda row: (row["cluster"], row["topic"]))
 
 
 async def test_an_ordered_topic_has_its_queue_map(admin: Admin) -> None:

@@ -65,6 +65,9 @@ async def test_b020_one_queue_goes_to_an_offset(admin: Admin) -> None:
     for bad in ("11", "-5"):
         said = await admin.run(*reset, "-q", "1", "-o", bad, code=1)
         assert f"queue 1 of T on broker-0 has offsets 0 to 10: g cannot be reset to {bad}" in said
+    for broker, bad in (("broker-0", "4"), ("broker-9", "0")):
+        said = await admin.run(*reset[:-1], broker, "-q", bad, "-o", "0", code=1)
+        assert f"the topic T has no queue {bad} on {broker} (queues: 4 on broker-0)" in said
     assert await stored(admin) == {0: 10, 1: 10, 2: 4, 3: 10}
     again = await consume(admin.cluster, 6)
     assert sorted(again) == [f"2:{offset}" for offset in range(4, 10)]
@@ -143,4 +146,14 @@ async def test_b032_members_that_disagree_are_named(admin: Admin) -> None:
         said = await admin.run("consumerStatus", "-g", "g", code=1)
         alike_ids = ", ".join(sorted((first.client_id, alike.client_id)))
         assert f"T: A by {alike_ids}; B by {other.client_id}" in said
-    assert "code 206" in await admin.run("consumerStatus", "-g", "g", code=1)
+    # Nobody there is a state, not an error (field case B119); a member that is asked for is missed.
+    assert await admin.run("consumerStatus", "-g", "g") == "g: offline\n"
+    assert await admin.json("consumerStatus", "-g", "g") == {
+        "group": "g",
+        "members": [],
+        "differences": [],
+        "state": "offline",
+    }
+    assert await admin.run("consumerStatus", "-g", "unheard-of") == "unheard-of: never connected\n"
+    said = await admin.run("consumerStatus", "-g", "g", "-i", "1.2.3.4@gone", code=1)
+    assert "the group g has no member 1.2.3.4@gone that is online" in said
