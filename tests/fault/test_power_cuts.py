@@ -33,11 +33,11 @@ POINTS = (
 def scene(folder: Path, flush: str, *, tear: bool) -> tuple[PowerCampaign, list[Cycle]]:
     rng = random.Random(103 + tear + 1000 * PIECE)
     campaign = PowerCampaign(folder, {"RMQ_FLUSH_DISK_TYPE": flush}, seed=103 + tear, tear=tear)
-    # The long form takes all in turn; the short one takes some that come for sure, one of them with bytes that are not
-    # forced, and a random time.
+    # The long form takes all in turn; the short one takes some that come for sure, and a random time. One of them has
+    # bytes that are not forced, unless it meets a new file that is forced before its use: so it is taken twice.
     long = amount(0, 45)
     points = [POINTS[n % len(POINTS)] for n in range(PIECE * long, (PIECE + 1) * long)]
-    points = points or ["run:log.datasync.before", rng.choice(POINTS[2:4]), ""]
+    points = points or ["run:log.datasync.before"] * 2 + [rng.choice(POINTS[2:4]), ""]
     return campaign, [
         Cycle(
             point,
