@@ -147,7 +147,6 @@ def printed(recorded: None, capsys: pytest.CaptureFixture[str]) -> Callable[...,
 ALIKE = [
     "updateTopic -c DefaultCluster -t TopicA -r 4 -w 4",
     "updateSubGroup -c DefaultCluster -g GroupA",
-    "topicList -c (with a group)",
     "topicRoute -t TopicA",
     "topicRoute -t TopicA -l",
     "topicStatus -t TopicA",
@@ -161,6 +160,12 @@ ALIKE = [
 @pytest.mark.parametrize("line", ALIKE)
 def test_columns_are_those_of_java(line: str, printed: Callable[..., str]) -> None:
     assert printed(line.partition(" (")[0]) == GOLDEN[line]
+
+
+def test_topics_are_javas_in_order_of_names(printed: Callable[..., str]) -> None:
+    head, *rows = GOLDEN["topicList -c (with a group)"].splitlines()
+    assert printed("topicList -c").splitlines() == [head, *sorted(rows)]
+    assert rows != sorted(rows)
 
 
 def test_cluster_list_shows_no_age_where_nothing_is_stored(printed: Callable[..., str]) -> None:
