@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rmq.broker.admin.lookup import Lookup
-from rmq.broker.admin.slices import Turns, read_items
+from rmq.broker.admin.slices import Turns, read_list
 from rmq.broker.admin.topic import queue_key
 from rmq.broker.groups.clients import Consumers
 from rmq.broker.groups.configs import GroupTable
@@ -46,9 +46,8 @@ log = logging.getLogger(__name__)
 
 #: Topics whose queues are looked at before the loop gets its turn: some hundred queues.
 _TOPICS_AT_ONCE = 32
-#: Bytes of a list of groups, of one that is read at once, and groups of one list.
+#: Bytes of a list of groups, and groups of one list.
 _LONGEST_LIST = 4 << 20
-_SHORT_LIST = 16_384
 _MOST_GROUPS = 20_000
 
 
@@ -103,19 +102,19 @@ class GroupAdmin:
     @handles(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body=_LONGEST_LIST)
     async def update_and_create_list(self, conn: Conn, request: Command) -> Command:
         """225 (5.x): the same for many groups; all names are checked before any is made."""
-        turns = Turns()
-        if len(request.body) <= _SHORT_LIST:
-            configs = SubscriptionGroupList.decode(request.body).group_config_list
-        else:
-            configs = []
-            for item in await read_items(request.body, "groupConfigList", _MOST_GROUPS):
-                configs.append(SubscriptionGroupConfig.from_object(item))
-                await turns.step()
+        configs = await read_list(
+            request.body,
+            "groupConfigList",
+            _MOST_GROUPS,
+            lambda body: SubscriptionGroupList.decode(body).group_config_list,
+            SubscriptionGroupConfig.from_object,
+        )
         if not configs:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the body has no groupConfigList")
         for config in configs:
             self._check(config)
         log.info("%s updates %d subscription groups", conn.peer, len(configs))
+        turns = Turns()
         for config in configs:
             self._put(config)
             await turns.step()

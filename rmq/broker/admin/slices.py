@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 import orjson
 
 from rmq.protocol.errors import BodyError
 
-__all__ = ["Turns", "read_items"]
+__all__ = ["Turns", "read_items", "read_list"]
+
+T = TypeVar("T")
 
 #: Bytes of a long array that are parsed at a time, and how far such a piece may grow.
 _PIECE = 65_536
@@ -17,6 +21,8 @@ _LONGEST_PIECE = 8 * _PIECE
 #: Places tried for the end of a piece, and how many of them one after the other.
 _ATTEMPTS = 64
 _NEAR = 16
+#: Bytes of a list that is read at once.
+_SHORT = 16_384
 _BETWEEN = re.compile(rb"\}\s*,\s*\{")
 
 
@@ -38,6 +44,23 @@ class Turns:
         if self._left <= 0:
             self._left = self._every
             await asyncio.sleep(0)
+
+
+async def read_list(
+    data: bytes, name: str, most: int, whole: Callable[[bytes], list[T]], item: Callable[[object], T]
+) -> list[T]:
+    """The list in a body: a short one at once, a long one in turns.
+
+    :param whole: reads a body. :param item: reads one of :func:`read_items`, which see for the others and for errors.
+    """
+    if len(data) <= _SHORT:
+        return whole(data)
+    turns = Turns()
+    found = []
+    for each in await read_items(data, name, most):
+        found.append(item(each))
+        await turns.step()
+    return found
 
 
 async def read_items(data: bytes, name: str, most: int) -> list[object]:

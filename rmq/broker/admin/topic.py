@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from rmq.broker.admin.lookup import Lookup
-from rmq.broker.admin.slices import Turns, read_items
+from rmq.broker.admin.slices import Turns, read_list
 from rmq.broker.groups.clients import Consumers
 from rmq.broker.groups.offsets import OffsetTable
 from rmq.broker.settings import BrokerSettings
@@ -32,9 +32,8 @@ __all__ = ["TopicAdmin"]
 
 log = logging.getLogger(__name__)
 
-#: Bytes of a list of topics, and of one that is read at once; 10,000 topics of Java's tools have 2 MB.
+#: Bytes of a list of topics: 10,000 topics of Java's tools have 2 MB.
 _LONGEST_LIST = 4 << 20
-_SHORT_LIST = 16_384
 #: Topics of one list.
 _MOST_TOPICS = 20_000
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
@@ -87,19 +86,19 @@ class TopicAdmin:
     @handles(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=_LONGEST_LIST)
     async def update_and_create_list(self, conn: Conn, request: Command) -> Command:
         """18 (5.x): the same for many topics; all names are checked before any is made."""
-        turns = Turns()
-        if len(request.body) <= _SHORT_LIST:
-            configs = CreateTopicListRequestBody.decode(request.body).topic_config_list
-        else:
-            configs = []
-            for item in await read_items(request.body, "topicConfigList", _MOST_TOPICS):
-                configs.append(TopicConfig.from_object(item))
-                await turns.step()
+        configs = await read_list(
+            request.body,
+            "topicConfigList",
+            _MOST_TOPICS,
+            lambda body: CreateTopicListRequestBody.decode(body).topic_config_list,
+            TopicConfig.from_object,
+        )
         if not configs:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the body has no topicConfigList")
         for config in configs:
             self._check_name(config.topic_name)
         log.info("%s updates %d topics", conn.peer, len(configs))
+        turns = Turns()
         for config in configs:
             self._topics.put(config)
             await turns.step()
