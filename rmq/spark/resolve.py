@@ -51,9 +51,9 @@ def _look_at_permissions(brokers: Brokers, topic: str, strict: bool) -> None:
         f"the topic {topic} may not be read on {', '.join(closed)}: its permission there, or the broker's, is without"
     )
     if len(closed) == every:
-        raise ConfigError(f"{what} reading (mqadmin updateTopicPerm)")
+        raise ConfigError(f"{what} reading (mqadmin updateTopic -p 6)")
     if strict:
-        raise ConfigError(f"{what} reading (mqadmin updateTopicPerm; failOnDataLoss=false reads the others)")
+        raise ConfigError(f"{what} reading (mqadmin updateTopic -p 6; failOnDataLoss=false reads the others)")
     log.warning("%s reading; the others are read (failOnDataLoss=false)", what)
 
 
