@@ -34,13 +34,12 @@ def seeded(seed: int) -> Random:
 
 def real_world() -> World:
     """A world made of this machine; its random numbers are seeded by the operating system."""
-    offload = ThreadOffload()
     return World(
         clock=RealClock(),
         random=Random(secrets.randbits(128)),
         files=RealFiles(),
-        network=RealNetwork(offload),
-        offload=offload,
+        network=RealNetwork(ThreadOffload(patient=False)),
+        offload=ThreadOffload(),
         identity=RealIdentity(),
         stalls=ThreadWatch,
     )

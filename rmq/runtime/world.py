@@ -163,7 +163,10 @@ class Files(Protocol):
 
 
 class Offload(Protocol):
-    """System calls that may block, run on a thread. Never CPU work (design.md section 2)."""
+    """System calls that may block, run on a thread. Never CPU work (design.md section 2).
+
+    A call that is cancelled has ended all the same, or was not begun, when the caller hears of it.
+    """
 
     async def __call__(self, what: Callable[..., T], *args: object) -> T: ...
 

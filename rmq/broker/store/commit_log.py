@@ -271,19 +271,25 @@ class CommitLog:
         if self._preparing or self._spare is not None:
             return
         self._preparing = True
+        start = self._next_start()
+        made: list[LogFile] = []
         try:
-            start = self._next_start()
-            made = await self._offload(self.files.prepare, start)
-            current = self._current
-            if self._spare is None and start == self._next_start():
-                self._spare = made
-                return
-            # The step came first and made the same file itself.
-            if current is not None and current.start == start:
-                current.entry_synced = True
-            made.shared.drop()
+            await self._offload(lambda: made.append(self.files.prepare(start)))
         finally:
+            # A stop may cancel this while the file is made: it is there all the same, and for the stop to take away.
             self._preparing = False
+            for file in made:
+                self._keep_prepared(file)
+
+    def _keep_prepared(self, made: LogFile) -> None:
+        if self._spare is None and made.start == self._next_start():
+            self._spare = made
+            return
+        current = self._current
+        # The step came first and made the same file itself.
+        if current is not None and current.start == made.start:
+            current.entry_synced = True
+        made.shared.drop()
 
     @property
     def prepared(self) -> bool:

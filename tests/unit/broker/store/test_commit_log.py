@@ -79,6 +79,25 @@ def test_the_step_does_not_wait_for_a_file_that_is_late() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("unused", [True, False])
+def test_a_stop_takes_away_a_file_that_was_just_being_made(unused: bool) -> None:
+    """Else a store that was stopped cleanly has an empty file more, and the next start is the one to remove it."""
+
+    async def main() -> None:
+        machine, log = fresh()
+        log.write(b"x")
+        late = asyncio.create_task(log.prepare())
+        await asyncio.sleep(0)
+        late.cancel()
+        await asyncio.wait([late])
+        assert late.cancelled()
+        await log.close(remove_unused=unused)
+        names = [f"{n * LOG_SIZE:020d}" for n in range(1 if unused else 2)]
+        assert machine.files.list("/store/commitlog") == names
+
+    run(main())
+
+
 def test_reads_from_memory_page_cache_and_disk() -> None:
     async def main() -> None:
         machine, log = fresh()
