@@ -152,7 +152,7 @@ class RemotingClient:
         :raises ConnectFailed: nothing was sent.
         :raises ConnectionLost: the connection ended; whether the call took effect is unknown.
         :raises RequestTimeout: no answer in time; other calls on the connection go on.
-        :raises TooManyRequests: too many calls wait on this connection; nothing was sent.
+        :raises TooManyRequests: too many calls, or bytes, wait on this connection; nothing was sent.
         """
         conn = self._conns.get(addr)
         if conn is None or conn.closed:

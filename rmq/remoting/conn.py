@@ -88,6 +88,7 @@ class Conn(asyncio.Protocol):
         "address",
         "born_host",
         "born_v6",
+        "clogged",
         "closed",
         "congested",
         "data",
@@ -139,8 +140,11 @@ class Conn(asyncio.Protocol):
         #: Answers that wait for the end of the tick, and their bytes.
         self.out: list[bytes | memoryview] = []
         self.out_bytes = 0
-        #: The peer does not take what was written: nothing is read or served until it does.
+        #: The peer does not take its answers: nothing is read or served until it does.
         self.congested = False
+        #: The same of a connection opened by us. It is read all the same: if it were not, two ends that are both full
+        #: would wait for each other.
+        self.clogged = False
         self.closed = False
         #: Came in through the VIP port (listenPort - 2).
         self.fast = fast
@@ -340,11 +344,17 @@ class Conn(asyncio.Protocol):
             self.close(why)
 
     def pause_writing(self) -> None:
+        if not self.inbound:
+            self.clogged = True
+            return
         self.congested = True
         self._calm = False
         self._pause()
 
     def resume_writing(self) -> None:
+        if not self.inbound:
+            self.clogged = False
+            return
         self.congested = False
         self._resume()
         if self.frames and not self._ready:
@@ -492,7 +502,7 @@ class Conn(asyncio.Protocol):
         :param timeout: seconds.
         :returns: the opaque it was given, for :meth:`forget`.
         :raises ConnectionLost: the connection is closed.
-        :raises TooManyRequests: too many requests wait already.
+        :raises TooManyRequests: too many requests wait already, or too many bytes of them.
         """
         opaque = command.opaque = self.next_opaque()
         return self.call_frame(frame.encode(command), opaque, timeout, done)
@@ -503,10 +513,18 @@ class Conn(asyncio.Protocol):
             raise ConnectionLost(f"{self.address or self.peer}: the connection is closed")
         if len(self._waiting) >= self._endpoint.limits.waiting:
             raise TooManyRequests(f"{self.address or self.peer}: {len(self._waiting)} requests wait for answers")
+        if self.clogged:
+            self._refuse_more()
         self._waiting[opaque] = done
         self._endpoint.timeouts.add(timeout, (self, opaque, timeout))
         self.send(data)
         return opaque
+
+    def _refuse_more(self) -> None:
+        """The peer does not take what we send: so much may wait in memory, and no more."""
+        waiting = self._transport.get_write_buffer_size() + self.out_bytes
+        if waiting > self._endpoint.limits.write_most:
+            raise TooManyRequests(f"{self.address or self.peer}: {waiting >> 20} MiB of requests wait to be sent")
 
     def forget(self, opaque: int) -> None:
         """No longer wait for the answer to a request of ours."""
@@ -553,9 +571,12 @@ class Conn(asyncio.Protocol):
         """Send a request that is never answered.
 
         :raises ConnectionLost: the connection is closed.
+        :raises TooManyRequests: too many bytes wait to be sent.
         """
         if self.closed:
             raise ConnectionLost(f"{self.address or self.peer}: the connection is closed")
+        if self.clogged:
+            self._refuse_more()
         command.opaque = self.next_opaque()
         self.send_command(command.mark_oneway())
 

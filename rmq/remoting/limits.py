@@ -33,7 +33,8 @@ class Limits:
     #: Requests taken and not settled, per connection: beyond it the connection is not read.
     owed: int = 16 << 20
     #: Answers written and not taken by the peer: beyond ``write_high`` the connection is not read nor served, below
-    #: ``write_low`` it is again, and beyond ``write_most`` (pushes, released holds) it is closed.
+    #: ``write_low`` it is again, and beyond ``write_most`` (pushes, released holds) it is closed. Of a connection
+    #: opened by us: beyond ``write_most`` further requests are refused.
     write_high: int = 4 << 20
     write_low: int = 1 << 20
     write_most: int = 64 << 20
