@@ -1,4 +1,4 @@
-"""What the clients of one id share: connections, routes, heartbeats (Java: MQClientInstance)."""
+"""What the clients of one id share: connections, routes, members (Java: MQClientInstance)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from rmq.client.answers import Answers
+from rmq.client.heartbeats import Heartbeats
 from rmq.client.identity import client_id
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import NameServers, parse_addresses
 from rmq.client.route import PublishInfo, publish_queues, subscribe_queues
 from rmq.client.settings import ClientSettings
 from rmq.protocol import frame
-from rmq.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from rmq.protocol.bodies.heartbeat import ConsumerData
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, ConnectFailed, RequestTimeout, ResponseError, RMQError, TransportError
 from rmq.protocol.header import Header
-from rmq.protocol.headers.client import UnregisterClientRequest
 from rmq.protocol.headers.transaction import CheckTransactionStateRequest
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.conn import Conn, Done
@@ -33,11 +33,6 @@ from rmq.runtime.world import World
 __all__ = ["ClientInstance", "ConsumerMember", "connect_instance", "instances_of"]
 
 log = logging.getLogger(__name__)
-
-#: A fresh producer is told to brokers this soon after its first route, so that they know it before its next beat.
-_BEAT_SOON = 1.0
-#: Consumers try brokers that did not take a heartbeat again after this time: without one they get no messages.
-_BEAT_AGAIN = 5.0
 
 
 class ConsumerMember(Protocol):
@@ -114,7 +109,8 @@ class ClientInstance:
             context = ssl.create_default_context()
         self.remoting = RemotingClient(world, tls=context or None)
         self.remoting.router.add(Answers(self))
-        self.remoting.on_close.append(self._lost)
+        self.beats = Heartbeats(self)
+        self.remoting.on_close.append(self.beats.lost)
         self.name_servers = NameServers(
             world, self.remoting, parse_addresses(settings.namesrv or ""), settings.unit_name
         )
@@ -133,10 +129,6 @@ class ClientInstance:
         self._templates: dict[str, tuple[str, int]] = {}
         #: Topics without a route of their own -> the template's route, by which they are sent.
         self._borrowed: dict[str, TopicRouteData] = {}
-        self._beaten: set[str] = set()
-        self._beat_handle: asyncio.TimerHandle | None = None
-        self._beat_lock = asyncio.Lock()
-        self._failing: set[str] = set()
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -159,7 +151,7 @@ class ClientInstance:
         if self.name_servers.needs_lookup:
             tasks.every(120.0, self.name_servers.lookup, "address server", first=10.0)
         tasks.every(settings.poll_name_server_interval, self.refresh_routes, "routes")
-        tasks.every(settings.heartbeat_broker_interval, self.heartbeat, "heartbeat")
+        self.beats.begin(tasks, settings.heartbeat_broker_interval)
         tasks.every(settings.persist_consumer_offset_interval, self._persist, "offsets", first=10.0)
         tasks.spawn(self._rebalance_loop(), "rebalance")
 
@@ -171,8 +163,7 @@ class ClientInstance:
         table = _instances.get(asyncio.get_running_loop(), {})
         for key in [key for key, instance in table.items() if instance is self]:
             del table[key]
-        if self._beat_handle is not None:
-            self._beat_handle.cancel()
+        self.beats.end()
         for task in self._refreshing.values():
             task.cancel()
         if self._tasks is not None:
@@ -236,26 +227,14 @@ class ClientInstance:
 
     async def leave(self, *, producer: str | None = None, consumer: str | None = None) -> None:
         """The end of a member: tell every broker, then :meth:`release`, also when the caller is cancelled meanwhile."""
-        try:
-            await self._unregister(producer, consumer)
-        finally:
-            await self.release()
-
-    async def _unregister(self, producer: str | None, consumer: str | None) -> None:
         if producer is not None:
             self.producers.discard(producer)
         if consumer is not None:
             self.consumers.pop(consumer, None)
-        header = UnregisterClientRequest(client_id=self.client_id, producer_group=producer, consumer_group=consumer)
-        calls = [
-            self.remoting.request(address, Command.request(RequestCode.UNREGISTER_CLIENT, header), 3.0)
-            for address in sorted(self._beaten)
-            # A broker to which the connection is gone has dropped us already.
-            if self.remoting.connected(address) is not None
-        ]
-        for outcome in await asyncio.gather(*calls, return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                log.debug("unregistering %s: %s", producer or consumer, outcome)
+        try:
+            await self.beats.goodbye(producer, consumer)
+        finally:
+            await self.release()
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
@@ -414,7 +393,7 @@ class ClientInstance:
         else:
             self._borrowed[topic] = route
         if (new_brokers or moved) and (self.producers or self.consumers):
-            self.beat_soon()
+            self.beats.soon()
 
     def _forget_brokers(self) -> None:
         """Drop brokers that no route names any more."""
@@ -462,58 +441,3 @@ class ClientInstance:
             if not again:
                 await self.refresh_route(queue.topic)
         raise ConnectFailed(f"no broker named {queue.broker_name} serves {queue.topic} now")
-
-    # -- heartbeats ---------------------------------------------------------------------------------------------------
-
-    def beat_soon(self, delay: float = _BEAT_SOON) -> None:
-        """Send heartbeats shortly, out of their rhythm: a broker does not know us, or not as we are."""
-        if self._beat_handle is None and self._tasks is not None and not self._tasks.closed:
-            self._beat_handle = asyncio.get_running_loop().call_later(delay, self._beat_now)
-
-    def _lost(self, conn: Conn) -> None:
-        """A broker forgets who was on a connection that ended; a consumer tells it again at once."""
-        if conn.address in self._beaten and self.consumers:
-            self._beaten.discard(conn.address)
-            self.beat_soon()
-
-    def _beat_now(self) -> None:
-        self._beat_handle = None
-        if self._tasks is not None and not self._tasks.closed:
-            self._tasks.spawn(self.heartbeat(), "heartbeat now")
-
-    async def heartbeat(self) -> None:
-        """Tell the brokers of all routes which groups live here; without consumers only the masters are told."""
-        async with self._beat_lock:
-            if not self.producers and not self.consumers:
-                return
-            data = HeartbeatData(
-                client_id=self.client_id,
-                producer_data_set=[ProducerData(group_name=group) for group in sorted(self.producers)],
-                consumer_data_set=[consumer.heartbeat_data() for consumer in self.consumers.values()],
-            )
-            body = data.encode()
-            addresses = sorted(
-                {
-                    address
-                    for addrs in self.broker_addrs.values()
-                    for broker_id, address in addrs.items()
-                    if self.consumers or broker_id == 0
-                }
-            )
-            outcomes = await asyncio.gather(
-                *(
-                    self.remoting.request(address, Command.request(RequestCode.HEART_BEAT, None, body), 3.0)
-                    for address in addresses
-                ),
-                return_exceptions=True,
-            )
-            for address, outcome in zip(addresses, outcomes, strict=True):
-                if isinstance(outcome, Command) and outcome.code == ResponseCode.SUCCESS:
-                    self._beaten.add(address)
-                    self._failing.discard(address)
-                elif address not in self._failing:
-                    self._failing.add(address)
-                    what = outcome.remark if isinstance(outcome, Command) else outcome
-                    log.warning("the broker %s does not take heartbeats: %s", address, what)
-            if self.consumers and self._failing & set(addresses):
-                self.beat_soon(_BEAT_AGAIN)

@@ -116,7 +116,7 @@ class Delivery:
                 level = logging.DEBUG if is_retry_topic(topic) else logging.INFO
                 log.log(level, "group %s: the topic %s does not exist yet", self._group, topic)
                 return
-            await self._instance.heartbeat()  # its brokers may not know us yet
+            await self._instance.beats.beat()  # its brokers may not know us yet
         if self._settings.broadcasting:
             mine = queues
         else:
@@ -325,7 +325,7 @@ class Delivery:
             ResponseCode.SUBSCRIPTION_NOT_EXIST,
         )
         if expected:
-            self._instance.beat_soon()
+            self._instance.beats.soon()
         first = queue not in self._failing
         self._failing.add(queue)
         log.log(

@@ -107,7 +107,7 @@ class PullConsumer(Lookups):
             self._started_ms = self.world.clock.now_ms()
             for topic in self._topics:
                 await instance.refresh_route(topic)
-            await instance.heartbeat()
+            await instance.beats.beat()
         except BaseException:
             self._instance = self._store = self._puller = None
             await instance.leave(consumer=self.group)
@@ -208,7 +208,7 @@ class PullConsumer(Lookups):
         if topic not in instance.routes:
             await instance.refresh_route(topic)
         self._topics.add(topic)
-        await instance.heartbeat()
+        await instance.beats.beat()
 
     # -- offsets ------------------------------------------------------------------------------------------------------
 

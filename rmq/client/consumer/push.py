@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from rmq.client.allocate import allocation_strategy
-from rmq.client.checks import check_expression, check_group, check_topic
+from rmq.client.checks import check_group
 from rmq.client.consumer import sendback
 from rmq.client.consumer.concurrent import ConcurrentService
 from rmq.client.consumer.delivery import Delivery
@@ -19,16 +19,14 @@ from rmq.client.consumer.offsets import LocalFileOffsetStore, OffsetStore, Remot
 from rmq.client.consumer.orderly import OrderlyService
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.consumer.statistics import TopicStatistics
+from rmq.client.consumer.subscriptions import Subscriptions, refuse_mixture
 from rmq.client.instance import ClientInstance, connect_instance, instances_of
 from rmq.client.lookup import Lookups
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.settings import Duration, PushConsumerOptions, PushConsumerSettings, seconds
-from rmq.protocol import subscription
-from rmq.protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, SubscriptionData
+from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
-from rmq.protocol.codes import RequestCode
 from rmq.protocol.errors import ClientError, RMQError, TransportError
-from rmq.protocol.names import retry_topic
 from rmq.runtime.bridge import ListenerPool, signal_came
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
@@ -68,7 +66,7 @@ class PushConsumer(Lookups):
         self.settings = PushConsumerSettings.of(options)
         self.world = world or World.real()
         self._strategy = allocation_strategy(self.settings.allocate_message_queue_strategy)
-        self._subscriptions: dict[str, SubscriptionData] = {}
+        self._subscriptions = Subscriptions(self.world.clock, group)
         self._listeners: dict[str, Listener] = {}
         self._default: Listener | None = None
         self._statistics: dict[str, TopicStatistics] = {}
@@ -85,7 +83,7 @@ class PushConsumer(Lookups):
     def _renew(self) -> PushConsumer:
         """The same consumer with its listeners, not started: for a forked child."""
         made = PushConsumer(self.group, **self._options)
-        made._subscriptions = dict(self._subscriptions)
+        made._subscriptions.table.update(self._subscriptions.table)
         made._listeners = dict(self._listeners)
         made._default = self._default
         return made
@@ -116,26 +114,12 @@ class PushConsumer(Lookups):
 
         :raises ClientError: the expression cannot be used.
         """
-        check_topic(topic)
-        check_expression(expression)
-        if (
-            expression
-            and not sql
-            and any(mark in expression.upper() for mark in ("=", "<", ">", " AND ", " BETWEEN ", " IN "))
-        ):
-            raise ClientError(
-                f"the expression {expression!r} looks like SQL: say sql=True, or give tags as 'TagA || TagB'"
-            )
-        kind = subscription.SQL92 if sql else subscription.TAG
-        before = self._subscriptions.get(topic)
-        # Brokers keep the version they have when a lower one comes: the clock may have gone back since.
-        version = max(self.world.clock.now_ms(), before.sub_version + 1 if before is not None else 0)
-        self._subscriptions[topic] = subscription.build(topic, expression, kind, sub_version=version)
+        self._subscriptions.put(topic, expression, sql=sql)
         self._changed()
 
     def unsubscribe(self, topic: str) -> None:
         """Receive a topic's messages no more; its queues are given up at once."""
-        self._subscriptions.pop(topic, None)
+        self._subscriptions.table.pop(topic, None)
         self._listeners.pop(topic, None)
         self._changed()
 
@@ -150,7 +134,7 @@ class PushConsumer(Lookups):
                     await instance.refresh_route(topic)
                 except RMQError as error:
                     log.warning("route of %s: %s", topic, error)
-        await instance.heartbeat()
+        await instance.beats.beat()
         instance.spawn_rebalance()
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -173,9 +157,9 @@ class PushConsumer(Lookups):
         self._check_listeners()
         settings = self.settings
         if not settings.broadcasting:
-            retry = retry_topic(self.group)
-            self._subscriptions.setdefault(retry, subscription.build(retry, "*", sub_version=self.world.clock.now_ms()))
-        self._refuse_mixture()
+            self._subscriptions.put_retry()
+        if not settings.allow_mixed_subscriptions:
+            refuse_mixture(self.heartbeat_data(), instances_of(settings.namesrv))
         instance = connect_instance(self.world, settings, stable=settings.broadcasting)
         instance.add_consumer(self)
         try:
@@ -199,7 +183,7 @@ class PushConsumer(Lookups):
             settings=settings,
             store=store,
             strategy=self._strategy,
-            subscriptions=self._subscriptions,
+            subscriptions=self._subscriptions.table,
             statistics=self.statistics,
             tasks=tasks,
             on_changed=self._on_assignment,
@@ -213,8 +197,8 @@ class PushConsumer(Lookups):
                     await instance.refresh_route(topic)
                 except TransportError as error:
                     log.warning("the route of %s is asked for again: %s", topic, error)
-            await self._check_expressions(instance)
-            await instance.heartbeat()
+            await self._subscriptions.check(instance)
+            await instance.beats.beat()
             if self._delivery is not delivery or tasks.closed or self._stopping is not None:
                 raise ClientError(f"the consumer {self.group} was shut down while it started")
             delivery.service.start()
@@ -226,26 +210,13 @@ class PushConsumer(Lookups):
         instance.spawn_rebalance()
 
     def _check_listeners(self) -> None:
-        topics = [topic for topic in self._subscriptions if topic != retry_topic(self.group)]
+        topics = self._subscriptions.chosen()
         if not topics:
             raise ClientError(f"the consumer {self.group} subscribes nothing: use @consumer.on(topic) or subscribe()")
         if self._default is None and (bare := [topic for topic in topics if topic not in self._listeners]):
             raise ClientError(
                 f"the topic {bare[0]} has no listener: use @consumer.on(topic) or register_message_listener()"
             )
-
-    def _refuse_mixture(self) -> None:
-        """Members of one group must subscribe the same: a broker keeps what the last heartbeat said (case B032)."""
-        if self.settings.allow_mixed_subscriptions:
-            return
-        mine = _wanted(self.heartbeat_data())
-        for instance in instances_of(self.settings.namesrv):
-            other = instance.consumers.get(self.group)
-            if other is not None and (theirs := _wanted(other.heartbeat_data())) != mine:
-                raise ClientError(
-                    f"group {self.group}: another member in this process subscribes {theirs}, this one {mine}: every "
-                    "member must subscribe the same (allow_mixed_subscriptions=True if it is meant)"
-                )
 
     def _make_store(self, instance: ClientInstance) -> OffsetStore:
         if self.settings.broadcasting:
@@ -303,21 +274,6 @@ class PushConsumer(Lookups):
             limit=settings.consume_thread_max,
             timeout=settings.consume_timeout,
         )
-
-    async def _check_expressions(self, instance: ClientInstance) -> None:
-        """Have a broker of each SQL92 subscription's topic check it (46)."""
-        for topic, data in self._subscriptions.items():
-            route = instance.routes.get(topic)
-            if data.is_tag_type or route is None:
-                continue
-            for broker in route.broker_datas:
-                if broker.broker_addrs:
-                    body = CheckClientRequestBody(
-                        client_id=instance.client_id, group=self.group, subscription_data=data
-                    )
-                    address = broker.broker_addrs[min(broker.broker_addrs)]
-                    await instance.call(address, RequestCode.CHECK_CLIENT_CONFIG, None, body.encode())
-                    break
 
     async def shutdown(self, timeout: Duration | None = None) -> None:
         """Stop receiving, let running listeners finish, keep the offsets, leave the group.
@@ -427,12 +383,12 @@ class PushConsumer(Lookups):
             consume_type="CONSUME_PASSIVELY",
             message_model=settings.message_model.value,
             consume_from_where=settings.consume_from_where.value,
-            subscription_data_set=list(self._subscriptions.values()),
+            subscription_data_set=list(self._subscriptions.table.values()),
             unit_mode=settings.unit_mode,
         )
 
     def topics(self) -> list[str]:
-        return list(self._subscriptions)
+        return list(self._subscriptions.table)
 
     async def rebalance(self) -> None:
         if self._delivery is not None:
@@ -444,13 +400,11 @@ class PushConsumer(Lookups):
             await self._delivery.persist()
 
     async def _on_assignment(self, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
-        data = self._subscriptions.get(topic)
-        if data is not None:
-            data.sub_version = max(data.sub_version + 1, self.world.clock.now_ms())
+        self._subscriptions.renew(topic)
         log.info("group %s: %d of %d queues of %s are ours", self.group, len(mine), len(queues), topic)
         if self._instance is not None and self._tasks is not None and not self._tasks.closed:
             # Before the first pull, which names the new version; a broker that does not answer holds nobody up.
-            beat = self._tasks.spawn(self._instance.heartbeat(), "heartbeat")
+            beat = self._tasks.spawn(self._instance.beats.beat(), "heartbeat")
             await asyncio.wait({beat}, timeout=_HEARTBEAT_WAIT)
         if self.settings.message_queue_listener is not None and self._tasks is not None and not self._tasks.closed:
             telling = self._tasks.spawn(self._tell(topic, queues, mine), "message_queue_listener")
@@ -494,7 +448,7 @@ class PushConsumer(Lookups):
         return self._store.known(queue) if self._store is not None else -1
 
     def subscriptions(self) -> dict[str, SubscriptionData]:
-        return dict(self._subscriptions)
+        return dict(self._subscriptions.table)
 
     def pool(self) -> ListenerPool:
         """The listeners' threads. :raises ClientError: the consumer is not started."""
@@ -521,7 +475,3 @@ class PushConsumer(Lookups):
     async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
         """Call the listener for one message and say how it ended; no offset moves."""
         return await consume_directly(self, message)
-
-
-def _wanted(data: ConsumerData) -> str:
-    return ", ".join(sorted(f"{one.topic}:{one.sub_string}" for one in data.subscription_data_set))
