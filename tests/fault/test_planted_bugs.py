@@ -24,6 +24,7 @@ from rmq.broker.store.log_files import LogFile, LogFiles
 from rmq.broker.store.record_runs import take
 from rmq.broker.store.records import check
 from rmq.broker.store.recovery import Recovery
+from rmq.broker.store.upkeep import Upkeep
 from rmq.broker.topics import metadata
 from rmq.protocol.errors import StoreError
 from tests.support import boot_scenes as boots
@@ -88,10 +89,10 @@ def trust_the_boot_id_after_a_power_cut(patch: Patch) -> None:
 def note_what_is_written_as_forced(patch: Patch) -> None:
     """The note says where the log ends, not how far it was forced to disk."""
 
-    def note(self: store.Store) -> None:
-        self.checkpoint.note_forced(self._boot, self.log.end)
+    def note(self: Upkeep) -> None:
+        self._checkpoint.note_forced(self._boot, self._log.end)
 
-    patch.setattr(store.Store, "_note_forced", note)
+    patch.setattr(Upkeep, "_note_forced", note)
 
 
 def scrub_without_checksums(patch: Patch) -> None:

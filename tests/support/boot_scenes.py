@@ -7,8 +7,7 @@ import random
 from typing import Any
 from unittest.mock import patch
 
-from rmq.broker.store import queue_loader
-from rmq.broker.store import store as store_module
+from rmq.broker.store import queue_loader, upkeep
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.testing.simworld import SimNode, Simulation
@@ -97,7 +96,7 @@ def lost_pages_are_found() -> None:
         assert 0 < count - await _read(store) < 40
         await store.stop()
 
-    with patch.object(store_module, "_NOTE_EVERY", 1):
+    with patch.object(upkeep, "_NOTE_EVERY", 1):
         in_time(main())
 
 
@@ -137,7 +136,7 @@ async def _deaths(seed: int, ledger: Ledger) -> int:
 def many_deaths(seeds: int = 6) -> None:
     """I1, I2, I4, I7: kills, lost disks, power cuts and stops in turn, starts that check little among them."""
     short = 0
-    with patch.object(store_module, "_NOTE_EVERY", 1), patch.object(queue_loader, "_SEGMENT", SEGMENT):
+    with patch.object(upkeep, "_NOTE_EVERY", 1), patch.object(queue_loader, "_SEGMENT", SEGMENT):
         for seed in range(seeds):
             ledger = Ledger()
 

@@ -1,4 +1,4 @@
-"""The store as the broker sees it: puts the parts together, starts and stops them.
+"""The store as the broker sees it: puts the parts together, starts and stops them, and takes and gives messages.
 
 Everything appended flows one way: append -> log, queue tails, index -> durability -> the queues' visible ends.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -27,21 +26,20 @@ from rmq.broker.store.gate import Gate
 from rmq.broker.store.index import Index
 from rmq.broker.store.index_build import IndexBuild
 from rmq.broker.store.keyhash import KeyHasher
-from rmq.broker.store.log_files import SyncFailed, file_name
 from rmq.broker.store.markers import Markers
 from rmq.broker.store.multi_dispatch import Copies, MultiDispatch
-from rmq.broker.store.progress import Progress, SpokenProgress
+from rmq.broker.store.opening import Opening
+from rmq.broker.store.progress import Progress
 from rmq.broker.store.queue_search import QueueSearch
 from rmq.broker.store.queue_writer import QueueWriter
 from rmq.broker.store.records import SMALLEST, TagsRule, check, store_time
-from rmq.broker.store.recovery import Recovered, Recovery
-from rmq.broker.store.refusal import FORBIDDEN, unusable
+from rmq.broker.store.recovery import Recovered
+from rmq.broker.store.refusal import unusable
 from rmq.broker.store.retention import Retention
 from rmq.broker.store.scrub import Scrub
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue, Span
-from rmq.broker.store.trouble import Trouble
-from rmq.protocol.errors import StoreError
+from rmq.broker.store.upkeep import Upkeep
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -49,16 +47,9 @@ __all__ = ["Store"]
 
 log = logging.getLogger(__name__)
 
-_INDEX_LIMIT = 64 << 20
 #: Seconds between two looks whether the log is to be checked again.
 _SCRUB_PAUSE = 10.0
-#: Seconds between two looks how full the disks are.
-_LOOK_PAUSE = 10.0
-#: Bytes of the log forced to disk between two notes of how far it is.
-_NOTE_EVERY = 64 << 20
 _SLAVE_NOT_AVAILABLE = 11
-#: What a stop may take for queues, which are made of the log: a daemon is killed 28 s after SIGTERM.
-_STOP_SECONDS = 15
 
 
 class Store:
@@ -78,10 +69,7 @@ class Store:
         self._tasks = TaskOwner("store")
         self._markers = Markers(world.files, settings.root)
         self._deadline: asyncio.TimerHandle | None = None
-        self._boot = world.identity.boot_id()
-        self._noted = 0
         self._loaded = False
-        self._parts_changed = False
         self.checkpoint = Checkpoint(world.files, os.path.join(settings.root, "checkpoint"))
         self.log = CommitLog(world, settings)
         self.queues = queue_table(world, settings)
@@ -112,13 +100,6 @@ class Store:
         self.damaged = DamagedParts(world, settings.root, self.queues)
         self.scrub = Scrub(world, self.log, settings, self.damaged, lambda: self.flusher.flushed)
         self.retention = Retention(world, settings, self.log, self.queues, self.index)
-        self.retention.before_delete = self._before_delete
-        clock = world.clock
-        self._making = Trouble(clock, log, "making the next commit-log file", "it is tried again")
-        self._noting = Trouble(clock, log, "writing the checkpoint", "a start after a kill has more to recover")
-        self._forcing = Trouble(
-            clock, log, "forcing queues and index to disk", "a start after a kill makes them from the commit log"
-        )
         self._full_disk = FullDisk(world.clock, self.log, self.retention, self._tasks)
         self._forbidden = ForbiddenWrites(world.clock, self.log, self._tasks)
         self.appender = Appender(self.log, self.index)
@@ -127,12 +108,20 @@ class Store:
             if self.index is None
             else IndexBuild(world, self.log, self.index, self._index_complete, crc=settings.check_crc_on_recover)
         )
+        self._opening = Opening(
+            world, settings, self.log, self.queues, self.writer, self.index_build, self.checkpoint, self.dispatcher,
+            self.damaged,
+        )  # fmt: skip
+        #: The rhythms behind it.
+        self.upkeep = Upkeep(
+            world, settings, self.log, self.queues, self.writer, self.index, self.index_build, self.flusher,
+            self.retention, self.checkpoint, self._tasks,
+        )  # fmt: skip
         self.recovered = Recovered()
         #: Shows how far a long recovery is; the log says so in any case.
         self.show_progress: Progress | None = None
         #: Whether a replica is connected that a sync master can wait for (set by replication).
         self.has_replica: Callable[[], bool] = lambda: False
-        self.log.on_roll.append(lambda _: self._rolled())
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -147,30 +136,10 @@ class Store:
             raise unusable(self.settings.root, error) from error
         try:
             clean = await self._offload(self._markers.was_clean)
-            await self._offload(self.checkpoint.load)
-            await self._offload(self.damaged.load)
-            await self._offload(self._look_at_folders)
-            await self._offload(self._look_at_queue_files)
-            if clean:
-                await self._offload(self.log.files.reach, self.checkpoint.clean_end, self.checkpoint.path)
-            if self.ext is not None:
-                await self.ext.load_ext(clean=clean)
-            recovery = Recovery(
-                self._world, self.log, self.queues, self.writer, self.index_build, self.checkpoint, self.dispatcher,
-                clean=clean, forced=self.checkpoint.forced_in(self._boot),
-                noted=-1 if clean else self.checkpoint.forced_once, damaged=self.damaged,
-                crc=self.settings.check_crc_on_recover, index_at_start=self.settings.index_at_start,
-            )  # fmt: skip
-            recovery.progress = progress = SpokenProgress(self._world.clock, self.show_progress)
-            self.recovered = await recovery.run()
-            progress("", 0, 0)
-            self._look_for_start()
-            self._parts_changed = self.damaged.forget_from(self.log.end)
-            for part in sorted({*self.damaged.parts, *self.recovered.damages}):
-                # Queues are filled without comparing checksums where nothing can have happened since they were.
-                if part.end > self.recovered.dispatched_from:
-                    await self.damaged.set_aside(part)
-            if not self._indexed:
+            self.recovered = await self._opening.run(
+                clean=clean, boot=self._world.identity.boot_id(), show_progress=self.show_progress
+            )
+            if not self.upkeep.indexed:
                 self.appender.use_index(None)
             self.durability.begin(self.log.end)
         except BaseException as error:
@@ -180,42 +149,6 @@ class Store:
             raise
         self._loaded = True
         return self.recovered
-
-    def _look_at_folders(self) -> None:
-        """What would be noticed by the first write, minutes after a start that looked good."""
-        files, settings = self._world.files, self.settings
-        used = {"config", "consumequeue"}
-        if settings.ext_enable:
-            used.add("consumequeue_ext")
-        if settings.index_enable:
-            used.add("index")
-        for name in used.intersection(files.list(settings.root)):
-            path = os.path.join(settings.root, name)
-            if not files.is_dir(path):
-                raise StoreError(
-                    f"the store in {settings.root} cannot be used: {path} is no directory, but a file or a link that "
-                    "leads to none: bring back what it links to, or move it away"
-                )
-
-    def _look_at_queue_files(self) -> None:
-        other = self.queues.disk.other_size()
-        if other is not None:
-            raise StoreError(
-                f"{other[0]} has {other[1]} bytes, a consume-queue file has {self.queues.disk.file_size}: set "
-                f"mappedFileSizeConsumeQueue to what this store was made with"
-            )
-
-    def _look_for_start(self) -> None:
-        """Files that retention did not take: what remains is served, and what is missing is told."""
-        start, noted = self.log.start, self.checkpoint.log_start
-        if 0 <= noted < start:
-            size = self.log.file_size
-            missing = [file_name(noted - noted % size), file_name(start - size)]
-            log.error(
-                "the commit log began at offset %d when it was last used, and begins at %d now: what was between is "
-                "missing (%s), all other messages are where they were",
-                noted, start, " to ".join(dict.fromkeys(missing)),
-            )  # fmt: skip
 
     async def abandon(self) -> None:
         """Let go of a store that was loaded and is not to be started: it stays as it was found."""
@@ -237,7 +170,7 @@ class Store:
         clean = await self._offload(self._markers.was_clean)
         try:
             await self._offload(self._markers.set_abort)
-            await self._begin()
+            await self.upkeep.begin()
         except OSError as error:
             if clean:
                 with contextlib.suppress(OSError):
@@ -245,40 +178,12 @@ class Store:
             await self._give_up(started=True)
             self._loaded = False
             raise unusable(self.settings.root, error) from error
-        settings = self.settings
-        tasks = self._tasks
-        if self.queues.pending:
-            # Entries that were lost are in memory again; Java would have to make them, should it open this store next.
-            self.checkpoint.logics = 0
-        build = self.index_build
-        if build is not None and not build.complete:
-            tasks.spawn(self._build_index(build), "index")
-        tasks.every(lambda: settings.queue_flush_interval_ms / 1000, self._interval, "queues")
-        tasks.every(lambda: settings.queue_thorough_interval_ms / 1000, self.force, "checkpoint")
-        tasks.every(lambda: settings.clean_interval_ms / 1000, self.retention.run, "clean", first=60)
-        tasks.every(_LOOK_PAUSE, self.retention.check_disk, "disk")
-        tasks.every(_SCRUB_PAUSE, self.scrub.run, "scrub", first=60)
-        if self.damaged.add(self.recovered.damages, self.log.start) or self._parts_changed:
+        self.upkeep.run()
+        self._tasks.every(_SCRUB_PAUSE, self.scrub.run, "scrub", first=60)
+        if self.damaged.add(self.recovered.damages, self.log.start) or self._opening.parts_changed:
             await self.damaged.save()
         await self.retention.check_disk()
         self.log.gate &= ~Gate.SHUT_DOWN
-
-    async def _begin(self) -> None:
-        """Write what a running store has: the next log file first, since that is what fails where nothing can be made.
-
-        :raises OSError: it cannot be written, and waiting would not help.
-        """
-        self.flusher.begin(self.log.end, self.log.stamp)
-        await self._prepare(first=True)
-        self.checkpoint.log_start = self.log.start
-        self.checkpoint.forget_indexed()
-        self._note_forced()
-        build = self.index_build
-        if build is not None and not build.complete:
-            # Java dispatches from these times on: it has to put the keys, should it open this store next.
-            self.checkpoint.logics = min(self.checkpoint.logics, build.stamp)
-            self.checkpoint.index = min(self.checkpoint.index, build.stamp)
-        await self._offload(self.checkpoint.save)
 
     async def stop(self) -> None:
         """Refuse messages, bring everything to disk, and leave the directory clean if that worked."""
@@ -290,38 +195,12 @@ class Store:
         if not self._loaded:
             return
         self._loaded = False
-        until = self._world.clock.monotonic() + _STOP_SECONDS
-        flushed = await self.flusher.flush_all()
-        clean = await self.log.clear() and flushed
-        try:
-            written = await self.writer.write(everything=True, until=until)
-            await self.writer.sweep()
-            if not (await self.writer.sync(until=until) and written):
-                log.warning(
-                    "not all consume queues are on disk %d s after the stop began; the next start makes them from the "
-                    "commit log", _STOP_SECONDS,
-                )  # fmt: skip
-                clean = False
-            if self.index is not None:
-                await self.index.force()
-            if self._indexed:
-                self.checkpoint.note_indexed(
-                    *(self.index.position if self.index is not None else (-1, 0)), self.log.end
-                )
-            if flushed:
-                self.checkpoint.physic = self.log.stamp
-                self._note_forced()
-            if clean:
-                self.checkpoint.logics = self._dispatched_stamp(self.log.stamp)
-            await self._offload(self.checkpoint.save)
-        except OSError as error:
-            log.error("the store could not be stopped cleanly (%s); the next start recovers it", error)
-            clean = False
+        clean = await self.upkeep.finish()
         await self.log.close(remove_unused=clean)
         self.queues.close()
         if self.index is not None:
             self.index.close()
-        if not self._indexed:
+        if not self.upkeep.indexed:
             log.info("the index is not complete; the next start goes on with it")
         elif clean and self.dispatcher.behind == 0:
             await self._offload(self._markers.clear_abort)
@@ -458,103 +337,20 @@ class Store:
         answers = self.durability.on_flushed(to)
         if answers:
             self._send(answers)
-        if to - self._noted >= _NOTE_EVERY and not self._tasks.closed:
-            self._note_forced()
-            self._tasks.spawn(self._save_notes(), "note")
-
-    def _note_forced(self) -> None:
-        self._noted = self.flusher.flushed
-        self.checkpoint.note_forced(self._boot, min(self._noted, self.log.end))
-
-    async def _save_notes(self) -> None:
-        """The times stay as they are: nothing has to be forced for what is of use in this boot only."""
-        try:
-            await self._offload(functools.partial(self.checkpoint.save, force=False))
-        except OSError as error:
-            self._noting.failed(error)
-        else:
-            self._noting.over()
+        self.upkeep.flushed(to)
 
     def _on_fsync_error(self) -> None:
-        self.checkpoint.forget_forced()
-        if not self._tasks.closed:
-            self._tasks.spawn(self._save_notes(), "note")
+        self.upkeep.flush_failed()
         self._send(self.durability.on_fsync_error())
-
-    def _rolled(self) -> None:
-        if not self._tasks.closed and not self.log.gate & Gate.SHUT_DOWN:
-            self.flusher.request()
-            self._tasks.spawn(self._prepare(), "prepare")
-
-    async def _prepare(self, *, first: bool = False) -> None:
-        try:
-            await self.log.prepare()
-        except SyncFailed as error:
-            self.flusher.fail(str(error.filename), error)
-        except OSError as error:
-            if first and error.errno in FORBIDDEN:
-                raise
-            self._making.failed(error)
-        else:
-            self._making.over()
-
-    async def _interval(self) -> None:
-        await self.writer.interval()
-        if self.index is not None:
-            await self.index.try_write()
-            if self.index.waiting > _INDEX_LIMIT:
-                self.log.close_gate(Gate.INDEX_ERROR)
-            else:
-                self.log.open_gate(Gate.INDEX_ERROR)
-        if not self.log.prepared and not self.flusher.failed:
-            await self._prepare()
-
-    @property
-    def _indexed(self) -> bool:
-        return self.index_build is None or self.index_build.complete
-
-    def _dispatched_stamp(self, stamp: int) -> int:
-        """Store time up to which no queue entry and no key is missing, when queues have those up to ``stamp``."""
-        build = self.index_build
-        return stamp if build is None or build.complete else min(stamp, build.stamp)
-
-    async def _build_index(self, build: IndexBuild) -> None:
-        trouble = Trouble(self._world.clock, log, "building the index", "until then not every message is found by key")
-        while not build.complete:
-            try:
-                await build.run()
-            except OSError as error:
-                trouble.failed(error)
-                await asyncio.sleep(10)
-        trouble.over()
 
     def _index_complete(self, end: int) -> None:
         """No await is between the last key of the build and this: the next append puts its keys itself."""
         self.dispatcher.index_from = end
         self.appender.use_index(self.index)
 
-    async def _before_delete(self) -> None:
-        """The next start is not to miss the file that goes now."""
-        self.checkpoint.log_start = self.log.start + self.log.file_size
-        await self.force()
-
     async def force(self) -> None:
-        """Bring queues to disk and move the checkpoint: its times never pass what is not on disk."""
-        stamp = self._dispatched_stamp(self.log.stamp)
-        try:
-            await self.writer.write(everything=True)
-            await self.writer.sync()
-            if self.index is not None:
-                await self.index.force()
-            if not self.flusher.failed:
-                self._note_forced()
-            self.checkpoint.physic = max(self.checkpoint.physic, self.flusher.flushed_stamp)
-            self.checkpoint.logics = max(self.checkpoint.logics, stamp)
-            await self._offload(self.checkpoint.save)
-        except OSError as error:
-            self._forcing.failed(error)
-        else:
-            self._forcing.over()
+        """:meth:`Upkeep.force`."""
+        await self.upkeep.force()
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
