@@ -81,6 +81,8 @@ class Link:
         :raises RequestTimeout: it was. :raises ConnectionLost: the connection ended. :raises FrameError: no frame.
         """
         prefix = self._prefix
+        if self.closed:
+            raise ConnectionLost(f"the connection to {self.address} was lost")
         while True:
             try:
                 self._wire.read(prefix, timeout)

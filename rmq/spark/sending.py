@@ -20,6 +20,7 @@ from rmq.protocol.queue import MessageQueue
 from rmq.protocol.sysflags import PERM_WRITE
 from rmq.protocol.tags import string_hash
 from rmq.spark.brokers import CALL_SECONDS, Brokers
+from rmq.spark.links import Link
 from rmq.spark.options import SinkOptions
 from rmq.spark.rows import Outgoing, RowRefused
 
@@ -199,36 +200,42 @@ class Sender:
     def _send_round(self, requests: Sequence[tuple[MessageQueue, list[Outgoing]]]) -> None:
         """One request a queue, all under way together."""
         failed: list[tuple[MessageQueue, list[Outgoing], RMQError]] = []
-        awaited: dict[str, dict[int, tuple[MessageQueue, list[Outgoing]]]] = {}
+        # Of each connection, for its numbers count only there: what it answers no more is not taken for answered.
+        awaited: dict[Link, dict[int, tuple[MessageQueue, list[Outgoing]]]] = {}
+        ready: list[tuple[MessageQueue, list[Outgoing]]] = []
         for queue, messages in requests:
             try:
-                address = self._brokers.master(queue)
-                if messages[0].timed:
-                    self._check_times(queue, address, messages[0])
-                opaque = self._brokers.link(address).post(self._command(queue, messages))
-                awaited.setdefault(address, {})[opaque] = (queue, messages)
+                self._check_times(queue, messages[0])
+                ready.append((queue, messages))
             except TransportError as failure:
                 failed.append((queue, messages, failure))
-        for address, requests_there in awaited.items():
-            failed += self._collect(address, requests_there)
+        for queue, messages in ready:
+            try:
+                link = self._brokers.link(self._brokers.master(queue))
+                opaque = link.post(self._command(queue, messages))
+                awaited.setdefault(link, {})[opaque] = (queue, messages)
+            except TransportError as failure:
+                failed.append((queue, messages, failure))
+        for link, requests_there in awaited.items():
+            failed += self._collect(link, requests_there)
         for queue, messages, error in failed:
             self._again(queue, messages, error)
 
     def _collect(
-        self, address: str, awaited: dict[int, tuple[MessageQueue, list[Outgoing]]]
+        self, link: Link, awaited: dict[int, tuple[MessageQueue, list[Outgoing]]]
     ) -> list[tuple[MessageQueue, list[Outgoing], RMQError]]:
         """Wait for the answers of one broker; what failed there, and why."""
         failed: list[tuple[MessageQueue, list[Outgoing], RMQError]] = []
         while awaited:
             try:
-                answer = self._brokers.link(address).answer(awaited, self._options.timeout)
+                answer = link.answer(awaited, self._options.timeout)
             except RMQError as error:
                 return failed + [(*request, error) for request in awaited.values()]
             queue, messages = awaited.pop(answer.opaque)
             if answer.code in _STORED:
                 self.sent += len(messages)
             else:
-                failed.append((queue, messages, ResponseError(answer.code, answer.remark, address)))
+                failed.append((queue, messages, ResponseError(answer.code, answer.remark, link.address)))
         return failed
 
     def _again(self, queue: MessageQueue, messages: list[Outgoing], first: RMQError) -> None:
@@ -259,6 +266,7 @@ class Sender:
     def _once(self, queue: MessageQueue, messages: list[Outgoing]) -> RMQError | None:
         """Send one request and wait; why it failed."""
         try:
+            self._check_times(queue, messages[0])
             link = self._brokers.link(self._brokers.master(queue))
             answer = link.ask(self._command(queue, messages), self._options.timeout)
         except TransportError as error:
@@ -294,8 +302,11 @@ class Sender:
         for message in messages:
             self._send_round([(queue, [message])])
 
-    def _check_times(self, queue: MessageQueue, address: str, message: Outgoing) -> None:
-        """Java's brokers before 5.0 would deliver at once: say so instead."""
+    def _check_times(self, queue: MessageQueue, message: Outgoing) -> None:
+        """Java's brokers before 5.0 would deliver at once what is to be kept back for a time: say so instead."""
+        if not message.timed:
+            return
+        address = self._brokers.master(queue)
         if address in self._keep_times:
             return
         header = GetMaxOffsetRequest(topic=self._brokers.endpoint.wrap(queue.topic), queue_id=queue.queue_id)
