@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Any
 
 from rmq.protocol import properties as names
@@ -15,6 +16,8 @@ __all__ = ["IDENTITY", "Outgoing", "RowRefused", "Rows", "check_columns"]
 
 #: The property that says which row of which batch of which query a message is.
 IDENTITY = "RMQ_SPARK_ID"
+#: Rows of a task that are told apart by what they hold alone: what is known of each stays in memory.
+COUNTED = 200_000
 #: Bytes of the largest body a broker takes unless it is told otherwise.
 MAX_BODY = 4 << 20
 
@@ -96,7 +99,11 @@ def check_columns(columns: Sequence[tuple[str, str]], topic: str | None) -> dict
 class Rows:
     """Makes messages of rows.
 
-    :param found: of :func:`check_columns`. :param identity: of a row by its number in the task; None: not stamped.
+    A row is identified by its task, by what it holds and by how many equal ones came before it: a task that is tried
+    again has its rows in another order when they come out of a shuffle, and other rows when a query was changed. Its
+    number would then name another row, which would be dropped for one that was sent before.
+
+    :param found: of :func:`check_columns`. :param identity: of the task; None: rows are not stamped.
     :param place: begins the name of a row in an error.
     """
 
@@ -116,6 +123,7 @@ class Rows:
         self._place = place
         self._identity = identity
         self._count = 0
+        self._equal: dict[bytes, int] = {}
         self._good_topics: set[str] = set()
 
     def messages(self, columns: Mapping[str, Sequence[Any]]) -> Iterator[Outgoing]:
@@ -153,7 +161,7 @@ class Rows:
             row,
             topic,
             bytes(body),
-            self._properties(row, number, given, level, moment),
+            self._properties(row, number, topic, body, given),
             get("shardingKey") or None,
             queue_id,
             get("brokerName") if queue_id is not None else None,
@@ -161,12 +169,14 @@ class Rows:
             moment is not None,
         )
 
-    def _properties(self, row: str, number: int, given: dict[str, Any], level: int | None, moment: Any) -> bytes:
+    def _properties(self, row: str, number: int, topic: str, body: bytes, given: dict[str, Any]) -> bytes:
         own = given.get("properties")
         if isinstance(own, dict):  # rows of Spark 4.0 hold maps as they are, Arrow as pairs
             own = list(own.items())
         # What others stored is passed on without what is RocketMQ's own: it belongs to the message it came with.
         found = {name: value for name, value in own or () if name not in names.RESERVED} if own else {}
+        if self._identity is not None:
+            found.pop(IDENTITY, None)
         if tags := given.get("tags"):
             found[names.TAGS] = tags
         keys = given.get("keys")
@@ -174,12 +184,10 @@ class Rows:
             found[names.KEYS] = keys if isinstance(keys, str) else " ".join(key for key in keys if key)
         if key := given.get("shardingKey"):
             found[names.SHARDING_KEY] = key
-        if level:
+        if level := given.get("delayLevel"):
             found[names.DELAY] = str(level)
-        if moment is not None:
+        if (moment := given.get("deliverTimestamp")) is not None:
             found[names.TIMER_DELIVER_MS] = str(_milliseconds(moment))
-        if self._identity is not None:
-            found[IDENTITY] = f"{self._identity}/{number}"
         parts = []
         for name, value in found.items():
             if not name or not value:
@@ -187,11 +195,26 @@ class Rows:
             if "\x01" in value or "\x02" in value or "\x01" in name or "\x02" in name:
                 raise RowRefused(f"{row}: the property {name!r} holds a control character that separates properties")
             parts.append(f"{name}\x01{value}")
+        if self._identity is not None:
+            parts.append(f"{IDENTITY}\x01{self._identity}/{self._name(number, topic, parts, body)}")
         parts.append(f"{names.UNIQ_KEY}\x01{self._next_id()}")
         text = "\x02".join(parts).encode()
         if len(text) > names.MAX_BYTES:
             raise RowRefused(f"{row}: keys, tags and properties have {len(text)} bytes, at most {names.MAX_BYTES}")
         return text
+
+    def _name(self, number: int, topic: str, parts: Sequence[str], body: bytes) -> str:
+        """What the row is within its task."""
+        made = blake2b("\x02".join((topic, *parts)).encode(), digest_size=12)
+        made.update(b"\x00")
+        made.update(body)
+        digest = made.digest()
+        before = self._equal.get(digest)
+        if before is not None or len(self._equal) < COUNTED:
+            before = before or 0
+            self._equal[digest] = before + 1
+            return f"{digest.hex()}.{before}"
+        return f"{digest.hex()}.{number}"
 
 
 def _milliseconds(moment: Any) -> int:
