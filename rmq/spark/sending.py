@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 _ITEM = Struct(">iiiii")
 _SHORT = Struct(">h")
 _ITEM_SIZE = 22
-#: Bytes of one request, and of all that waits to be sent.
+#: Bytes of a request with several messages, and of all that waits to be sent.
 REQUEST_BYTES = 1 << 20
 WAITING_BYTES = 4 << 20
 #: Queues that a task sends to at once.
@@ -152,13 +152,14 @@ class Sender:
         """What goes out together: batches; a delayed message alone, since brokers know no delay in a batch."""
         found: list[list[Outgoing]] = []
         size = 0
+        most = min(REQUEST_BYTES, self._options.max_body)  # what a broker allows a message it allows a batch of them
         for message in messages:
             length = _ITEM_SIZE + len(message.body) + len(message.properties)
             if (
                 not found
                 or message.delayed
                 or found[-1][0].delayed
-                or size + length > REQUEST_BYTES
+                or size + length > most
                 or len(found[-1]) >= self._options.batch_size
             ):
                 found.append([])
@@ -298,7 +299,11 @@ class Sender:
     def _single_out(self, queue: MessageQueue, messages: list[Outgoing], error: RMQError) -> None:
         """A refused batch is sent one by one: the row that is meant gets named."""
         if len(messages) == 1:
-            raise RowRefused(f"{messages[0].row} is refused by {queue.broker_name}: {error}")
+            refused = f"{messages[0].row} is refused by {queue.broker_name}: {error}"
+            if isinstance(error, ResponseError) and error.code == ResponseCode.MESSAGE_ILLEGAL:
+                size = len(messages[0].body)
+                refused += f" The value has {size} bytes, within the option maxMessageSize ({self._options.max_body})."
+            raise RowRefused(refused)
         for message in messages:
             self._send_round([(queue, [message])])
 

@@ -84,6 +84,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         if overwrite:
             raise ConfigError('a topic cannot be overwritten: use mode("append")')
         super().__init__(options, schema)
+        self._options.check_batch()
 
     def write(self, iterator: Iterator[Any]) -> Sent:
         return self._write(_columns_of_batches(iterator))

@@ -8,8 +8,9 @@ import pytest
 
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.queue import MessageQueue
-from rmq.spark.options import SinkOptions, SourceOptions, duration
-from rmq.spark.positions import EARLIEST, LATEST
+from rmq.spark.option_values import duration
+from rmq.spark.options import SinkOptions, SourceOptions
+from rmq.spark.positions import EARLIEST, LATEST, Position
 
 GIVEN = {"nameServer": "127.0.0.1:9876", "topic": "orders"}
 
@@ -55,6 +56,19 @@ def test_names_of_the_scala_connector_keep_working() -> None:
     [
         ({"grupId": "g"}, "the option grupId is unknown: did you mean groupId?"),
         ({"zzz": "1"}, "the option zzz is unknown: reading is done without it"),
+        ({"batchSize": "5"}, "the option batchSize is for writing: leave it out of what is for reading"),
+        (
+            {"path": "Orders"},
+            r"the option path is 'Orders': give no path to load\(\): a topic is named by the option topic",
+        ),
+        ({"paths": '["a","b"]'}, r"the option paths is .*: give no path to load\(\)"),
+        ({"checkpointLocation": "/cp"}, r"the option checkpointLocation is '/cp': give it to the writer of the stream"),
+        ({"queryName": "q"}, r"the option queryName is 'q': give it to the writer of the stream \(writeStream\)"),
+        ({"maxOffsetsPerTrigger": ""}, "maxOffsetsPerTrigger is '': give a whole number from 1"),
+        ({"startingOffsets": " "}, "startingOffsets is ' ': give earliest, latest, group or JSON"),
+        ({"failOnDataLoss": ""}, "failOnDataLoss is '': give true or false"),
+        ({"groupId": ""}, "the option groupId is '': give a group's name"),
+        ({"minPartitions": "2.5"}, "minPartitions is '2.5': give a whole number from 1"),
         ({"startingOffsets": '{"t":{"b":{"0":'}, 'the option startingOffsets is \'{"t":.*JSON such as'),
         ({"startingOffsets": '{"t":{"b":{"x":1}}}'}, "startingOffsets.*queue numbers as members, not 'x'"),
         (
@@ -77,6 +91,8 @@ def test_names_of_the_scala_connector_keep_working() -> None:
         ({"failOnDataLoss": "yes"}, "failOnDataLoss is 'yes': give true or false"),
         ({"accessKey": "a"}, "accessKey needs the option secretKey"),
         ({"tlsCaFile": "/ca.pem"}, "tlsCaFile needs useTLS=true"),
+        ({"useTLS": "true", "tlsKeyPassword": "p"}, "tlsKeyPassword needs the option tlsKeyFile"),
+        ({"useTLS": "true", "tlsCaFile": "/ca", "tlsVerify": "false"}, "tlsCaFile does nothing with tlsVerify=false"),
         ({"commitOffsetsToBroker": "true"}, "commitOffsetsToBroker=true needs the option groupId"),
         ({"namesrv": "a:1"}, "nameServer and namesrv mean the same"),
         ({"startingOffsets": '{"t":{"b":{"0":1,"0":2}}}'}, "startingOffsets.*the member '0' is there twice"),
@@ -127,10 +143,56 @@ def test_a_batch_and_a_stream_refuse_what_the_other_has() -> None:
         source(pushFilters="true").check_batch(pushing=False, version="4.0.1")
     with pytest.raises(ConfigError, match="pushFilters is for batches"):
         source(pushFilters="true").check_stream(limits=True, version="4.3.0")
-    with pytest.raises(ConfigError, match="a stream has no end"):
-        source(endingOffsets="latest").check_stream(limits=True, version="4.3.0")
+    for name in ("endingOffsets", "endingTimestamp"):
+        with pytest.raises(ConfigError, match=f"the option {name} is for batches: a stream has no end"):
+            source(**{name: "5" if name == "endingTimestamp" else "latest"}).check_stream(limits=True, version="4.3.0")
+    with pytest.raises(ConfigError, match="commitOffsetsToBroker is for streams: a batch reports no offsets"):
+        source(groupId="g", commitOffsetsToBroker="true").check_batch(pushing=True, version="4.3.0")
+    source(groupId="g").check_batch(pushing=True, version="4.3.0")
     with pytest.raises(ConfigError, match=r"maxOffsetsPerTrigger needs Spark 4\.2 or newer; this is 4\.0\.1"):
         source(maxOffsetsPerTrigger="5").check_stream(limits=False, version="4.0.1")
+
+
+def test_a_batch_has_no_use_for_what_belongs_to_a_stream_and_its_writer() -> None:
+    """Spark hands both to the sink of a stream; of a batch they are somebody's mistake."""
+    for name in ("checkpointLocation", "queryName"):
+        written = SinkOptions.of({**GIVEN, name: "x"})
+        with pytest.raises(ConfigError, match=f"the option {name} is for streams: a batch has neither"):
+            written.check_batch()
+    SinkOptions.of(GIVEN).check_batch()
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+def test_case_and_blanks_around_values_do_not_count(blank: str) -> None:
+    """``topicPattern`` with a blank would match nothing, and nobody would say so."""
+    given = {
+        "NAMESERVER": "127.0.0.1:9876",
+        "topicpattern": "o.*",
+        "FAILONDATALOSS": "False",
+        "useTls": "TRUE",
+        "startingoffsets": "Earliest",
+        "MINOFFSETSPERTRIGGER": "5",
+        "maxTriggerDelay": "5M",
+        "groupid": "g",
+        "accessKey": "a",
+        "secretKey": "s",
+    }
+    made = SourceOptions.of({name: f"{blank}{value}{blank}" for name, value in given.items()})
+    assert made.endpoint.name_servers == ("127.0.0.1:9876",)
+    assert (made.topic_pattern, made.fail_on_data_loss, made.start, made.min_offsets) == (
+        "o.*",
+        False,
+        Position(word=EARLIEST),
+        5,
+    )
+    assert (made.max_delay, made.group, made.endpoint.access_key, made.endpoint.secret_key) == (300.0, "g", "a", "s")
+    assert made.endpoint.tls is not None
+
+
+def test_a_password_keeps_its_blanks() -> None:
+    made = source(useTLS="true", tlsCertFile="c", tlsKeyFile="k", tlsKeyPassword=" p ")
+    assert made.endpoint.tls is not None
+    assert made.endpoint.tls.password == " p "
 
 
 def test_times() -> None:
@@ -148,7 +210,16 @@ def test_times() -> None:
 def test_the_sink_names_its_own_mistakes() -> None:
     made = SinkOptions.of({**GIVEN, "retries": "5", "dedupProperties": "false"})
     assert (made.topic, made.retries, made.stamp, made.batch_size) == ("orders", 5, False, 64)
-    with pytest.raises(ConfigError, match="the option startingOffsets is unknown: writing is done without it"):
+    assert (made.group, made.timeout, made.max_body) == ("rmq_spark_sink", 3.0, 4 << 20)
+    with pytest.raises(
+        ConfigError, match="the option startingOffsets is for reading: leave it out of what is for writ"
+    ):
         SinkOptions.of({**GIVEN, "startingOffsets": "latest"})
+    with pytest.raises(
+        ConfigError, match=r"the option path is 'Orders': give no path to save\(\) and start\(\): a topic"
+    ):
+        SinkOptions.of({**GIVEN, "path": "Orders"})
+    with pytest.raises(ConfigError, match="maxMessageSize is '16777216': give a whole number from 1 to 16515072"):
+        SinkOptions.of({**GIVEN, "maxMessageSize": str(16 << 20)})
     with pytest.raises(ConfigError, match="several topics"):
         SinkOptions.of({"nameServer": "a:1", "topic": "a,b"})
