@@ -18,8 +18,6 @@ __all__ = ["IDENTITY", "Outgoing", "RowRefused", "Rows", "check_columns"]
 IDENTITY = "RMQ_SPARK_ID"
 #: Rows of a task that are told apart by what they hold alone: what is known of each stays in memory.
 COUNTED = 200_000
-#: Bytes of the largest body a broker takes unless it is told otherwise.
-MAX_BODY = 4 << 20
 
 _TEXT = ("string",)
 _KINDS: dict[str, tuple[str, ...]] = {
@@ -104,7 +102,7 @@ class Rows:
     number would then name another row, which would be dropped for one that was sent before.
 
     :param found: of :func:`check_columns`. :param identity: of the task; None: rows are not stamped.
-    :param place: begins the name of a row in an error.
+    :param place: begins the name of a row in an error. :param most: bytes of the largest body.
     """
 
     def __init__(
@@ -114,6 +112,7 @@ class Rows:
         next_id: Callable[[], str],
         place: str,
         identity: str | None,
+        most: int,
     ) -> None:
         self._found = dict(found)
         if "body" in self._found:
@@ -122,6 +121,7 @@ class Rows:
         self._next_id = next_id
         self._place = place
         self._identity = identity
+        self._most = most
         self._count = 0
         self._equal: dict[bytes, int] = {}
         self._good_topics: set[str] = set()
@@ -148,8 +148,11 @@ class Rows:
             body = body.encode()
         if not body:
             raise RowRefused(f"{row} has no value: a broker stores no empty message")
-        if len(body) > MAX_BODY:
-            raise RowRefused(f"{row} has a value of {len(body)} bytes: at most {MAX_BODY} are taken")
+        if len(body) > self._most:
+            raise RowRefused(
+                f"{row} has a value of {len(body)} bytes, above maxMessageSize ({self._most}): raise this option and "
+                "the broker's setting of that name, or store the content elsewhere and send where it is"
+            )
         queue_id, level, moment = get("queueId"), get("delayLevel"), get("deliverTimestamp")
         if level is not None and not 0 <= level <= 18:
             raise RowRefused(f"{row}: delayLevel is {level}: give 0 (none) or 1 to 18")

@@ -68,6 +68,7 @@ class _Writer:
             _ids(brokers.dial.now_ms),
             f"batch {batch}, partition {partition}, ",
             identity,
+            self._options.max_body,
         )
         sender = Sender(brokers, self._options)
         for chunk in chunks:

@@ -16,7 +16,7 @@ from rmq.spark.rows import IDENTITY, Rows
 def sent(values: Sequence[str], task: str = "query/1/0", **columns: Sequence[str]) -> list[tuple[str, str]]:
     """(identity, value) of the messages of an attempt."""
     names = ("value", *columns)
-    made = Rows({name: name for name in names}, "t", lambda: "id", "", task)
+    made = Rows({name: name for name in names}, "t", lambda: "id", "", task, 100)
     found = made.messages({"value": list(values), **{name: list(given) for name, given in columns.items()}})
     return [(property_string.decode(each.properties.decode())[IDENTITY], each.body.decode()) for each in found]
 

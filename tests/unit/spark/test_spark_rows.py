@@ -28,19 +28,18 @@ def cluster() -> MemoryCluster:
 
 
 def messages(
-    columns: dict[str, list[Any]], identity: str | None = "q/1/0", topic: str | None = "t"
+    columns: dict[str, list[Any]], identity: str | None = "q/1/0", topic: str | None = "t", most: int = 4 << 20
 ) -> Iterator[Outgoing]:
     numbers = iter(range(10**6))
-    rows = Rows(
-        {name: name for name in columns}, topic, lambda: f"ID{next(numbers)}", "batch 1, partition 0, ", identity
-    )
+    found = {name: name for name in columns}
+    rows = Rows(found, topic, lambda: f"ID{next(numbers)}", "batch 1, partition 0, ", identity, most)
     return rows.messages(columns)
 
 
 def send(cluster: MemoryCluster, columns: dict[str, list[Any]], **options: str) -> Sender:
     made = SinkOptions.of({"nameServer": NAMESRV, "topic": "t", **options})
     sender = Sender(Brokers(made.endpoint, cluster), made)
-    for message in messages(columns):
+    for message in messages(columns, most=made.max_body):
         sender.add(message)
     sender.flush()
     return sender
@@ -83,7 +82,10 @@ def test_every_column_finds_its_place() -> None:
     [
         ({"value": ["a", None]}, "batch 1, partition 0, row 1 has no value"),
         ({"value": [b""]}, "row 0 has no value"),
-        ({"value": [b"x" * 5_000_000]}, "row 0 has a value of 5000000 bytes"),
+        (
+            {"value": [b"x" * (4 << 20), b"x" * ((4 << 20) + 1)]},
+            r"row 1 has a value of 4194305 bytes, above maxMessageSize \(4194304\): raise this option and the broker's",
+        ),
         ({"value": ["a"], "topic": ["a b"]}, "row 0: The specified topic.*illegal characters"),
         ({"value": ["a"], "topic": ["SCHEDULE_TOPIC_XXXX"]}, "row 0: SCHEDULE_TOPIC_XXXX is a topic of the broker"),
         ({"value": ["a"], "delayLevel": [19]}, "row 0: delayLevel is 19: give 0 .none. or 1 to 18"),
@@ -190,8 +192,26 @@ def test_a_refused_batch_names_the_row_that_is_meant(cluster: MemoryCluster) -> 
         return plain(broker, request, ext, items)
 
     cluster._store = picky  # type: ignore[method-assign]
-    with pytest.raises(RowRefused, match=r"row 17 is refused by broker-a: code 13 .*illegal"):
-        send(cluster, {"value": [str(n) for n in range(40)]})
+    said = r"row 17 is refused by broker-a: code 13 .*illegal.* The value has 2 bytes, within .* maxMessageSize \(99\)"
+    with pytest.raises(RowRefused, match=said):
+        send(cluster, {"value": [str(n) for n in range(40)]}, maxMessageSize="99")
+
+
+@pytest.mark.parametrize(("most", "requests"), [(1000, 20), (5 << 20, 1)])
+def test_a_batch_is_no_larger_than_a_message_may_be(cluster: MemoryCluster, most: int, requests: int) -> None:
+    """Brokers that take less than Java's do by default would refuse it."""
+    cluster.create("t", 1)
+    send(cluster, {"value": ["x" * 300] * 40}, maxMessageSize=str(most))
+    sends = [each for each in cluster.broker.seen if each.code == RequestCode.SEND_BATCH_MESSAGE]
+    assert len(sends) == requests
+    assert max(len(each.body or b"") for each in sends) <= most
+    assert len(stored(cluster)[0]) == 40
+
+
+def test_a_row_that_a_batch_has_no_room_for_goes_alone(cluster: MemoryCluster) -> None:
+    cluster.create("t", 1)
+    send(cluster, {"value": ["x" * n for n in (1, 5_000_000, 1)]}, maxMessageSize=str(6 << 20))
+    assert [len(record.body) for record in stored(cluster)[0]] == [1, 5_000_000, 1]
 
 
 def test_a_route_that_is_old_when_the_only_broker_has_become_read_only(cluster: MemoryCluster) -> None:

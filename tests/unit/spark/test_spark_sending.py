@@ -34,7 +34,7 @@ class Task:
 
     def write(self, columns: dict[str, list[Any]]) -> int:
         numbers = iter(range(10**6))
-        rows = Rows({name: name for name in columns}, "t", lambda: f"ID{next(numbers)}", "", None)
+        rows = Rows({name: name for name in columns}, "t", lambda: f"ID{next(numbers)}", "", None, 100)
         sender = Sender(self._brokers, self._options)
         for message in rows.messages(columns):
             sender.add(message)
