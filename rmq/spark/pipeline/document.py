@@ -1,7 +1,8 @@
 """A YAML file as a tree whose every part knows its line, and the list of what is wrong with it.
 
-Only what a job file needs: mappings, lists, scalars kept as they are written (``04`` stays ``04``), anchors.
-``${NAME}`` is taken from the environment, so that keys and passwords need not stand in the file.
+Only what a job file needs: mappings, lists, scalars kept as they are written (``04`` stays ``04``), anchors, merge keys
+(``<<: *common``). ``${NAME}`` is taken from the environment, so that keys and passwords need not stand in the file;
+``${NAME:-10s}`` is ``10s`` where the variable is not set or empty, as in a shell.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ __all__ = ["Entry", "Listing", "Node", "Problem", "Problems", "Scalar", "Table",
 
 #: Larger than any job file; a mistaken path (a data file, a log) is refused at once.
 _LARGEST = 1 << 20
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
+#: Values of a file with all its anchors put in; anchors within anchors make billions of them.
+_MOST = 100_000
+_VARIABLE = re.compile(r"\$\{(?:(\w+)(?::-([^}]*))?\}|([^}]*\}?))")
+_MERGE = "tag:yaml.org,2002:merge"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -106,6 +110,10 @@ def parse(path: str, text: str, env: Mapping[str, str]) -> Table:
         mark = getattr(error, "problem_mark", None)
         said = getattr(error, "problem", None) or str(error).partition("\n")[0]
         line = mark.line if mark else text.count("\n", 0, getattr(error, "position", 0))
+        if "'\\t'" in said:
+            said = "a tab: indent with blanks"
+        elif said.startswith("but "):
+            said = f"{getattr(error, 'context', '')}, {said}"
         raise Problems(path, [Problem(line + 1, f"not YAML: {said}")]) from None
     except RecursionError:
         raise Problems(path, [Problem(1, "not a job: lists or mappings within each other, hundreds deep")]) from None
@@ -114,6 +122,8 @@ def parse(path: str, text: str, env: Mapping[str, str]) -> Table:
         raise Problems(path, [Problem(line, "a job is a mapping of keys to values, beginning with job: NAME")])
     tree = _Tree(env)
     table = tree.table(root)
+    if tree.count > _MOST:
+        raise Problems(path, [Problem(1, f"not a job: more than {_MOST:,} values, with anchors put in")])
     if tree.problems:
         raise Problems(path, tree.problems)
     return table
@@ -123,10 +133,14 @@ def parse(path: str, text: str, env: Mapping[str, str]) -> Table:
 class _Tree:
     env: Mapping[str, str]
     problems: list[Problem] = field(default_factory=list)
+    count: int = 0
     _above: list[yaml.Node] = field(default_factory=list)
 
     def node(self, node: yaml.Node) -> Node:
         line = node.start_mark.line + 1
+        self.count += 1
+        if self.count > _MOST:
+            return Scalar(line, None)
         if any(node is one for one in self._above):
             self.problems.append(Problem(line, "an anchor that holds itself"))
             return Scalar(line, None)
@@ -146,21 +160,41 @@ class _Tree:
 
     def _entries(self, node: yaml.MappingNode) -> Iterator[Entry]:
         seen: dict[str, int] = {}
+        merged: list[yaml.Node] = []
         for key, value in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
                 self.problems.append(Problem(line, "a key is a text"))
+            elif key.tag == _MERGE:
+                merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
             elif key.value in seen:
                 self.problems.append(Problem(line, f"{key.value}: given twice, first in line {seen[key.value]}"))
             else:
                 seen[key.value] = line
                 yield Entry(key.value, line, self.node(value))
+        for each in merged:
+            yield from self._merged(each, seen)
+
+    def _merged(self, node: yaml.Node, seen: dict[str, int]) -> Iterator[Entry]:
+        """What ``<<`` brings in: what the mapping itself, or one before, has stays."""
+        other = self.node(node)
+        if not isinstance(other, Table):
+            self.problems.append(Problem(other.line, "<<: the anchor of a mapping is expected"))
+            return
+        for entry in other.entries:
+            if entry.key not in seen:
+                seen[entry.key] = entry.line
+                yield entry
 
     def _filled(self, text: str, line: int) -> str:
         def found(match: re.Match[str]) -> str:
-            value = self.env.get(match[1])
-            if value is None:
-                self.problems.append(Problem(line, f"{match[0]}: the environment variable {match[1]} is not set"))
-            return value or ""
+            name, instead, odd = match.groups()
+            if odd is not None:
+                self.problems.append(Problem(line, f"{match[0]}: ${{NAME}} or ${{NAME:-default}} is expected"))
+                return ""
+            value = self.env.get(name)
+            if value is None and instead is None:
+                self.problems.append(Problem(line, f"{match[0]}: the environment variable {name} is not set"))
+            return value or instead or ""
 
         return _VARIABLE.sub(found, text)

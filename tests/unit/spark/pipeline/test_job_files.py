@@ -30,6 +30,8 @@ REPLAY = (
     "job: replay\n" + HEAD + "from:\n  topic: A\n  start: 2026-03-01\n  end: 2026-03-02T01:00:00+01:00\n"
     "to:\n  topic: B\ncheckpoint: c\n"
 )
+#: Anchors of ten of the ones before: a hundred million values in ten lines.
+BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9))
 
 
 def load(text: str, **env: str) -> Job:
@@ -119,6 +121,22 @@ def test_secrets_come_from_the_environment_and_stay_out_of_messages() -> None:
     assert alone == ["4: cluster.secretKey: the option secretKey needs the option accessKey beside it"]
 
 
+def test_values_have_defaults_and_mappings_are_merged() -> None:
+    text = ARCHIVE + "trigger: ${EVERY:-5s}\ncompaction: &rules\n  every: 1m\n  minFiles: 9\n"
+    for env, seconds in (({}, 5.0), ({"EVERY": ""}, 5.0), ({"EVERY": "7s"}, 7.0)):
+        job = load(text, **env)
+        assert isinstance(job, Archive)
+        assert job.trigger == seconds
+    table = document.parse(FILE, "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc:\n  <<: [*a, *b]\n  x: 3\n", {})
+    merged = table.entries[2].value
+    assert isinstance(merged, document.Table)
+    assert {entry.key: entry.value.text for entry in merged.entries if isinstance(entry.value, document.Scalar)} == {
+        "x": "3",
+        "y": "1",
+        "z": "2",
+    }
+
+
 def test_everything_wrong_is_said_at_once_by_line() -> None:
     text = (
         ARCHIVE.replace("path: p", "pathh: p") + "trigger: 10 minuets\ncompresion: zstd\ncompression: zstandard\n"
@@ -151,6 +169,11 @@ def test_everything_wrong_is_said_at_once_by_line() -> None:
         ("job: archive\nname: \0\n", "2: not YAML: unacceptable character #x0000: special characters are not allowed"),
         ("a: " + "[" * 2000, "1: not a job: lists or mappings within each other, hundreds deep"),
         ("job: archive\nx: &a\n  y: *a\n", "2: an anchor that holds itself"),
+        ("job: archive\n\tname: x\n", "2: not YAML: a tab: indent with blanks"),
+        ("job: archive\n---\njob: replay\n", "2: not YAML: expected a single document in the stream, but found anoth"),
+        (BOMB, "1: not a job: more than 100,000 values, with anchors put in"),
+        ("job: ${JOB NAME}\n", "1: ${JOB NAME}: ${NAME} or ${NAME:-default} is expected"),
+        ("job: archive\n<<: archive\n", "2: <<: the anchor of a mapping is expected"),
         (ARCHIVE.replace("[A, B]", "['a b']"), "5: source.topics: 'a b': The specified topic[a b] contains"),
         (ARCHIVE.replace("[A, B]", "[]"), "5: source.topics: a list, each a topic's name, is expected"),
         (
