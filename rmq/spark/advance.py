@@ -10,14 +10,15 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rmq.protocol.errors import ConfigError, RMQError, TransportError
+from rmq.protocol.errors import ConfigError, RMQError
 from rmq.protocol.queue import MessageQueue
 from rmq.spark.admission import Admission
-from rmq.spark.brokers import Bound, Brokers
+from rmq.spark.brokers import Bound, Brokers, require_topics
 from rmq.spark.options import SourceOptions
 from rmq.spark.positions import LATEST, META, nested, queues_of
 from rmq.spark.ranges import DataLost, Range, ranges_between
-from rmq.spark.resolve import queues_to_read, resolve
+from rmq.spark.renewal import Renewal
+from rmq.spark.resolve import PATIENCE, queues_to_read, resolve, until_answered
 
 __all__ = ["AS_OF", "Advance", "read_offsets", "write_offsets"]
 
@@ -62,12 +63,13 @@ class Advance:
         self._admission = Admission(options.max_offsets, options.min_offsets, options.max_delay)
         self._target: dict[MessageQueue, Bound] | None = None
         self._seen: dict[MessageQueue, Bound] = {}
+        #: What was seen last of each queue, of those whose broker is away now as well.
+        self._ends: dict[MessageQueue, int] = {}
         self._last: dict[str, Any] | None = None
         self._idle_until, self._idle_limited = float("-inf"), False
         self._failing_since: float | None = None
         self._committed: Offsets = {}
-        #: Queues of which it is known that they are still the ones that the offsets are of.
-        self._known: set[MessageQueue] = set()
+        self._renewal = Renewal(brokers)
         self._topics: frozenset[str] = frozenset()
         self._served: frozenset[MessageQueue] = frozenset()
         self._unserved: frozenset[MessageQueue] = frozenset()
@@ -76,13 +78,28 @@ class Advance:
         """Where a query without a checkpoint begins. :raises RMQError: topics or brokers are missing."""
         queues = queues_to_read(self._brokers, self._options)
         begin = resolve(self._brokers, self._options, self._options.start, queues, LATEST)
-        self._known.update(queues)
+        self._renewal.remember(queues)
         self._last = write_offsets(begin, self._brokers.dial.now_ms())
         return self._last
 
     def prepare_available_now(self) -> None:
-        """Read up to what there is now, whatever comes later."""
-        self._target = self._brokers.max_offsets(self._queues())
+        """Read up to what there is now, whatever comes later.
+
+        :raises ConfigError: a topic stays away, and that is an error. :raises ConnectFailed: a broker stays away.
+        """
+        clock = self._brokers.dial.monotonic
+        until = clock() + PATIENCE
+        while True:
+            queues = self._queues()
+            missing = [topic for topic in self._options.topics if self._brokers.route(topic, fresh=True) is None]
+            if not missing:
+                break
+            if clock() >= until:
+                if self._options.fail_on_data_loss:
+                    require_topics(self._brokers, missing)
+                break
+            self._brokers.dial.sleep(_IDLE)
+        self._target = until_answered(self._brokers, queues, self._brokers.max_offsets)
 
     def latest(self, start: dict[str, Any] | None, *, limited: bool = True) -> dict[str, Any]:
         """Where the next batch ends: ``start`` itself when there is nothing to read.
@@ -99,31 +116,41 @@ class Advance:
             start = self._last or {}
         if start and clock() < self._idle_until and self._target is None and (limited or not self._idle_limited):
             return start
-        try:
-            end = self._next(start, limited, self._now())
-            self._failing_since = None
-        except TransportError as error:
-            if self._failing_since is None:
-                self._failing_since = clock()
-            if not start or clock() - self._failing_since >= self._options.pull_timeout:
-                raise
-            log.warning("nothing new is known: %s", error)
-            self._brokers.dial.sleep(_IDLE)
-            return start
+        while True:
+            try:
+                end = self._next(start, limited, self._now())
+                break
+            except RMQError as error:
+                if self._failing_since is None:
+                    self._failing_since = clock()
+                if not error.retriable or not start or clock() - self._failing_since >= self._options.pull_timeout:
+                    raise
+                self._brokers.notices.warn(f"nothing new is known: {error}")
+                self._brokers.dial.sleep(_IDLE)
+                if self._target is None:  # a run that is told of nothing new would end
+                    return start
+        self._failing_since = None
         if end is start:
             self._idle_until, self._idle_limited = clock() + _IDLE, limited
         self._last = end
         return end
 
     def _now(self) -> dict[MessageQueue, Bound]:
+        """Where queues end: for a run with an end, the end of those as well whose broker is away.
+
+        Who reads them waits for the broker. Without it the run would end as if it had read everything; and what a slave
+        has not yet is no end either.
+        """
         seen = self._brokers.max_offsets(self._queues())
         self._seen = seen
+        self._ends.update({queue: bound.offset for queue, bound in seen.items()})
         if self._target is None:
             return seen
         return {
-            queue: Bound(min(bound.offset, self._target[queue].offset), bound.by_master)
-            for queue, bound in seen.items()
-            if queue in self._target
+            queue: Bound(min(bound.offset, aim.offset), True)
+            if (bound := seen.get(queue)) is not None and bound.by_master
+            else aim
+            for queue, aim in self._target.items()
         }
 
     def _next(self, start: dict[str, Any], limited: bool, bounds: Mapping[MessageQueue, Bound]) -> dict[str, Any]:
@@ -156,8 +183,7 @@ class Advance:
         for topic in topics:
             queues = brokers.queues(topic)
             if queues is None:
-                log.warning("the topic %s has no broker now", topic)
-                self._known = {queue for queue in self._known if queue.topic != topic}
+                brokers.notices.warn(f"the topic {topic} has no broker now")
             else:
                 found += queues
         self._topics, self._served = frozenset(topics), frozenset(found)
@@ -183,24 +209,19 @@ class Advance:
             for queue, place in begin.items()
             if (bound := self._seen.get(queue)) is not None and bound.by_master and bound.offset < place
         }
-        unknown = {queue for queue, place in begin.items() if queue in bounds and place > 0} - self._known - back
-        if not back and not unknown:
-            return {}
-        oldest = self._brokers.oldest_times(back | unknown)
-        made_anew = {queue for queue, time in oldest.items() if as_of and time > as_of}
-        self._known |= unknown - made_anew
+        news = {queue for queue, bound in bounds.items() if bound.offset > begin.get(queue, 0)}
+        made_anew = self._renewal.made_anew(begin, news | back, as_of)
         found: Offsets = {}
-        for queue in sorted(back | (unknown & made_anew)):
-            end = self._seen[queue].offset
+        for queue in sorted(back | made_anew.keys()):
+            end = self._seen[queue].offset if queue in self._seen else bounds[queue].offset
             if queue in made_anew:
-                what, found[queue] = "its topic was made anew", self._brokers.min_offsets([queue]).get(queue, 0)
+                what, found[queue] = "its topic was made anew", made_anew[queue]
             else:
                 what, found[queue] = "the broker lost its newest messages, or the topic was made anew", end
             line = f"{queue}: the query is at {begin[queue]}, the queue ends at {end}: {what}"
             if self._options.fail_on_data_loss:
                 raise DataLost(f"{line} (failOnDataLoss=false goes on with what is there)")
             log.warning("%s; going on from %d (failOnDataLoss=false)", line, found[queue])
-        self._known |= found.keys()
         return found
 
     # -- what others see ----------------------------------------------------------------------------------------------
@@ -216,8 +237,8 @@ class Advance:
         return ranges_between(read_offsets(start), read_offsets(end))
 
     def report_latest(self) -> dict[str, Any] | None:
-        """Where the queues end, as far as it was asked last."""
-        return nested({queue: bound.offset for queue, bound in self._seen.items()}) or None
+        """Where the queues end, as far as it is known: a broker that is away has its messages all the same."""
+        return nested(self._ends) or None
 
     def report(self, done: Mapping[str, Any]) -> None:
         """Tell the brokers how far the group is; a failure is only logged, for the checkpoint is the truth."""
@@ -230,5 +251,5 @@ class Advance:
         try:
             self._brokers.commit(self._options.group, news)
         except RMQError as error:
-            log.warning("the group %s is not told how far it is: %s", self._options.group, error)
+            self._brokers.notices.warn(f"the group {self._options.group} is not told how far it is: {error}")
         self._committed.update(news)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +14,7 @@ from rmq.protocol.bodies.kv import TopicList
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConfigError, ConnectFailed, ResponseError, TransportError
+from rmq.protocol.errors import ConfigError, ConnectFailed, ConnectionLost, ResponseError, RMQError, TransportError
 from rmq.protocol.header import Header
 from rmq.protocol.headers.client import UnregisterClientRequest
 from rmq.protocol.headers.namesrv import GetRouteInfoRequest
@@ -36,14 +35,13 @@ from rmq.protocol.subscription import build
 from rmq.protocol.sysflags import PERM_READ, PERM_WRITE
 from rmq.runtime.dial import Dial, RealDial
 from rmq.spark.links import Link, open_link
+from rmq.spark.notices import Notices
 from rmq.spark.options import Endpoint
 
 if TYPE_CHECKING:
     import ssl
 
 __all__ = ["CALL_SECONDS", "Bound", "Brokers", "connect"]
-
-log = logging.getLogger(__name__)
 
 #: Seconds a call and a connection attempt may take.
 CALL_SECONDS = 5.0
@@ -71,6 +69,7 @@ class Brokers:
     def __init__(self, endpoint: Endpoint, dial: Dial | None = None) -> None:
         self.endpoint = endpoint
         self.dial: Dial = dial if dial is not None else RealDial()
+        self.notices = Notices(self.dial.monotonic)
         self._tls = _context(endpoint)
         self._links: dict[str, Link] = {}
         self._routes: dict[str, _Route] = {}
@@ -97,6 +96,20 @@ class Brokers:
             raise ResponseError(reply.code, reply.remark, address)
         return reply
 
+    def ask(self, address: str, commands: Sequence[Command]) -> list[Command]:
+        """What is answered to questions that may be asked twice, whatever the codes.
+
+        A connection that was open already may have ended long ago, with the server long there again: the questions are
+        then asked over a new one. :raises TransportError: no answer.
+        """
+        kept = self._links.get(address)
+        try:
+            return self.link(address).ask_all(commands, CALL_SECONDS)
+        except ConnectionLost:
+            if kept is None or self._links.get(address) is not kept:
+                raise
+        return self.link(address).ask_all(commands, CALL_SECONDS)
+
     def close(self) -> None:
         """Close every connection."""
         for link in self._links.values():
@@ -105,22 +118,30 @@ class Brokers:
 
     # -- routes -------------------------------------------------------------------------------------------------------
 
-    def _ask_name_servers(self, code: RequestCode, header: Header | None = None) -> Command:
+    def _ask_name_servers(self, code: RequestCode, header: Header | None = None, *, surely: bool = False) -> Command:
         """The first answer of any name server, who is asked first from then on.
 
+        :param surely: that a topic does not exist is believed only when all who answer say so: one that has just been
+            started knows no broker.
         :raises ConnectFailed: none gives one. :raises ConfigError: who answers is something else.
         """
         last: TransportError | None = None
+        unknown: Command | None = None
         for address in list(self._name_servers):
             try:
-                reply = self.link(address).ask(Command.request(code, header), CALL_SECONDS)
-                if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                    raise ConfigError(f"{address} is no name server (option nameServer): it does not know routes")
-                return reply
+                (reply,) = self.ask(address, [Command.request(code, header)])
             except TransportError as error:
                 last = error
-                self._name_servers.remove(address)
-                self._name_servers.append(address)
+            else:
+                if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    raise ConfigError(f"{address} is no name server (option nameServer): it does not know routes")
+                if not surely or reply.code != ResponseCode.TOPIC_NOT_EXIST:
+                    return reply
+                unknown = reply
+            self._name_servers.remove(address)
+            self._name_servers.append(address)
+        if unknown is not None:
+            return unknown
         servers = ";".join(self.endpoint.name_servers)
         raise ConnectFailed(f"no name server answers ({servers}, option nameServer): {last}")
 
@@ -157,11 +178,12 @@ class Brokers:
             return known.data
         header = GetRouteInfoRequest(topic=self.endpoint.wrap(topic), accept_standard_json_only=True)
         try:
-            reply = self._ask_name_servers(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+            sure = fresh or known is not None
+            reply = self._ask_name_servers(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, surely=sure)
         except ConnectFailed as error:
             if known is None or fresh:
                 raise
-            log.warning("%s; going on with the brokers known", error)
+            self.notices.warn(f"{error}; going on with the brokers known")
             known.asked = now
             return known.data
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
@@ -234,14 +256,13 @@ class Brokers:
             try:
                 holders = self.addresses(group[0])
             except ConnectFailed as error:
-                log.warning("%s", error)
+                self.notices.warn(str(error))
                 continue
             for number, address in holders:
                 try:
-                    commands = [Command.request(code, header(queue)) for queue in group]
-                    answers = self.link(address).ask_all(commands, CALL_SECONDS)
+                    answers = self.ask(address, [Command.request(code, header(queue)) for queue in group])
                 except TransportError as error:
-                    log.warning("%s", error)
+                    self.notices.warn(str(error))
                     self.forget(group[0])
                     continue
                 found.update({queue: (number, answer) for queue, answer in zip(group, answers, strict=True)})
@@ -291,8 +312,8 @@ class Brokers:
                     found[queue] = time
         return found
 
-    def group_offsets(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """Where a group stands, for the queues in which it does."""
+    def group_offsets(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
+        """Where a group stands in queues, None where it has not been. Queues whose brokers are away are left out."""
         asked = self._ask_each(
             queues,
             RequestCode.QUERY_CONSUMER_OFFSET,
@@ -302,60 +323,71 @@ class Brokers:
                 queue_id=queue.queue_id,
             ),
         )
-        found = {}
+        found: dict[MessageQueue, int | None] = {}
         for queue, (_, reply) in asked.items():
             if reply.code == ResponseCode.SUCCESS:
                 offset = reply.header(QueryConsumerOffsetResponse).offset
-                if offset is not None and offset >= 0:
-                    found[queue] = offset
+                found[queue] = offset if offset is not None and offset >= 0 else None
+            elif reply.code == ResponseCode.QUERY_NOT_FOUND:
+                found[queue] = None
         return found
 
     def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Tell the masters where a group stands, for others to see.
 
-        :raises RMQError: one was not told.
+        :raises RMQError: one was not told; the others were.
         """
-        self._announce(group, offsets)
         wrapped = self.endpoint.wrap(group)
-        by_master: dict[str, list[Command]] = {}
+        by_master: dict[str, dict[MessageQueue, int]] = {}
+        failure: RMQError | None = None
         for queue, offset in offsets.items():
-            header = UpdateConsumerOffsetRequest(
+            try:
+                by_master.setdefault(self.master(queue), {})[queue] = offset
+            except RMQError as error:
+                failure = error
+        for address, those in by_master.items():
+            try:
+                self._announce(address, wrapped, those)
+                self._tell(address, wrapped, those)
+            except RMQError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+    def _tell(self, address: str, wrapped: str, offsets: Mapping[MessageQueue, int]) -> None:
+        headers = [
+            UpdateConsumerOffsetRequest(
                 consumer_group=wrapped,
                 topic=self.endpoint.wrap(queue.topic),
                 queue_id=queue.queue_id,
                 commit_offset=offset,
             )
-            command = Command.request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
-            by_master.setdefault(self.master(queue), []).append(command)
-        for address, commands in by_master.items():
-            for reply in self.link(address).ask_all(commands, CALL_SECONDS):
-                if reply.code != ResponseCode.SUCCESS:
-                    raise ResponseError(reply.code, reply.remark, address)
+            for queue, offset in offsets.items()
+        ]
+        commands = [Command.request(RequestCode.UPDATE_CONSUMER_OFFSET, header) for header in headers]
+        for reply in self.ask(address, commands):
+            if reply.code != ResponseCode.SUCCESS:
+                raise ResponseError(reply.code, reply.remark, address)
 
-    def _announce(self, group: str, queues: Iterable[MessageQueue]) -> None:
-        """Show the group to each master for a moment: mqadmin finds a group by the retry topic that this makes.
+    def _announce(self, address: str, wrapped: str, queues: Iterable[MessageQueue]) -> None:
+        """Show the group to a master for a moment: mqadmin finds a group by the retry topic that this makes.
 
         Not for longer: a member that never consumes would be given queues of a group that others share.
         """
-        wrapped = self.endpoint.wrap(group)
-        topics: dict[str, set[str]] = {}
-        for queue in queues:
-            topics.setdefault(self.master(queue), set()).add(self.endpoint.wrap(queue.topic))
+        if address in self._announced:
+            return
+        topics = sorted({self.endpoint.wrap(queue.topic) for queue in queues})
         client = f"rmq-spark@{os.getpid()}"
-        for address in sorted(topics.keys() - self._announced):
-            data = ConsumerData(
-                group_name=wrapped,
-                consume_type="CONSUME_ACTIVELY",
-                subscription_data_set=[build(topic, None) for topic in sorted(topics[address])],
-            )
-            beat = HeartbeatData(client_id=client, consumer_data_set=[data])
-            self.call(address, RequestCode.HEART_BEAT, None, beat.encode())
-            self.call(
-                address,
-                RequestCode.UNREGISTER_CLIENT,
-                UnregisterClientRequest(client_id=client, consumer_group=wrapped),
-            )
-            self._announced.add(address)
+        data = ConsumerData(
+            group_name=wrapped,
+            consume_type="CONSUME_ACTIVELY",
+            subscription_data_set=[build(topic, None) for topic in topics],
+        )
+        beat = HeartbeatData(client_id=client, consumer_data_set=[data])
+        leave = UnregisterClientRequest(client_id=client, consumer_group=wrapped)
+        self.call(address, RequestCode.HEART_BEAT, None, beat.encode())
+        self.call(address, RequestCode.UNREGISTER_CLIENT, leave)
+        self._announced.add(address)
 
 
 def _context(endpoint: Endpoint) -> ssl.SSLContext | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
@@ -18,12 +19,14 @@ from rmq.spark.options import SourceOptions
 from rmq.spark.positions import EARLIEST, LATEST, Position
 from rmq.spark.ranges import DataLost, Range, ranges_between
 
-__all__ = ["offset_at_time", "queues_to_read", "ranges_of_batch", "resolve"]
+__all__ = ["offset_at_time", "queues_to_read", "ranges_of_batch", "resolve", "until_answered"]
 
 log = logging.getLogger(__name__)
 
 #: Seconds in which a broker that is away at the start of a read may come back.
-_PATIENCE = 20.0
+PATIENCE = 20.0
+
+V = TypeVar("V")
 
 
 def queues_to_read(brokers: Brokers, options: SourceOptions) -> list[MessageQueue]:
@@ -97,19 +100,11 @@ def resolve(
             f"the offsets given name queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: it does not exist"
         )
     if position.group:
-        named = brokers.group_offsets(options.group, queues)
+        told = until_answered(brokers, queues, lambda each: brokers.group_offsets(options.group, each))
+        named = {queue: offset for queue, offset in told.items() if offset is not None}
     word = default if position.word is None else position.word
-    clock = brokers.dial.monotonic
-    until = clock() + _PATIENCE
-    while True:
-        least, most = brokers.min_offsets(queues), brokers.max_offsets(queues)
-        away = [queue for queue in queues if queue not in least or queue not in most]
-        if not away:
-            break
-        if clock() >= until:
-            raise ConnectFailed(f"the broker {away[0].broker_name} of {away[0].topic} does not answer")
-        brokers.forget(away[0])
-        brokers.dial.sleep(0.2)
+    least = until_answered(brokers, queues, brokers.min_offsets)
+    most = until_answered(brokers, queues, brokers.max_offsets)
     found = {}
     for queue in queues:
         low, high = least[queue], most[queue].offset
@@ -121,6 +116,25 @@ def resolve(
             continue
         wanted = word if wanted is None else wanted
         found[queue] = high if wanted == LATEST else low if wanted == EARLIEST else wanted
+    return found
+
+
+def until_answered(
+    brokers: Brokers, queues: Sequence[MessageQueue], ask: Callable[[Sequence[MessageQueue]], Mapping[MessageQueue, V]]
+) -> dict[MessageQueue, V]:
+    """What is answered for every queue; brokers that are away for a moment are waited for.
+
+    :raises ConnectFailed: one stays away.
+    """
+    found = dict(ask(queues))
+    until = brokers.dial.monotonic() + PATIENCE
+    while away := [queue for queue in queues if queue not in found]:
+        if brokers.dial.monotonic() >= until:
+            raise ConnectFailed(f"the broker {away[0].broker_name} of {away[0].topic} does not answer")
+        for queue in away:
+            brokers.forget(queue)
+        brokers.dial.sleep(0.2)
+        found.update(ask(away))
     return found
 
 

@@ -267,7 +267,7 @@ class _MemoryWire:
         del self._out[: len(into)]
 
     def _check(self) -> None:
-        if self._cut or (self._broker is not None and not self._broker.up):
+        if self._cut or not (self._cluster.namesrv_up if self._broker is None else self._broker.up):
             raise ConnectionResetError(104, "Connection reset by peer")
 
     def close(self) -> None:

@@ -1,0 +1,74 @@
+"""Whether queues are still the ones that a query has read: a topic may be deleted and made anew under it.
+
+What tells is the oldest message of a queue. Within a run it is compared with the one that was there before, both by the
+broker's clock; after a restart all that is known is when the checkpoint was written, by the clock of the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from rmq.protocol.queue import MessageQueue
+from rmq.spark.brokers import Brokers
+
+__all__ = ["Renewal"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Oldest:
+    """The oldest message of a queue; ``time`` is when it was stored, in milliseconds."""
+
+    offset: int
+    time: int
+
+
+class Renewal:
+    """The queues of one query."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._oldest: dict[MessageQueue, _Oldest] = {}
+
+    def remember(self, queues: Iterable[MessageQueue]) -> None:
+        """Queues that a query begins with: they are what they are."""
+        self._oldest.update(self._look(list(queues)))
+
+    def made_anew(
+        self, begin: Mapping[MessageQueue, int], news: Collection[MessageQueue], as_of: int
+    ) -> dict[MessageQueue, int]:
+        """Those that are not what ``begin`` is about, and where they begin now.
+
+        :param news: queues with something to read. Others are only looked at where nothing is known of them.
+        :param as_of: when ``begin`` was written, milliseconds; 0: nobody knows.
+        """
+        asked = sorted({*news, *(queue for queue, place in begin.items() if place and queue not in self._oldest)})
+        if not asked:
+            return {}
+        times = self._brokers.oldest_times(asked)
+        found: dict[MessageQueue, int] = {}
+        changed = [queue for queue in asked if queue in times and not self._is_as_it_was(queue, times[queue])]
+        for queue, now in self._look(changed).items():
+            before, place = self._oldest.get(queue), begin.get(queue, 0)
+            if before is not None:
+                # What expires makes queues begin later; a slave that keeps more has older messages.
+                anew = now.offset <= before.offset and now.time > before.time
+            else:
+                anew = bool(as_of) and now.offset < place and now.time > as_of
+            if anew and place:
+                found[queue] = now.offset
+            self._oldest[queue] = now
+        return found
+
+    def _is_as_it_was(self, queue: MessageQueue, time: int) -> bool:
+        before = self._oldest.get(queue)
+        return before is not None and before.time == time
+
+    def _look(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, _Oldest]:
+        """Their oldest messages. What expires meanwhile leaves an offset too low by the side of its time, never too
+        high: that is taken for what it is when it is looked at again."""
+        if not queues:
+            return {}
+        offsets = self._brokers.min_offsets(queues)
+        times = self._brokers.oldest_times(queues)
+        return {queue: _Oldest(offsets[queue], times[queue]) for queue in queues if queue in offsets and queue in times}

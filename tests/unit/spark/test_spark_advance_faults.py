@@ -1,0 +1,252 @@
+"""What may happen to brokers and topics under a stream: nothing skipped, nothing read twice, no loss that is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ConfigError, ConnectFailed, TransportError
+from rmq.protocol.queue import MessageQueue
+from rmq.spark.advance import Advance, read_offsets
+from rmq.spark.brokers import Brokers
+from rmq.spark.options import SourceOptions
+from rmq.spark.progress import lag
+from rmq.spark.ranges import DataLost, Range
+from tests.support.spark.memory import NAMESRV, MemoryBroker, MemoryCluster, MemoryQueue
+
+QUEUE = MessageQueue("t", "broker-a", 0)
+
+
+@pytest.fixture
+def cluster() -> MemoryCluster:
+    made = MemoryCluster()
+    made.create("t")
+    return made
+
+
+def stream(cluster: MemoryCluster, **options: str) -> Advance:
+    given = {"nameServer": NAMESRV, "startingOffsets": "earliest", **options}
+    made = SourceOptions.of(given if "topicPattern" in options else {"topic": "t", **given})
+    return Advance(made, Brokers(made.endpoint, cluster))
+
+
+def places(offsets: dict[str, Any]) -> list[int]:
+    return [read_offsets(offsets)[queue] for queue in sorted(read_offsets(offsets))]
+
+
+def make_anew(cluster: MemoryCluster, count: int) -> None:
+    cluster.now += 60
+    cluster.broker.queues["t", 0] = MemoryQueue()
+    cluster.put("t", count=count)
+
+
+# -- is it still the same topic? --------------------------------------------------------------------------------------
+
+
+def test_what_has_expired_behind_a_query_that_was_stopped_is_no_loss(cluster: MemoryCluster) -> None:
+    """Everything read, then a long pause: the oldest message left is newer than the checkpoint, and it is the next."""
+    cluster.put("t", count=9)
+    one = stream(cluster)
+    end = one.latest(one.initial())
+    cluster.now += 86_400 * 4
+    cluster.put("t", count=5)
+    cluster.broker.queues["t", 0].least = 9
+    again = stream(cluster)
+    further = again.latest(end)
+    assert again.ranges(end, further) == [Range(QUEUE, 9, 14)]
+    cluster.broker.queues["t", 0].least = 11
+    again = stream(cluster)
+    assert again.ranges(end, again.latest(end)) == [Range(QUEUE, 9, 14)], "their task says that some have expired"
+
+
+def test_a_topic_made_anew_under_a_running_query_is_seen_at_the_next_batch(cluster: MemoryCluster) -> None:
+    """It has more than before already: nothing else would tell."""
+    cluster.put("t", count=9)
+    one = stream(cluster)
+    end = one.latest(one.initial())
+    make_anew(cluster, 40)
+    with pytest.raises(DataLost, match="the query is at 9, the queue ends at 40: its topic was made anew"):
+        one.latest(end)
+    two = stream(cluster, failOnDataLoss="false")
+    two.latest(two.initial())
+    make_anew(cluster, 60)
+    back = two.latest(end)
+    assert two.ranges(end, back) == []
+    assert two.ranges(back, two.latest(back)) == [Range(QUEUE, 0, 60)]
+    cluster.put("t", count=3)
+    cluster.now += 1
+    assert places(two.latest(back)) == [63], "and said once"
+
+
+def test_clocks_that_differ_do_not_matter_to_a_running_query(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=9)
+    queue = cluster.broker.queues["t", 0]
+    queue.times = [time + 3_600_000 for time in queue.times]
+    one = stream(cluster)
+    end = one.latest(one.initial())
+    for number in range(1, 9):
+        cluster.put("t")
+        queue.times[-1] += 3_600_000
+        queue.least = number
+        cluster.now += 1
+        end = one.latest(end)
+        assert places(end) == [9 + number]
+
+
+def test_a_slave_that_keeps_messages_longer_is_no_other_topic(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=9)
+    master = cluster.broker
+    slave = MemoryBroker("broker-a", number=1)
+    slave.queues["t", 0] = MemoryQueue(master.queues["t", 0].records, master.queues["t", 0].times)
+    cluster.brokers.append(slave)
+    cluster.now += 5
+    cluster.put("t", count=9)
+    master.queues["t", 0].least = 12
+    one = stream(cluster)
+    end = one.latest(one.initial())
+    cluster.put("t", count=9)
+    master.up = False
+    cluster.now += 10
+    assert places(one.latest(end)) == [27]
+
+
+# -- Trigger.AvailableNow reads what was there when it began ----------------------------------------------------------
+
+
+def available_now(one: Advance) -> list[list[int]]:
+    one.prepare_available_now()
+    start = one.initial()
+    found = []
+    while (end := one.latest(start)) is not start:
+        found.append(places(end))
+        start = end
+    return found
+
+
+@pytest.mark.parametrize("away", ["broker", "route", "slave"])
+def test_a_run_does_not_end_before_its_end_because_a_broker_is_away(cluster: MemoryCluster, away: str) -> None:
+    """Between two batches; who reads the next one waits for it, and says so when it stays away."""
+    cluster.put("t", count=25)
+    if away == "slave":
+        slave = MemoryBroker("broker-a", number=1)
+        slave.queues["t", 0] = MemoryQueue(cluster.broker.queues["t", 0].records[:10], [1] * 10)
+        cluster.brokers.append(slave)
+    one = stream(cluster, maxOffsetsPerTrigger="10")
+    one.prepare_available_now()
+    start = one.initial()
+    first = one.latest(start)
+    cluster.broker.up = False
+    cluster.now += 10 if away == "route" else 0
+    second = one.latest(first)
+    assert one.ranges(first, second) == [Range(QUEUE, 10, 20)]
+    assert one.ranges(second, third := one.latest(second)) == [Range(QUEUE, 20, 25)]
+    assert one.latest(third) is third
+
+
+def test_a_run_waits_for_brokers_and_topics_that_are_away_at_its_start(cluster: MemoryCluster) -> None:
+    cluster.brokers.append(MemoryBroker("broker-b"))
+    cluster.create("t")
+    cluster.put("t", count=3)
+    cluster.put("t", count=5, broker=1)
+    one = stream(cluster)
+    start = one.initial()
+    back_at, plain = cluster.now + 5, cluster.connect
+
+    def later(host: str, port: int, *more: Any) -> Any:
+        if f"{host}:{port}" == cluster.brokers[1].address and cluster.now < back_at:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return plain(host, port, *more)
+
+    cluster.connect = later  # type: ignore[method-assign]
+    again = stream(cluster)
+    again.prepare_available_now()
+    assert places(again.latest(start)) == [3, 5]
+    back_at = float("inf")
+    with pytest.raises(ConnectFailed, match="the broker broker-b of t does not answer"):
+        stream(cluster).prepare_available_now()
+    cluster.topics.clear()
+    with pytest.raises(ConfigError, match="the topic t does not exist"):
+        stream(cluster).prepare_available_now()
+    assert cluster.slept < 60
+    left = stream(cluster, failOnDataLoss="false")
+    left.prepare_available_now()
+    assert left.latest(start) is start
+
+
+def test_a_run_does_not_end_well_because_nobody_knows_the_topics(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=25)
+    one = stream(cluster, topicPattern="t.*", maxOffsetsPerTrigger="10", pullTimeoutMs="5000")
+    one.prepare_available_now()
+    first = one.latest(one.initial())
+    cluster.namesrv_up = False
+    with pytest.raises(TransportError, match="no name server answers"):
+        one.latest(first)
+    cluster.namesrv_up = True
+    assert places(one.latest(first)) == [20]
+
+
+# -- what others are told ---------------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_is_away_keeps_no_other_from_being_told(cluster: MemoryCluster) -> None:
+    cluster.brokers.append(MemoryBroker("broker-b"))
+    cluster.create("t")
+    cluster.put("t", count=3)
+    cluster.put("t", count=5, broker=1)
+    one = stream(cluster, groupId="g")
+    end = one.latest(one.initial())
+    cluster.broker.up = False
+    one.report(end)
+    assert cluster.brokers[1].offsets == {("g", "t", 0): 5}
+
+
+def test_the_lag_of_a_broker_that_is_away_is_not_nothing(cluster: MemoryCluster) -> None:
+    """Field case B127."""
+    cluster.put("t", count=25)
+    one = stream(cluster, maxOffsetsPerTrigger="10")
+    end = one.latest(one.initial())
+    cluster.broker.up = False
+    cluster.now += 1
+    assert one.latest(end) is end
+    assert lag({"sources": [{"endOffset": end, "latestOffset": one.report_latest()}]}) == {"t": 15}
+
+
+def test_a_name_server_that_is_busy_does_not_end_a_query(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=5)
+    one = stream(cluster)
+    start = one.initial()
+    plain, busy = cluster._name_server, True
+
+    def name_server(request: Command) -> Command:
+        return request.reply(ResponseCode.SYSTEM_BUSY, "too many requests") if busy else plain(request)
+
+    cluster._name_server = name_server  # type: ignore[method-assign]
+    cluster.now += 10
+    assert one.latest(start) is start
+    busy = False
+    cluster.now += 10
+    assert places(one.latest(start)) == [5]
+
+
+def test_a_group_that_cannot_be_asked_for_does_not_begin_at_the_beginning(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=9)
+    cluster.broker.offsets["g", "t", 0] = 7
+    answers = iter([ConnectionResetError, None])
+
+    def before(broker: MemoryBroker, request: Command) -> None:
+        if request.code == RequestCode.QUERY_CONSUMER_OFFSET and (error := next(answers, None)):
+            raise error
+
+    cluster.before = before
+    assert places(stream(cluster, startingOffsets="group", groupId="g").initial()) == [7]
+    plain = cluster._code_14
+
+    def busy(broker: MemoryBroker, request: Command, ext: dict[str, str | None]) -> Command:
+        return request.reply(ResponseCode.SYSTEM_BUSY) if cluster.slept < 3 else plain(broker, request, ext)
+
+    cluster.slept = 0
+    cluster._code_14 = busy  # type: ignore[method-assign]
+    assert places(stream(cluster, startingOffsets="group", groupId="g").initial()) == [7]
