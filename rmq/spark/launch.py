@@ -35,9 +35,10 @@ def require_java() -> None:
         )
     try:
         ran = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    except OSError as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = error.strerror if isinstance(error, OSError) else f"no answer in {error.timeout:g} s"
         raise ConfigError(
-            f"Spark needs Java {_LEAST_JAVA} or newer, and {java} cannot be run ({error.strerror}): check JAVA_HOME"
+            f"Spark needs Java {_LEAST_JAVA} or newer, and {java} cannot be run ({why}): check JAVA_HOME"
         ) from None
     found = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
     if ran.returncode or found is None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rmq.protocol.errors import ConfigError
-from rmq.spark.launch import require_java
+from rmq.protocol.errors import ConfigError, RMQError
+from rmq.spark import launch
+from rmq.spark.launch import require_java, session
+from rmq.spark.pipeline import catalog, document
+from rmq.spark.pipeline.job import Job
+from rmq.spark.pipeline.running import runner
 
 ROOT = Path(__file__).parents[3]
 #: What Spark does to find sources, and then to make one.
@@ -72,6 +78,16 @@ def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_java()
 
 
+def test_a_java_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: list[str], **how: Any) -> None:
+        raise subprocess.TimeoutExpired(command, how["timeout"])
+
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(ConfigError, match=r"bin/java cannot be run \(no answer in 60 s\): check JAVA_HOME$"):
+        require_java()
+
+
 def test_the_command_says_it_in_one_line(tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text(
@@ -85,6 +101,137 @@ def test_the_command_says_it_in_one_line(tmp_path: Path) -> None:
         "Spark needs Java 17 or newer, and there is no java: install one, or set JAVA_HOME"
     )
     assert len(ran.stderr.splitlines()) == 1
+
+
+class Session:
+    """What stands for Spark: a builder that notes what it is told, and the session it makes."""
+
+    def __init__(self) -> None:
+        self.builder = self.dataSource = self
+        self.told: dict[str, str] = {}
+        self.sources: list[str] = []
+        self.stopped = False
+
+    def appName(self, name: str) -> Session:
+        return self.config("app", name)
+
+    def master(self, name: str) -> Session:
+        return self.config("master", name)
+
+    def config(self, name: str, value: str) -> Session:
+        self.told[name] = value
+        return self
+
+    def getOrCreate(self) -> Session:
+        return self
+
+    def register(self, source: Any) -> None:
+        self.sources.append(source.name())
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Session:
+    """A Spark that starts, with a Java for it."""
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("pyspark")
+    made = Session()
+    monkeypatch.setattr("pyspark.sql.SparkSession", made)
+    monkeypatch.setattr(launch, "require_java", lambda: None)
+    monkeypatch.setenv("PYSPARK_PYTHON", "")
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    return made
+
+
+def test_a_session_knows_the_source_and_its_workers_this_python(
+    started: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: object = session("shop")
+    assert made is started
+    assert started.told == {"app": "shop", "spark.sql.session.timeZone": "UTC"}
+    assert started.sources == ["rocketmq"]
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/its/own/python")
+    session("shop", master="local[2]", config={"spark.sql.session.timeZone": "Asia/Tokyo", "x": "1"})
+    assert started.told == {"app": "shop", "master": "local[2]", "spark.sql.session.timeZone": "Asia/Tokyo", "x": "1"}
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/its/own/python", "whoever says which one to take is obeyed"
+
+
+def test_a_session_is_not_begun_without_what_the_source_needs(
+    started: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rmq.spark.sink", None)
+    with pytest.raises(ConfigError, match=r"the data source rocketmq cannot be loaded: .*: pip install 'rmq.spark.'$"):
+        session("shop")
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(ConfigError, match=r"^pyspark is not installed: pip install 'rmq\[spark\]'$"):
+        session("shop")
+    assert (started.told, started.sources) == ({}, [])
+
+
+def job(more: str = "") -> Job:
+    text = catalog.sample("archive") + more
+    return catalog.of("orders.yaml", document.parse("orders.yaml", text, {}))
+
+
+def test_a_job_starts_a_quiet_spark_and_ends_it(started: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors are one line at the end: hundreds before it would hide that one."""
+    ran: list[object] = []
+    monkeypatch.setattr(runner, "run_in", lambda spark, job, out: ran.append(spark))
+    assert runner.run(job("spark:\n  master: local[7]\n  config:\n    spark.ui.enabled: 'false'\n")) == 0
+    assert (ran, started.stopped) == ([started], True)
+    assert started.told == {
+        "app": "orders",
+        "master": "local[7]",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "FATAL",
+        "spark.ui.enabled": "false",
+    }
+    runner.run(job("spark:\n  config:\n    spark.log.level: DEBUG\n"))
+    assert started.told["spark.log.level"] == "DEBUG", "whoever looks for a fault says so"
+
+
+def test_a_job_that_fails_ends_its_spark(started: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(spark: Any, job: Any, watch: Any) -> None:
+        raise ValueError("Spark says\nmuch\nrmq.protocol.errors.ConfigError: no topic\nat java.lang")
+
+    monkeypatch.setattr("rmq.spark.pipeline.running.archive.start", start)
+    with pytest.raises(RMQError, match=r"^the job orders failed: no topic$"):
+        runner.run(job(), io.StringIO())
+    assert started.stopped
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        (
+            "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.",
+            "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.",
+        ),
+        (
+            "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: Could not parse Master URL: "
+            "'lokal'\n\tat org.apache.spark.SparkContext$.createTaskScheduler(SparkContext.scala:1)\n\tat java.base",
+            "Could not parse Master URL: 'lokal'",
+        ),
+        ("", "RuntimeError"),
+    ],
+)
+def test_a_spark_that_does_not_start_is_one_line(
+    started: Session, monkeypatch: pytest.MonkeyPatch, said: str, line: str
+) -> None:
+    def fail() -> None:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(started, "getOrCreate", fail)
+    with pytest.raises(RMQError) as error:
+        runner.run(job())
+    assert str(error.value) == f"Spark cannot be started for the job orders (keys spark.master, spark.config): {line}"
+    monkeypatch.setattr(launch, "require_java", lambda: (_ for _ in ()).throw(ConfigError("no java")))
+    with pytest.raises(ConfigError, match=r"^no java$"):
+        runner.run(job())
 
 
 def look_up(folder: Path, **modules: str) -> list[str]:
