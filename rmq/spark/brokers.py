@@ -47,6 +47,8 @@ __all__ = ["CALL_SECONDS", "Bound", "Brokers", "connect"]
 CALL_SECONDS = 5.0
 #: Seconds after which a route is asked for again.
 ROUTE_SECONDS = 5.0
+#: Seconds for which nobody reads from a slave that was silent: its master may name it with every answer.
+SHUN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class Brokers:
         self._routes: dict[str, _Route] = {}
         self._addresses: dict[str, dict[int, str]] = {}
         self._announced: set[str] = set()
+        self._shunned: dict[str, float] = {}
         self._name_servers = list(endpoint.name_servers)
 
     # -- connections --------------------------------------------------------------------------------------------------
@@ -238,6 +241,13 @@ class Brokers:
         """Ask for the route of a queue's topic again before it is used next."""
         if queue.topic in self._routes:
             self._routes[queue.topic].asked = float("-inf")
+
+    def shun(self, address: str) -> None:
+        """Read nothing from an address for a while."""
+        self._shunned[address] = self.dial.monotonic() + SHUN_SECONDS
+
+    def is_shunned(self, address: str) -> bool:
+        return self._shunned.get(address, float("-inf")) > self.dial.monotonic()
 
     # -- offsets ------------------------------------------------------------------------------------------------------
 

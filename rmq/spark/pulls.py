@@ -43,8 +43,10 @@ PAUSE = 0.1
 #: Seconds after which a master that ends before our range does has said its last word on it.
 SETTLED = 2.0
 
-#: A slave that is behind, or a store that loads, answers these.
-_NOT_YET = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
+#: A slave that is behind, a store that loads, or a broker with too much to do answers these.
+_NOT_YET = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL})
+#: What brokers answer for a queue that the topic has not (Java 4.x, 5.x), among other things.
+_NO_SUCH_QUEUE = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.INVALID_PARAMETER})
 #: A slave learns these from its master within seconds.
 _TO_BE_LEARNED = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST})
 
@@ -125,7 +127,10 @@ class _Puller:
         self._link: Link | None = None
         self._asked: int | None = None
         self._chunk = Chunk(bytearray(), [], 0)
+        #: When it was last asked for something, since when nothing has come, and since when its end is too early.
+        self._waiting_since = 0.0
         self._still_since: float | None = None
+        self._ended_since: float | None = None
 
     def chunks(self) -> Iterator[Chunk]:
         end = self._range.end
@@ -152,6 +157,8 @@ class _Puller:
     # -- one pull -----------------------------------------------------------------------------------------------------
 
     def _next_answer(self) -> tuple[Command, int]:
+        # From here on: Spark takes rows when it wants to, and what it took for the last ones is no time of the broker.
+        self._waiting_since = self._brokers.dial.monotonic()
         if self._asked is None:
             self._ask()
         assert self._link is not None
@@ -211,10 +218,11 @@ class _Puller:
         self._take_nothing(answer, link)
 
     def _move(self, holder: int) -> None:
-        """Read on from the broker that the last one suggested, if it is known."""
-        if any(number == holder for number, _ in self._brokers.addresses(self._queue, holder)):
-            self._holder = holder
-            self._link = None
+        """Read on from the broker that the last one suggested, if it is known and has not been silent."""
+        for number, address in self._brokers.addresses(self._queue, holder):
+            if number == holder and not self._brokers.is_shunned(address):
+                self._holder = holder
+                self._link = None
 
     def _take_nothing(self, answer: Command, link: Link) -> None:
         code = answer.code
@@ -223,7 +231,7 @@ class _Puller:
             return
         if code == ResponseCode.TOPIC_NOT_EXIST:
             # Deleted under the reader, who knew it; one that is being made anew is there again in a moment.
-            if self._stood_still(SETTLED):
+            if self._is_settled():
                 self._gone(self._offset, self._range.end, "their topic was deleted")
             else:
                 self._wait(ResponseError(code, answer.remark, link.address))
@@ -233,6 +241,9 @@ class _Puller:
             ResponseCode.PULL_RETRY_IMMEDIATELY,
             ResponseCode.PULL_OFFSET_MOVED,
         ):
+            if code in _NO_SUCH_QUEUE and self._is_taken_away():
+                self._gone(self._offset, self._range.end, "the topic has fewer queues than it had (readQueueNums)")
+                return
             raise self._refused(answer, link.address)
         if code == ResponseCode.PULL_RETRY_IMMEDIATELY and answer.remark == "FOUND":
             # Java's slave has found them and keeps them back; what it says of the next offset would skip them.
@@ -246,7 +257,7 @@ class _Puller:
             return
         # A slave that is behind, and a master that is not, say the same.
         if offset >= header.max_offset:
-            if self._holder == 0 and self._stood_still(SETTLED):
+            if self._holder == 0 and self._is_settled():
                 end = self._range.end
                 self._gone(offset, end, f"the queue ends at {header.max_offset}: its topic was made anew or lost them")
                 return
@@ -262,6 +273,13 @@ class _Puller:
                 self._gone(offset, header.next_begin_offset, "their records are removed")
             return
         self._wait(ResponseError(code, answer.remark, link.address))
+
+    def _is_taken_away(self) -> bool:
+        """Whether the broker serves the topic to readers, without the queue."""
+        brokers, queue = self._brokers, self._queue
+        brokers.forget(queue)
+        served = [each for each in brokers.queues(queue.topic) or () if each.broker_name == queue.broker_name]
+        return bool(served) and queue not in served
 
     def _refused(self, answer: Command, address: str) -> ResponseError:
         remark = " ".join((answer.remark or "no remark").split())
@@ -285,25 +303,32 @@ class _Puller:
         self._moved()
 
     def _moved(self) -> None:
-        self._still_since = None
+        self._still_since = self._ended_since = None
 
-    def _stood_still(self, seconds: float) -> bool:
-        return self._still_since is not None and self._brokers.dial.monotonic() - self._still_since >= seconds
+    def _is_settled(self) -> bool:
+        """Whether a master has been saying for a while that there is no more: the time it was away does not count."""
+        now = self._brokers.dial.monotonic()
+        if self._ended_since is None:
+            self._ended_since = now
+        return now - self._ended_since >= SETTLED
 
     def _wait(self, why: RMQError) -> None:
-        if self._stood_still(self._how.patience):
-            raise why
         if self._still_since is None:
-            self._still_since = self._brokers.dial.monotonic()
+            self._still_since = self._waiting_since
+        if self._brokers.dial.monotonic() - self._still_since >= self._how.patience:
+            raise why
         self._brokers.forget(self._queue)
         self._brokers.dial.sleep(PAUSE)
 
     def _broken(self, error: TransportError) -> None:
         """The connection is gone: go on from the last whole answer, over a new one."""
-        log.warning("%s: %s", self._queue, error)
+        self._brokers.notices.warn(f"{error}; {self._queue.topic} is pulled again")
         self._drop_asked()
+        if self._holder and self._link is not None:
+            self._brokers.shun(self._link.address)
         self._link = None
         self._holder = 0
+        self._ended_since = None
         self._wait(error)
 
     def _drop_asked(self) -> None:

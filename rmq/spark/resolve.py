@@ -8,13 +8,13 @@ from typing import TypeVar
 
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConfigError, ConnectFailed, ResponseError
+from rmq.protocol.errors import ConfigError, ConnectFailed, ResponseError, RMQError, TransportError
 from rmq.protocol.headers.pull import PullMessageRequest
 from rmq.protocol.message import decode_record
 from rmq.protocol.queue import MessageQueue
 from rmq.protocol.subscription import SUB_ALL
 from rmq.protocol.sysflags import PULL_SUBSCRIPTION
-from rmq.spark.brokers import CALL_SECONDS, Brokers, require_topics
+from rmq.spark.brokers import Brokers, require_topics
 from rmq.spark.options import SourceOptions
 from rmq.spark.positions import EARLIEST, LATEST, Position
 from rmq.spark.ranges import DataLost, Range, ranges_between
@@ -166,8 +166,33 @@ def _store_time(brokers: Brokers, group: str, queue: MessageQueue, offset: int) 
         subscription=SUB_ALL,
         expression_type="TAG",
     )
-    _, address = brokers.addresses(queue)[0]
-    answer = brokers.link(address).ask(Command.request(RequestCode.PULL_MESSAGE, header), CALL_SECONDS)
+    command = Command.request(RequestCode.PULL_MESSAGE, header)
+    until = brokers.dial.monotonic() + PATIENCE
+    while True:
+        try:
+            return _time_of(*_ask_holders(brokers, queue, command))
+        except RMQError as error:
+            if not error.retriable or brokers.dial.monotonic() >= until:
+                raise
+        brokers.forget(queue)
+        brokers.dial.sleep(0.2)
+
+
+def _ask_holders(brokers: Brokers, queue: MessageQueue, command: Command) -> tuple[Command, str]:
+    """The answer of the first who holds a queue and is there, and its address."""
+    failure: TransportError | None = None
+    for _, address in brokers.addresses(queue):
+        try:
+            (answer,) = brokers.ask(address, [command])
+        except TransportError as error:
+            failure = error
+        else:
+            return answer, address
+    assert failure is not None
+    raise failure
+
+
+def _time_of(answer: Command, address: str) -> int:
     if answer.code == ResponseCode.SUCCESS:
         return decode_record(answer.body).store_timestamp
     if answer.code in (ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_RETRY_IMMEDIATELY):

@@ -5,7 +5,6 @@ A micro-batch has a few messages of each queue; asked one after the other, its q
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -19,8 +18,6 @@ from rmq.spark.pulls import CHUNK_RECORDS, Chunk, Pulling, offset_delta, pull_ra
 from rmq.spark.ranges import Range
 
 __all__ = ["pull_ranges"]
-
-log = logging.getLogger(__name__)
 
 #: Messages of a range that one pull brings, as a rule.
 SMALL = 1024
@@ -58,13 +55,13 @@ def _ask(brokers: Brokers, ranges: Iterable[Range], how: Pulling) -> dict[Range,
         try:
             by_master.setdefault(brokers.master(each.queue), []).append(each)
         except TransportError as error:
-            log.warning("%s", error)
+            brokers.notices.warn(str(error))
     for address, group in by_master.items():
         try:
             commands = [pull_request(brokers.endpoint, each, each.start, how) for each in group]
             answers = brokers.link(address).ask_all(commands, CALL_SECONDS)
         except TransportError as error:
-            log.warning("%s", error)
+            brokers.notices.warn(str(error))
             continue
         found.update(zip(group, answers, strict=True))
     return found

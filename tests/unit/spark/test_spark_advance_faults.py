@@ -10,6 +10,7 @@ from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError, ConnectFailed, TransportError
 from rmq.protocol.queue import MessageQueue
+from rmq.runtime.dial import Wire
 from rmq.spark.advance import Advance, read_offsets
 from rmq.spark.brokers import Brokers
 from rmq.spark.options import SourceOptions
@@ -155,10 +156,10 @@ def test_a_run_waits_for_brokers_and_topics_that_are_away_at_its_start(cluster: 
     start = one.initial()
     back_at, plain = cluster.now + 5, cluster.connect
 
-    def later(host: str, port: int, *more: Any) -> Any:
+    def later(host: str, port: int, timeout: float, tls: Any = None) -> Wire:
         if f"{host}:{port}" == cluster.brokers[1].address and cluster.now < back_at:
             raise ConnectionRefusedError(111, "Connection refused")
-        return plain(host, port, *more)
+        return plain(host, port, timeout, tls)
 
     cluster.connect = later  # type: ignore[method-assign]
     again = stream(cluster)
