@@ -1,4 +1,3 @@
-# ruff: noqa: E402 - what follows the check for pyarrow needs it
 """Brokers and name servers that hang, restart, lose queues or know nothing, while a range is read."""
 
 from __future__ import annotations
