@@ -147,14 +147,15 @@ def offset_at_time(brokers: Brokers, group: str, queue: MessageQueue, moment: in
     """
     while low < high:
         middle = (low + high) // 2
-        if _store_time(brokers, group, queue, middle) < moment:
+        if store_time(brokers, group, queue, middle) < moment:
             low = middle + 1
         else:
             high = middle
     return low
 
 
-def _store_time(brokers: Brokers, group: str, queue: MessageQueue, offset: int) -> int:
+def store_time(brokers: Brokers, group: str, queue: MessageQueue, offset: int) -> int:
+    """When a message was stored, milliseconds since the epoch; 0 when it has expired."""
     endpoint = brokers.endpoint
     header = PullMessageRequest(
         consumer_group=endpoint.wrap(group),
