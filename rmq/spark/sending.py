@@ -114,11 +114,17 @@ class Sender:
         for attempt in range(self._options.retries + 1):
             if attempt:
                 self._brokers.dial.sleep(PAUSE * 2**attempt)  # its brokers may be about to come back
-                self._brokers.route(topic, fresh=True)
-            if found := self._brokers.queues(topic, PERM_WRITE):
-                return found
-            # A broker that makes topics by itself says so by serving this one.
-            if found is None and (made := self._brokers.queues(AUTO_CREATE_TOPIC, PERM_WRITE)):
+            try:
+                self._brokers.route(topic, fresh=attempt > 0)
+                if found := self._brokers.queues(topic, PERM_WRITE):
+                    return found
+                # A broker that makes topics by itself says so by serving this one.
+                made = self._brokers.queues(AUTO_CREATE_TOPIC, PERM_WRITE) if found is None else None
+            except TransportError:
+                if attempt == self._options.retries:
+                    raise
+                continue
+            if made:
                 return [
                     MessageQueue(topic, each.broker_name, each.queue_id) for each in made if each.queue_id < NEW_QUEUES
                 ]
@@ -246,7 +252,7 @@ class Sender:
         """
         error = first
         for attempt in range(self._options.retries + 1):
-            if not error.retriable:
+            if not (error.retriable or getattr(error, "code", None) == ResponseCode.FLOW_CONTROL):
                 self._single_out(queue, messages, error)
                 return
             if attempt == self._options.retries:
@@ -257,8 +263,11 @@ class Sender:
             closed = isinstance(error, ResponseError) and error.code == ResponseCode.NO_PERMISSION
             if closed:
                 self._look_again(queue.topic)
-            failure = self._once(queue if messages[0].ordered else self._another(queue, attempt, closed), messages)
+            to = queue if messages[0].ordered else self._another(queue, attempt, closed)
+            failure = self._once(to, messages)
             if failure is None:
+                if to.broker_name != queue.broker_name:
+                    self._leave(queue, to)
                 return
             error = failure
         rows = messages[0].row if len(messages) == 1 else f"{messages[0].row} and {len(messages) - 1} more"
@@ -279,9 +288,16 @@ class Sender:
 
     def _another(self, queue: MessageQueue, attempt: int, closed: bool) -> MessageQueue:
         """A queue of another broker, if there is one; first the same again, unless it is ``closed``."""
-        queues = self._free.get(queue.topic, self._queues[queue.topic])
-        others = [each for each in queues if each.broker_name != queue.broker_name]
+        every = self._queues[queue.topic]
+        free = [each for each in self._free.get(queue.topic, every) if each.broker_name != queue.broker_name]
+        others = free or [each for each in every if each.broker_name != queue.broker_name]
         return others[attempt % len(others)] if others and (attempt or closed) else queue
+
+    def _leave(self, queue: MessageQueue, to: MessageQueue) -> None:
+        """Send nothing more to a broker for the rest of the task: another one took what it did not."""
+        every = self._queues[queue.topic]
+        left = [each for each in self._free.get(queue.topic, every) if each.broker_name != queue.broker_name]
+        self._free[queue.topic] = left or [each for each in every if each.broker_name == to.broker_name]
 
     def _look_again(self, topic: str) -> None:
         """Send what comes from now on to brokers that let the topic be written.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from rmq.protocol.codes import Language, RequestCode
+from rmq.protocol.codes import Language, RequestCode, ResponseCode
 from rmq.protocol.command import Command
+from rmq.protocol.errors import ConnectFailed
 from rmq.protocol.message import decode_record
 from rmq.spark.brokers import Brokers
 from rmq.spark.options import SinkOptions
@@ -90,3 +92,87 @@ def test_a_broker_that_knows_no_times_is_not_asked_behind_the_back_of_the_check(
     with pytest.raises(RowRefused, match="has a deliverTimestamp, which broker-a does not know"):
         Task(cluster).write({"value": ["a"], "deliverTimestamp": [cluster.now_ms() + 9000]})
     assert bodies(cluster) == []
+
+
+def full(cluster: MemoryCluster, broker: MemoryBroker) -> None:
+    plain = cluster._store
+
+    def store(which: MemoryBroker, request: Command, *more: Any) -> Command:
+        if which is broker:
+            return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker's disk is full")
+        return plain(which, request, *more)
+
+    cluster._store = store  # type: ignore[method-assign]
+
+
+def dead(cluster: MemoryCluster, broker: MemoryBroker) -> None:
+    broker.up = False
+    route = cluster._name_server
+
+    def name_server(request: Command) -> Command:
+        broker.up = True  # name servers notice it late
+        try:
+            return route(request)
+        finally:
+            broker.up = False
+
+    cluster._name_server = name_server  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("happens", [full, dead])
+def test_a_broker_that_takes_nothing_is_left_alone_for_the_rest_of_a_task(
+    cluster: MemoryCluster, happens: Callable[[MemoryCluster, MemoryBroker], None]
+) -> None:
+    """Rows without an order; to try it again with every batch would take hours for a large task."""
+    cluster.brokers.append(MemoryBroker("broker-b"))
+    cluster.create("t", 4)
+    task = Task(cluster)
+    happens(cluster, cluster.broker)
+    values = [str(n) for n in range(20_000)]
+    assert task.write({"value": values}) == 20_000
+    assert bodies(cluster) == sorted(values)
+    assert cluster.slept < 10
+    assert sum(each.code in SENDS for each in cluster.broker.seen) < 20
+
+
+def test_when_the_other_broker_dies_the_first_one_is_tried_again(cluster: MemoryCluster) -> None:
+    """Brokers are restarted one after the other."""
+    cluster.brokers.append(MemoryBroker("broker-b"))
+    cluster.create("t", 4)
+    begun: list[MemoryBroker] = []
+
+    def before(broker: MemoryBroker, request: Command) -> None:
+        if request.code in SENDS:
+            sends = len(begun)
+            begun.append(broker)
+            if broker is cluster.brokers[0 if sends < 60 else 1]:
+                raise ConnectionResetError
+
+    cluster.before = before
+    values = [str(n) for n in range(8000)]
+    assert Task(cluster).write({"value": values}) == 8000
+    assert set(bodies(cluster)) == set(values)
+
+
+def test_a_name_server_that_is_away_for_a_moment_ends_no_task(cluster: MemoryCluster) -> None:
+    cluster.namesrv_up = False
+
+    def sleep(seconds: float) -> None:
+        cluster.slept += seconds
+        cluster.namesrv_up = True
+
+    cluster.sleep = sleep  # type: ignore[method-assign]
+    assert Task(cluster).write({"value": ["a"]}) == 1
+    cluster.namesrv_up, cluster.sleep = False, lambda seconds: None  # type: ignore[method-assign]
+    with pytest.raises(ConnectFailed, match="no name server answers"):
+        Task(cluster).write({"value": ["a"]})
+
+
+def test_a_broker_that_limits_its_senders_is_tried_again(cluster: MemoryCluster) -> None:
+    plain, busy = cluster._store, iter([True])
+
+    def store(which: MemoryBroker, request: Command, *more: Any) -> Command:
+        return request.reply(ResponseCode.FLOW_CONTROL) if next(busy, False) else plain(which, request, *more)
+
+    cluster._store = store  # type: ignore[method-assign]
+    assert Task(cluster).write({"value": ["a"]}) == 1
