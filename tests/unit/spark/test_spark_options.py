@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.queue import MessageQueue
+from rmq.spark.option_table import CONNECTION, SINK, SOURCE, Option
 from rmq.spark.option_values import duration
 from rmq.spark.options import SinkOptions, SourceOptions
 from rmq.spark.positions import EARLIEST, LATEST, Position
@@ -223,3 +226,48 @@ def test_the_sink_names_its_own_mistakes() -> None:
         SinkOptions.of({**GIVEN, "maxMessageSize": str(16 << 20)})
     with pytest.raises(ConfigError, match="several topics"):
         SinkOptions.of({"nameServer": "a:1", "topic": "a,b"})
+
+
+PAGE = (Path(__file__).parents[3] / "docs/spark/options.md").read_text()
+
+
+def described(title: str) -> Iterator[list[str]]:
+    """The cells of the table below a title."""
+    for line in PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0].splitlines():
+        if line.startswith("| `"):
+            yield [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+@pytest.mark.parametrize(
+    ("title", "table"),
+    [("The cluster, for reading and writing", CONNECTION), ("The source", SOURCE), ("The sink", SINK)],
+)
+def test_the_page_says_what_the_tables_say(title: str, table: tuple[Option, ...]) -> None:
+    told = {cells[0]: cells[1:] for cells in described(title)}
+    assert sorted(told) == sorted(f"`{option.name}`" for option in table)
+    for option in table:
+        also, values, default, where, meaning = told[f"`{option.name}`"]
+        assert also == ", ".join(f"`{name}`" for name in option.also)
+        since = f", Spark {option.since}" if option.since else ""
+        assert where == f"{option.only or 'both'}{since}", option.name
+        if option.default is not None:
+            assert default == f"`{option.default}`", option.name
+        assert option.default is not None or not re.fullmatch("`[^`]*`", default), f"{option.name} has no such default"
+        assert values, option.name
+        assert meaning, option.name
+
+
+def test_bounds_on_the_page_are_those_of_the_tables() -> None:
+    """What is just within them is taken, what is just beyond is not."""
+    found = 0
+    for title, table in (("The source", SOURCE), ("The sink", SINK)):
+        told = {cells[0]: cells[2] for cells in described(title)}
+        for option in table:
+            if bounds := re.match(r"(\d+) to (\d+)\b", told[f"`{option.name}`"]):
+                least, most = map(int, bounds.groups())
+                assert (option.read(str(least)), option.read(str(most))) == (least, most)
+                for wrong in (least - 1, most + 1):
+                    with pytest.raises(ValueError, match=f"a whole number from {least} to {most}"):
+                        option.read(str(wrong))
+                found += 1
+    assert found == 8
