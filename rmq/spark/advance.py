@@ -62,6 +62,7 @@ class Advance:
         self._brokers = brokers
         self._admission = Admission(options.max_offsets, options.min_offsets, options.max_delay)
         self._target: dict[MessageQueue, Bound] | None = None
+        self._is_whole = False
         self._seen: dict[MessageQueue, Bound] = {}
         #: What was seen last of each queue, of those whose broker is away now as well.
         self._ends: dict[MessageQueue, int] = {}
@@ -118,6 +119,8 @@ class Advance:
             return start
         while True:
             try:
+                if self._target is not None and not self._is_whole:
+                    self._await_brokers(read_offsets(start))
                 end = self._next(start, limited, self._now())
                 break
             except RMQError as error:
@@ -134,6 +137,24 @@ class Advance:
             self._idle_until, self._idle_limited = clock() + _IDLE, limited
         self._last = end
         return end
+
+    def _await_brokers(self, begin: Offsets) -> None:
+        """A broker that is started again is in no route for a moment: a run with an end would leave it out."""
+        clock = self._brokers.dial.monotonic
+        until = clock() + PATIENCE
+        while True:
+            served = {(queue.topic, queue.broker_name) for queue in self._served}
+            gone = [
+                each for each in begin if each.topic in self._topics and (each.topic, each.broker_name) not in served
+            ]
+            if not gone or clock() >= until:
+                break
+            for queue in gone:
+                self._brokers.forget(queue)
+            self._brokers.dial.sleep(_IDLE)
+            queues = self._queues()
+            self._target = until_answered(self._brokers, queues, self._brokers.max_offsets)
+        self._is_whole = True
 
     def _now(self) -> dict[MessageQueue, Bound]:
         """Where queues end: for a run with an end, the end of those as well whose broker is away.

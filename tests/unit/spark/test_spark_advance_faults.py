@@ -177,6 +177,35 @@ def test_a_run_waits_for_brokers_and_topics_that_are_away_at_its_start(cluster: 
     assert left.latest(start) is start
 
 
+def test_a_run_waits_for_a_broker_that_no_name_server_knows_for_a_moment(cluster: MemoryCluster) -> None:
+    """It is in the checkpoint; one that stays away is left for the next run."""
+    cluster.brokers.append(MemoryBroker("broker-b"))
+    cluster.create("t")
+    cluster.put("t", count=3)
+    cluster.put("t", count=5, broker=1)
+    start = stream(cluster).initial()
+    cluster.brokers[1].up = False
+    waits = iter([False] * 20)
+
+    def sleep(seconds: float) -> None:
+        cluster.now += seconds
+        cluster.brokers[1].up = next(waits, True)
+
+    cluster.sleep = sleep  # type: ignore[method-assign]
+    one = stream(cluster)
+    one.prepare_available_now()
+    assert places(one.latest(start)) == [3, 5]
+    waits = iter([False] * 10_000)
+    cluster.brokers[1].up = False
+    one = stream(cluster)
+    one.prepare_available_now()
+    end = one.latest(start)
+    assert places(end) == [3, 0]
+    since = cluster.now
+    assert one.latest(end) is end
+    assert cluster.now == since, "it was waited for once"
+
+
 def test_a_run_does_not_end_well_because_nobody_knows_the_topics(cluster: MemoryCluster) -> None:
     cluster.put("t", count=25)
     one = stream(cluster, topicPattern="t.*", maxOffsetsPerTrigger="10", pullTimeoutMs="5000")
