@@ -76,6 +76,8 @@ class _Blocking(Generic[A]):
 
     #: A forked child starts it anew at first use when the parent had started it.
     _restarts = True
+    #: At the end of the process it stops before the clients that its listeners may use.
+    _receives = False
 
     def __init__(self, client: A) -> None:
         self._client = client
@@ -114,7 +116,7 @@ class _Blocking(Generic[A]):
         if not self._started:
             self._run(client.start())
             self._started = True
-            bridge().stop_at_exit(self, client.shutdown)
+            bridge().stop_at_exit(self, client.shutdown, first=self._receives)
             close_in_children(self._descriptors)
 
     def _stop(self, coro: Callable[[A], Coroutine[Any, Any, object]]) -> None:
@@ -445,6 +447,7 @@ class PushConsumer(_Lookups[AioPushConsumer]):
     """
 
     _restarts = False
+    _receives = True
 
     def __init__(self, group: str, **options: Unpack[PushConsumerOptions]) -> None:
         super().__init__(AioPushConsumer(group, **options))

@@ -39,6 +39,9 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
+#: What the end of a process waits for a coroutine that does not let the loop go.
+_END_SECONDS = 1.0
+
 T = TypeVar("T")
 
 
@@ -174,8 +177,8 @@ class Bridge:
         self._finished: list[Waiter[Any]] = []
         self._waiting: set[Waiter[Any]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
-        #: Given the chance to stop when the process ends, newest first.
-        self._at_exit: dict[object, Callable[[], Coroutine[Any, Any, object]]] = {}
+        #: Given the chance to stop when the process ends, by key: whether it comes first, and what to await.
+        self._at_exit: dict[object, tuple[bool, Callable[[], Coroutine[Any, Any, object]]]] = {}
         self._stopped = False
         self._callbacks: ListenerPool | None = None
         #: One at a time: whoever renews a client that a fork brought here.
@@ -202,12 +205,14 @@ class Bridge:
     def waiter(self) -> Waiter[Any]:
         """This thread's waiter.
 
-        :raises ClientError: this thread is the loop's own: waiting here would wait for ever.
+        :raises ClientError: waiting would be for ever: this thread is the loop's own, or the process ends.
         """
         local = self._local
         try:
             return local.waiter  # type: ignore[no-any-return]
         except AttributeError:
+            if self._stopped:
+                raise ClientError("the process ends: its clients are stopped") from None
             if threading.current_thread() is self._thread:
                 raise ClientError(
                     "a blocking call from the SDK's own loop thread would never return: use rmq.aio in coroutines"
@@ -312,29 +317,41 @@ class Bridge:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def stop_at_exit(self, key: object, stop: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Have ``stop`` awaited when the process ends without a shutdown."""
-        self._at_exit[key] = stop
+    def stop_at_exit(
+        self, key: object, stop: Callable[[], Coroutine[Any, Any, object]], *, first: bool = False
+    ) -> None:
+        """Have ``stop`` awaited when the process ends without a shutdown.
+
+        :param first: before those without it, which listeners may still be using.
+        """
+        self._at_exit[key] = (first, stop)
 
     def forget(self, key: object) -> None:
         self._at_exit.pop(key, None)
 
     def exit(self, limit: float = 5.0) -> None:
-        """Stop what was not stopped, within ``limit`` seconds; called by atexit, where daemon threads still run."""
-        if self._stopped or not self._at_exit:
+        """Stop what was not stopped, within ``limit`` seconds, and end the loop; called by atexit.
+
+        A loop that still runs when the interpreter is gone crashes the process at its next event.
+        """
+        if self._stopped:
             return
-        stops = [stop for _, stop in reversed(self._at_exit.items())]
+        if self._at_exit:
+            with contextlib.suppress(TimeoutError, RuntimeError, Exception):
+                asyncio.run_coroutine_threadsafe(self._stop_all(), self._loop).result(limit)
+        self._stopped = True
+        self._local = threading.local()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_END_SECONDS)
+
+    async def _stop_all(self) -> None:
+        stops = list(self._at_exit.values())
         self._at_exit.clear()
-
-        async def stop_all() -> None:
-            for stop in stops:
-                try:
-                    await stop()
-                except Exception as error:
-                    log.warning("a client did not stop cleanly at exit: %s", error)
-
-        with contextlib.suppress(TimeoutError, RuntimeError, Exception):
-            asyncio.run_coroutine_threadsafe(stop_all(), self._loop).result(limit)
+        for turn in (True, False):
+            chosen = [stop() for first, stop in stops if first is turn]
+            for outcome in await asyncio.gather(*chosen, return_exceptions=True):
+                if isinstance(outcome, Exception):
+                    log.warning("a client did not stop cleanly at exit: %s", outcome)
 
 
 _bridge: Bridge | None = None

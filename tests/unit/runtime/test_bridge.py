@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 
 from rmq.protocol.errors import ClientError
-from rmq.runtime.bridge import ListenerPool, Post, bridge
+from rmq.runtime.bridge import Bridge, ListenerPool, Post, bridge
 
 
 class CountingLoop:
@@ -169,3 +172,49 @@ async def test_a_pool_shrinks_and_grows() -> None:
     finally:
         hold.set()
         pool.close()
+
+
+def test_the_end_of_a_process_stops_all_at_once_and_receivers_first(caplog: pytest.LogCaptureFixture) -> None:
+    """One that takes its time is not to cost the others theirs: their offsets would not be kept."""
+    made = Bridge()
+    ended: list[str] = []
+    meeting: list[asyncio.Event] = []
+
+    async def stop(name: str) -> None:
+        if not meeting:
+            meeting.append(asyncio.Event())
+            await meeting[0].wait()  # for the second receiver: one after the other, it would never come
+        meeting[0].set()
+        ended.append(name)
+
+    async def fail() -> None:
+        raise ClientError("a broker is away")
+
+    async def last() -> None:
+        ended.append("producer")
+
+    made.stop_at_exit("producer", last)
+    made.stop_at_exit("one", partial(stop, "one"), first=True)
+    made.stop_at_exit("two", partial(stop, "two"), first=True)
+    made.stop_at_exit("broken", fail, first=True)
+    made.exit(limit=30.0)
+    assert ended[-1] == "producer"
+    assert sorted(ended[:-1]) == ["one", "two"]
+    assert "a client did not stop cleanly at exit: a broker is away" in caplog.text
+    assert not made._thread.is_alive()
+    with pytest.raises(ClientError, match="the process ends"):
+        made.run(last())
+
+
+AT_THE_END = """
+import atexit, threading
+atexit.register(lambda: print([thread.name for thread in threading.enumerate()]))  # called after what comes later
+from rmq.runtime.bridge import bridge
+bridge()
+"""
+
+
+def test_no_loop_outlives_the_interpreter() -> None:
+    """One that does crashes the process at its next event, with its work done and its exit code wrong."""
+    ended = subprocess.run([sys.executable, "-c", AT_THE_END], capture_output=True, text=True, check=True)
+    assert (ended.stdout.strip(), ended.stderr) == ("['MainThread']", "")
