@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ class LoopThread:
         self._loop = loop_factory()()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
+        atexit.register(self._end)
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -47,9 +49,15 @@ class LoopThread:
         if self._loop.is_closed():
             return
         asyncio.run_coroutine_threadsafe(_finish(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._end(10.0)
         self._loop.close()
+        atexit.unregister(self._end)
+
+    def _end(self, seconds: float = 1.0) -> None:
+        """End loop and thread: one that was not stopped must not outlive the interpreter, which would crash it."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(seconds)
 
 
 async def _finish() -> None:

@@ -209,12 +209,14 @@ def test_the_end_of_a_process_stops_all_at_once_and_receivers_first(caplog: pyte
 AT_THE_END = """
 import atexit, threading
 atexit.register(lambda: print([thread.name for thread in threading.enumerate()]))  # called after what comes later
-from rmq.runtime.bridge import bridge
-bridge()
 """
 
 
-def test_no_loop_outlives_the_interpreter() -> None:
+@pytest.mark.parametrize(
+    "begin",
+    ["from rmq.runtime.bridge import bridge; bridge()", "from rmq.runtime.background import LoopThread; LoopThread()"],
+)
+def test_no_loop_outlives_the_interpreter(begin: str) -> None:
     """One that does crashes the process at its next event, with its work done and its exit code wrong."""
-    ended = subprocess.run([sys.executable, "-c", AT_THE_END], capture_output=True, text=True, check=True)
+    ended = subprocess.run([sys.executable, "-c", AT_THE_END + begin], capture_output=True, text=True, check=True)
     assert (ended.stdout.strip(), ended.stderr) == ("['MainThread']", "")
