@@ -18,7 +18,7 @@ import click
 
 from rmq.protocol.errors import RMQError
 
-__all__ = ["CONTEXT", "FAILED", "USAGE", "Refused", "invoke"]
+__all__ = ["CONTEXT", "FAILED", "USAGE", "Commands", "Refused", "invoke"]
 
 FAILED = 1
 USAGE = 2
@@ -32,6 +32,20 @@ class Refused(click.ClickException):
     """What was asked for could not even be begun: exit code 2, which scripts tell from a bad result."""
 
     exit_code = USAGE
+
+
+class Commands(click.Group):
+    """A group whose help says whole sentences of its commands."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, command.get_short_help_str(limit=1000))
+                    for name in self.list_commands(ctx)
+                    if (command := self.get_command(ctx, name)) is not None and not command.hidden
+                ]
+            )
 
 
 def invoke(command: click.Command, name: str, args: Sequence[str] | None = None) -> int:

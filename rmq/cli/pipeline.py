@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rmq.cli.command import CONTEXT, USAGE
+from rmq.cli.command import CONTEXT, USAGE, Commands
 
 if TYPE_CHECKING:
     from rmq.spark.pipeline.job import Job
@@ -22,7 +22,7 @@ __all__ = ["pipeline"]
 _FILE = click.argument("file", metavar="JOB.yaml", type=click.Path(exists=True, dir_okay=False))
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(cls=Commands, context_settings=CONTEXT)
 def pipeline() -> None:
     """Ready jobs of Spark over RocketMQ."""
 

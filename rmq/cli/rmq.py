@@ -7,13 +7,13 @@ import sys
 
 import click
 
-from rmq.cli.command import CONTEXT, invoke
+from rmq.cli.command import CONTEXT, Commands, invoke
 from rmq.cli.pipeline import pipeline
 
 __all__ = ["main"]
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(cls=Commands, context_settings=CONTEXT)
 def command() -> None:
     """RocketMQ in Python."""
 

@@ -60,6 +60,18 @@ class AdminGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            command = next((name for name in given if self.get_command(ctx, name) is not None), None)
+            if command is None:
+                raise
+            raise click.UsageError(
+                f"options stand behind the command: mqadmin {command} {error.option_name}", ctx
+            ) from None
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

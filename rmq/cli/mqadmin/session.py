@@ -30,6 +30,7 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
     def make(work: Work[P]) -> click.Command:
         @functools.wraps(work)
         def run(namesrv: str | None, unit_name: str | None = None, *args: P.args, **kwargs: P.kwargs) -> int:
+            _refuse_empty(click.get_current_context())
             return asyncio.run(_run(work, namesrv, unit_name, args, kwargs)) or 0
 
         decorated: Any = run
@@ -42,6 +43,13 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
         return click.command(name, context_settings=CONTEXT)(decorated)
 
     return make
+
+
+def _refuse_empty(ctx: click.Context) -> None:
+    """A name that is empty is a shell variable that is not set: nobody means it."""
+    for option in ctx.command.params:
+        if option.name != "namesrv" and ctx.params.get(option.name or "") == "":
+            raise click.BadParameter("it is empty", ctx, option)
 
 
 async def _run(

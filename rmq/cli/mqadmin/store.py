@@ -29,7 +29,7 @@ from rmq.broker.store.stopped.findings import Finding
 from rmq.broker.store.stopped.opened import StoppedStore, fitted
 from rmq.broker.store.stopped.rebuild import rebuild
 from rmq.broker.store.stopped.verify import Verified, verify
-from rmq.cli.command import CONTEXT, FAILED, Refused
+from rmq.cli.command import CONTEXT, FAILED, Commands, Refused
 from rmq.cli.mqadmin.session import address, print_json, stamp
 from rmq.cli.progress import Bar
 from rmq.protocol.errors import ProtocolError, RMQError
@@ -41,7 +41,7 @@ __all__ = ["store"]
 Work = Callable[..., Coroutine[Any, Any, int]]
 
 
-@click.group(context_settings=CONTEXT, invoke_without_command=True)
+@click.group(cls=Commands, context_settings=CONTEXT, invoke_without_command=True)
 @click.pass_context
 def store(ctx: click.Context) -> None:
     """Check, show and mend the store of a broker that is stopped."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -237,12 +238,16 @@ def test_every_command_has_help_and_takes_its_name_in_any_case(name: str, printe
         ("updateTopic -t T -b a:1 -c C", "give a broker with -b or a cluster with -c"),
         ("updateTopic -t T -b a:1 -p 9", "'9' is not one of '2', '4', '6'"),
         ("topicList --bogus", "No such option"),
+        ("-n a:1 topiclist", "options stand behind the command: mqadmin topiclist -n"),
+        ("-n", "No such option '-n'"),
+        ("topicStatus -t ''", "'-t' / '--topic': it is empty"),
+        ("queryMsgByKey -t T -k ''", "'-k' / '--msgKey': it is empty"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_code_2(
     line: str, error: str, recorded: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert invoke(root, "mqadmin", line.split()) == 2
+    assert invoke(root, "mqadmin", shlex.split(line)) == 2
     (shown,) = capsys.readouterr().err.splitlines()
     assert shown.startswith("mqadmin: ")
     assert error in shown
@@ -260,6 +265,11 @@ def test_without_a_name_server_it_says_how_to_give_one(
 def test_help_lists_every_command(printed: Callable[..., str]) -> None:
     assert all(name in printed("") for name in COMMANDS)
     assert printed("help") == printed("-h")
+
+
+def test_groups_of_commands_say_whole_sentences(printed: Callable[..., str]) -> None:
+    shown = " ".join(printed("store -h").split())
+    assert "dump Print records of the commit log, entries of a queue, or entries of the index, a line each." in shown
 
 
 def test_importing_the_group_imports_no_command() -> None:
