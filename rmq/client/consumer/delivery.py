@@ -34,6 +34,8 @@ _PAUSED = 1.0
 _UNLOCKED = 0.1
 _FLOW_CONTROL = 0.02
 _LOCK_RENEWAL = 20.0
+#: Seconds that the last owners of queues have to note their offsets, once in a rebalance.
+_HANDOVER = 0.2
 #: How long a shutdown waits for a rebalance under way.
 _REBALANCE_WAIT = 5.0
 #: How long a reset waits for the listener call under way on the queue.
@@ -76,6 +78,8 @@ class Delivery:
         self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
         self._releasing: set[MessageQueue] = set()
         self._failing: set[MessageQueue] = set()
+        #: This rebalance has given last owners their time.
+        self._waited = False
         self._lock = asyncio.Lock()
         self.paused = False
         self._stopped = False
@@ -96,6 +100,7 @@ class Delivery:
         async with self._lock:
             if self._stopped:
                 return
+            self._waited = False
             for topic in list(self._subscriptions):
                 try:
                     await self._rebalance_topic(topic)
@@ -117,18 +122,20 @@ class Delivery:
                 log.log(level, "group %s: the topic %s does not exist yet", self._group, topic)
                 return
             await self._instance.beats.beat()  # its brokers may not know us yet
+        shared = False
         if self._settings.broadcasting:
             mine = queues
         else:
             ids = await rebalance.consumer_ids(self._instance, self._group, topic)
             mine = rebalance.our_share(self._strategy, self._group, self._instance.client_id, queues, ids)
-        if await self._apply(topic, set(mine)):
+            shared = len(ids) > 1
+        if await self._apply(topic, set(mine), shared=shared):
             result = self._on_changed(topic, queues, sorted(mine))
             if asyncio.iscoroutine(result):
                 await result
         self._start_pulls()
 
-    async def _apply(self, topic: str, mine: set[MessageQueue]) -> bool:
+    async def _apply(self, topic: str, mine: set[MessageQueue], *, shared: bool) -> bool:
         changed = False
         for queue, pq in list(self.queues.items()):
             if queue.topic != topic:
@@ -145,6 +152,10 @@ class Delivery:
                     "group %s: %d queues of %s are locked by their last owner still", self._group, len(left), topic
                 )
             new = [queue for queue in new if queue in held]
+        elif new and shared and not self._waited:
+            # The last owner has heard of it when we have: what it notes now is where we go on.
+            self._waited = True
+            await asyncio.sleep(_HANDOVER)
         for queue in new:
             if self._stopped:
                 break

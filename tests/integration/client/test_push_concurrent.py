@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -15,10 +16,12 @@ from rmq.aio import (
     ConsumeResult,
     Message,
     MessageExt,
+    MessageQueue,
     PushConsumer,
     ResponseError,
 )
 from rmq.client.consumer import sendback
+from rmq.client.consumer.offsets import RemoteBrokerOffsetStore
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.errors import ConnectFailed
 from tests.support.client_scene import scene
@@ -52,6 +55,44 @@ async def test_two_members_share_the_queues_and_lose_nothing() -> None:
         sent |= set(await s.send(20))
         await eventually(lambda: got[0] | got[1] == sent)
         await members[0].shutdown()
+        assert set((await s.diff()).values()) == {0}
+
+
+@in_virtual_time
+async def test_a_queue_that_changes_hands_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every member rebalances at the same word: the new owner lets the last one note how far it came."""
+    persist = RemoteBrokerOffsetStore.persist
+
+    async def busy(self: RemoteBrokerOffsetStore, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
+        queues = list(queues)
+        await asyncio.sleep(0.05)
+        await persist(self, queues, wait=wait)
+
+    monkeypatch.setattr(RemoteBrokerOffsetStore, "persist", busy)
+    async with scene() as s:
+        seen: Counter[str] = Counter()
+        running = most = 0
+        members = [s.consumer(consume_thread_min=4, consume_thread_max=4) for _ in range(3)]
+        for member in members:
+
+            @member.on("T")
+            async def handle(message: MessageExt) -> None:
+                nonlocal running, most
+                running += 1
+                most = max(most, running)
+                await asyncio.sleep(0.02)
+                running -= 1
+                seen[message.msg_id] += 1
+
+        sent = set(await s.send(4000))
+        for member, share in zip(members, (600, 1600, 4000), strict=True):
+            await member.start()
+            await eventually(lambda share=share: len(seen) >= share)  # type: ignore[misc]
+        assert set(seen) == sent
+        # What listeners had in hand when their queue went, and what was behind it; not what came since the last note.
+        assert seen.total() - len(seen) <= 2 * most
+        for member in members:
+            await member.shutdown()
         assert set((await s.diff()).values()) == {0}
 
 
