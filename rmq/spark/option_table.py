@@ -129,6 +129,12 @@ class Use:
     misplaced: Mapping[str, str]
 
 
+#: What Spark gives beside the options of a table that is made. A query of that table has no options at all.
+_OF_TABLES = "provider"
+_NO_TABLES = (
+    "no options, neither nameServer nor topic: Spark hands those of a table in its catalog to no source in Python; "
+    "make a view instead: CREATE TEMPORARY VIEW ... USING rocketmq OPTIONS (...)"
+)
 _NO_PATH = "no path to {calls}: a topic is named by the option topic"
 READING = Use(
     "reading",
@@ -146,18 +152,17 @@ WRITING = Use("writing", (*CONNECTION, *SINK), {"path": _NO_PATH.format(calls="s
 class Given:
     """The options as given, by their proper names, and the defaults of others.
 
-    :param given: None for a value: the option is not given.
     :raises ConfigError: one is unknown, malformed, given twice, or belongs elsewhere; says which.
     """
 
-    def __init__(self, given: Mapping[str, str | None], use: Use) -> None:
+    def __init__(self, given: Mapping[str, str], use: Use) -> None:
+        if not given or any(name.lower() == _OF_TABLES for name in given):
+            raise ConfigError(_NO_TABLES)
         self._table = {option.name: option for option in use.table}
         proper = {name.lower(): option for option in use.table for name in (option.name, *option.also)}
         self._values: dict[str, Any] = {}
         spelled: dict[str, str] = {}
         for name, value in given.items():
-            if value is None:
-                continue
             shown = "" if "key" in name.lower() or "password" in name.lower() else f" is {str(value)[:80]!r}:"
             if instead := use.misplaced.get(name.lower()):
                 raise ConfigError(f"the option {name}{shown} give {instead}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def test_a_batch_waits_for_enough(spark: Any, topics: str, cluster: Cluster, tmp
         ({"grupId": "g"}, "the option grupid is unknown: did you mean groupId?"),
         ({"nameServer": "127.0.0.1:1"}, "no name server answers (127.0.0.1:1, option nameServer)"),
         ({"topic": "nowhere"}, "the topic nowhere does not exist"),
-        ({"endingOffsets": "latest"}, "the options endingOffsets and endingTimestamp are for batches"),
+        ({"endingOffsets": "latest"}, "the option endingOffsets is for batches: a stream has no end"),
         ({"columns": "offset,colour"}, "the option columns names 'colour': the columns are topic, "),
     ],
 )
@@ -113,6 +114,135 @@ def test_a_stream_that_cannot_start_fails(spark: Any, topics: str, options: dict
         start()
     assert said in str(error.value)
     assert spark.streams.active == []
+
+
+def reader(spark: Any, **options: Any) -> Any:
+    return spark.read.format("rocketmq").options(**options)
+
+
+def stream(spark: Any, **options: Any) -> Any:
+    return spark.readStream.format("rocketmq").options(**options)
+
+
+def writer(spark: Any, **options: Any) -> Any:
+    return spark.sql("select 'x' as value").write.format("rocketmq").options(**options).mode("append")
+
+
+def stream_writer(spark: Any, **options: Any) -> Any:
+    rows = spark.readStream.format("rate").load().selectExpr("cast(value as string) as value")
+    return rows.writeStream.format("rocketmq").options(**options)
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        (
+            lambda spark, given: reader(spark, **given).load("stock"),
+            "the option path is 'stock': give no path to load()",
+        ),
+        (
+            lambda spark, given: reader(spark, **given).load(["a", "b"]),
+            'the option paths is \'["a","b"]\': give no path',
+        ),
+        (lambda spark, given: reader(spark, **given, path="stock").load(), "the option path is 'stock': give no path"),
+        (
+            lambda spark, given: stream(spark, **given).load("stock"),
+            "the option path is 'stock': give no path to load()",
+        ),
+        (
+            lambda spark, given: stream(spark, **given, checkpointLocation="/cp").load(),
+            "the option checkpointlocation is '/cp': give it to the writer of the stream (writeStream)",
+        ),
+        (
+            lambda spark, given: stream(spark, **given, queryName="q").load(),
+            "the option queryname is 'q': give it to the writer of the stream (writeStream)",
+        ),
+        (
+            lambda spark, given: reader(spark, **given, commitOffsetsToBroker=True, groupId="g").load().collect(),
+            "the option commitOffsetsToBroker is for streams: a batch reports no offsets",
+        ),
+        (
+            lambda spark, given: writer(spark, **given).save("stock"),
+            "the option path is 'stock': give no path to save()",
+        ),
+        (
+            lambda spark, given: writer(spark, **given, checkpointLocation="/cp").save(),
+            "the option checkpointLocation is for streams: a batch has neither a name nor a checkpoint",
+        ),
+        (
+            lambda spark, given: stream_writer(spark, **given).start("stock").awaitTermination(60),
+            "the option path is 'stock': give no path to save() and start()",
+        ),
+    ],
+)
+def test_what_would_do_nothing_is_an_error(
+    spark: Any, topics: str, tmp_path: Path, act: Callable[[Any, dict[str, str]], None], said: str
+) -> None:
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
+    try:
+        with pytest.raises(Exception) as error:  # noqa: PT011 - pyspark's classes for it change from release to release
+            act(spark, {"nameServer": topics, "topic": "stock"})
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+    assert said in str(error.value)
+
+
+def test_a_query_has_its_name_and_its_checkpoint(spark: Any, topics: str, cluster: Cluster, tmp_path: Path) -> None:
+    """Spark hands both over to the sink, in whichever way they were given."""
+    create(cluster.namesrv, cluster.broker_addr, "named")
+    given = {"nameServer": topics, "topic": "named"}
+    by_option = stream_writer(spark, **given, checkpointLocation=str(tmp_path / "option"), queryName="of an option")
+    by_argument = stream_writer(spark).trigger(once=True)
+    arguments = {"queryName": "of an argument", "checkpointLocation": str(tmp_path / "argument"), **given}
+    by_session = stream_writer(spark, **given).queryName("of a method").trigger(once=True)
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "session"))
+    try:
+        queries = [by_option.trigger(once=True).start(), by_argument.start(**arguments), by_session.start()]
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+    for query in queries:
+        assert query.awaitTermination(300)
+    assert [query.name for query in queries] == ["of an option", "of an argument", "of a method"]
+    assert all((tmp_path / folder / "offsets").is_dir() for folder in ("option", "argument", "session/of a method"))
+
+
+def test_options_as_python_has_them(spark: Any, topics: str) -> None:
+    options = {"NAMESERVER": topics, "topic": " stock ", "failOnDataLoss": False, "maxPartitions": 1}
+    rows = reader(spark, **options).load()
+    assert places(rows.collect()) == stored(topics, "stock")
+    with pytest.raises(Exception, match=r"the option minpartitions is .2\.5.: give a whole number from 1"):
+        reader(spark, **options, minPartitions=2.5).load()
+
+
+def test_sql(spark: Any, topics: str, cluster: Cluster) -> None:
+    """A view is read and written, whatever asks for it; tables of the catalog are refused."""
+    create(cluster.namesrv, cluster.broker_addr, "by-sql")
+    given = f"USING rocketmq OPTIONS (nameServer '{topics}', topic 'by-sql')"
+    spark.sql(f"CREATE TEMPORARY VIEW by_sql (value BINARY, keys STRING) {given}")
+    spark.sql("INSERT INTO by_sql VALUES (cast('1 a' AS BINARY), 'k1'), (cast('2 b' AS BINARY), NULL)")
+    rows = spark.sql("SELECT cast('3 c' AS BINARY) AS value, 'k3' AS keys")
+    rows.write.insertInto("by_sql")
+    rows.select("keys", "value").writeTo("by_sql").append()
+    assert sorted(numbers(spark.table("by_sql").collect())) == [1, 2, 3, 3]
+    assert spark.sql("SELECT count(keys) AS n FROM by_sql").first()["n"] == 3
+    spark.sql(f"CREATE TEMPORARY VIEW whole {given.replace(')', ', includeSystem true)')}")
+    assert spark.table("whole").count() == 4
+
+    def refused(text: str, said: str) -> None:
+        with pytest.raises(Exception) as error:  # noqa: PT011 - pyspark's classes for it change from release to release
+            spark.sql(text).collect()
+        assert said in str(error.value), text
+
+    refused("INSERT OVERWRITE by_sql SELECT * FROM by_sql", "a topic cannot be overwritten")
+    refused("INSERT INTO whole SELECT * FROM whole", "the option includesystem is for reading: leave it out")
+    no_tables = "no options, neither nameServer nor topic: Spark hands those of a table in its catalog to no source in"
+    refused(f"CREATE TABLE by_sql_table {given}", no_tables)
+    spark.sql(f"CREATE TABLE by_sql_table (value BINARY) {given}")
+    try:
+        refused("SELECT * FROM by_sql_table", no_tables)
+        refused("INSERT INTO by_sql_table VALUES (cast('1' AS BINARY))", no_tables)
+    finally:
+        spark.sql("DROP TABLE by_sql_table")
 
 
 def test_who_asks_is_signed_and_a_broker_that_does_not_look_answers(spark: Any, topics: str) -> None:

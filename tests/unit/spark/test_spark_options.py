@@ -156,6 +156,23 @@ def test_a_batch_and_a_stream_refuse_what_the_other_has() -> None:
         source(maxOffsetsPerTrigger="5").check_stream(limits=False, version="4.0.1")
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"nameserver": "a:1", "topic": "t", "option.nameserver": "a:1", "owner": "root", "provider": "rocketmq"},
+        {"path": "file:/wh/t", "option.topic": "t", "provider": "rocketmq"},
+    ],
+)
+def test_tables_of_the_catalog_are_told_from_mistakes(given: dict[str, str]) -> None:
+    """What Spark 4.0 to 4.3 hand over when a table is made, and nothing when it is queried."""
+    for of in (SourceOptions.of, SinkOptions.of):
+        with pytest.raises(
+            ConfigError, match=r"^no options, .* make a view instead: CREATE TEMPORARY VIEW \.\.\. USING"
+        ):
+            of(given)
+
+
 def test_a_batch_has_no_use_for_what_belongs_to_a_stream_and_its_writer() -> None:
     """Spark hands both to the sink of a stream; of a batch they are somebody's mistake."""
     for name in ("checkpointLocation", "queryName"):
