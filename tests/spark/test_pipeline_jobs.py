@@ -176,22 +176,28 @@ def test_replay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     from rmq.spark.pipeline.running import replay
 
     bench.create("Past", "Again", "FromArchive", queues=3)
-    bench.send("Past", [{"n": n, "at": at(n)} for n in range(30)], tags="a", keys="k1 k2")
+    bench.send("Past", [{"n": n, "at": at(n)} for n in range(15)], tags="a", keys="k1 k2")
+    between = datetime.now(UTC)
+    bench.send("Past", [{"n": n, "at": at(n)} for n in range(15, 30)], tags="a", keys="k1 k2")
     bench.send("Past", [{"n": 99}], tags="b")
-    now = datetime.now(UTC)
+    begin = between - timedelta(days=20)
     text = "job: replay\n" + HEAD + (
-        f"from:\n  topic: Past\n  start: {(now - timedelta(minutes=1)).isoformat()}\n  end: {now.isoformat()}\n"
+        f"from:\n  topic: Past\n  start: {begin.isoformat()}\n  end: {(between + timedelta(days=20)).isoformat()}\n"
         "  tags: [a]\n  keys: k2\nto:\n  topic: Again\n  maxRate: 100000\nslice: 20s\n"
     )  # fmt: skip
-    # Killed after the first slices were sent: they are not sent again.
-    monkeypatch.setattr(replay, "_send", counted(replay._send, fail_at=3, error=OSError("the machine went away")))
+    # Killed after the first slice with messages, one of 86,400, was sent: it is not sent again.
+    monkeypatch.setattr(replay, "_send", counted(replay._send, fail_at=2, error=OSError("the machine went away")))
     with pytest.raises(RMQError, match="the machine went away"):
         bench.run(text)
     monkeypatch.undo()
     out = bench.run(text)
-    assert "were sent by an earlier run" in out
+    assert re.search(r"1\d messages before \S+Z were sent by an earlier run", out)
+    assert "the rest of the range is still to come: run the job again then" in out
+    # ... also when it is one that was still to come before.
+    bench.send("Past", [{"n": 30, "at": at(30)}], tags="a", keys="k2 k1")
+    assert "done: 1 rows in 1 batch, " in bench.run(text)
     again = bench.rows("Again")
-    assert sorted(json.loads(bytes(row["value"]))["n"] for row in again) == list(range(30))
+    assert sorted(json.loads(bytes(row["value"]))["n"] for row in again) == list(range(31))
     source = {(row["brokerName"], row["queueId"], row["offset"]): bytes(row["value"]) for row in bench.rows("Past")}
     by_queue: dict[tuple[str, int], list[int]] = {}
     for row in again:
@@ -202,7 +208,7 @@ def test_replay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
             int(properties["RMQ_REPLAY_OFFSET"]),
         )
         assert source[origin] == bytes(row["value"])
-        assert (properties["RMQ_REPLAY_TOPIC"], row["tags"], row["keys"]) == ("Past", "a", "k1 k2")
+        assert (properties["RMQ_REPLAY_TOPIC"], row["tags"], row["keys"]) == ("Past", "a", row["keys"])
         by_queue.setdefault(origin[:2], []).append((row["queueId"], row["offset"], origin[2]))
     for found in by_queue.values():
         assert len({queue for queue, _, _ in found}) == 1  # together ...
@@ -216,7 +222,7 @@ def test_replay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         + f"from:\n  archive: {{folder}}/archive\n  start: {at(5)}\n  end: {at(15)}\nto:\n  topic: FromArchive\n"
     )  # fmt: skip
     assert sorted(row["n"] for row in bench.results("FromArchive")) == list(range(5, 15))
-    assert "done: 10 rows in 1 batches" in out
+    assert "done: 10 rows in 1 batch" in out
 
 
 def test_dead_letters(bench: Bench) -> None:

@@ -57,7 +57,7 @@ def test_a_running_job_is_watched_and_stopped(cluster: BlockingCluster, spark: A
     watch = run_in(spark, bench.load(ARCHIVE + "trigger: 1s\nmetrics:\n  port: 0\n"), out, stop)
     assert 'rmq_pipeline_rows_total{job="job",kind="archive"} 3\n' in out.metrics
     assert 'rmq_pipeline_lag_messages{job="job",kind="archive",topic="Events"} 0\n' in out.metrics
-    assert out.getvalue().splitlines()[-1].startswith("job: stopped: 3 rows in 1 batches")
+    assert out.getvalue().splitlines()[-1].startswith("job: stopped: 3 rows in 1 batch")
     assert (watch.rows, spark.streams.active) == (3, [])
 
 

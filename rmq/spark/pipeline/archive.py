@@ -20,7 +20,7 @@ def _event_time(text: str) -> str | None:
 
 
 class Compaction(Spec):
-    """Joins the small files of hours that are over, between two batches."""
+    """Joins the small files of hours that are over, between two batches: those that this job wrote."""
 
     enabled = key(Flag(), "false leaves all files as they were written.", default="true")
     every = key(Duration(), "How often small files are looked for; also at the end of trigger: once.", default="10m")
@@ -44,7 +44,7 @@ class Archive(StreamJob):
     event_time = key(
         Text(fault=_event_time),
         "The event's time: bornTimestamp (sent), timestamp (stored), or a field of JSON bodies such as $.createdAt "
-        "(ISO 8601, or milliseconds; where it cannot be read bornTimestamp counts).",
+        "(ISO 8601, or seconds or milliseconds since 1970; where it cannot be read bornTimestamp counts).",
         default="bornTimestamp",
     )
     compression = key(Choice("zstd", "snappy", "gzip", "none"), "Compression of the files.", default="zstd")

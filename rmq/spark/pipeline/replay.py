@@ -39,7 +39,7 @@ class To(Spec):
     max_rate = maybe(Whole(1, 10**7), "Messages a second at most.", sample="5000")
     order = key(
         Choice("queue", "none"),
-        "queue: messages of one queue stay in their order, in one queue of the target.",
+        "queue: messages with one sharding key, or else of one queue, stay in their order, in one queue of the target.",
         default="queue",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -98,6 +99,12 @@ class Windows(StreamJob):
         "How late an event may come: a window is closed when events this much later than its end have been seen.",
         default="10m",
     )
+    max_ahead = key(
+        Duration(),
+        "Events dated so much later than they were stored are left out and counted: a clock that is wrong would close "
+        "all windows.",
+        default="1d",
+    )
     group_by = maybe(Many(Text("a field")), "A result for each value of these fields.", sample="[city]", shown=True)
     aggregates = key(
         Mapped(Call(), _name),
@@ -133,14 +140,31 @@ class Windows(StreamJob):
                 yield "aggregates", f"{name}: {used_field!r} is not declared under fields{nearest(used_field, known)}"
             elif _CALLS[call] == "numbers" and kind not in _NUMBERS and not (kind or "").startswith("decimal"):
                 yield "aggregates", f"{name}: {call} of {used_field}, which is a {kind}: a number is expected"
-            if name in (*(self.group_by or ()), "windowStart", "windowEnd"):
-                yield "aggregates", f"{name}: the result has a field of this name already"
+        for one, other in itertools.combinations(known, 2):
+            if f"{other}.".startswith(f"{one}.") or f"{one}.".startswith(f"{other}."):
+                yield "fields", f"{one} and {other}: one is an object that the other is a field of"
+        yield from _twins("fields", known)
+        groups = list(self.group_by or ())
+        yield from _twins("groupBy", groups)
+        yield from _twins("aggregates", ["windowStart", "windowEnd", *dict.fromkeys(groups), *self.aggregates])
+        for name, seconds in (("window", self.window), ("slide", self.slide)):
+            if seconds is not None and seconds % 1:
+                yield name, "whole seconds are expected"
         if self.slide is not None and self.slide > self.window:
             yield "slide", "longer than the window: events in between would be in none"
 
     def sink_options(self) -> dict[str, str]:
         """Options of the data source for the results."""
         return sink(self.cluster, self.to.topic, self.title())
+
+
+def _twins(where: str, names: list[str]) -> Iterator[tuple[str, str]]:
+    """Names that are the same to Spark."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if name.lower() in seen:
+            yield where, f"{seen[name.lower()]} and {name}: Spark takes them for one name"
+        seen.setdefault(name.lower(), name)
 
 
 def sink(cluster: Cluster, to: str | None, group: str) -> dict[str, str]:

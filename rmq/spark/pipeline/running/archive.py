@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -12,11 +13,12 @@ from rmq.protocol.errors import ConfigError
 from rmq.runtime.dial import RealDial
 from rmq.spark.pipeline.archive import Archive
 from rmq.spark.pipeline.job import ONCE
+from rmq.spark.pipeline.running import times
 from rmq.spark.pipeline.running.compaction import PREFIX, Compactor
 from rmq.spark.pipeline.running.files import Files
 from rmq.spark.pipeline.running.staging import Staging
 from rmq.spark.pipeline.running.streams import Running, trigger
-from rmq.spark.pipeline.running.watch import Watch
+from rmq.spark.pipeline.running.watch import OBSERVED, Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,11 +36,12 @@ def start(spark: SparkSession, job: Archive, watch: Watch) -> Running:
     """The running query."""
     archivist = _Archivist(spark, job, watch)
     rows = spark.readStream.format("rocketmq").options(**job.source_options()).load()
-    event = event_time(job.event_time)
+    found = event_time(job.event_time)
     placed = (
-        rows.withColumn("eventTime", event)
-        .withColumn("date", sql.date_format("eventTime", "yyyy-MM-dd"))
-        .withColumn("hour", sql.date_format("eventTime", "HH"))
+        rows.observe(OBSERVED, sql.count_if(found.isNull()).alias("undated"))
+        .withColumn("eventTime", sql.coalesce(found, times.within(sql.col("bornTimestamp")), "timestamp"))
+        .withColumn("date", times.date(sql.col("eventTime")))
+        .withColumn("hour", times.hour(sql.col("eventTime")))
     )
     writer = trigger(placed.writeStream.queryName(job.title()), job.trigger)
     query = writer.option("checkpointLocation", job.checkpoint).foreachBatch(archivist).start()
@@ -46,12 +49,18 @@ def start(spark: SparkSession, job: Archive, watch: Watch) -> Running:
 
 
 def event_time(words: str) -> Column:
-    """The column of the event's time, by the words of the job file."""
+    """The column of the event's time, by the words of the job file; null where a message does not tell it."""
     if not words.startswith("$"):
-        return sql.col(words)
-    text = sql.get_json_object(sql.col("value").cast("string"), words)
-    millis = sql.timestamp_millis(text.try_cast("bigint"))
-    return sql.coalesce(millis, text.try_cast("timestamp"), sql.col("bornTimestamp"))
+        return times.within(sql.col(words))
+    return times.of_text(sql.get_json_object(sql.col("value").cast("string"), words))
+
+
+def query_id(checkpoint: Files) -> str | None:
+    """The id of the query that a checkpoint is of; None where there is none yet, or it is damaged, which Spark says."""
+    try:
+        return str(json.loads(checkpoint.read("metadata"))["id"]) if checkpoint.exists("metadata") else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 class _Archivist:
@@ -65,25 +74,29 @@ class _Archivist:
         self._clock = RealDial()
         self._parts: tuple[Staging, Compactor] | None = None
         self._codec = "uncompressed" if job.compression == "none" else job.compression
+        # A query that began before is known by its checkpoint: what was cut off is finished though nothing new comes.
+        owner = query_id(Files(spark, job.checkpoint))
+        if owner is not None:
+            self._parts = self._of(owner)
 
-    def _ready(self) -> tuple[Staging, Compactor]:
+    def _of(self, owner: str) -> tuple[Staging, Compactor]:
+        """What looks after the files of a query."""
+        staging = Staging(self._files, owner)
+        if staging.others():
+            self._watch.say(
+                f"the archive {self._job.path} was written under other checkpoints, too: "
+                "what they have read and this one reads again is in it twice"
+            )
+        staging.recover(PREFIX)
+        return staging, Compactor(self._spark, self._files, staging, self._job.compaction, self._codec)
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
         if self._parts is None:
             owner = self._spark.sparkContext.getLocalProperty(_QUERY_ID)
             if not owner:
                 raise ConfigError("Spark does not tell the id of the query: run the job with Spark's classic mode")
-            staging = Staging(self._files, owner)
-            compactor = Compactor(self._spark, self._files, staging, self._job.compaction, self._codec)
-            if staging.others():
-                self._watch.say(
-                    f"the archive {self._job.path} was written under other checkpoints before: "
-                    "what they have read and this one reads again is in it twice"
-                )
-            staging.recover(PREFIX)
-            self._parts = staging, compactor
-        return self._parts
-
-    def __call__(self, rows: DataFrame, number: int) -> None:
-        staging, compactor = self._ready()
+            self._parts = self._of(owner)
+        staging, compactor = self._parts
 
         def write(address: str) -> None:
             writer = rows.write.option("compression", self._codec).partitionBy(*FOLDERS)

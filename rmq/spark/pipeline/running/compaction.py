@@ -1,5 +1,7 @@
 """Joining small files of an archive: hours that are over, a folder at a time, between two batches.
 
+A job joins what it wrote itself: two jobs that join the same files at the same time would have each row twice.
+
 The joined files are moved in before the small ones are removed: a crash in between never loses a row, and the manifest
 lets the next start finish. Readers that list a folder in that moment see its rows twice; they are the same by topic,
 brokerName, queueId and offset.
@@ -69,7 +71,7 @@ class Compactor:
             by_folder = {folder: list(self._files.walk(folder)) for folder in sorted(self._folders)}
         joined = 0
         for folder, found in by_folder.items():
-            small = [one for one in found if one.size * 2 < self._rules.target_size]
+            small = [one for one in found if self._own(one.path) and one.size * 2 < self._rules.target_size]
             if len(small) < self._rules.min_files:
                 self._folders.discard(folder)
             elif self._closed(folder, now):
@@ -79,6 +81,9 @@ class Compactor:
             else:
                 self._folders.add(folder)
         return joined
+
+    def _own(self, path: str) -> bool:
+        return posixpath.basename(path).startswith(self._staging.mark)
 
     def _closed(self, folder: str, now: datetime) -> bool:
         found = _HOUR.search(folder)

@@ -11,15 +11,16 @@ from pyspark.sql import functions as sql
 
 from rmq.protocol.bodies.connection import ConsumerConnection
 from rmq.protocol.codes import RequestCode, ResponseCode, version_name
-from rmq.protocol.errors import ResponseError, RMQError
+from rmq.protocol.errors import ResponseError, RMQError, StoreError
 from rmq.protocol.headers.client import GetConsumerConnectionListRequest
 from rmq.protocol.names import DLQ_PREFIX, dlq_topic, retry_topic
+from rmq.protocol.sysflags import PERM_WRITE
 from rmq.runtime.dial import RealDial
 from rmq.spark.brokers import Brokers, connect
 from rmq.spark.options import SourceOptions
 from rmq.spark.pipeline.dead_letters import DeadLetters
 from rmq.spark.pipeline.running import charts
-from rmq.spark.pipeline.running.report import Cause, Dead, Report, page, to_json, when
+from rmq.spark.pipeline.running.report import Cause, Dead, Report, Unread, page, to_json, when
 from rmq.spark.pipeline.running.stop import Stop
 from rmq.spark.pipeline.running.watch import Batch, Watch
 
@@ -34,28 +35,38 @@ _COLUMNS = (
     "properties map<string,string>"
 )
 
+_OVER_TIME, _BY_GROUP = "Dead letters over time", "Dead letters by group"
+
 
 def work(spark: SparkSession, job: DeadLetters, watch: Watch, stop: Stop) -> None:
     """Write the report.
 
     :raises ConfigError: charts are asked for and matplotlib is missing.
+    :raises StoreError: the report cannot be written.
     """
     if job.charts:
         charts.require()
+    try:
+        os.makedirs(job.report, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"report: the folder {job.report} cannot be made: {error.strerror}") from error
     started = RealDial().monotonic()
     made = datetime.now(UTC)
     endpoint = SourceOptions.of(job.cluster.options() | {"topic": "any"}).endpoint
     brokers = connect(endpoint)
     there = brokers.dead_letter_topics()
     wanted = [dlq_topic(group) for group in job.groups] if job.groups is not None else there
-    read = [topic for topic in wanted if topic in there]
+    here = [topic for topic in wanted if topic in there]
+    unread = [closed for topic in here if (closed := _unread(brokers, topic)) is not None]
+    shut = {each.group for each in unread if each.whole}
+    read = [topic for topic in here if topic.removeprefix(DLQ_PREFIX) not in shut]
     groups = _analyse(_rows(spark, job, read), job) if read else []
     if job.connections:
         for dead in groups:
             _ask_who_is_connected(brokers, dead)
     found = {dead.group for dead in groups}
-    quiet = sorted({topic.removeprefix(DLQ_PREFIX) for topic in wanted} - found)
-    report = Report(made, job.cluster.name_server, job.since, job.until, groups, quiet)
+    quiet = sorted({topic.removeprefix(DLQ_PREFIX) for topic in wanted} - found - shut)
+    report = Report(made, job.cluster.name_server, job.since, job.until, groups, quiet, unread)
     _write(report, job)
     watch.batch(Batch(0, report.count, RealDial().monotonic() - started))
     for dead in groups:
@@ -63,11 +74,27 @@ def work(spark: SparkSession, job: DeadLetters, watch: Watch, stop: Stop) -> Non
             f"{dead.group} gave up on {dead.count:,} messages since {when(dead.first)}, last {when(dead.last)}; "
             + (dead.unknown or f"{len(dead.consumers)} connected now")
         )
+    for closed in unread:
+        watch.say(closed.text())
+    if not (groups or unread):
+        watch.say("there are no dead letters")
     watch.say(f"the report is {os.path.join(job.report, 'report.html')}")
 
 
+def _unread(brokers: Brokers, topic: str) -> Unread | None:
+    """What a dead-letter topic keeps back: old Java brokers made them without the permission to read."""
+    closed, served = brokers.not_readable(topic)
+    if not closed:
+        return None
+    queues = [queue for queue in brokers.queues(topic, PERM_WRITE) or () if queue.broker_name in closed]
+    least, most = brokers.min_offsets(queues), brokers.max_offsets(queues)
+    known = sum(most[queue].offset - least[queue] for queue in queues if queue in least and queue in most)
+    return Unread(topic.removeprefix(DLQ_PREFIX), closed, len(closed) == served, known)
+
+
 def _rows(spark: SparkSession, job: DeadLetters, topics: Sequence[str]) -> DataFrame:
-    options = job.cluster.options() | {"topic": ",".join(topics)}
+    # What expires meanwhile is no longer there to be told of.
+    options = job.cluster.options() | {"topic": ",".join(topics), "failOnDataLoss": "false"}
     for name, at in (("startingTimestamp", job.since), ("endingTimestamp", job.until)):
         if at is not None:
             options[name] = str(round(at.timestamp() * 1000))
@@ -107,7 +134,9 @@ def _analyse(rows: DataFrame, job: DeadLetters) -> list[Dead]:
             rows.select("group", key).where("key != ''").groupBy("group", "key").agg(number.alias("n")), job.top
         ):
             by_group[row["group"]].keys.append((row["key"], row["n"]))
-        spans = rows.groupBy("group", sql.window("at", f"{job.bucket:g} seconds").alias("span")).agg(number.alias("n"))
+        spans = rows.groupBy("group", sql.window("at", f"{round(job.bucket * 1000)} milliseconds").alias("span")).agg(
+            number.alias("n")
+        )
         for row in spans.orderBy("span.start").collect():
             by_group[row["group"]].bars.append((_utc(row["span"]["start"]), row["n"]))
         return sorted(by_group.values(), key=lambda dead: (-dead.count, dead.group))
@@ -151,20 +180,31 @@ def _ask_who_is_connected(brokers: Brokers, dead: Dead) -> None:
 
 
 def _write(report: Report, job: DeadLetters) -> None:
-    os.makedirs(job.report, exist_ok=True)
-    images = {}
+    images: dict[str, bytes] = {}
     if job.charts and report.groups:
         images = {
-            "Dead letters over time": charts.stacked(
-                "Dead letters over time", {dead.group: dead.bars for dead in report.groups}, job.bucket, "dead letters"
+            _OVER_TIME: charts.stacked(
+                _OVER_TIME, {dead.group: dead.bars for dead in report.groups}, job.bucket, "dead letters"
             ),
-            "Dead letters by group": charts.bars(
-                "Dead letters by group", {dead.group: dead.count for dead in report.groups[: job.top]}, "dead letters"
+            _BY_GROUP: charts.bars(
+                _BY_GROUP, {dead.group: dead.count for dead in report.groups[: job.top]}, "dead letters"
             ),
         }
-    for title, image in images.items():
-        with open(os.path.join(job.report, title.lower().replace(" ", "-") + ".png"), "wb") as file:
-            file.write(image)
-    for name, text in (("report.json", to_json(report)), ("report.html", page(report, images))):
-        with open(os.path.join(job.report, name), "w", encoding="utf-8") as out:
-            out.write(text)
+    for title in (_OVER_TIME, _BY_GROUP):
+        path = os.path.join(job.report, title.lower().replace(" ", "-") + ".png")
+        if title in images:
+            _put(path, images[title])
+        elif os.path.exists(path):  # of a report before, which would pass for one of this
+            os.remove(path)
+    _put(os.path.join(job.report, "report.json"), to_json(report).encode())
+    _put(os.path.join(job.report, "report.html"), page(report, images).encode())
+
+
+def _put(path: str, data: bytes) -> None:
+    """Write a file that readers see whole. :raises StoreError: says which and why not."""
+    try:
+        with open(path + ".tmp", "wb") as file:
+            file.write(data)
+        os.replace(path + ".tmp", path)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from error

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+import re
+from bisect import bisect_left
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as sql
 
 from rmq.protocol.errors import ConfigError
+from rmq.protocol.properties import SHARDING_KEY
+from rmq.protocol.queue import MessageQueue
 from rmq.runtime.dial import RealDial
+from rmq.spark.brokers import connect
+from rmq.spark.options import SourceOptions
 from rmq.spark.pipeline.replay import Replay
 from rmq.spark.pipeline.running.files import Files
 from rmq.spark.pipeline.running.pace import paced
 from rmq.spark.pipeline.running.stop import Stop
 from rmq.spark.pipeline.running.watch import Batch, Watch
+from rmq.spark.resolve import offset_at_time, queues_to_read, store_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +37,7 @@ ORIGIN = {
     "RMQ_REPLAY_OFFSET": "offset",
 }
 _STATE = "replay.json"
+_FOLDER = re.compile(r"/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/[^/]*$")
 
 
 def work(spark: SparkSession, job: Replay, watch: Watch, stop: Stop) -> None:
@@ -41,25 +48,37 @@ def work(spark: SparkSession, job: Replay, watch: Watch, stop: Stop) -> None:
     clock = RealDial()
     files = Files(spark, job.checkpoint)
     done, sent = _state(files, job)
-    slices = list(_slices(done, job.from_.end, timedelta(seconds=job.slice)))
     if done > job.from_.start:
-        watch.say(f"{sent:,} messages before {done:%Y-%m-%dT%H:%M:%S}Z were sent by an earlier run")
-    archive = _archive(spark, job) if job.from_.archive is not None else None
-    for number, (begin, end) in enumerate(slices):
-        if stop.asked:
-            return
+        watch.say(f"{sent:,} messages before {_told(done)} were sent by an earlier run")
+    # What is to come is no part of this run: a slice that was sent before its messages came is not looked at again.
+    last = min(job.from_.end, datetime.now(UTC))
+    source: _Source = _Archive(spark, job) if job.from_.archive is not None else _Topic(spark, job)
+    width = timedelta(seconds=job.slice)
+    number = 0
+    while done < last and not stop.asked:
+        first = source.first(done, last)
+        if first is None:
+            done = last
+            break
+        # Slices without a message are passed by, also when there are thousands of them.
+        done += (first - done) // width * width
+        end = min(done + width, last)
         started = clock.monotonic()
-        rows = _of_topic(spark, job, begin, end) if archive is None else _of_archive(archive, begin, end)
-        count = _send(_chosen(rows, job), job)
+        count = _send(_chosen(source.rows(done, end), job), job)
         sent += count
-        _note(files, job, end, sent)
-        watch.batch(Batch(number, count, clock.monotonic() - started))
+        done = end
+        _note(files, job, done, sent)
+        watch.batch(Batch(number, count, clock.monotonic() - started, upto=_told(done)))
+        number += 1
+    _note(files, job, done, sent)
+    if last < job.from_.end and done == last:
+        watch.say(f"sent up to {_told(last)}; the rest of the range is still to come: run the job again then")
+    elif done < last:
+        watch.say(f"sent up to {_told(done)}, the next run goes on there")
 
 
-def _slices(begin: datetime, end: datetime, width: timedelta) -> Iterator[tuple[datetime, datetime]]:
-    while begin < end:
-        yield begin, min(begin + width, end)
-        begin += width
+def _told(at: datetime) -> str:
+    return f"{at.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 # -- which slices were sent ---------------------------------------------------------------------------------------
@@ -98,25 +117,74 @@ def _note(files: Files, job: Replay, done: datetime, sent: int) -> None:
 # -- rows ---------------------------------------------------------------------------------------------------------
 
 
-def _of_topic(spark: SparkSession, job: Replay, begin: datetime, end: datetime) -> DataFrame:
-    millis = {name: str(round(at.timestamp() * 1000)) for name, at in (("starting", begin), ("ending", end))}
-    times = {f"{name}Timestamp": value for name, value in millis.items()}
-    return spark.read.format("rocketmq").options(**job.source_options(), **times).load()
+class _Source(Protocol):
+    def first(self, begin: datetime, end: datetime) -> datetime | None:
+        """A time up to which there is nothing; None when there is nothing up to ``end``."""
+
+    def rows(self, begin: datetime, end: datetime) -> DataFrame:
+        """The messages of a slice."""
 
 
-def _archive(spark: SparkSession, job: Replay) -> DataFrame:
-    rows = spark.read.parquet(str(job.from_.archive))
-    missing = [name for name in ("eventTime", "topic", "date", "hour", "offset") if name not in rows.columns]
-    if missing:
-        raise ConfigError(f"{job.from_.archive} has no column {missing[0]}: it is no archive of the job archive")
-    return rows.where(sql.col("topic").isin(*job.from_.archived_topics)) if job.from_.archived_topics else rows
+class _Topic:
+    """A topic, by the time at which messages were stored."""
+
+    def __init__(self, spark: SparkSession, job: Replay) -> None:
+        self._spark = spark
+        self._options = job.source_options()
+        options = SourceOptions.of(self._options)
+        self._brokers = connect(options.endpoint)
+        self._queues = queues_to_read(self._brokers, options)
+        self._group = options.group
+        self._next: dict[MessageQueue, int] = {}
+
+    def first(self, begin: datetime, end: datetime) -> datetime | None:
+        moment = round(begin.timestamp() * 1000)
+        behind = [queue for queue in self._queues if self._next.get(queue, moment) <= moment]
+        least, most = self._brokers.min_offsets(behind), self._brokers.max_offsets(behind)
+        for queue in behind:
+            if queue not in least or queue not in most:
+                return begin  # its broker is away: the read waits for it, and says so
+            offset = offset_at_time(self._brokers, self._group, queue, moment, least[queue], most[queue].offset)
+            if offset < most[queue].offset:
+                self._next[queue] = store_time(self._brokers, self._group, queue, offset)
+            else:
+                self._next.pop(queue, None)
+        first = min(self._next.values(), default=None)
+        if first is None or first >= round(end.timestamp() * 1000):
+            return None
+        return max(begin, datetime.fromtimestamp(first / 1000, UTC))
+
+    def rows(self, begin: datetime, end: datetime) -> DataFrame:
+        millis = {name: str(round(at.timestamp() * 1000)) for name, at in (("starting", begin), ("ending", end))}
+        times = {f"{name}Timestamp": value for name, value in millis.items()}
+        return self._spark.read.format("rocketmq").options(**self._options, **times).load()
 
 
-def _of_archive(rows: DataFrame, begin: datetime, end: datetime) -> DataFrame:
-    # The folders are looked at by name, so that only those of the slice are read.
-    folder = sql.concat_ws("T", sql.col("date").cast("string"), sql.lpad(sql.col("hour").cast("string"), 2, "0"))
-    within = (sql.col("eventTime") >= sql.lit(begin)) & (sql.col("eventTime") < sql.lit(end))
-    return rows.where(folder.between(f"{begin:%Y-%m-%dT%H}", f"{end:%Y-%m-%dT%H}") & within)
+class _Archive:
+    """An archive, by the time of the event.
+
+    :raises ConfigError: it is none.
+    """
+
+    def __init__(self, spark: SparkSession, job: Replay) -> None:
+        rows = spark.read.parquet(str(job.from_.archive))
+        missing = [name for name in ("eventTime", "topic", "date", "hour", "offset") if name not in rows.columns]
+        if missing:
+            raise ConfigError(f"{job.from_.archive} has no column {missing[0]}: it is no archive of the job archive")
+        topics = job.from_.archived_topics
+        self._rows = rows.where(sql.col("topic").isin(*topics)) if topics else rows
+        folders = {found.groups() for path in rows.inputFiles() if (found := _FOLDER.search(path))}
+        self._hours = sorted(datetime.fromisoformat(f"{date}T{hour}:00:00+00:00") for date, hour in folders)
+
+    def first(self, begin: datetime, end: datetime) -> datetime | None:
+        at = bisect_left(self._hours, begin.replace(minute=0, second=0, microsecond=0))
+        return max(begin, self._hours[at]) if at < len(self._hours) and self._hours[at] < end else None
+
+    def rows(self, begin: datetime, end: datetime) -> DataFrame:
+        # The folders are looked at by name, so that only those of the slice are read.
+        folder = sql.concat_ws("T", sql.col("date").cast("string"), sql.lpad(sql.col("hour").cast("string"), 2, "0"))
+        within = (sql.col("eventTime") >= sql.lit(begin)) & (sql.col("eventTime") < sql.lit(end))
+        return self._rows.where(folder.between(begin.isoformat()[:13], end.isoformat()[:13]) & within)
 
 
 def _chosen(rows: DataFrame, job: Replay) -> DataFrame:
@@ -134,6 +202,7 @@ def _send(rows: DataFrame, job: Replay) -> int:
     origin = [part for name, column in ORIGIN.items() for part in (sql.lit(name), sql.col(column).cast("string"))]
     kept = sql.map_filter("properties", lambda name, _: ~name.rlike("^RMQ_(REPLAY|SPARK)_"))
     queue = sql.concat_ws("-", "topic", "brokerName", "queueId")
+    key = sql.coalesce(sql.col("properties")[SHARDING_KEY], queue)
     columns = [
         sql.col("value"),
         sql.col("tags"),
@@ -143,9 +212,9 @@ def _send(rows: DataFrame, job: Replay) -> int:
     if job.to.topic is None:
         columns.append(sql.col("topic"))
     if ordered:
-        # All of a queue in one task, in its order; one key keeps it together in the target.
+        # All of a queue in one task, in its order; the target keeps together what has one sharding key, else the queue.
         rows = rows.repartition("topic", "brokerName", "queueId").sortWithinPartitions("offset")
-        columns.append(queue.alias("shardingKey"))
+        columns.append(key.alias("shardingKey"))
     observed = Observation()
     found = rows.select(*columns).observe(observed, sql.count(sql.lit(1)).alias("rows"))
     if job.to.max_rate is not None:

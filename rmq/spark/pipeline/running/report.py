@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-__all__ = ["Cause", "Dead", "Report", "page", "to_json"]
+from rmq.protocol.names import dlq_topic
+
+__all__ = ["Cause", "Dead", "Report", "Unread", "page", "to_json", "when"]
 
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222}"
@@ -53,6 +55,27 @@ class Dead:
 
 
 @dataclass
+class Unread:
+    """Dead letters that the brokers do not let be read.
+
+    :param brokers: which. :param whole: all that have the topic. :param messages: how many they keep; 0 when not known.
+    """
+
+    group: str
+    brokers: list[str]
+    whole: bool
+    messages: int
+
+    def text(self) -> str:
+        """Says so, and what to do."""
+        count = f"{self.messages:,} dead letters" if self.messages else "dead letters"
+        return (
+            f"{count} of {self.group} on {', '.join(self.brokers)} may not be read: "
+            f"open them with mqadmin updateTopic -t {dlq_topic(self.group)} -p 6"
+        )
+
+
+@dataclass
 class Report:
     """:param quiet: groups that were asked for and have no dead letters."""
 
@@ -62,6 +85,7 @@ class Report:
     until: datetime | None
     groups: list[Dead]
     quiet: list[str]
+    unread: list[Unread] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -92,6 +116,7 @@ def page(report: Report, charts: Mapping[str, bytes]) -> str:
             ((d.group, d.count, when(d.first), when(d.last), d.tried, _connected(d)) for d in report.groups),
         ),
     ]
+    parts += [f"<p>{_safe(closed.text())}</p>" for closed in report.unread]
     for title, image in charts.items():
         source = base64.b64encode(image).decode()
         parts.append(f'<h2>{_safe(title)}</h2><img alt="{_safe(title)}" src="data:image/png;base64,{source}">')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,8 +17,8 @@ from rmq.remoting.health import Observer, ObserverSettings
 from rmq.remoting.metrics import Family, Labels
 from rmq.runtime.background import LoopThread
 from rmq.runtime.world import World
-from rmq.spark import session
-from rmq.spark.pipeline.job import Job, StreamJob
+from rmq.spark import require_java, session
+from rmq.spark.pipeline.job import ONCE, Job, StreamJob
 from rmq.spark.pipeline.running.screen import Screen, totals
 from rmq.spark.pipeline.running.stop import Stop
 from rmq.spark.pipeline.running.watch import Batch, Watch
@@ -33,13 +34,13 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two looks at a query.
 _LOOK = 0.5
-#: Looks during which a batch under way may come to its end when the job is to stop.
-_LAST_LOOKS = 40
 #: A line of an error of ours or of Spark's within a text of many lines.
 _SAID = re.compile(r"(?:rmq\.[\w.]+|pyspark\.errors[\w.]*|[\w.]*(?:Exception|Error)): *(.+)")
 _OURS = re.compile(r"(?m)^.*?rmq\.[\w.]+: *(.+)$")
 #: What fails is said in one line at the end; Spark would say it in hundreds before.
 _CONFIG = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"}
+#: On one machine: each of Spark's 200 costs a task and the files of a state with every batch.
+_SHUFFLE = ("spark.sql.shuffle.partitions", "8")
 _HOMES = "rmq.spark.pipeline.running."
 
 
@@ -50,7 +51,8 @@ def run(job: Job, out: TextIO | None = None) -> int:
     :raises RMQError: it cannot start, or it failed: one line.
     """
     try:
-        spark = session(job.title(), master=job.spark.master, config=_CONFIG | (job.spark.config or {}))
+        master, config = _settings(job)
+        spark = session(job.title(), master=master, config=config)
     except RMQError:
         raise
     except Exception as error:
@@ -65,17 +67,35 @@ def run(job: Job, out: TextIO | None = None) -> int:
     return 0
 
 
+def _settings(job: Job) -> tuple[str | None, dict[str, str]]:
+    """Master and settings: what spark-submit says goes before what the file says, and that before what is ours."""
+    submitted: dict[str, str] = {}
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        require_java()
+        from pyspark import SparkConf, SparkContext
+
+        SparkContext._ensure_initialized()
+        submitted = dict(SparkConf().getAll())
+    master = None if "spark.master" in submitted else job.spark.master
+    config = _CONFIG | (job.spark.config or {})
+    if (submitted.get("spark.master") or master or "local").startswith("local"):
+        config.setdefault(*_SHUFFLE)
+    return master, {name: value for name, value in config.items() if name not in submitted}
+
+
 def run_in(spark: SparkSession, job: Job, out: TextIO | None = None, stop: Stop | None = None) -> Watch:
     """Run a job in a session; what it told in the end.
 
     :param stop: ends it when asked; default: signals do.
     :raises RMQError: it failed.
     """
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # pyspark's, which prints a page for a wrong condition
     watch = Watch(job.title(), job.job, Screen(out or sys.stdout))
     module = importlib.import_module(_HOMES + job.job.replace("-", "_"))
     with stop or Stop() as stop, _metrics(job, watch):
         try:
             if isinstance(job, StreamJob):
+                watch.say(_plan(job))
                 _follow(module.start(spark, job, watch), watch, stop)
             else:
                 module.work(spark, job, watch, stop)
@@ -88,11 +108,18 @@ def run_in(spark: SparkSession, job: Job, out: TextIO | None = None, stop: Stop 
     return watch
 
 
+def _plan(job: StreamJob) -> str:
+    """What a streaming job is about to do."""
+    topics = ", ".join(job.source.topics or ()) or f"topics that match {job.source.topic_pattern}"
+    often = "what there is now" if job.trigger == ONCE else f"every {job.trigger:g} s"
+    return f"reading {topics}, {often}; the checkpoint is {job.checkpoint}"
+
+
 def _follow(running: Running, watch: Watch, stop: Stop) -> None:
-    """Watch a query until it ends by itself or is to stop."""
+    """Watch a query until it ends by itself or is to stop; a batch under way then may come to its end."""
     query = running.query
     told = -1
-    looks = _LAST_LOOKS
+    last: int | None = None
     try:
         while True:
             ended = query.awaitTermination(_LOOK)  # type: ignore[arg-type]
@@ -100,12 +127,16 @@ def _follow(running: Running, watch: Watch, stop: Stop) -> None:
                 batch = Batch.of(progress)
                 told = batch.number
                 watch.batch(batch)
+            watch.begun = watch.begun or query.lastProgress is not None
             if ended:
                 running.finish()
                 return
             if stop.asked:
-                looks -= 1
-                if looks <= 0 or not query.status["isTriggerActive"]:
+                if last is None:
+                    last = told
+                    if query.status["isTriggerActive"]:
+                        watch.say("stopping when the batch under way has ended; a second signal stops at once")
+                if told != last or not query.status["isTriggerActive"]:
                     return
     finally:
         query.stop()
@@ -147,7 +178,7 @@ def _metrics(job: Job, watch: Watch) -> Iterator[None]:
         return (), list(watch.families())
 
     settings = ObserverSettings(metrics_exporter_type="PROM", metrics_prom_exporter_port=port)
-    missing = lambda: None if watch.batches or watch.counts else "no batch has ended yet"  # noqa: E731
+    missing = lambda: None if watch.begun or watch.batches or watch.counts else "nothing was looked for yet"  # noqa: E731
     thread = LoopThread("rmq-pipeline-metrics")
     try:
         observer = Observer(World.real(), settings, "pipeline", job.metrics.host, missing=missing, metrics=told)

@@ -54,6 +54,8 @@ def figures(watch: Watch) -> list[str]:
     if last is None:
         return []
     found = [f"batch {last.number}: {last.rows:,} rows in {last.seconds:.2f} s, {last.rate:,.0f} rows/s"]
+    if last.upto is not None:
+        found.append(f"up to {last.upto}")
     if last.lag:
         found.append("lag " + ", ".join(f"{topic} {behind:,}" for topic, behind in sorted(last.lag.items())))
     counted = [f"{name} {value:,}" for name, value in sorted(watch.counts.items()) if value]
@@ -64,4 +66,5 @@ def figures(watch: Watch) -> list[str]:
 
 def totals(watch: Watch) -> str:
     """All batches in words."""
-    return f"{watch.rows:,} rows in {watch.batches:,} batches, {watch.seconds:,.1f} s"
+    batches = "1 batch" if watch.batches == 1 else f"{watch.batches:,} batches"
+    return f"{watch.rows:,} rows in {batches}, {watch.seconds:,.1f} s"

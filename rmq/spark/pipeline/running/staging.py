@@ -32,6 +32,8 @@ class Staging:
     def __init__(self, files: Files, owner: str) -> None:
         self._files = files
         self._owner = owner
+        #: Begins the names of the files that the query has put into the archive.
+        self.mark = f"{owner[:8]}-"
         self._home = f"{HOME}/{owner}"
 
     def others(self) -> list[str]:
@@ -55,7 +57,7 @@ class Staging:
             for number, found in enumerate(sorted(self._files.walk(stage))):
                 folder = posixpath.dirname(found.path[len(stage) + 1 :])
                 ending = found.path.rpartition(".")[2]
-                moves.append([found.path, f"{folder}/{self._owner[:8]}-{name}-{number:04d}.{ending}"])
+                moves.append([found.path, f"{folder}/{self.mark}{name}-{number:04d}.{ending}"])
             self._files.write(manifest, json.dumps({"moves": moves, "remove": list(remove)}))
         return self._finish(name)
 

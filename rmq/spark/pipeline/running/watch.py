@@ -18,6 +18,8 @@ _MEANINGS = {
     "unreadable": "Messages whose bodies could not be read.",
     "compacted": "Small files that were joined.",
     "late": "Events that came after their window was closed.",
+    "ahead": "Events dated too far ahead of when they were stored.",
+    "undated": "Messages whose event time could not be read.",
 }
 
 
@@ -26,7 +28,7 @@ class Batch:
     """The figures of one batch.
 
     :param seconds: it took. :param lag: messages that were behind it, a topic each; empty when not known.
-    :param counts: what was counted beside: unreadable, late.
+    :param counts: what was counted beside: unreadable, late. :param upto: the time up to which a job is done.
     """
 
     number: int
@@ -34,6 +36,7 @@ class Batch:
     seconds: float
     lag: Mapping[str, int] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    upto: str | None = None
 
     @property
     def rate(self) -> float:
@@ -58,7 +61,10 @@ class Batch:
 
 @dataclass
 class Watch:
-    """Sums since the start; ``told`` hears of each batch and each event worth a line."""
+    """Sums since the start.
+
+    :param told: hears of each batch and each event worth a line. :param begun: messages were looked for once.
+    """
 
     title: str
     kind: str
@@ -68,6 +74,7 @@ class Watch:
     seconds: float = 0.0
     last: Batch | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    begun: bool = False
 
     def batch(self, batch: Batch) -> None:
         """A batch has ended."""

@@ -69,7 +69,7 @@ def test_a_terminal_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first.splitlines() == [
         "orders (windows)",
         "  batch 1: 10 rows in 1.00 s, 10 rows/s",
-        "  10 rows in 1 batches, 1.0 s",
+        "  10 rows in 1 batch, 1.0 s",
     ]
     watch.batch(Batch(2, 10, 1.0, {"a-topic-with-a-very-long-name-indeed": 1}))
     redrawn = out.getvalue()[len(first) :]
