@@ -25,6 +25,7 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, ConnectFailed, RequestTimeout, ResponseError, RMQError, TransportError
 from rmq.protocol.header import Header
 from rmq.protocol.headers.transaction import CheckTransactionStateRequest
+from rmq.protocol.names import is_retry_topic
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.conn import Conn, Done
 from rmq.runtime.tasks import TaskOwner
@@ -33,6 +34,9 @@ from rmq.runtime.world import World
 __all__ = ["ClientInstance", "ConsumerMember", "connect_instance", "instances_of"]
 
 log = logging.getLogger(__name__)
+
+#: Seconds after which a subscribed topic that no broker has is looked for again; twice as long each time.
+_FIRST_LOOK = 0.25
 
 
 class ConsumerMember(Protocol):
@@ -176,9 +180,11 @@ class ClientInstance:
 
     async def _rebalance_loop(self) -> None:
         interval = float(getattr(self.settings, "rebalance_interval", 20.0))
+        wait = interval
+        look = _FIRST_LOOK
         while True:
             try:
-                async with asyncio.timeout(interval):
+                async with asyncio.timeout(wait):
                     await self._rebalance_now.wait()
             except TimeoutError:
                 pass
@@ -190,6 +196,16 @@ class ClientInstance:
                     log.warning("rebalance of group %s: %s", consumer.group, error)
                 except Exception:
                     log.exception("rebalance of group %s failed; the next one comes in its turn", consumer.group)
+            if self._lacks_topics():
+                wait = min(look, interval)
+                look *= 2
+            else:
+                wait, look = interval, _FIRST_LOOK
+
+    def _lacks_topics(self) -> bool:
+        """A consumer waits for a topic that no broker has yet: who starts it before its first message need not wait."""
+        wanted = {topic for consumer in self.consumers.values() for topic in consumer.topics()}
+        return any(topic not in self.routes and not is_retry_topic(topic) for topic in wanted)
 
     async def _persist(self) -> None:
         for consumer in list(self.consumers.values()):

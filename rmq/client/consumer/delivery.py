@@ -18,7 +18,7 @@ from rmq.client.consumer.statistics import TopicStatistics
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import PullResult, PullStatus
-from rmq.client.settings import PushConsumerSettings
+from rmq.client.settings import ConsumeFromWhere, PushConsumerSettings
 from rmq.protocol.bodies.heartbeat import SubscriptionData
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError, RMQError
@@ -36,6 +36,8 @@ _FLOW_CONTROL = 0.02
 _LOCK_RENEWAL = 20.0
 #: Seconds that the last owners of queues have to note their offsets, once in a rebalance.
 _HANDOVER = 0.2
+#: How far our clock may be ahead of a broker's: so much earlier we begin in a topic that came after us.
+_CLOCKS_APART_MS = 60_000
 #: How long a shutdown waits for a rebalance under way.
 _REBALANCE_WAIT = 5.0
 #: How long a reset waits for the listener call under way on the queue.
@@ -78,6 +80,8 @@ class Delivery:
         self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
         self._releasing: set[MessageQueue] = set()
         self._failing: set[MessageQueue] = set()
+        #: Topics that no broker had when we asked -> when that was (milliseconds since the epoch).
+        self._missing: dict[str, int] = {}
         #: This rebalance has given last owners their time.
         self._waited = False
         self._lock = asyncio.Lock()
@@ -118,8 +122,7 @@ class Delivery:
             await self._instance.refresh_route(topic)
             queues = self._instance.subscribe_queues(topic)
             if queues is None:
-                level = logging.DEBUG if is_retry_topic(topic) else logging.INFO
-                log.log(level, "group %s: the topic %s does not exist yet", self._group, topic)
+                self._note_missing(topic)
                 return
             await self._instance.beats.beat()  # its brokers may not know us yet
         shared = False
@@ -134,6 +137,25 @@ class Delivery:
             if asyncio.iscoroutine(result):
                 await result
         self._start_pulls()
+
+    def _note_missing(self, topic: str) -> None:
+        if is_retry_topic(topic) or topic in self._missing:
+            return
+        self._missing[topic] = self._clock.now_ms()
+        log.warning(
+            "group %s: no broker has the topic %s: either the name is wrong, or nobody has sent to it yet; "
+            "it is looked for again",
+            self._group,
+            topic,
+        )
+
+    def _beginning(self, topic: str) -> tuple[ConsumeFromWhere, int]:
+        """Where a group without an offset starts: LAST in a topic that came after us means what came after us."""
+        policy = self._settings.consume_from_where
+        since = self._missing.get(topic)
+        if since is None or policy is not ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET:
+            return policy, self._timestamp
+        return ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, since - _CLOCKS_APART_MS
 
     async def _apply(self, topic: str, mine: set[MessageQueue], *, shared: bool) -> bool:
         changed = False
@@ -162,9 +184,7 @@ class Delivery:
             if not self._settings.broadcasting:
                 self._store.remove(queue)
             try:
-                offset = await rebalance.start_offset(
-                    self._instance, self._store, queue, self._settings.consume_from_where, self._timestamp
-                )
+                offset = await rebalance.start_offset(self._instance, self._store, queue, *self._beginning(topic))
             except RMQError as error:
                 log.warning("group %s: %s is taken with the next rebalance: %s", self._group, queue, error)
                 continue

@@ -1,0 +1,71 @@
+"""Consumers that are there before their topics, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from rmq.aio import Message, MessageExt
+from tests.support.client_scene import scene
+from tests.support.virtual import eventually, in_virtual_time
+
+
+@in_virtual_time
+async def test_the_first_messages_of_a_new_topic_reach_a_consumer_that_waited_for_it() -> None:
+    """Also with the default, CONSUME_FROM_LAST_OFFSET: everything in that topic came after the consumer."""
+    async with scene() as s:
+        got: list[bytes] = []
+        consumer = s.consumer(consume_from_where="CONSUME_FROM_LAST_OFFSET")
+
+        @consumer.on("Tomorrow")
+        async def handle(message: MessageExt) -> None:
+            got.append(message.body)
+
+        async with consumer:
+            await s.send(3, "Tomorrow")
+            assert await eventually(lambda: sorted(got) == [b"0", b"1", b"2"]) < 3.0
+
+
+@in_virtual_time
+async def test_a_topic_that_was_only_out_of_reach_is_not_read_from_its_beginning() -> None:
+    async with scene() as s:
+        await s.send(40)
+        await asyncio.sleep(600)
+        await s.cluster.stop_broker(s.cluster.brokers[0])
+        got: list[bytes] = []
+        consumer = s.consumer(consume_from_where="CONSUME_FROM_LAST_OFFSET")
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            got.append(message.body)
+
+        async with consumer:
+            await s.cluster.start_broker(0)
+            await eventually(lambda: any(queue.topic == "T" for queue in consumer.assignment))
+            await s.producer.send(Message("T", b"new"))
+            await eventually(lambda: b"new" in got)
+            # The nearest stored message stands for a time, which may be one older one of each of four queues.
+            assert len(got) <= 5
+
+
+@in_virtual_time
+async def test_a_topic_nobody_has_is_said_once_and_looked_for_ever_more_seldom(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with scene() as s:
+        consumer = s.consumer()
+
+        @consumer.on("Oders")
+        async def handle(message: MessageExt) -> None:
+            raise AssertionError("there is no such message")
+
+        with caplog.at_level(logging.WARNING, "rmq.client"):
+            async with consumer:
+                await asyncio.sleep(300)
+        lines = [record.getMessage() for record in caplog.records if "Oders" in record.getMessage()]
+        assert lines == [
+            "group g: no broker has the topic Oders: either the name is wrong, or nobody has sent to it yet; "
+            "it is looked for again"
+        ]
