@@ -14,7 +14,15 @@ from rmq.protocol.bodies.kv import TopicList
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConfigError, ConnectFailed, ConnectionLost, ResponseError, RMQError, TransportError
+from rmq.protocol.errors import (
+    ConfigError,
+    ConnectFailed,
+    ConnectionLost,
+    RequestTimeout,
+    ResponseError,
+    RMQError,
+    TransportError,
+)
 from rmq.protocol.header import Header
 from rmq.protocol.headers.client import UnregisterClientRequest
 from rmq.protocol.headers.namesrv import GetRouteInfoRequest
@@ -49,6 +57,8 @@ CALL_SECONDS = 5.0
 ROUTE_SECONDS = 5.0
 #: Seconds for which nobody reads from a slave that was silent: its master may name it with every answer.
 SHUN_SECONDS = 60.0
+#: Seconds for which a broker that hangs is not asked for offsets: each question would hold up the others as long again.
+HANGS_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +87,9 @@ class Brokers:
         self._routes: dict[str, _Route] = {}
         self._addresses: dict[str, dict[int, str]] = {}
         self._announced: set[str] = set()
+        #: Until when: addresses nobody reads from, and those that are not asked for offsets.
         self._shunned: dict[str, float] = {}
+        self._hung: dict[str, float] = {}
         self._name_servers = list(endpoint.name_servers)
 
     # -- connections --------------------------------------------------------------------------------------------------
@@ -269,10 +281,14 @@ class Brokers:
                 self.notices.warn(str(error))
                 continue
             for number, address in holders:
+                if self._hung.get(address, float("-inf")) > self.dial.monotonic():
+                    continue
                 try:
                     answers = self.ask(address, [Command.request(code, header(queue)) for queue in group])
                 except TransportError as error:
                     self.notices.warn(str(error))
+                    if isinstance(error, RequestTimeout):
+                        self._hung[address] = self.dial.monotonic() + HANGS_SECONDS
                     self.forget(group[0])
                     continue
                 found.update({queue: (number, answer) for queue, answer in zip(group, answers, strict=True)})

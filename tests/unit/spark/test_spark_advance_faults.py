@@ -218,6 +218,31 @@ def test_a_run_does_not_end_well_because_nobody_knows_the_topics(cluster: Memory
     assert places(one.latest(first)) == [20]
 
 
+def test_a_broker_that_hangs_holds_up_the_others_now_and_then_only(cluster: MemoryCluster) -> None:
+    cluster.brokers.append(MemoryBroker("broker-b"))
+    cluster.create("t")
+    one = stream(cluster)
+    end = one.latest(one.initial())
+
+    def before(broker: MemoryBroker, request: Command) -> None:
+        if broker is cluster.brokers[1]:
+            cluster.now += 5
+            raise TimeoutError
+
+    cluster.before = before
+    since = cluster.now
+    for number in range(1, 9):
+        cluster.put("t")
+        cluster.now += 0.5
+        end = one.latest(end)
+        assert places(end) == [number, 0]
+    assert cluster.now - since < 4 + 6
+    cluster.before = lambda broker, request: None
+    cluster.put("t", broker=1)
+    cluster.now += 10
+    assert places(one.latest(end)) == [8, 1]
+
+
 # -- what others are told ---------------------------------------------------------------------------------------------
 
 
