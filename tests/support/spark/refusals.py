@@ -18,20 +18,22 @@ from tests.support.spark.topics import create, numbers
 
 __all__ = ["LARGEST", "check_refusals"]
 
-#: ``maxMessageSize`` of the clusters, bytes.
-LARGEST = 2 << 20
+#: ``maxMessageSize`` of the clusters, bytes: more than Java's brokers and clients take by default.
+LARGEST = 5 << 20
+#: And that default.
+_USUAL = 4 << 20
 
 
 def check_refusals(spark: Any, cluster: Cluster) -> None:
-    """A body that is too large for the broker, a topic and then a broker that may only be read."""
+    """Bodies that are too large for the options or the broker, a topic and then a broker that may only be read."""
     given = {"nameServer": cluster.namesrv, "topic": "Refusing", "retries": "1"}
 
-    def write(rows: str) -> None:
-        spark.sql(rows).write.format("rocketmq").options(**given).mode("append").save()
+    def write(rows: str, **options: int) -> None:
+        spark.sql(rows).write.format("rocketmq").options(**given, **options).mode("append").save()
 
-    def refused(rows: str) -> str:
+    def refused(rows: str, **options: int) -> str:
         with pytest.raises(Exception, match="RowRefused") as error:
-            write(rows)
+            write(rows, **options)
         (said,) = set(re.findall(r"RowRefused: (.*)", str(error.value)))
         return str(said)
 
@@ -43,10 +45,19 @@ def check_refusals(spark: Any, cluster: Cluster) -> None:
             time.sleep(0.05)
 
     create(cluster.namesrv, cluster.broker_addr, "Refusing")
-    said = refused(f"select if(id = 3, repeat('x', {LARGEST + 1}), 'x') as value from range(0, 5, 1, 1)")
+
+    def large(size: int) -> str:
+        return f"select if(id = 3, repeat('x', {size}), 'x') as value from range(0, 5, 1, 1)"
+
+    said = refused(large(_USUAL + 1))
+    begin = f"batch 0, partition 0, row 3 has a value of {_USUAL + 1} bytes, above maxMessageSize ({_USUAL}): raise"
+    assert said.startswith(begin), said
+    write(large(LARGEST), maxMessageSize=LARGEST)
+    said = refused(large(LARGEST + 1), maxMessageSize=2 * LARGEST)
     begin = f"batch 0, partition 0, row 3 is refused by broker-a: code 13 from {cluster.broker_addr}: "
     assert said.startswith(begin), said
     assert "illegal" in said
+    assert said.endswith(f"has {LARGEST + 1} bytes, within the option maxMessageSize ({2 * LARGEST})."), said
     readonly = "batch 0, partition 0, row 0: the topic Refusing takes no messages: neither it nor its brokers may be "
     one = "select '1' as value from range(0, 1, 1, 1)"
     with rmq.AdminClient(namesrv=cluster.namesrv) as admin:
@@ -66,3 +77,4 @@ def check_refusals(spark: Any, cluster: Cluster) -> None:
     write(one)
     rows = spark.read.format("rocketmq").options(nameServer=cluster.namesrv, topic="Refusing").load()
     assert 1 in set(numbers(rows.where("value = cast('1' as binary)").collect()))
+    assert rows.selectExpr("max(length(value)) as size").first()["size"] == LARGEST
