@@ -130,9 +130,13 @@ class Rows:
         """The messages of some rows. :raises RowRefused: says which row and why."""
         ours = {name: columns[spelled] for name, spelled in self._found.items()}
         for values in zip(*ours.values(), strict=True):
-            number = self._count
+            number, row = self._count, self.name()
             self._count += 1
-            yield self._message(f"{self._place}row {number}", number, dict(zip(ours, values, strict=True)))
+            yield self._message(row, number, dict(zip(ours, values, strict=True)))
+
+    def name(self, further: int = 0) -> str:
+        """How the next row is called, or one after it."""
+        return f"{self._place}row {self._count + further}"
 
     def _message(self, row: str, number: int, given: dict[str, Any]) -> Outgoing:
         get = given.get

@@ -24,7 +24,7 @@ from rmq.protocol.ids import UniqueIds
 from rmq.runtime.identity import RealIdentity, choose_address
 from rmq.spark.brokers import connect
 from rmq.spark.options import SinkOptions
-from rmq.spark.rows import Rows, check_columns
+from rmq.spark.rows import RowRefused, Rows, check_columns
 from rmq.spark.sending import Sender
 
 __all__ = ["BatchWriter", "Sent", "StreamWriter"]
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 #: Rows are handed over as Arrow batches from Spark 4.1 on, one by one before.
 _StreamBase: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
 _ROWS_AT_ONCE = 1000
+_BYTES_AT_ONCE = 4 << 20
 
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
@@ -71,9 +72,14 @@ class _Writer:
             self._options.max_body,
         )
         sender = Sender(brokers, self._options)
-        for chunk in chunks:
-            for message in rows.messages(chunk):
-                sender.add(message)
+        try:
+            for chunk in chunks:
+                for message in rows.messages(chunk):
+                    sender.add(message)
+        except _NoTextError as error:
+            raise RowRefused(
+                f"{rows.name(error.index)}: the column {error.column} holds bytes that are no UTF-8"
+            ) from None
         sender.flush()
         return Sent(sender.sent)
 
@@ -125,16 +131,43 @@ class StreamWriter(_Writer, _StreamBase):  # type: ignore[misc]
         log.warning("batch %d failed; what its tasks had sent stays sent", batchId)
 
 
+class _NoTextError(ValueError):
+    """A column of text that holds something else, in the row ``index`` of those that come next."""
+
+    def __init__(self, column: str, index: int) -> None:
+        super().__init__(column)
+        self.column = column
+        self.index = index
+
+
 def _columns_of_batches(batches: Iterator[Any]) -> Iterator[dict[str, Sequence[Any]]]:
     for batch in batches:
-        yield {name: _values(batch.column(number)) for number, name in enumerate(batch.schema.names)}
+        # Some at a time: Spark hands over as many rows as it is set to, however large, and these are copies.
+        fitting = _BYTES_AT_ONCE * batch.num_rows // max(1, batch.nbytes)
+        step = max(1, min(_ROWS_AT_ONCE, fitting))
+        for start in range(0, batch.num_rows, step):
+            rows = batch.slice(start, step)
+            yield {name: _values(name, rows.column(number)) for number, name in enumerate(rows.schema.names)}
 
 
-def _values(column: Any) -> list[Any]:
-    """Times as milliseconds: Spark's go further than Python's."""
+def _values(name: str, column: Any) -> list[Any]:
+    """Times as milliseconds: Spark's go further than Python's. Bodies are bytes, whatever they are said to be."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).view(pa.int64())
-    return list(column.to_pylist())
+    elif pa.types.is_string(column.type) and name.lower() in ("value", "body"):
+        column = column.cast(pa.binary())
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        raise _NoTextError(name, next(index for index, each in enumerate(column) if not _is_text(each))) from None
+
+
+def _is_text(value: Any) -> bool:
+    try:
+        value.as_py()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _ids(now_ms: Callable[[], int]) -> Callable[[], str]:
