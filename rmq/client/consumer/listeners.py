@@ -82,6 +82,7 @@ class Listener:
             getattr(function, "__call__", None)  # noqa: B004 - an object with a coroutine __call__
         )
         self._wants_context = _positional(function) >= 2
+        _check_parameters(function, 2 if self._wants_context else 1)
 
     def call(self, messages: list[MessageExt], context: ConsumeContext, *, in_order: bool = False) -> Outcome:
         """Call a plain listener; never raises but for what ends the process.
@@ -172,6 +173,22 @@ class Listener:
         outcome.error = ClientError(f"the listener returned {kind}")
         outcome.result = ConsumeResult.RECONSUME_LATER
         failed += given
+
+
+def _check_parameters(function: Callable[..., Any], count: int) -> None:
+    """:raises ClientError: calling it with ``count`` arguments would fail for every message."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # written in C, and says nothing of itself
+        return
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        name = getattr(function, "__qualname__", type(function).__name__)
+        raise ClientError(
+            f"the listener {name} cannot be called: it takes a message (with batch=True a list of them), "
+            "and as a second argument, if it wants that, the context"
+        ) from None
 
 
 def _positional(function: Callable[..., Any]) -> int:

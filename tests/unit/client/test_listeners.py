@@ -114,3 +114,18 @@ async def test_coroutine_listeners() -> None:
 def test_what_is_no_function_is_refused() -> None:
     with pytest.raises(ClientError, match="a listener is a function"):
         Listener("print")  # type: ignore[arg-type]
+
+
+def no_parameter() -> None: ...
+
+
+def three(message: MessageExt, context: ConsumeContext, more: object) -> None: ...
+
+
+def keyword(message: MessageExt, *, more: object) -> None: ...
+
+
+@pytest.mark.parametrize("function", [no_parameter, three, keyword])
+def test_what_could_not_be_called_is_refused_when_it_is_registered(function: Callable[..., None]) -> None:
+    with pytest.raises(ClientError, match=f"the listener {function.__name__} cannot be called: it takes a mess"):
+        Listener(function)
