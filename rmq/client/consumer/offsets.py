@@ -82,6 +82,8 @@ class RemoteBrokerOffsetStore(_Table):
         super().__init__()
         self._instance = instance
         self._group = group
+        #: The last offsets could not be kept.
+        self._failing = False
 
     async def load(self) -> None:
         return None
@@ -113,11 +115,24 @@ class RemoteBrokerOffsetStore(_Table):
         calls = [
             self._commit(queue, self._offsets[queue], wait) for queue in queues if self._offsets.get(queue, -1) >= 0
         ]
-        for outcome in await asyncio.gather(*calls, return_exceptions=True):
-            if isinstance(outcome, RMQError):
-                log.warning("group %s: an offset was not kept, it is tried again: %s", self._group, outcome)
-            elif isinstance(outcome, BaseException):
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        failed = [outcome for outcome in outcomes if isinstance(outcome, RMQError)]
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and outcome not in failed:
                 raise outcome
+        if failed:
+            # Once while it lasts: with every queue and every five seconds nothing else could be read.
+            level = logging.DEBUG if self._failing and not wait else logging.WARNING
+            log.log(
+                level,
+                "group %s: %d offsets were not kept%s: %s",
+                self._group,
+                len(failed),
+                "" if wait else ", they are tried again",
+                failed[0],
+            )
+        if outcomes:
+            self._failing = bool(failed)
 
     async def _commit(self, queue: MessageQueue, offset: int, wait: bool) -> None:
         address, _ = await self._instance.find_reader(queue)

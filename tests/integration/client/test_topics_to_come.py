@@ -69,3 +69,28 @@ async def test_a_topic_nobody_has_is_said_once_and_looked_for_ever_more_seldom(
             "group g: no broker has the topic Oders: either the name is wrong, or nobody has sent to it yet; "
             "it is looked for again"
         ]
+
+
+@in_virtual_time
+async def test_offsets_that_cannot_be_kept_are_said_once_while_the_broker_is_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with scene() as s:
+        consumer = s.consumer()
+        got: list[bytes] = []
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            got.append(message.body)
+
+        async with consumer:
+            await s.send(8)
+            await eventually(lambda: len(got) == 8)
+            await s.cluster.stop_broker(s.cluster.brokers[0])
+            with caplog.at_level(logging.WARNING, "rmq.client.consumer.offsets"):
+                await asyncio.sleep(60)
+            await s.cluster.start_broker(0)
+            await asyncio.sleep(60)
+        lines = [record.getMessage() for record in caplog.records if record.name == "rmq.client.consumer.offsets"]
+        assert len(lines) == 1, lines
+        assert "5 offsets were not kept, they are tried again: " in lines[0], "four queues and the retry queue"
