@@ -110,6 +110,9 @@ class _Blocking(Generic[A]):
     def _run(self, coro: Coroutine[Any, Any, T]) -> T:
         return bridge().run(coro)
 
+    def __repr__(self) -> str:
+        return repr(self._client)
+
     def start(self) -> None:
         """Begin; starting a started client does nothing. See the asyncio class for what it raises."""
         client = self._alive()
@@ -410,14 +413,15 @@ class TransactionProducer(Producer):
         """Store a message that nobody sees yet, do the local transaction, and tell the broker how that ended.
 
         :param local: does the local transaction, on this thread. When it raises, the broker is told UNKNOWN and asks
-            later.
+            later, and the caller gets what it raised.
         :param timeout: for storing the message; ``send_msg_timeout`` by default.
+        :returns: the result, with ``local_transaction_state``: how the transaction ended.
         :raises ClientError: the message cannot be sent as it is. :raises RMQError: it was not stored: ``local`` was not
             called.
         """
         client = self._alive()
         assert isinstance(client, AioTransactionProducer)
-        half = self._run(client._send_half(message, timeout))
+        half = self._run(client._send_half(message, local, timeout))
         if half.send_status is not SendStatus.SEND_OK:
             return self._run(client._end(half, TransactionState.ROLLBACK))
         try:

@@ -221,6 +221,11 @@ class Lookups:
     def instance(self) -> ClientInstance:
         raise ClientError("the client is not started")
 
+    def __repr__(self) -> str:
+        group = getattr(self, "group", None)
+        started = getattr(self, "_instance", None) is not None
+        return f"<{type(self).__name__}{f' {group}' if group else ''}, {'started' if started else 'not started'}>"
+
     @property
     def client_id(self) -> str:
         """Who this client is for brokers."""

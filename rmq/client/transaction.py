@@ -121,12 +121,13 @@ class TransactionProducer(Producer):
         """Store a message that nobody sees yet, do the local transaction, and tell the broker how that ended.
 
         :param local: does the local transaction; a coroutine function, or a plain one, which must not block. When it
-            raises, the broker is told UNKNOWN and asks later.
+            raises, the broker is told UNKNOWN and asks later, and the caller gets what it raised.
         :param timeout: for storing the message; ``send_msg_timeout`` by default.
+        :returns: the result, with ``local_transaction_state``: how the transaction ended.
         :raises ClientError: the message cannot be sent as it is. :raises RMQError: it was not stored: ``local`` was not
             called.
         """
-        half = await self._send_half(message, timeout)
+        half = await self._send_half(message, local, timeout)
         if half.send_status is not SendStatus.SEND_OK:
             # Stored, but not as it should be: nothing has happened yet that a rollback would contradict.
             return await self._end(half, TransactionState.ROLLBACK)
@@ -140,8 +141,11 @@ class TransactionProducer(Producer):
             raise
         return await self._end(half, state)
 
-    async def _send_half(self, message: Message, timeout: Duration | None) -> SendResult:
+    async def _send_half(self, message: Message, local: LocalTransaction, timeout: Duration | None) -> SendResult:
+        """Store the message that nobody sees yet, for a local transaction that can be called."""
         self.instance  # noqa: B018 - raises when not started
+        if not callable(local):
+            raise ClientError(f"the local transaction is a function of the message, not {type(local).__name__}")
         send = self._encoder.prepare_half(message)
         return await self._send_prepared(send, None, None, None, self._limit(timeout))
 

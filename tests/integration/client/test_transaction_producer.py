@@ -168,6 +168,14 @@ async def test_what_cannot_be_a_transaction_producer() -> None:
         side = Side(s)
         with pytest.raises(ClientError, match="not started"):
             await side.send("x", COMMIT)
+        async with side.producer:
+            before = await s.admin.topic_stats("T")
+            with pytest.raises(ClientError, match="local transaction is a function of the message, not NoneType"):
+                await side.producer.send_in_transaction(Message("T", b"x"), None)  # type: ignore[arg-type]
+            await side.send("rolled back", ROLLBACK)
+            halves = await s.admin.topic_stats("RMQ_SYS_TRANS_HALF_TOPIC")
+            assert sum(queue.max_offset for queue in halves.offset_table.values()) == 1, "nothing was stored for it"
+            assert before == await s.admin.topic_stats("T")
 
 
 def test_from_threads(tmp_path: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -27,6 +28,12 @@ def public(cls: type) -> dict[str, object]:
         for name in dir(cls)
         if not name.startswith("_") and name not in INTERNAL
     }
+
+
+@pytest.mark.parametrize("made", [rmq, aio])
+def test_a_client_says_who_it_is(made: ModuleType) -> None:
+    assert repr(made.PushConsumer("orders", namesrv="127.0.0.1:1")) == "<PushConsumer orders, not started>"
+    assert repr(made.AdminClient(namesrv="127.0.0.1:1")) == "<AdminClient, not started>"
 
 
 @pytest.mark.parametrize("name", CLASSES)
