@@ -145,4 +145,7 @@ class NameServers:
             return TopicRouteData.decode(reply.body)
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
-        raise ResponseError(reply.code, reply.remark)
+        remark = (reply.remark or "no remark").strip()
+        if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            remark += ": is this the address of a name server? Brokers know no routes"
+        raise ResponseError(reply.code, remark, self._addresses[self._at])

@@ -173,6 +173,8 @@ class SendEncoder:
         if tags := message.tags:
             if type(tags) is not str:
                 raise ClientError(f"tags is {tags!r}: give one tag, a text")
+            if "||" in tags and isinstance(message, Message):  # another client's message is passed on as it is
+                raise ClientError(f"tags is {tags!r}: a message has one tag, only subscriptions have several")
             text = f"TAGS\x01{tags}\x02{text}"
             count = 1
         if keys := message.keys:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rmq.client.nameservers import NameServers, parse_addresses
-from rmq.protocol.codes import RequestCode
+from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, ConnectFailed
+from rmq.protocol.errors import ClientError, ConnectFailed, ResponseError
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
 from rmq.testing.simworld import Simulation
@@ -101,6 +101,21 @@ class OneOfTwo:
         if address == "a:1":
             raise ConnectFailed("nobody there")
         return command
+
+
+class Broker:
+    """Stands where the connections are: what a broker says to somebody who took it for a name server."""
+
+    async def request(self, address: str, command: Command, timeout: float) -> Command:
+        return command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, " request type 105 not supported")
+
+
+@in_virtual_time
+async def test_the_address_of_a_broker_is_named_as_the_mistake() -> None:
+    made = servers(AddressServer(), "b:10911")
+    made._remoting = Broker()  # type: ignore[assignment]
+    with pytest.raises(ResponseError, match=r"from b:10911: request type 105 .*is this the address of a name server\?"):
+        await made.route("T", 3.0)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7])

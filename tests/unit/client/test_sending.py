@@ -146,6 +146,7 @@ def test_bad_batches_are_refused(messages: list[Message], why: str) -> None:
         (lambda: Message("T", 5), "bytes or text"),  # type: ignore[arg-type]
         (lambda: Message("T", "\ud800"), "send bytes"),
         (lambda: Message("T", b"x", tags=["a"]), "give one tag"),  # type: ignore[arg-type]
+        (lambda: Message("T", b"x", tags="A || B"), "a message has one tag"),
         (lambda: Message("T", b"x", keys=5), "several texts"),  # type: ignore[arg-type]
         (lambda: Message("T", b"x", keys=["a", None]), "several texts"),  # type: ignore[list-item]
         (lambda: Message("T", b"x", properties=5), "a mapping"),  # type: ignore[arg-type]
