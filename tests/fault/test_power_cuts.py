@@ -74,7 +74,7 @@ async def test_c03_power_cuts_take_what_was_not_forced(
 @pytest.mark.parametrize(
     ("bug", "flush", "tear", "says"),
     [
-        ("acknowledge_before_fsync", "SYNC_FLUSH", True, "I[139]:"),
+        ("acknowledge_before_fsync", "SYNC_FLUSH", False, "I[139]:"),
         ("no_directory_fsync", "SYNC_FLUSH", False, "I[139]:"),
         ("skip_crc", "ASYNC_FLUSH", True, "I2|bytes that are no record"),
     ],
@@ -85,7 +85,8 @@ async def test_planted_bugs_are_seen_in_a_whole_broker(
     """The same campaign with a bug in the broker is red."""
     settings = {"RMQ_FLUSH_DISK_TYPE": flush, "RMQTEST_BUG": bug}
     campaign = PowerCampaign(tmp_path, settings, seed=7, tear=tear, producers=12, catalogue=False)
-    cycles = [Cycle("run:client.answer.after", 1.5, skip=40), Cycle("run:log.datasync.before", 1.5, skip=30)]
+    # Twice: on a busy machine a client may not have read an answer when the reset comes, and what is torn is luck.
+    cycles = [Cycle("run:client.answer.after", 1.5, skip=40), Cycle("run:log.datasync.before", 1.5, skip=30)] * 2
     with pytest.raises(AssertionError, match=says):
         (await campaign.run(cycles)).demand()
 
