@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["data_source", "register", "require_java", "session"]
 
 _LEAST_JAVA = 17
+#: What Spark takes for a master; of another it says so in a stack trace of its Java.
+_MASTER = re.compile(r"local|yarn|spark://|k8s://")
+#: Begins the error of pyspark when its Java has ended instead of taking calls.
+_JAVA_ENDED = "[JAVA_GATEWAY_EXITED]"
 
 
 def require_java() -> None:
@@ -72,9 +76,13 @@ def session(app_name: str, *, master: str | None = None, config: Mapping[str, st
 
     :param master: such as ``local[2]``; None: what spark-submit says, or local.
     :param config: Spark's own settings.
-    :raises ConfigError: Java, pyspark or pyarrow is missing.
+    :raises ConfigError: Java, pyspark or pyarrow is missing, there is no such master, or Java does not start.
     """
     require_java()
+    if master is not None and not _MASTER.match(master):
+        raise ConfigError(
+            f"{master!r} is no master of Spark: give local[2], spark://host:7077, yarn or k8s://https://host"
+        )
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -87,6 +95,14 @@ def session(app_name: str, *, master: str | None = None, config: Mapping[str, st
         builder = builder.master(master)
     for name, value in (config or {}).items():
         builder = builder.config(name, value)
-    made = builder.getOrCreate()
+    try:
+        made = builder.getOrCreate()
+    except Exception as error:
+        if not str(error).startswith(_JAVA_ENDED):
+            raise
+        # Java's own words have gone to standard error.
+        raise ConfigError(
+            "Spark's Java ended as it started: what it says stands above (memory and options of the driver)"
+        ) from error
     register(made)
     return made
