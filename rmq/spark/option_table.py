@@ -189,8 +189,8 @@ class Given:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Which options are given, by their proper names."""
-        return tuple(name for name in self._table if name in self._values)
+        """Which options are given, by their proper names; one that is switched off asks for nothing."""
+        return tuple(name for name in self._table if self._values.get(name, False) is not False)
 
     def clash(self, one: str, other: str, why: str) -> None:
         if one in self and other in self:

@@ -149,6 +149,8 @@ def test_a_batch_and_a_stream_refuse_what_the_other_has() -> None:
     for name in ("endingOffsets", "endingTimestamp"):
         with pytest.raises(ConfigError, match=f"the option {name} is for batches: a stream has no end"):
             source(**{name: "5" if name == "endingTimestamp" else "latest"}).check_stream(limits=True, version="4.3.0")
+    source(groupId="g", commitOffsetsToBroker="false").check_batch(pushing=True, version="4.3.0")
+    source(pushFilters="false").check_stream(limits=False, version="4.0.1")
     with pytest.raises(ConfigError, match="commitOffsetsToBroker is for streams: a batch reports no offsets"):
         source(groupId="g", commitOffsetsToBroker="true").check_batch(pushing=True, version="4.3.0")
     source(groupId="g").check_batch(pushing=True, version="4.3.0")
