@@ -46,7 +46,8 @@ from rmq.protocol.bodies.stats import ConsumeStats, TopicStatsTable
 from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
 from rmq.protocol.command import Command
 from rmq.protocol.errors import RMQError, TransportError
-from rmq.runtime.bridge import Bridge, bridge, close_in_children, forget_descriptors, until_signal
+from rmq.runtime.bridge import Bridge, bridge, close_in_children, forget_descriptors
+from rmq.runtime.signals import signal_wait
 
 __all__ = ["AdminClient", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]
 
@@ -495,12 +496,16 @@ class PushConsumer(_Lookups[AioPushConsumer]):
         self._stop(lambda started: started.shutdown(timeout))
 
     def run(self) -> None:
-        """Start, consume until SIGTERM or SIGINT, shut down; for the main thread."""
-        self.start()
-        try:
-            log.info("group %s: %s: stopping", self.group, until_signal())
-        finally:
-            self.shutdown()
+        """Start, consume until SIGTERM or SIGINT, shut down; for the main thread.
+
+        A second signal, more than a second later, ends the process at once with exit code 1.
+        """
+        with signal_wait() as came:
+            self.start()
+            try:
+                log.info("group %s: %s: stopping", self.group, came())
+            finally:
+                self.shutdown()
 
     def persist_offsets(self) -> None:
         self._run(self._alive().persist_offsets())

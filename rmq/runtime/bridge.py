@@ -15,11 +15,9 @@ import contextlib
 import logging
 import os
 import queue
-import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
-from types import FrameType
 from typing import Any, Generic, TypeVar, cast
 
 from rmq.protocol.errors import ClientError
@@ -33,8 +31,6 @@ __all__ = [
     "bridge",
     "close_in_children",
     "forget_descriptors",
-    "signal_came",
-    "until_signal",
 ]
 
 log = logging.getLogger(__name__)
@@ -406,45 +402,3 @@ def _at_exit() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-async def signal_came(signals: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT)) -> str:
-    """Wait for one of the signals on the running loop (of the main thread). :returns: its name."""
-    loop = asyncio.get_running_loop()
-    came: asyncio.Future[str] = loop.create_future()
-
-    def note(name: str) -> None:
-        if not came.done():
-            came.set_result(name)
-
-    for number in signals:
-        loop.add_signal_handler(number, note, number.name)
-    try:
-        return await came
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
-
-
-def until_signal(signals: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT)) -> str:
-    """Block the main thread until one of the signals comes. :returns: its name.
-
-    :raises ClientError: not called on the main thread.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        raise ClientError("run() waits for signals, which only the main thread gets: use start() and shutdown()")
-    came: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-        event.set()
-
-    event = threading.Event()
-    before = {number: signal.signal(number, note) for number in signals}
-    try:
-        while not came:
-            event.wait(1.0)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return signal.Signals(came[0]).name

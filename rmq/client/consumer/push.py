@@ -27,7 +27,8 @@ from rmq.client.settings import Duration, PushConsumerOptions, PushConsumerSetti
 from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq.protocol.errors import ClientError, RMQError, TransportError
-from rmq.runtime.bridge import ListenerPool, signal_came
+from rmq.runtime.bridge import ListenerPool
+from rmq.runtime.signals import signal_wait_on_loop
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -344,12 +345,16 @@ class PushConsumer(Lookups):
         await sendback.send_message_back(self.instance, self.group, message, delay_level, most, broker_name)
 
     async def run(self) -> None:
-        """Start, consume until SIGTERM or SIGINT, shut down."""
-        await self.start()
-        try:
-            log.info("group %s: %s: stopping", self.group, await signal_came())
-        finally:
-            await self.shutdown()
+        """Start, consume until SIGTERM or SIGINT, shut down; for the main thread.
+
+        A second signal, more than a second later, ends the process at once with exit code 1.
+        """
+        with signal_wait_on_loop() as came:
+            await self.start()
+            try:
+                log.info("group %s: %s: stopping", self.group, await came())
+            finally:
+                await self.shutdown()
 
     def suspend(self) -> None:
         """Pull nothing more until :meth:`resume`; what is held is still consumed."""

@@ -1,0 +1,98 @@
+"""Waiting for SIGTERM and SIGINT: one wish to stop, and losing patience."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+
+import pytest
+
+from rmq.protocol.errors import ClientError
+from rmq.runtime import signals
+from rmq.runtime.signals import signal_wait, signal_wait_on_loop
+
+
+def come(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+def handlers() -> list[object]:
+    return [signal.getsignal(number) for number in signals.SIGNALS]
+
+
+def test_the_same_wish_from_two_sides_is_one() -> None:
+    before = handlers()
+    with signal_wait() as came:
+        come(signal.SIGINT)
+        come(signal.SIGTERM)
+        assert came() == "SIGINT"
+    assert handlers() == before
+
+
+def test_a_later_signal_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "_ONE_WISH", 0.0)
+    before = handlers()
+
+    def impatient() -> None:
+        with signal_wait() as came:
+            come(signal.SIGTERM)
+            assert came() == "SIGTERM"
+            come(signal.SIGINT)
+
+    with pytest.raises(SystemExit, match="SIGINT again: ended at once") as ended:
+        impatient()
+    assert isinstance(ended.value.code, str)  # Python prints it and ends with 1
+    assert handlers() == before
+
+
+async def test_the_same_on_a_loop() -> None:
+    before = handlers()
+    with signal_wait_on_loop() as came:
+        come(signal.SIGINT)
+        come(signal.SIGTERM)
+        assert await came() == "SIGINT"
+    assert handlers() == before
+
+
+async def test_a_later_signal_cancels_and_becomes_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "_ONE_WISH", 0.0)
+
+    async def impatient() -> None:
+        with signal_wait_on_loop() as came:
+            come(signal.SIGINT)
+            assert await came() == "SIGINT"
+            come(signal.SIGTERM)
+            await asyncio.Event().wait()
+
+    with pytest.raises(SystemExit, match="SIGTERM again: ended at once"):
+        await impatient()
+    task = asyncio.current_task()
+    assert task is not None
+    task.uncancel()
+
+
+async def test_cancelling_is_not_a_signal() -> None:
+    async def cancelled() -> None:
+        with signal_wait_on_loop():
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(cancelled())
+
+
+def test_only_the_main_thread_gets_signals() -> None:
+    found: list[str] = []
+
+    def elsewhere() -> None:
+        try:
+            with signal_wait():
+                pass
+        except ClientError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert found == ["run() waits for signals, which only the main thread gets: use start() and shutdown()"]
