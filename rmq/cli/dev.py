@@ -95,6 +95,7 @@ class Dev:
                 "bindAddress": HOST,
                 "brokerIP1": HOST,
                 "brokerName": "dev",
+                "enablePropertyFilter": "true",  # SQL92 as well: a place to try everything
                 "listenPort": str(self.port + BROKER_PORT_AFTER),
                 "namesrvAddr": self.namesrv_addr,
                 "storePathRootDir": os.path.join(self.folder, "store"),
