@@ -144,7 +144,7 @@ class Listener:
         error: BaseException | None,
     ) -> None:
         if error is not None:
-            log.warning("a listener raised for %r; it is tried again later", given[0], exc_info=error)
+            log.warning("a listener raised for %r, at try %d", given[0], given[0].reconsume_times + 1, exc_info=error)
             outcome.error = error
             outcome.result = ConsumeResult.RECONSUME_LATER
             failed += given

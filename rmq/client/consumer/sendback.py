@@ -10,7 +10,7 @@ from rmq.protocol import properties as property_string
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.errors import ClientError, ResponseError, RMQError
 from rmq.protocol.headers.send import ConsumerSendMsgBackRequest, SendMessageV2Request
-from rmq.protocol.names import retry_topic
+from rmq.protocol.names import dlq_topic, retry_topic
 
 __all__ = ["give_back", "original_topic", "send_message_back", "send_to_retry_topic"]
 
@@ -123,6 +123,8 @@ async def give_back(
     """Send a failed message back by either way; whether one of them worked."""
     try:
         await send_message_back(instance, group, message, delay_level, max_reconsume_times)
+        if delay_level < 0 or message.reconsume_times >= max_reconsume_times:
+            log.warning("group %s: %r goes to the dead letters, %s", group, message, dlq_topic(group))
         return True
     except RMQError as error:
         if isinstance(error, ResponseError) and error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:

@@ -68,3 +68,28 @@ def test_what_failed_comes_again(fail: Callable[[], object], orderly: bool) -> N
             assert {name: behind for name, behind in (await s.diff()).items() if behind} == {}
 
     run()
+
+
+@in_virtual_time
+async def test_the_log_tells_every_try_and_the_way_to_the_dead_letters(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene(messageDelayLevel=" ".join(["1s"] * 18)) as s:
+        consumer = s.consumer(max_reconsume_times=2)
+        buried = s.consumer("undertakers")
+        dead: list[str | None] = []
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            raise ValueError("no")
+
+        @buried.on("%DLQ%g")
+        async def bury(message: MessageExt) -> None:
+            dead.append(message.keys)
+
+        async with consumer, buried:
+            await s.send(1)
+            await eventually(lambda: dead == ["k0"])
+        lines = [record.getMessage() for record in caplog.records]
+        assert [line.rpartition(", ")[2] for line in lines if "listener raised" in line] == [
+            "at try 1", "at try 2", "at try 3"
+        ]  # fmt: skip
+        assert [line.rpartition(", ")[2] for line in lines if "goes to the dead letters" in line] == ["%DLQ%g"]
