@@ -1,0 +1,71 @@
+"""docs/sdk.md says what the SDK takes: every setting with its default, and programs that Python can read."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import fields
+from enum import Enum
+
+import pytest
+
+import rmq
+from rmq import aio
+from rmq.client.settings import (
+    ClientSettings,
+    ConsumerSettings,
+    ProducerSettings,
+    PullConsumerSettings,
+    PushConsumerSettings,
+)
+from tests.support.daemons import ROOT
+
+PAGE = (ROOT / "docs/sdk.md").read_text()
+PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+TABLES = {
+    "Every client": ClientSettings,
+    "Producers": ProducerSettings,
+    "Push and pull consumers": ConsumerSettings,
+    "Push consumers": PushConsumerSettings,
+    "Pull consumers": PullConsumerSettings,
+}
+
+
+def defaults(kind: type[ClientSettings]) -> dict[str, str]:
+    return {field.name: shown(field.default) for field in fields(kind)}
+
+
+def shown(value: object) -> str:
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, frozenset):
+        return ", ".join(map(str, sorted(value)))
+    if isinstance(value, float):
+        return f"{value:g} s"
+    return "" if value in (None, ()) else str(value)
+
+
+def rows(title: str) -> dict[str, str]:
+    table = PAGE.partition(f"\n| {title} | Default | |\n")[2].partition("\n\n")[0]
+    return dict(re.findall(r"^\| `(\w+)` \| (.*?) ?\| .+ \|$", table, re.MULTILINE))
+
+
+def test_every_setting_is_there_with_its_default() -> None:
+    for title, kind in TABLES.items():
+        assert (found := rows(title)), title
+        assert found.items() <= defaults(kind).items(), title
+    for kind, titles in (
+        (ProducerSettings, ["Every client", "Producers"]),
+        (PushConsumerSettings, ["Every client", "Push and pull consumers", "Push consumers"]),
+        (PullConsumerSettings, ["Every client", "Push and pull consumers", "Push consumers", "Pull consumers"]),
+    ):
+        known = {name for title in titles for name in rows(title)}
+        assert defaults(kind).keys() <= known
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=[str(number) for number in range(len(PROGRAMS))])
+def test_its_programs_can_be_read_and_import_what_is_there(program: str) -> None:
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.ImportFrom) and node.module in ("rmq", "rmq.aio"):
+            names = rmq.__all__ if node.module == "rmq" else aio.__all__
+            assert {alias.name for alias in node.names} <= set(names)
