@@ -31,9 +31,9 @@ ARCHIVE = "job: archive\n" + HEAD + (
 )  # fmt: skip
 WINDOWS = "job: windows\n" + HEAD + (
     "source:\n  topics: [Orders]\n  startingOffsets: earliest\ntrigger: once\n"
-    "fields:\n  at: timestamp\n  amount: decimal(10,2)\n  customer.city: string\n"
+    "fields:\n  at: timestamp\n  ms: epochMillis\n  n: long\n  amount: decimal(10,2)\n  customer.city: string\n"
     "eventTime: at\nwindow: 10m\nwatermark: 1m\ngroupBy: [customer.city]\n"
-    "aggregates:\n  orders: count\n  revenue: sum(amount)\nto:\n  topic: Totals\n  tags: t\n"
+    "aggregates:\n  orders: count\n  revenue: sum(amount)\n  total: sum(n)\nto:\n  topic: Totals\n  tags: t\n"
 )  # fmt: skip
 MORNING = datetime(2026, 3, 1, 10, tzinfo=UTC)
 
@@ -75,7 +75,10 @@ def test_archive(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
 
     bench.create("Events")
     bench.send("Events", [{"n": n, "at": at(n * 20)} for n in range(6)])
+    # Folders are in UTC whatever time zone the session has.
+    bench.spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
     out = bench.run(ARCHIVE)
+    bench.spark.conf.set("spark.sql.session.timeZone", "UTC")
     assert "job: batch 0: 6 rows in " in out
     folders = sorted(path.parent.relative_to(bench.folder / "archive") for path in bench.folder.rglob("*.parquet"))
     assert {str(folder) for folder in folders} == {f"topic=Events/date=2026-03-01/hour={hour}" for hour in (10, 11)}
@@ -93,11 +96,16 @@ def test_archive(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     # ... and before anything was listed: it is written anew.
     bench.run(ARCHIVE)
     bench.send("Events", [{"n": 12, "at": at(0)}, {"n": 13, "at": at(1)}])
+    # Times that no calendar has end nothing: they count as the time of sending.
+    bench.send(
+        "Events", [{"n": 0, "at": when} for when in (2**63 - 1, -(2**63), 10**40, "12:30", "9999-12-31T23:59-01:00")]
+    )
     monkeypatch.setattr(Files, "write", counted(Files.write, fail_at=1, error=OSError("the machine went away")))
     with pytest.raises(RMQError, match="the machine went away"):
         bench.run(ARCHIVE)
     monkeypatch.undo()
     out = bench.run(ARCHIVE)
+    assert "since the start undated 5" in out
     assert re.search(r"job: \d+ small files joined", out)
     assert places(bench.spark.read.parquet(f"{bench.folder}/archive").collect()) == places(bench.rows("Events"))
     # Files of an hour were joined into one.
@@ -118,8 +126,7 @@ def test_joining_files_that_dies_in_between_neither_loses_nor_repeats(
     monkeypatch.undo()
     doubled = places(bench.spark.read.parquet(f"{bench.folder}/archive").collect())
     assert sum(doubled.values()) > 4
-    bench.send("Joined", [{"at": at(5)}])
-    bench.run(text)
+    bench.run(text)  # nothing new: what was cut off is finished all the same
     assert places(bench.spark.read.parquet(f"{bench.folder}/archive").collect()) == places(bench.rows("Joined"))
 
 
@@ -128,11 +135,13 @@ def test_windows(bench: Bench) -> None:
     bench.spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "true")
     bench.create("Orders", "Totals", "Later")
     orders = [
-        {"at": at(minute), "amount": 10.25 + minute, "customer": {"city": city}}
+        {"at": at(minute), "ms": 2**63 - 1, "n": 9 * 10**18, "amount": 10.25 + minute, "customer": {"city": city}}
         for minute in range(0, 20, 5)
         for city in ("Ber lin", "Oslo")
     ]
     bench.send("Orders", [*orders, "no JSON", {"amount": 1}, {"at": at(1), "amount": "x", "customer": {}}])
+    # A clock far ahead closes no windows.
+    bench.send("Orders", [{"at": (datetime.now(UTC) + timedelta(days=2)).isoformat(), "customer": {"city": "Oslo"}}])
     bench.send("Orders", [{"at": at(60), "amount": 0, "customer": {"city": "Oslo"}}])
     if not LIMITS:
         with pytest.raises(RMQError, match=r"trigger: once needs Spark 4\.2 or newer for windows in the mode append"):
@@ -141,9 +150,10 @@ def test_windows(bench: Bench) -> None:
         assert len(bench.results("Totals")) == 5
         return
     out = bench.run(WINDOWS)
-    assert "unreadable 3" in out
+    assert "since the start ahead 1, unreadable 3" in out
     expected = [
         {"windowStart": start, "windowEnd": end, "customer.city": city, "orders": 2, "revenue": revenue}
+        | {"total": 18 * 10**18}
         for start, end, revenue in (
             ("2026-03-01T10:00:00Z", "2026-03-01T10:10:00Z", 25.5),
             ("2026-03-01T10:10:00Z", "2026-03-01T10:20:00Z", 45.5),
@@ -216,6 +226,11 @@ def test_replay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RMQError, match="is that of another replay: give this one its own folder"):
         bench.run(text.replace("Again", "Other"))
 
+    port = bench.namesrv.rpartition(":")[2]
+    itself = text.replace("topic: Again", f"nameServer: localhost:{port}").replace("/checkpoint", "/itself")
+    with pytest.raises(RMQError, match="has the same brokers: the topic Past would be sent into itself"):
+        bench.run(itself)
+
     bench.run(ARCHIVE.replace("Events", "Past").replace("/checkpoint", "/archiving"))
     out = bench.run(
         "job: replay\n" + HEAD.replace("/checkpoint", "/second")
@@ -227,6 +242,11 @@ def test_replay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_dead_letters(bench: Bench) -> None:
     bench.create("Payments")
+    with rmq.AdminClient(namesrv=bench.namesrv) as admin:  # as old Java brokers make them
+        admin.create_and_update_topic(
+            bench.cluster.broker_addr, "%DLQ%shut", read_queue_nums=1, write_queue_nums=1, perm=2
+        )
+    bench.send("%DLQ%shut", ["x", "y"])
     bench.send("Payments", ["a", "b", "c"], tags="<b>", keys="key-1")
 
     consumer = rmq.PushConsumer(
@@ -240,14 +260,16 @@ def test_dead_letters(bench: Bench) -> None:
 
     text = (
         "job: dead-letters\ncluster:\n  nameServer: {namesrv}\nsince: 1h\nreport: {folder}/report\n"
-        "groups: [payers, nobody]\n"
+        "groups: [payers, nobody, shut]\n"
     )
     with consumer:
         bench.cluster.call(lambda cluster: stored(cluster, "%DLQ%payers", 3))
         out = bench.run(text)
     assert "payers gave up on 3 messages since " in out
+    assert "2 dead letters of shut on broker-0 may not be read: open them with mqadmin updateTopic -t %DLQ%shut" in out
     report = json.loads((bench.folder / "report/report.json").read_text())
-    (dead,) = report["groups"]
+    (dead,), (shut,) = report["groups"], report["unread"]
+    assert (shut["group"], shut["messages"]) == ("shut", 2)
     assert (dead["group"], dead["count"], report["quiet"]) == ("payers", 3, ["nobody"])
     assert [(cause["topic"], cause["tag"], cause["count"]) for cause in dead["causes"]] == [("Payments", "<b>", 3)]
     assert dead["keys"] == [["key-1", 3]]

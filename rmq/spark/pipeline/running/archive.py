@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from rmq.protocol.errors import ConfigError
+from rmq.protocol.errors import ConfigError, StoreError
 from rmq.runtime.dial import RealDial
 from rmq.spark.pipeline.archive import Archive
 from rmq.spark.pipeline.job import ONCE
@@ -100,7 +100,14 @@ class _Archivist:
 
         def write(address: str) -> None:
             writer = rows.write.option("compression", self._codec).partitionBy(*FOLDERS)
-            writer.parquet(address)
+            try:
+                writer.parquet(address)
+            except Exception as error:
+                if "No space left on device" in str(error):
+                    raise StoreError(
+                        f"no space left on device for {self._job.path}: make room and start again, nothing is lost"
+                    ) from error
+                raise
 
         compactor.touched(staging.publish(f"batch-{number}", write))
         # Batch n begins when n - 1 is committed: it is never asked for again.

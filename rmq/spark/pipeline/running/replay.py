@@ -15,7 +15,7 @@ from rmq.protocol.errors import ConfigError
 from rmq.protocol.properties import SHARDING_KEY
 from rmq.protocol.queue import MessageQueue
 from rmq.runtime.dial import RealDial
-from rmq.spark.brokers import connect
+from rmq.spark.brokers import Brokers, connect
 from rmq.spark.options import SourceOptions
 from rmq.spark.pipeline.replay import Replay
 from rmq.spark.pipeline.running.files import Files
@@ -51,7 +51,8 @@ def work(spark: SparkSession, job: Replay, watch: Watch, stop: Stop) -> None:
     if done > job.from_.start:
         watch.say(f"{sent:,} messages before {_told(done)} were sent by an earlier run")
     # What is to come is no part of this run: a slice that was sent before its messages came is not looked at again.
-    last = min(job.from_.end, datetime.now(UTC))
+    now = datetime.now(UTC)
+    last = min(job.from_.end, now.replace(microsecond=now.microsecond // 1000 * 1000))
     source: _Source = _Archive(spark, job) if job.from_.archive is not None else _Topic(spark, job)
     width = timedelta(seconds=job.slice)
     number = 0
@@ -133,6 +134,7 @@ class _Topic:
         self._options = job.source_options()
         options = SourceOptions.of(self._options)
         self._brokers = connect(options.endpoint)
+        _refuse_itself(self._brokers, job)
         self._queues = queues_to_read(self._brokers, options)
         self._group = options.group
         self._next: dict[MessageQueue, int] = {}
@@ -158,6 +160,24 @@ class _Topic:
         millis = {name: str(round(at.timestamp() * 1000)) for name, at in (("starting", begin), ("ending", end))}
         times = {f"{name}Timestamp": value for name, value in millis.items()}
         return self._spark.read.format("rocketmq").options(**self._options, **times).load()
+
+
+def _refuse_itself(brokers: Brokers, job: Replay) -> None:
+    """:raises ConfigError: the other name servers are of the same cluster under another address."""
+    topic = job.from_.topic
+    if topic is None or job.to.name_server is None or job.to.topic not in (None, topic):
+        return
+    there = connect(SourceOptions.of(job.source_options() | {"nameServer": job.to.name_server}).endpoint)
+    routes = [each.route(topic) for each in (brokers, there)]
+    ours, theirs = (
+        {address for data in (route.broker_datas if route else ()) for address in data.broker_addrs.values()}
+        for route in routes
+    )
+    if ours & theirs:
+        raise ConfigError(
+            f"to.nameServer: {job.to.name_server} has the same brokers: the topic {topic} would be sent into itself: "
+            "give another topic"
+        )
 
 
 class _Archive:

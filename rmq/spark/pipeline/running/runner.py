@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rmq.protocol.errors import RMQError
@@ -41,6 +41,8 @@ _OURS = re.compile(r"(?m)^.*?rmq\.[\w.]+: *(.+)$")
 _CONFIG = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"}
 #: On one machine: each of Spark's 200 costs a task and the files of a state with every batch.
 _SHUFFLE = ("spark.sql.shuffle.partitions", "8")
+#: Loggers that print pages.
+_TALKATIVE = ("SQLQueryContextLogger", "py4j")
 _HOMES = "rmq.spark.pipeline.running."
 
 
@@ -50,21 +52,47 @@ def run(job: Job, out: TextIO | None = None) -> int:
     :param out: for progress; default: standard output.
     :raises RMQError: it cannot start, or it failed: one line.
     """
-    try:
-        master, config = _settings(job)
-        spark = session(job.title(), master=master, config=config)
-    except RMQError:
-        raise
-    except Exception as error:
-        log.debug("Spark cannot be started", exc_info=True)
-        raise RMQError(
-            f"Spark cannot be started for the job {job.title()} (keys spark.master, spark.config): {reason(error)}"
-        ) from error
-    try:
-        run_in(spark, job, out)
-    finally:
-        spark.stop()
+    with _quiet(), Stop() as stop:
+        try:
+            master, config = _settings(job)
+            spark = session(job.title(), master=master, config=config)
+        except RMQError:
+            raise
+        except Exception as error:
+            log.debug("Spark cannot be started", exc_info=True)
+            raise RMQError(
+                f"Spark cannot be started for the job {job.title()} (keys spark.master, spark.config): {reason(error)}"
+            ) from error
+        stop.listen()
+        try:
+            if stop.asked:
+                print(f"{job.title()}: stopped before it began", file=out, flush=True)
+            else:
+                run_in(spark, job, out, stop)
+        finally:
+            if not _gone(spark):
+                spark.stop()
     return 0
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without pages of pyspark's and py4j's about what is said in one line at the end."""
+    loggers = [logging.getLogger(name) for name in _TALKATIVE]
+    before = [logger.level for logger in loggers]
+
+    def said(record: logging.LogRecord) -> bool:
+        return not str(record.msg).startswith("KeyboardInterrupt while")
+
+    logging.getLogger().addFilter(said)  # py4j logs a second Ctrl-C there
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeFilter(said)
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 def _settings(job: Job) -> tuple[str | None, dict[str, str]]:
@@ -89,7 +117,6 @@ def run_in(spark: SparkSession, job: Job, out: TextIO | None = None, stop: Stop 
     :param stop: ends it when asked; default: signals do.
     :raises RMQError: it failed.
     """
-    logging.getLogger("SQLQueryContextLogger").disabled = True  # pyspark's, which prints a page for a wrong condition
     watch = Watch(job.title(), job.job, Screen(out or sys.stdout))
     module = importlib.import_module(_HOMES + job.job.replace("-", "_"))
     with stop or Stop() as stop, _metrics(job, watch):
@@ -102,10 +129,21 @@ def run_in(spark: SparkSession, job: Job, out: TextIO | None = None, stop: Stop 
         except RMQError:
             raise
         except Exception as error:
+            if stop.asked and _gone(spark):  # service managers and terminals end all processes of a group
+                watch.say("stopped, and Spark with it: the next run begins with what was under way")
+                return watch
             log.debug("the job %s failed", job.title(), exc_info=True)
             raise RMQError(f"the job {job.title()} failed: {reason(error)}") from error
     watch.say(f"{'stopped' if stop.asked else 'done'}: {totals(watch)}")
     return watch
+
+
+def _gone(spark: SparkSession) -> bool:
+    """Whether Spark was ended by somebody else."""
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())
+    except Exception:
+        return True
 
 
 def _plan(job: StreamJob) -> str:
@@ -139,7 +177,8 @@ def _follow(running: Running, watch: Watch, stop: Stop) -> None:
                 if told != last or not query.status["isTriggerActive"]:
                     return
     finally:
-        query.stop()
+        with suppress(Exception):  # it has failed, which is said, or Spark is gone
+            query.stop()
 
 
 def _news(query: Any, told: int) -> Iterator[Mapping[str, object]]:

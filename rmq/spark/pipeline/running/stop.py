@@ -24,16 +24,23 @@ class Stop:
             signal.signal(one, signal.default_int_handler)
 
     def __enter__(self) -> Stop:
+        self.listen()
+        return self
+
+    def listen(self) -> None:
+        """Take the signals, also from Spark, which takes Ctrl-C when it starts."""
+        if self.asked:
+            return
         try:
             for one in _SIGNALS:
-                self._before[one] = signal.signal(one, self._note)
+                self._before.setdefault(one, signal.signal(one, self._note))
         except ValueError:
             # Signals come to the main thread alone; elsewhere whoever runs us sets ``asked``.
             pass
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        self._before.clear()

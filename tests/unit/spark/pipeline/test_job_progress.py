@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from rmq.remoting.metrics import render
 from rmq.spark.pipeline.running.pace import paced
-from rmq.spark.pipeline.running.report import Cause, Dead, Report, page, to_json
+from rmq.spark.pipeline.running.report import Cause, Dead, Report, Unread, page, to_json
 from rmq.spark.pipeline.running.runner import reason
 from rmq.spark.pipeline.running.screen import Screen
 from rmq.spark.pipeline.running.stop import Stop
@@ -131,15 +132,29 @@ def test_the_first_signal_asks_and_the_second_insists() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_signals_are_taken_back_from_whoever_took_them() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with Stop() as stop:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as Spark does with a handler of its own
+        stop.listen()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.asked
+        stop.listen()  # a second one still insists
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_a_report_shows_what_messages_hold_and_runs_none_of_it(tmp_path: Path) -> None:
     at = datetime(2026, 3, 1, 12, tzinfo=UTC)
     evil = "<script>alert(1)</script>"
     cause = Cause("Orders", evil, "10.0.0.1", 3, at, at + timedelta(hours=1))
     dead = Dead("payers", 3, at, at + timedelta(hours=1), 16, [cause], [(evil, 2)], [(at, 3)], [f"client-{evil}"])
-    report = Report(at, "127.0.0.1:9876", None, None, [dead], [evil])
+    report = Report(at, "127.0.0.1:9876", None, None, [dead], [evil], [Unread(evil, ["b"], True, 0)])
     text = page(report, {"Over time": b"\x89PNG"})
     assert "<script" not in text
-    assert text.count("&lt;script&gt;") == 4
+    assert text.count("&lt;script&gt;") == 6
+    assert not re.search(r"(src|href)=.?(http|//)", text), "nothing is loaded from elsewhere"
     assert "<h1>3 dead letters of 1 consumer groups</h1>" in text
     assert "1 consumer<" in text
     written = json.loads(to_json(report))
