@@ -131,6 +131,8 @@ class ClientInstance:
         self._rebalance_now = asyncio.Event()
         self._refreshing: dict[tuple[str, str | None], asyncio.Task[bool]] = {}
         self._templates: dict[str, tuple[str, int]] = {}
+        #: Topics whose route nobody said when last asked: logged once while it lasts.
+        self._unanswered: set[str] = set()
         #: Topics without a route of their own -> the template's route, by which they are sent.
         self._borrowed: dict[str, TopicRouteData] = {}
 
@@ -329,8 +331,12 @@ class ClientInstance:
         for topic in sorted(topics):
             try:
                 await self.refresh_route(topic)
+                self._unanswered.discard(topic)
             except RMQError as error:
-                log.warning("route of %s: %s", topic, error)
+                log.log(
+                    logging.DEBUG if topic in self._unanswered else logging.WARNING, "route of %s: %s", topic, error
+                )
+                self._unanswered.add(topic)
         self._forget_brokers()
 
     async def refresh_route(self, topic: str, timeout: float = 3.0, template: tuple[str, int] | None = None) -> bool:

@@ -82,6 +82,8 @@ class Delivery:
         self._failing: set[MessageQueue] = set()
         #: Topics that no broker had when we asked -> when that was (milliseconds since the epoch).
         self._missing: dict[str, int] = {}
+        #: Topics whose last rebalance failed: said once while it lasts.
+        self._waiting: set[str] = set()
         #: This rebalance has given last owners their time.
         self._waited = False
         self._lock = asyncio.Lock()
@@ -108,8 +110,11 @@ class Delivery:
             for topic in list(self._subscriptions):
                 try:
                     await self._rebalance_topic(topic)
+                    self._waiting.discard(topic)
                 except RMQError as error:
-                    log.warning("group %s: rebalance of %s waits: %s", self._group, topic, error)
+                    level = logging.DEBUG if topic in self._waiting else logging.WARNING
+                    log.log(level, "group %s: rebalance of %s waits: %s", self._group, topic, error)
+                    self._waiting.add(topic)
             for queue, pq in list(self.queues.items()):
                 if queue.topic not in self._subscriptions:
                     await self._drop(pq)

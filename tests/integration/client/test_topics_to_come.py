@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from rmq.aio import Message, MessageExt
+from rmq.aio import Message, MessageExt, PushConsumer
 from tests.support.client_scene import scene
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -94,3 +94,23 @@ async def test_offsets_that_cannot_be_kept_are_said_once_while_the_broker_is_awa
         lines = [record.getMessage() for record in caplog.records if record.name == "rmq.client.consumer.offsets"]
         assert len(lines) == 1, lines
         assert "5 offsets were not kept, they are tried again: " in lines[0], "four queues and the retry queue"
+
+
+@in_virtual_time
+async def test_a_name_server_that_is_away_is_said_once_a_topic(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as s:
+        consumer = PushConsumer("g", namesrv="127.0.0.1:1", world=s.cluster.world)
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            raise AssertionError("there is no such message")
+
+        with caplog.at_level(logging.WARNING, "rmq.client"):
+            async with consumer:
+                await asyncio.sleep(300)
+        said = [record.getMessage().partition(": no name server")[0] for record in caplog.records]
+        assert sorted(line for line in said if " T" in line) == [
+            "group g: rebalance of T waits",
+            "route of T",
+            "the route of T is asked for again",
+        ]
