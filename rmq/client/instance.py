@@ -270,8 +270,10 @@ class ClientInstance:
 
         :param timeout: seconds; ``mq_client_api_timeout`` when not given.
         :param accept: the response codes that are answers.
-        :raises ResponseError: any other code. :raises TransportError: no answer.
+        :raises ResponseError: any other code. :raises TransportError: no answer. :raises ClientError: no address.
         """
+        if not isinstance(address, str):
+            raise ClientError(f"the address of a broker is a text, host:port, not {type(address).__name__}")
         limit = self.settings.mq_client_api_timeout if timeout is None else timeout
         reply = await self.remoting.request(address, Command.request(code, header, body), limit)
         if reply.code not in accept:

@@ -26,6 +26,7 @@ from rmq import (
     PullConsumer,
     PullStatus,
     PushConsumer,
+    RMQError,
     SendStatus,
     by_hash,
 )
@@ -277,6 +278,14 @@ def test_run_ends_cleanly_on_sigterm(cluster: BlockingCluster) -> None:
         stats = admin.consume_stats("run")
         one = stats.offset_table[sent.message_queue]
         assert one.consumer_offset == one.broker_offset == 1
+
+
+def test_what_is_no_address_of_a_broker_is_refused(cluster: BlockingCluster) -> None:
+    with AdminClient(namesrv=cluster.namesrv_addr) as admin:
+        with pytest.raises(ClientError, match="the address of a broker is a text, host:port, not NoneType"):
+            admin.broker_config(None)  # type: ignore[arg-type]
+        with pytest.raises(RMQError, match="'broker-a' is no address: host:port"):
+            admin.broker_config("broker-a")
 
 
 FORGETFUL = """
