@@ -7,6 +7,8 @@ The blocking API::
     with Producer("order_group", namesrv="127.0.0.1:9876") as producer:
         print(producer.send(Message("TopicTest", b"hello", tags="TagA", keys="order-1")))
 
+``PushConsumer`` receives, ``TransactionProducer``, ``PullConsumer`` and ``AdminClient`` do what they are called;
+:class:`rmq.client.settings.PushConsumerOptions` and its like name their keyword arguments. docs/sdk.md is the guide.
 :mod:`rmq.aio` has the same names as coroutines. Names are loaded when they are first used, so that importing the
 package costs nothing in processes that need little of it.
 """

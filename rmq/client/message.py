@@ -30,7 +30,7 @@ class Message:
     :param tags: one tag, for consumers to filter by.
     :param keys: one key or several: what ``query_message`` finds it by. Make them unique (an order id).
     :param flag: a 32-bit number of the application's own; the broker stores it and looks at nothing in it.
-    :param delay_level: 1 to 18 = 1s 5s 10s 30s 1m ... 10m 20m 30m 1h 2h by default; 0 = at once.
+    :param delay_level: 1 to 18 = 1s 5s 10s 30s 1m ... 10m 20m 30m 1h 2h by default; 0 = at once. Cannot be recalled.
     :param delay: seconds or a ``timedelta`` to wait, by the broker's clock (brokers of ours and of 5.x).
     :param deliver_at: when to deliver it, a ``datetime`` (one without a zone is local time); a past one means at once.
     :param wait_store_ok: False = the broker answers before the flush or the slave that its configuration asks for.

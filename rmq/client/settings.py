@@ -75,7 +75,7 @@ def seconds(value: Duration, name: str = "timeout") -> float:
 
 
 class ClientOptions(TypedDict, total=False):
-    """Keyword arguments of every client.
+    """Keyword arguments of every client; docs/sdk.md has each setting with its default.
 
     ``namesrv``: ``host:port`` list separated by ``;`` (default: the environment's NAMESRV_ADDR, then the HTTP address
     server). ``client_ip``: our address in the client id. ``instance_name``: clients of one process with the same one

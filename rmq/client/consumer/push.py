@@ -94,8 +94,12 @@ class PushConsumer(Lookups):
     def on(self, topic: str, expression: str = "*", *, sql: bool = False, batch: bool = False) -> Callable[[F], F]:
         """Subscribe a topic and make the decorated function its listener.
 
+        It takes a message and, if it has a second parameter, the :class:`ConsumeContext`. Returning nothing, True or
+        SUCCESS means done; raising, False or another :class:`ConsumeResult` means that the message comes again.
+
         :param expression: tags, ``TagA || TagB``; with ``sql=True`` a SQL92 condition.
         :param batch: the listener takes a list of up to ``consume_message_batch_max_size`` messages.
+        :raises ClientError: the topic, the expression or the listener cannot be used.
         """
 
         def register(function: F) -> F:
