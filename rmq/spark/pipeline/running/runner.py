@@ -221,7 +221,12 @@ def _metrics(job: Job, watch: Watch) -> Iterator[None]:
     thread = LoopThread("rmq-pipeline-metrics")
     try:
         observer = Observer(World.real(), settings, "pipeline", job.metrics.host, missing=missing, metrics=told)
-        thread.call(observer.start())
+        try:
+            thread.call(observer.start())
+        except RMQError as error:  # which is worded for daemons
+            raise RMQError(
+                str(error).replace("another metricsPromExporterPort", "another port under metrics")
+            ) from error
         thread.call(_serving(observer))
         watch.say("metrics on http://{}:{}/metrics".format(*(observer.address or ("", 0))))
         try:

@@ -7,15 +7,18 @@ import json
 import os
 import re
 import signal
+import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from rmq.protocol.errors import RMQError
 from rmq.remoting.metrics import render
+from rmq.spark.pipeline import catalog, document
 from rmq.spark.pipeline.running.pace import paced
 from rmq.spark.pipeline.running.report import Cause, Dead, Report, Unread, page, to_json
-from rmq.spark.pipeline.running.runner import reason
+from rmq.spark.pipeline.running.runner import _metrics, reason
 from rmq.spark.pipeline.running.screen import Screen
 from rmq.spark.pipeline.running.stop import Stop
 from rmq.spark.pipeline.running.watch import Batch, Watch
@@ -91,6 +94,15 @@ async def test_metrics() -> None:
     assert f"rmq_pipeline_unreadable_total{own}}} 4" in lines
     assert f'rmq_pipeline_lag_messages{own},topic="B"}} 4' in lines
     assert f"rmq_pipeline_rows_per_second{own}}} 200.0" in lines
+
+
+def test_a_port_that_is_taken_is_said_in_the_job_files_words() -> None:
+    job = catalog.of("j.yaml", document.parse("j.yaml", catalog.sample("archive"), {}))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        job.metrics.port = taken.getsockname()[1]
+        serving = _metrics(job, Watch("orders", "archive"))
+        with pytest.raises(RMQError, match=r"Address already in use: .* another port under metrics"), serving:
+            pass
 
 
 def test_a_failure_is_its_own_line_out_of_many() -> None:
