@@ -91,6 +91,6 @@ def test_a_ready_job(standalone: Standalone, cluster: Cluster) -> None:
         f"path: {standalone.jobs}/archive\ntrigger: once\n"
     )
     printed = submit(standalone, SUBMIT_JOB, **{"job.yaml": job})
-    assert printed.splitlines()[-1].startswith("job: done: 200 rows in 1 batches"), printed
+    assert printed.splitlines()[-1].startswith("job: done: 200 rows in 1 batch,"), printed
     assert list(standalone.jobs.glob("archive/topic=Archived/*/*/*.parquet"))
     assert sorted(standalone.records_read()) == ["worker-1", "worker-2"]
