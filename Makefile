@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # PYTHON=... chooses an interpreter; otherwise .ci/find-python does: the fastest that is new enough.
 PYTHON ?=
 
-.PHONY: run test pipeline java spark-matrix torture lint types layers bench docs clean help
+.PHONY: run test pipeline java spark-matrix torture mutants lint types layers bench docs clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make pipeline         orders through a broker and Spark into a topic, an archive and a chart (needs Java 17)"
 	@echo "make spark-matrix     the tests of reading and writing in Spark with every release from 4.0 on (needs Java 17)"
 	@echo "make torture          hundreds of kills and power cuts, with the points that were hit (docs/durability.md)"
+	@echo "make mutants          a hundred random faults in changed files: what no unit test sees (MUTANTS_ARGS=--help)"
 	@echo "make lint types layers  ruff, mypy, the layers of the packages"
 	@echo "make bench            the benchmarks against Java (benchmark/README.md)"
 	@echo "make docs             write docs/settings.md again from the settings tables"
@@ -46,6 +47,9 @@ spark-matrix: $(foreach version,$(SPARK_VERSIONS),$(VENV)/spark-$(version)/.test
 
 torture: $(VENV)/.test
 	@RMQ_TORTURE=1 $(BIN)/python -m pytest tests/fault -s --timeout=0 $(PYTEST_ARGS)
+
+mutants: $(VENV)/.test
+	@$(BIN)/python -m tests.support.mutants $(MUTANTS_ARGS)
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .
