@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from rmq.protocol.ids import decode_offset_msg_id
 from rmq.protocol.message import MessageRecord, decode_record
 from rmq.remoting.client import RemotingClient
 from rmq.testing.cluster import Cluster
+from rmq.testing.simdisk import SimFiles
 from tests.support.virtual import in_virtual_time, one_world
 
 
@@ -249,3 +251,18 @@ async def test_level_delays_last_whatever_the_wall_clock_does(tmp_path: Path) ->
                 times += [loop.time()] * (len(await caller.bodies("T")) - before - len(times))
                 assert loop.time() < began + 30, step
             assert all(5.0 <= time - began <= 5.2 for time in times), (step, times)
+
+
+@in_virtual_time
+async def test_a_recall_is_answered_when_it_is_as_durable_as_configured(tmp_path: Path) -> None:
+    async with Caller(tmp_path, flushDiskType="SYNC_FLUSH") as caller:
+        handles = []
+        for body in ("x", "y"):
+            answer = await caller.send(body, TIMER_DELAY_MS="60000")
+            handles.append(str((answer.ext or {})["recallHandle"]))
+        assert (await caller.recall(handles[0])).code == 0
+        files = caller.world.files
+        assert isinstance(files, SimFiles)
+        files.disk.fail("datasync", errno.EIO, "*commitlog*")
+        refused = await caller.recall(handles[1])
+        assert (refused.code, refused.remark) == (1, "recall is not as durable as configured (code 10)")

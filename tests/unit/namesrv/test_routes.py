@@ -271,3 +271,12 @@ def test_topic_lists_by_flag_and_system_names() -> None:
     assert table.topics_with_flags(unit_sub=True) == ["S", "B"]
     assert table.topics_with_flags(unit=False, unit_sub=True) == ["S"]
     assert table.system_topics() == (["C1", "broker-a"], A)
+
+
+def test_a_registration_is_told_of_once() -> None:
+    table = RouteTable()
+    line = "broker-a id 0 at 10.0.0.1:10911 of C1 registered"
+    assert table.register(registration(A, topic("T")), "c1", 0.0).notices == (line,)
+    assert table.register(registration(A, topic("T")), "c1", 30.0).notices == ()
+    table.close("c1")
+    assert table.register(registration(A, topic("T")), "c2", 40.0).notices == (line,)

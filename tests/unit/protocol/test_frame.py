@@ -250,3 +250,30 @@ def test_an_incomplete_frame_is_held_once() -> None:
 def test_bytearray_and_memoryview_are_taken() -> None:
     data = frame.encode(Command(34, body=b"{}"))
     assert frame.decode(bytearray(data[4:])) == frame.decode(memoryview(data)[4:]) == frame.decode(data[4:])
+
+
+@pytest.mark.parametrize("name", ["code", "flag", "opaque", "version"])
+def test_numbers_of_a_header_have_32_bits(name: str) -> None:
+    for value in (-(1 << 31), (1 << 31) - 1):
+        assert getattr(frame.decode(_json(f'{{"code":1,"{name}":{value}}}')), name) == value
+    for value in (-(1 << 31) - 1, 1 << 31, 10**30):
+        with pytest.raises(FrameError, match=f"whose {name} is no 32-bit number"):
+            frame.decode(_json(f'{{"code":1,"{name}":{value}}}'))
+
+
+@pytest.mark.parametrize(
+    ("block", "fault"),
+    [
+        (b"\0", "ends within an ext field"),
+        (b"\0\1a\0\0\0\0\0", "ends within an ext field"),
+        (b"\0\1", "ends within the name of an ext field"),
+        (b"\0\1a\0\0\0", "ends within the name of an ext field"),
+        (b"\xff\xffa\0\0\0\0", "ends within the name of an ext field"),
+        (b"\0\1a\0\0\0\1", "ends within the value of an ext field"),
+        (b"\0\1a\xff\xff\xff\xffb", "ends within the value of an ext field"),
+    ],
+)
+def test_a_binary_header_that_ends_within_a_field_is_refused(block: bytes, fault: str) -> None:
+    header = BINARY_FIXED + bytes(4) + len(block).to_bytes(4, "big") + block
+    with pytest.raises(FrameError, match=fault):
+        frame.decode(_binary(header))

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from rmq.broker.delivery.filtering import EVERYTHING
-from rmq.broker.delivery.read import Batch, Reader, ReadLimits
+from rmq.broker.delivery.filtering import EVERYTHING, Filter
+from rmq.broker.delivery.read import Batch, Reader, ReadLimits, Status
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.testing.simloop import run
@@ -43,8 +43,8 @@ async def _filled(machine: SimNode, pattern: str) -> Store:
     return store
 
 
-def _scanned(reader: Reader, queue: Queue, offset: int, wanted: int) -> Batch:
-    scan = reader.scan(queue, offset, wanted, EVERYTHING)
+def _scanned(reader: Reader, queue: Queue, offset: int, wanted: int, wants: Filter = EVERYTHING) -> Batch:
+    scan = reader.scan(queue, offset, wanted, wants)
     with pytest.raises(StopIteration) as end:  # nothing is cold
         next(scan)
     batch: Batch = end.value.value
@@ -100,6 +100,45 @@ def test_only_records_have_to_be_in_memory_not_what_lies_between_them() -> None:
         assert batch is not None
         assert b"".join(batch.records) == b"".join(wanted.records)
         assert reader.at_once(other, 0, 400) is None
+        await store.stop()
+
+    run(main())
+
+
+class _Any:
+    """A condition that has every record read, and lets each through."""
+
+    def matches(self, properties: dict[str, str]) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("wants", [EVERYTHING, Filter(sql=_Any())])
+@pytest.mark.parametrize("far", [False, True])
+def test_a_scan_ends_at_its_limits_and_never_before_the_first_message(far: bool, wants: Filter) -> None:
+    """Limits of count and bytes, of what is in memory and what is not, each up to and with the last that fits."""
+
+    async def main() -> None:
+        store = await _filled(Simulation(1).node("a"), "mixed")
+        queue = store.queues.get_or_create("T", 0)
+
+        def limits(count: int, size: int) -> ReadLimits:
+            if far:  # of the others nothing is to be seen
+                return ReadLimits(1, 1, bytes_on_disk=size, count_on_disk=count, memory_bound=-1)
+            return ReadLimits(size, count, bytes_on_disk=1, count_on_disk=1)
+
+        everything = _scanned(Reader(store, limits(100, 1 << 20)), queue, 7, 20, wants)
+        sizes = [len(record) for record in everything.records]
+        assert (len(sizes), everything.next_offset) == (20, 27)
+        for count, size, wanted in [
+            (5, 1 << 20, 5),
+            (100, sum(sizes[:3]), 3),
+            (100, sum(sizes[:3]) - 1, 2),
+            (100, 1, 1),
+            (1, 1 << 20, 1),
+        ]:
+            batch = _scanned(Reader(store, limits(count, size)), queue, 7, 20, wants)
+            assert (len(batch.records), batch.size) == (wanted, sum(sizes[:wanted]))
+            assert (batch.next_offset, batch.status) == (7 + wanted, Status.FOUND)
         await store.stop()
 
     run(main())

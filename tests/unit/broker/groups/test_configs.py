@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
+
 from rmq.broker.groups.configs import GroupTable
 from rmq.broker.settings import BrokerSettings
 from rmq.protocol import fastjson
@@ -35,5 +39,20 @@ def test_a_forbidden_topic_is_kept_and_ends_with_its_group() -> None:
         assert again.may_read("g", "T")
         table.let_read("g", "T", allowed=True)
         assert table.forbidden == {}
+
+    run(main())
+
+
+def test_groups_that_clients_make_fill_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def main() -> None:
+        table = GroupTable(Simulation(1).node("a").world, BrokerSettings(), "/c/subscriptionGroup.json")
+        for number in range(150):
+            assert table.find(f"g{number}") is not None
+        assert [record.getMessage() for record in caplog.records] == [
+            f"subscription group g{number} is created" for number in range(100)
+        ]
+        await table.file.flush()
 
     run(main())

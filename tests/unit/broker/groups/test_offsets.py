@@ -76,6 +76,8 @@ def test_removing() -> None:
 def test_minimums_leave_out_stale_offsets_and_named_groups() -> None:
     table = filled()
     assert table.minimums("T", {}) == {0: 3, 1: 10}
+    assert table.minimums("T", {0: 3}) == {0: 3, 1: 10}
+    assert table.minimums("T", {0: 4}) == {0: 7, 1: 10}
     assert table.minimums("T", {0: 5}) == {0: 7, 1: 10}
     assert table.minimums("T", {}, without={"h"}) == {0: 7, 1: 10}
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import Any
 
 import pytest
 
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import opened, put, small
+from tests.support.store_kit import die, opened, put, small
 
 #: So far away that nothing but the key in question can force anything.
 NEVER = 3_600_000
@@ -62,5 +63,49 @@ def test_the_thorough_interval_of_the_queues_forces_them_and_moves_the_checkpoin
         machine.disk.power_cut()
         path = "/store/consumequeue/T/0/00000000000000000000"
         assert any(machine.files.read(path)), "what the checkpoint says is there after a power cut"
+
+    run(main())
+
+
+def test_after_a_failed_flush_no_file_is_made_any_more() -> None:
+    """Nothing is appended until somebody has looked at the disk: there is nothing to make one for."""
+
+    async def main() -> None:
+        machine = node()
+        store = await opened(machine.world, small())
+        queue = store.queues.get_or_create("T", 0)
+        machine.disk.fail("datasync", errno.EIO, "*commitlog*", count=1000)
+        while len(store.log.segments) < 2:  # so that the next file is to be made
+            store.append([put(queue, bytes(1000))])
+        await asyncio.sleep(1)
+        assert store.flusher.failed
+        machine.disk.heal()
+        files = machine.files.list("/store/commitlog")
+        await asyncio.sleep(60)
+        assert machine.files.list("/store/commitlog") == files
+        assert not store.log.prepared
+        machine.files.freeze()
+        await die(store)
+
+    run(main())
+
+
+def test_a_file_that_could_not_be_made_is_tried_again_without_a_message() -> None:
+    async def main() -> None:
+        machine = node()
+        store = await opened(machine.world, small())
+        queue = store.queues.get_or_create("T", 0)
+        store.append([put(queue, b"one")])
+        await asyncio.sleep(1)
+        assert store.log.prepared
+        machine.disk.fail("allocate", errno.ENOSPC, "*commitlog*", count=-1)
+        while len(store.log.segments) < 2:
+            store.append([put(queue, bytes(1000))])
+        await asyncio.sleep(5)
+        assert not store.log.prepared
+        machine.disk.heal()
+        await asyncio.sleep(3)
+        assert store.log.prepared
+        await store.stop()
 
     run(main())

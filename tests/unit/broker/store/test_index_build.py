@@ -214,3 +214,33 @@ def test_after_a_clean_stop_messages_without_keys_are_not_looked_at_again() -> N
         await store.stop()
 
     run(main())
+
+
+def test_a_build_ends_though_every_step_is_outrun_by_appends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More is put at once in the end, until what came meanwhile is little enough."""
+
+    async def main() -> None:
+        machine = Simulation(1).node("a")
+        await filled(machine)
+        lose_index(machine)
+        store = await opened(machine.world, behind(), start=False)
+        queue = store.queues.get_or_create("T", 0)
+        steps = 0
+        real = index_build.IndexBuild._step
+
+        async def outrun(build: index_build.IndexBuild) -> None:
+            nonlocal steps
+            await real(build)
+            steps += 1
+            assert steps < 500, "it never catches up"
+            before = store.log.end
+            while store.log.end - before < 1200:  # in no part of a file as little as it begins with
+                send(store, queue, queue.next, queue.next + 1)
+
+        monkeypatch.setattr(index_build.IndexBuild, "_step", outrun)
+        await store.start()
+        await built(store)
+        await assert_whole(machine, store, queue.next)
+        await store.stop()
+
+    run(main())

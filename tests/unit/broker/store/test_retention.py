@@ -5,11 +5,13 @@ from datetime import datetime
 
 import pytest
 
+from rmq.broker.store.checkpoint import Checkpoint
 from rmq.broker.store.gate import Gate
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import Usage
+from rmq.testing.simdisk import SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, bodies, die, opened, put, small
@@ -101,6 +103,33 @@ def test_old_files_go_at_their_hour_and_offsets_follow(monkeypatch: pytest.Monke
         assert (quiet_again.min, quiet_again.visible, quiet_again.next) == (1, 1, 1)
         store.append([put(quiet_again, b"twice")])
         assert await bodies(store, quiet_again) == [b"twice"]
+        await store.stop()
+
+    run(main())
+
+
+def test_the_checkpoint_is_told_before_a_file_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a start after a kill in between would miss the file, and take it for lost."""
+
+    async def main() -> None:
+        machine, store, queue = await fresh()
+        await fill(store, queue, 4)
+        for file in store.log.segments[:2]:
+            machine.disk._entries[file.path].mtime_ms -= 73 * 3_600_000
+        told: list[tuple[int, int, bool]] = []
+        unlink = type(machine.files).unlink
+
+        def noting(files: SimFiles, path: str) -> None:
+            if "/commitlog/" in path:
+                checkpoint = Checkpoint(files, "/store/checkpoint")
+                checkpoint.load()
+                told.append((int(path[-20:]), checkpoint.log_start, checkpoint.logics == store.log.stamp))
+            unlink(files, path)
+
+        monkeypatch.setattr(type(machine.files), "unlink", noting)
+        store.retention.trigger()
+        await store.retention.run()
+        assert told == [(0, LOG_SIZE, True), (LOG_SIZE, 2 * LOG_SIZE, True)]
         await store.stop()
 
     run(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Callable
 from dataclasses import replace
@@ -120,5 +121,20 @@ def test_a_power_cut_leaves_the_old_or_the_new(seed: int) -> None:
         assert again.load(parse_into(found))
         assert found == [texts[-1]], "what flush() has waited for is on disk"
         assert world.files.read(f"{PATH}.bak") in texts
+
+    run(main())
+
+
+def test_what_was_asked_for_before_the_broker_ran_is_written_for_who_waits() -> None:
+    simulation = Simulation(1)
+    node = simulation.node("a")
+    node.files.mkdir("/store/config")
+    file = MetadataFile(node.world, PATH, lambda: b"new")
+    file.changed()  # no loop runs: nothing writes it
+
+    async def main() -> None:
+        async with asyncio.timeout(10):
+            await file.saved()
+        assert node.files.read(PATH) == b"new"
 
     run(main())

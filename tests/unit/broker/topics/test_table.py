@@ -132,6 +132,16 @@ def test_system_topics_and_those_nobody_may_send_to() -> None:
     with_table(check)
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_trace_topic_of_another_name_is_reserved_while_it_is_used(enabled: bool) -> None:
+    def check(node: SimNode, table: TopicTable) -> None:
+        assert table.is_system("our_trace") is enabled
+        assert ("our_trace" in table.system_topics()) is enabled
+        assert not table.is_system("T")
+
+    with_table(check, trace_topic_enable=enabled, msg_trace_topic_name="our_trace")
+
+
 def test_the_file_reads_back_over_the_system_topics() -> None:
     async def check(node: SimNode, table: TopicTable) -> None:
         table.put(TopicConfig(topic_name="T", read_queue_nums=3, write_queue_nums=2, perm=4, order=True))

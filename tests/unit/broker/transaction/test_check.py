@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -229,6 +231,21 @@ def test_the_connection_it_came_by_then_its_machine_then_anybody() -> None:
     in_a_broker(check)
 
 
+def test_a_pass_says_once_how_many_it_asked_about(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def check(broker: TransactionBroker) -> None:
+        producer = broker.producer()
+        for number in range(5):
+            broker.send(str(number), producer)
+        await asyncio.sleep(1.5)
+        assert [record.getMessage() for record in caplog.records if "asked" in record.getMessage()] == [
+            "asked producers about 5 half messages"
+        ]
+
+    in_a_broker(check)
+
+
 def test_members_are_asked_in_turn_when_the_sender_is_gone() -> None:
     async def check(broker: TransactionBroker) -> None:
         members = [broker.producer(f"10.0.1.{number}", 1) for number in range(3)]
@@ -419,6 +436,41 @@ def test_ends_and_copies_are_known_after_a_kill(power: bool) -> None:
             assert {half.key for half, _ in asked.checks} == {"other"}
             assert asked.numbers() == ["3", "4"]
             assert (await again.delivered()) == ["committed", "open"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_ends_behind_an_open_half_are_known_after_a_kill(damaged: bool) -> None:
+    """By their op records; one of them that cannot be read costs what it says, not those behind it."""
+
+    async def main() -> None:
+        simulation = Simulation(seed=2)
+        broker = TransactionBroker(simulation.node("a"))
+        await broker.__aenter__()
+        halves = {key: broker.send(key) for key in ("open", "first", "second", "third")}
+        for key in ("first", "second", "third"):
+            await broker.end(halves[key], COMMIT)
+        await asyncio.sleep(2.5)
+        again = await broker.killed(simulation)
+        if damaged:
+            await again.store.load()
+            op = again.store.queues.get_or_create(OP_HALF_TOPIC, 0)
+            (place,) = struct.unpack(">q", (await again.store.queues.entries_cold(op, 1, 1))[:8])
+            await broker.store._tasks.close()
+            again = await again.killed(simulation)
+            real = again.store.record_at
+
+            async def unreadable(offset: int) -> bytes | None:
+                return None if offset == place else await real(offset)
+
+            again.store.record_at = unreadable  # type: ignore[method-assign]
+        async with again:
+            asked = again.producer()
+            await asyncio.sleep(1.5)
+            wanted = {"open", "second"} if damaged else {"open"}
+            assert {half.key for half, _ in asked.checks} == wanted
+            assert (await again.delivered()) == ["first", "second", "third"]
 
     run(main())
 
