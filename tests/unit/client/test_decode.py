@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 
 import pytest
@@ -57,6 +58,18 @@ def test_a_body_that_cannot_be_decompressed_is_given_as_it_is(caplog: pytest.Log
     (message,) = decode_messages(encode_record(record), "b")
     assert (message.body, message.sys_flag) == (b"no zlib", 0x301)
     assert "cannot be decompressed" in caplog.text
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=3), st.data())
+def test_a_tail_that_is_cut_costs_its_record_alone(records: list[MessageRecord], data: st.DataObject) -> None:
+    encoded = [encode_record(record) for record in records]
+    whole = b"".join(encoded)
+    cut = data.draw(st.integers(0, len(whole)))
+    ends = list(itertools.accumulate(map(len, encoded)))
+    found = decode_messages(whole[:cut], "b")
+    assert [message.body for message in found] == [
+        record.body for record, end in zip(records, ends, strict=True) if end <= cut
+    ]
 
 
 @given(st.lists(RECORDS, min_size=1, max_size=3), st.data())

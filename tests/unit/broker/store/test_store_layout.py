@@ -121,13 +121,21 @@ def test_both_parsers_of_records_agree() -> None:
 def test_a_checkpoint_of_any_length_is_read() -> None:
     tree = SimFiles(SimDisk())
     tree.mkdir("/s")
-    for content in (b"", b"\0" * 5, b"\xff" * 4096, (5).to_bytes(8, "big") * 3, b"\1" * 10_000):
+    ones = int.from_bytes(b"\1" * 8, "big")
+    for content, time, oldest in (
+        (b"", 0, 0),
+        (b"\0" * 5, 0, 0),
+        (b"\xff" * 4096, 0, 0),  # before 1970
+        ((5).to_bytes(8, "big") * 3, 5, 0),
+        (b"\1" * 10_000, ones, ones - 3000),
+    ):
         file = tree.open("/s/checkpoint", create=True)
         file.truncate(0)
         file.pwrite(content, 0)
         checkpoint = Checkpoint(tree, "/s/checkpoint")
         checkpoint.load()
-        assert min(checkpoint.physic, checkpoint.logics, checkpoint.index, checkpoint.oldest) >= 0
+        assert (checkpoint.physic, checkpoint.logics, checkpoint.index) == (time, time, time)
+        assert checkpoint.oldest == oldest
         assert checkpoint.clean_end == -1
     checkpoint.physic = checkpoint.logics = 12_345
     checkpoint.note_indexed(20260101000000005, 7, 99)
