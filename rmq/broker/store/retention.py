@@ -125,7 +125,7 @@ class Retention:
             self._deleting.over()
 
     async def _round(self) -> None:
-        at_once = await self.check_disk() and self._settings.clean_forcibly
+        at_once = await self._must_make_room()
         limit = min(95, max(10, self._settings.disk_max_used_percent)) / 100
         full = any(ratio < 0 or ratio > limit for ratio in (self.log_ratio, self.queue_ratio))
         if at_once or full or self._is_time() or self._manual:
@@ -134,6 +134,10 @@ class Retention:
         if self._log.start != self._cleaned_to:
             self._cleaned_to = self._log.start
             await self.delete_derived()
+
+    async def _must_make_room(self) -> bool:
+        """Whether files go whatever their age."""
+        return await self.check_disk() and self._settings.clean_forcibly
 
     def _is_time(self) -> bool:
         hour = datetime.fromtimestamp(self._world.clock.now_ms() // 1000).hour
@@ -164,6 +168,8 @@ class Retention:
             else:
                 log.info("deleted %s, older than %d hours", first.path, settings.file_reserved_hours)
             await asyncio.sleep(settings.delete_log_pause_ms / 1000)
+            if at_once:
+                at_once = await self._must_make_room()  # perhaps this one was enough
 
     async def delete_derived(self) -> None:
         """Let queues and index follow the commit log's new start."""

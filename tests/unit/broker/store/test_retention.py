@@ -173,6 +173,31 @@ def test_three_levels_of_a_filling_disk(monkeypatch: pytest.MonkeyPatch) -> None
     run(main())
 
 
+def test_no_young_file_goes_that_need_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        machine, store, queue = await fresh()
+        await fill(store, queue, 8)
+        files = len(store.log.segments)
+        # Each file is 1 % of the disk.
+        used = lambda path: Usage(100, 86 + len(store.log.segments) - files, 14 + files - len(store.log.segments))  # noqa: E731
+        monkeypatch.setattr(machine.world.files, "usage", used)
+        await store.retention.run()
+        assert store.log.start == LOG_SIZE
+        assert store.retention.deleted_early == 1
+        await store.retention.run()
+        assert store.log.start == LOG_SIZE
+        # Old ones all go: they have had their time.
+        monkeypatch.setattr(machine.world.files, "usage", lambda path: Usage(100, 86, 14))
+        for file in store.log.segments[:3]:
+            machine.disk._entries[file.path].mtime_ms -= 73 * 3_600_000
+        store.settings.clean_forcibly = False
+        await store.retention.run()
+        assert store.log.start == 4 * LOG_SIZE
+        await store.stop()
+
+    run(main())
+
+
 def test_a_full_disk_at_start_refuses_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         machine = Simulation(1).node("a")
