@@ -9,13 +9,21 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["ThreadOffload"]
+__all__ = ["ThreadOffload", "never_behind_others"]
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., object])
+_MARK = "_rmq_never_behind_others"
+
+
+def never_behind_others(function: F) -> F:
+    """Mark a method whose calls have a thread of their own: reads that wait for a slow disk do not hold them up."""
+    setattr(function, _MARK, True)
+    return function
 
 
 class ThreadOffload:
-    """At most ``limit`` threads; more calls wait in turn.
+    """At most ``limit`` threads; more calls wait in turn. One thread more serves :func:`never_behind_others`.
 
     The threads are started at first use, and anew in a forked child.
 
@@ -23,20 +31,24 @@ class ThreadOffload:
         cancelled it would close, rename or write what it still works on.
     """
 
-    __slots__ = ("_limit", "_patient", "_pid", "_pool")
+    __slots__ = ("_limit", "_patient", "_pid", "_pools")
 
     def __init__(self, limit: int = 8, *, patient: bool = True) -> None:
         self._limit = limit
         self._patient = patient
         self._pid = 0
-        self._pool: ThreadPoolExecutor | None = None
+        # The second is for calls that have a thread of their own.
+        self._pools: tuple[ThreadPoolExecutor, ThreadPoolExecutor] | None = None
 
     async def __call__(self, what: Callable[..., T], *args: object) -> T:
-        pool = self._pool
-        if pool is None or self._pid != os.getpid():
-            pool = self._pool = ThreadPoolExecutor(self._limit, thread_name_prefix="rmq-offload")
+        pools = self._pools
+        if pools is None or self._pid != os.getpid():
+            pools = self._pools = (
+                ThreadPoolExecutor(self._limit, thread_name_prefix="rmq-offload"),
+                ThreadPoolExecutor(1, thread_name_prefix="rmq-offload-own"),
+            )
             self._pid = os.getpid()
-        job = pool.submit(what, *args)
+        job = pools[hasattr(what, _MARK)].submit(what, *args)
         try:
             return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
@@ -46,9 +58,10 @@ class ThreadOffload:
 
     def close(self) -> None:
         """Wait for what is running and end the threads; a later call starts them again."""
-        pool, self._pool = self._pool, None
-        if pool is not None and self._pid == os.getpid():
-            pool.shutdown(wait=True)
+        pools, self._pools = self._pools, None
+        if pools is not None and self._pid == os.getpid():
+            for pool in pools:
+                pool.shutdown(wait=True)
 
 
 async def _ended(job: Future[T]) -> None:

@@ -8,6 +8,7 @@ import os
 from rmq.broker.store.open_files import SharedFile
 from rmq.broker.store.settings import StoreSettings
 from rmq.protocol.errors import StoreError
+from rmq.runtime.offload import never_behind_others
 from rmq.runtime.world import File, Files
 
 __all__ = ["LogFile", "LogFiles", "SyncFailed", "file_name", "offset_of"]
@@ -234,6 +235,7 @@ class LogFiles:
             raise SyncFailed(error.errno, error.strerror, made.path) from error
         return made
 
+    @never_behind_others
     def sync(self, file: LogFile) -> None:
         """Force a file's data to disk, and first its name when that has not been done."""
         if not file.entry_synced:

@@ -5,7 +5,14 @@ import threading
 
 import pytest
 
-from rmq.runtime.offload import ThreadOffload
+from rmq.broker.store.log_files import LogFiles
+from rmq.runtime.offload import ThreadOffload, never_behind_others
+
+
+class Disk:
+    @never_behind_others
+    def flush(self) -> str:
+        return "flushed"
 
 
 class Slow:
@@ -70,3 +77,21 @@ async def test_an_impatient_one_lets_go_at_once() -> None:
     call.go.set()
     offload.close()
     assert call.ended
+
+
+async def test_a_flush_waits_behind_no_reads() -> None:
+    offload = ThreadOffload(2)
+    calls = [Slow() for _ in range(6)]
+    tasks = [await begun(offload, call) for call in calls[:2]]
+    tasks += [asyncio.create_task(offload(call)) for call in calls[2:]]
+    await asyncio.sleep(0)
+    assert await offload(Disk().flush) == "flushed"
+    assert not any(task.done() for task in tasks)
+    for call in calls:
+        call.go.set()
+    await asyncio.gather(*tasks)
+    offload.close()
+
+
+def test_the_flush_of_the_commit_log_is_such_a_call() -> None:
+    assert never_behind_others(lambda: None).__dict__ == {**LogFiles.sync.__dict__}
