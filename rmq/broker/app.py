@@ -258,7 +258,10 @@ class BrokerApp:
         self._server = Server(
             world,
             router,
-            Limits(idle_seconds=float(settings.server_channel_max_idle_time_seconds)),
+            Limits(
+                idle_seconds=float(settings.server_channel_max_idle_time_seconds),
+                unread=settings.unread_answers_max_bytes,
+            ),
             step=lane.step,
             tls=settings.server_tls(),
             name="broker",
@@ -278,7 +281,7 @@ class BrokerApp:
         figures = Figures(
             clock, settings, topics, groups, consumers, producers, offsets, stats, store, pressure, check, ends,
             schedule, timers, timer_sends, pop, kinds, latency,
-            lambda: len(self._server.connections), lambda: delivery.holds.count,
+            lambda: len(self._server.connections), lambda: self._server.unread, lambda: delivery.holds.count,
         )  # fmt: skip
         self.metrics = metrics = BrokerMetrics(figures, runtime.table)
         self.observer = Observer(

@@ -108,6 +108,15 @@ class BrokerSettings(ObserverSettings):
         highest=INT_MAX,
         doc="Connections silent both ways for so long are closed; 0 = never.",
     )
+    unread_answers_max_bytes: int = setting(
+        256 << 20,
+        key="unreadAnswersMaxBytes",
+        unit="bytes",
+        lowest=16 << 20,
+        highest=LONG_MAX,
+        doc="Answers that peers have not read, of all connections together: beyond it requests wait. One connection "
+        "owes at most a 32nd of what is left of it, 4 MiB and an answer at most.",
+    )
     server_socket_backlog: int = setting(
         1024, key="serverSocketBacklog", lowest=1, highest=65_535, doc="Connections waiting to be accepted."
     )

@@ -52,13 +52,16 @@ class NamesrvApp:
         self._server = Server(
             world,
             self._router,
-            Limits(idle_seconds=float(settings.server_channel_max_idle_time_seconds)),
+            Limits(
+                idle_seconds=float(settings.server_channel_max_idle_time_seconds),
+                unread=settings.unread_answers_max_bytes,
+            ),
             tls=settings.server_tls(),
             name="namesrv",
         )
         self._server.on_close.append(self._brokers.on_close)
         self._tasks = TaskOwner("namesrv")
-        metrics = NamesrvMetrics(self.routes, lambda: len(self._server.connections))
+        metrics = NamesrvMetrics(self.routes, lambda: len(self._server.connections), self._server.unread)
         self.observer = Observer(
             world, settings, "namesrv", settings.bind_address, missing=lambda: None, metrics=metrics.page
         )

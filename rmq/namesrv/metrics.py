@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from rmq.namesrv.routes import RouteTable
 from rmq.remoting.metrics import Family, Labels
+from rmq.remoting.unread import Unread
 
 __all__ = ["NamesrvMetrics"]
 
@@ -14,11 +15,13 @@ class NamesrvMetrics:
     """Makes the families of one page.
 
     :param connections: how many are open.
+    :param unread: what their peers have not read.
     """
 
-    def __init__(self, routes: RouteTable, connections: Callable[[], int]) -> None:
+    def __init__(self, routes: RouteTable, connections: Callable[[], int], unread: Unread) -> None:
         self._routes = routes
         self._connections = connections
+        self._unread = unread
 
     async def page(self, query: Mapping[str, str]) -> tuple[Labels, Iterable[Family]]:
         """Common labels and families; every vocabulary has the same."""
@@ -45,3 +48,12 @@ class NamesrvMetrics:
         )
         yield Family("rmq_namesrv_topics", "gauge", "Topics with a route", [("", (), len(self._routes.topics()))])
         yield Family("rmq_connections", "gauge", "Open connections", [("", (), self._connections())])
+        for name, meaning, value in (
+            (
+                "rmq_unread_bytes",
+                "Bytes of answers that are being made or that peers have not read, 16 KiB and more of a connection",
+                self._unread.total,
+            ),
+            ("rmq_waiting_requests", "Requests that wait until peers have read", self._unread.waiting),
+        ):
+            yield Family(name, "gauge", meaning, [("", (), value)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rmq.config.settings import INT_MAX, setting
+from rmq.config.settings import INT_MAX, LONG_MAX, setting
 from rmq.remoting.health import ObserverSettings
 
 __all__ = ["JAVA_DEFAULTS", "NamesrvSettings", "expand"]
@@ -87,6 +87,15 @@ class NamesrvSettings(ObserverSettings):
         highest=INT_MAX,
         unit="s",
         doc="A connection without traffic for this time is closed; 0 = never.",
+    )
+    unread_answers_max_bytes: int = setting(
+        256 << 20,
+        key="unreadAnswersMaxBytes",
+        unit="bytes",
+        lowest=16 << 20,
+        highest=LONG_MAX,
+        doc="Answers that peers have not read, of all connections together: beyond it requests wait. One connection "
+        "owes at most a 32nd of what is left of it, 4 MiB and an answer at most.",
     )
     server_socket_backlog: int = setting(
         1024, key="serverSocketBacklog", lowest=1, highest=65_535, doc="Connections that may wait to be accepted."

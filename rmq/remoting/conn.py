@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import sys
 from collections.abc import Callable, Coroutine, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -33,6 +34,8 @@ _HEAD = Struct(">II")
 _HEAD_SIZE = 8
 _unpack_head = _HEAD.unpack_from
 _PORT = Struct(">i")
+#: Answers gathered to more bytes are written before the tick ends, so that what the peer does not take is seen.
+_AT_ONCE = 64 << 10
 #: Pieces of a frame that are kept one by one.
 _MOST_CHUNKS = 512
 #: ``_need`` of a connection whose first byte has not come.
@@ -66,6 +69,7 @@ class Conn(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_at_once",
         "_broken",
         "_calm",
         "_chunks",
@@ -94,6 +98,7 @@ class Conn(asyncio.Protocol):
         "data",
         "fast",
         "frames",
+        "given",
         "handshake",
         "host",
         "idle_since",
@@ -101,12 +106,16 @@ class Conn(asyncio.Protocol):
         "out",
         "out_bytes",
         "owed_bytes",
+        "owing",
+        "owing_since",
         "peer",
         "port",
         "principal",
+        "promised",
         "queued",
         "read_at",
         "secure",
+        "unread",
     )
 
     def __init__(self, endpoint: Endpoint, *, fast: bool = False, inbound: bool = True, address: str = "") -> None:
@@ -114,6 +123,7 @@ class Conn(asyncio.Protocol):
         self._max_length = endpoint.limits.frame - 4
         self._max_header = endpoint.limits.header
         self._max_queued = endpoint.limits.queued
+        self._at_once = _AT_ONCE if inbound else sys.maxsize
         self._chunks: list[bytes | bytearray] = []
         self._have = 0
         self._need = _FIRST if inbound else 0
@@ -142,6 +152,14 @@ class Conn(asyncio.Protocol):
         self.out_bytes = 0
         #: The peer does not take its answers: nothing is read or served until it does.
         self.congested = False
+        #: It owes so much that it is counted (:mod:`rmq.remoting.unread`): since when, what it was given since and
+        #: before, and what of that it had not taken when that was last looked at.
+        self.owing = False
+        self.owing_since = 0.0
+        self.given = 0
+        self.unread = 0
+        #: Bytes of answers that are being made.
+        self.promised = 0
         #: The same of a connection opened by us. It is read all the same: if it were not, two ends that are both full
         #: would wait for each other.
         self.clogged = False
@@ -180,7 +198,10 @@ class Conn(asyncio.Protocol):
         if isinstance(name, (tuple, list)) and len(name) >= 2:
             self._name(str(name[0]), int(name[1]))
         limits = self._endpoint.limits
-        made.set_write_buffer_limits(limits.write_high, limits.write_low)
+        if self.inbound:
+            made.set_write_buffer_limits(limits.write_noted, min(limits.write_low, limits.write_noted))
+        else:
+            made.set_write_buffer_limits(limits.write_high, limits.write_high // 4)
         self._endpoint.opened(self)
 
     def _name(self, host: str, port: int) -> None:
@@ -346,16 +367,22 @@ class Conn(asyncio.Protocol):
     def pause_writing(self) -> None:
         if not self.inbound:
             self.clogged = True
-            return
-        self.congested = True
-        self._calm = False
-        self._pause()
+        else:
+            self._endpoint.unread.begin(self)
+
+    def congest(self) -> None:
+        """The peer owes too much: neither read nor serve it until it has taken nearly everything."""
+        if not self.congested:
+            self.congested = True
+            self._calm = False
+            self._pause()
 
     def resume_writing(self) -> None:
         if not self.inbound:
             self.clogged = False
             return
         self.congested = False
+        self._endpoint.unread.end(self)
         self._resume()
         if self.frames and not self._ready:
             self._ready = True
@@ -373,6 +400,7 @@ class Conn(asyncio.Protocol):
         self.out.clear()
         self.out_bytes = 0
         self._chunks.clear()
+        self._endpoint.unread.forget(self)
         # Frames that came before the end are still served (oneway sends): the tick reports the loss after them.
         if not self._ready:
             if self.frames:
@@ -430,6 +458,8 @@ class Conn(asyncio.Protocol):
             endpoint.dirty.append(self)
             if not endpoint.scheduled:
                 endpoint.schedule()
+        if self.out_bytes > self._at_once:
+            self.flush()
 
     def send_parts(self, parts: Sequence[bytes | memoryview], size: int) -> None:
         """:meth:`send` of a frame in pieces of ``size`` bytes together: they are put together once, when written.
@@ -446,6 +476,8 @@ class Conn(asyncio.Protocol):
             endpoint.dirty.append(self)
             if not endpoint.scheduled:
                 endpoint.schedule()
+        if self.out_bytes > self._at_once:
+            self.flush()
 
     def send_command(self, command: Command) -> None:
         """Encode and :meth:`send`."""
@@ -463,10 +495,54 @@ class Conn(asyncio.Protocol):
         out.clear()
         self.out_bytes = 0
         self.active = True
-        self._transport.write(data)
-        if self.congested and self._transport.get_write_buffer_size() > self._endpoint.limits.write_most:
-            self._endpoint.complain("%s: closed: it does not read what it is sent", self.peer)
-            self.abort("it does not read what it is sent")
+        if self.owing:
+            self.given += len(data)
+        try:
+            self._transport.write(data)
+        except Exception as error:  # a transport that broke between two turns of the loop
+            self._endpoint.complain("%s: closed: writing failed: %r", self.peer, error)
+            self.abort(repr(error))
+            return
+        if self.owing:
+            self._endpoint.unread.note(self)
+            if self.unread > self._endpoint.limits.write_most:
+                self._endpoint.complain("%s: closed: it does not read what it is sent", self.peer)
+                self.abort("it does not read what it is sent")
+
+    def unsent(self) -> int:
+        """Bytes that were written and the peer has not taken."""
+        return self._transport.get_write_buffer_size()
+
+    def has_room(self) -> bool:
+        """Whether the peer takes its answers well enough for one more of some size; asked before that is made."""
+        return self._endpoint.unread.has_room(self)
+
+    def when_room(self, call: Callable[[], None]) -> bool:
+        """Have ``call`` run once: when there is room, or when the connection has ended (it looks at ``closed``).
+
+        :returns: False when too many wait already: it will not be called.
+        """
+        return self._endpoint.unread.wait(self, call)
+
+    async def room(self, size: int) -> bool:
+        """Wait until there is room, or the connection has ended, and :meth:`promise` ``size`` bytes.
+
+        :returns: False at once, and nothing is promised: too many wait already.
+        """
+        if not self.has_room():
+            there = asyncio.Event()
+
+            def take() -> None:
+                self.promise(size)
+                there.set()
+
+            return self.when_room(take) and await there.wait()
+        self.promise(size)
+        return True
+
+    def promise(self, size: int) -> None:
+        """An answer of about ``size`` bytes is being made by a task; given back with ``-size`` when it is sent."""
+        self._endpoint.unread.promise(self, size)
 
     def close(self, reason: str = "") -> None:
         """Close after what was sent is written."""

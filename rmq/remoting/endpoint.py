@@ -17,6 +17,7 @@ from rmq.remoting.conn import Conn
 from rmq.remoting.limits import Limits, Rationed
 from rmq.remoting.router import Router
 from rmq.remoting.timeouts import Timeouts
+from rmq.remoting.unread import Unread
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -58,6 +59,8 @@ class Endpoint:
         self.on_close: list[Callable[[Conn], None]] = []
         self.timeouts: Timeouts[tuple[Conn, int, float]] = Timeouts(_expire)
         self.now = world.clock.monotonic
+        #: What peers have not taken.
+        self.unread = Unread(limits, self.now)
         self._step: Step = step if step is not None else self._route_all
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeping = False
@@ -86,11 +89,7 @@ class Endpoint:
         if dirty:
             self.dirty = []
             for conn in dirty:
-                try:
-                    conn.flush()
-                except Exception as error:  # a transport that broke between two turns of the loop
-                    self.complain("%s: closed: writing failed: %r", conn.peer, error)
-                    conn.abort(repr(error))
+                conn.flush()
         if self.ready:
             self.schedule()
         elif self.draining:
@@ -189,7 +188,6 @@ class Endpoint:
 
     def _route_all(self, ready: list[Conn]) -> None:
         """The step of an endpoint without a lane: everything goes to the router, in order of arrival."""
-        high = self.limits.write_high
         until = self.now() + self.limits.tick_seconds
         count = 0
         for conn in ready:
@@ -203,7 +201,7 @@ class Endpoint:
                 self.route_frame(conn, buffer, low, end)
                 if conn._broken:
                     break
-                if conn.out_bytes > high and number + 1 < len(frames):
+                if conn.congested and number + 1 < len(frames):
                     conn.frames = frames[number + 1 :]  # its answers first have to be taken
                     break
 
@@ -265,6 +263,9 @@ class Endpoint:
         now = self.now()
         limits = self.limits
         idle = limits.idle_seconds
+        for conn in self.unread.sweep():
+            self.complain("%s: closed: it does not read what it is sent, and others wait", conn.peer)
+            conn.abort("it does not read what it is sent, and others wait")
         for conn in list(self.connections):
             if conn.closed:
                 if now - conn.idle_since > limits.linger_seconds:

@@ -32,12 +32,17 @@ class Limits:
     queued: int = 512 << 10
     #: Requests taken and not settled, per connection: beyond it the connection is not read.
     owed: int = 16 << 20
-    #: Answers written and not taken by the peer: beyond ``write_high`` the connection is not read nor served, below
-    #: ``write_low`` it is again, and beyond ``write_most`` (pushes, released holds) it is closed. Of a connection
-    #: opened by us: beyond ``write_most`` further requests are refused.
+    #: Answers written and not taken by the peer: beyond ``write_noted`` they are counted, beyond ``write_high`` the
+    #: connection is not read nor served until they are below ``write_low``, and beyond ``write_most`` (pushes) it is
+    #: closed. Of a connection opened by us: beyond ``write_most`` further requests are refused.
+    write_noted: int = 16 << 10
+    write_low: int = 4 << 10
     write_high: int = 4 << 20
-    write_low: int = 1 << 20
     write_most: int = 64 << 20
+    #: The same of all connections together, answers that are being made included: beyond it requests wait (unread.py).
+    unread: int = 256 << 20
+    #: While they do, a connection is closed that takes its answers slower than at ``partial_rate`` after this time.
+    unread_seconds: float = 10.0
     #: Our own requests that wait for an answer, per connection.
     waiting: int = 65_536
     #: Closed after this time without a byte in either direction; 0 = never (protocol.md 1.6).

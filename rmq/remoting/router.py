@@ -28,12 +28,16 @@ from rmq.remoting.latency import CallLatency, polled
 if TYPE_CHECKING:
     from rmq.remoting.conn import Conn
 
-__all__ = ["Handler", "Router", "handles"]
+__all__ = ["BUSY", "LARGE", "Handler", "Router", "handles"]
 
 log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "_rmq_handles"
+#: What an answer with messages, or a list of much, counts for while it is made, bytes.
+LARGE = 256 << 10
+#: The remark of a refusal because too much waits already, as a busy Java broker words it.
+BUSY = "[OVERLOAD]system busy, start flow control for a while"
 #: What a request under way in a coroutine counts for in ``owed_bytes``, besides its body.
 _TASK_COST = 4_096
 #: The same error of the same handler is logged with its traceback once; later ones in one line.
@@ -52,18 +56,24 @@ class Handler:
     owner: str
     #: Bytes of a body that it takes; None: as many as a frame has.
     body: int | None = None
+    #: Bytes that its answers may well have.
+    answer: int = 0
 
 
-def handles(*codes: int, header: type[Header] | None = None, body: int | None = None) -> Callable[[F], F]:
+def handles(
+    *codes: int, header: type[Header] | None = None, body: int | None = None, answer: int = 0
+) -> Callable[[F], F]:
     """Mark a method as the handler of request codes.
 
     :param header: the typed header; given, the method takes ``(conn, request, header)``, else ``(conn, request)``.
     :param body: a longer body, in bytes, is refused before the method is called. For whoever parses it in one go on the
         loop: a MiB of JSON takes up to 30 ms.
+    :param answer: bytes that the answers of a coroutine may well have: while one is made they count as owed by the
+        connection, so that it cannot have many made at once.
     """
 
     def mark(function: F) -> F:
-        marks = [*getattr(function, _MARK, ()), *((int(code), header, body) for code in codes)]
+        marks = [*getattr(function, _MARK, ()), *((int(code), header, body, answer) for code in codes)]
         setattr(function, _MARK, tuple(marks))
         return function
 
@@ -96,9 +106,9 @@ class Router:
         kind = type(service)
         for name in dir(kind):
             marks = getattr(inspect.getattr_static(kind, name, None), _MARK, ())
-            for code, header, body in marks:
+            for code, header, body, answer in marks:
                 found += 1
-                self._put(Handler(code, header, getattr(service, name), f"{kind.__name__}.{name}", body))
+                self._put(Handler(code, header, getattr(service, name), f"{kind.__name__}.{name}", body, answer))
         if not found:
             raise ValueError(f"{kind.__name__} marks no method with @handles")
 
@@ -132,6 +142,10 @@ class Router:
                 conn.send_command(request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
             self._answered(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, began)
             return
+        if not (request.flag & 2 or conn.has_room()):
+            if not conn.when_room(lambda: None if conn.closed else self.route(conn, request)):
+                self._failed(conn, request, handler, ResponseError(ResponseCode.SYSTEM_BUSY, BUSY), began)
+            return
         try:
             for check in self.before:
                 check(conn, request)
@@ -152,11 +166,13 @@ class Router:
         if inspect.iscoroutine(answer):
             cost = _TASK_COST + len(request.body)
             conn.owed_bytes += cost
+            conn.promise(handler.answer)
             try:
                 conn.spawn(self._finish(conn, request, handler, answer, cost, began), f"request {request.code}")
             except RuntimeError:  # stopping: the other side finds the connection closed
                 answer.close()
                 conn.settle(cost)
+                conn.promise(-handler.answer)
             return
         self._answer(conn, request, handler, answer, began)
 
@@ -178,6 +194,7 @@ class Router:
                 self._answer(conn, request, handler, answer, began)
         finally:
             conn.settle(cost)
+            conn.promise(-handler.answer)
 
     def _answer(self, conn: Conn, request: Command, handler: Handler, answer: Command, began: float) -> None:
         if not request.flag & 2:

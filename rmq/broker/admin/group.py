@@ -37,7 +37,7 @@ from rmq.protocol.headers.group import (
 )
 from rmq.protocol.names import retry_topic
 from rmq.remoting.conn import Conn
-from rmq.remoting.router import handles
+from rmq.remoting.router import LARGE, handles
 from rmq.runtime.world import Clock
 
 __all__ = ["GroupAdmin"]
@@ -178,7 +178,7 @@ class GroupAdmin:
 
     # -- consumption
 
-    @handles(RequestCode.GET_CONSUME_STATS, header=GetConsumeStatsRequest)
+    @handles(RequestCode.GET_CONSUME_STATS, header=GetConsumeStatsRequest, answer=LARGE)
     async def consume_stats(self, conn: Conn, request: Command, header: GetConsumeStatsRequest) -> Command:
         """208: how far a group is on one topic, or on all it has offsets on."""
         group = header.consumer_group
@@ -199,7 +199,7 @@ class GroupAdmin:
             tps += self._stats.consume_tps(topic, group)
         return request.reply(ResponseCode.SUCCESS, body=_consume_stats(tps, queues).encode())
 
-    @handles(RequestCode.GET_BROKER_CONSUME_STATS, header=GetConsumeStatsInBrokerRequest)
+    @handles(RequestCode.GET_BROKER_CONSUME_STATS, header=GetConsumeStatsInBrokerRequest, answer=LARGE)
     async def broker_consume_stats(
         self, conn: Conn, request: Command, header: GetConsumeStatsInBrokerRequest
     ) -> Command:

@@ -19,7 +19,7 @@ from rmq.protocol.headers.message import (
     ViewMessageRequest,
 )
 from rmq.remoting.conn import Conn
-from rmq.remoting.router import handles
+from rmq.remoting.router import LARGE, handles
 
 __all__ = ["MessageAdmin"]
 
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 #: Most entries one 321 shows.
 _MOST_ENTRIES = 4_096
+#: What an answer with whole messages of any size counts for while it is made, bytes.
+_MESSAGES = 4 << 20
 
 
 class MessageAdmin:
@@ -38,7 +40,7 @@ class MessageAdmin:
         self._consumers = consumers
         self._lookup = lookup
 
-    @handles(RequestCode.QUERY_MESSAGE, header=QueryMessageRequest)
+    @handles(RequestCode.QUERY_MESSAGE, header=QueryMessageRequest, answer=_MESSAGES)
     async def query(self, conn: Conn, request: Command, header: QueryMessageRequest) -> Command:
         """12: messages with a key, or with a unique key, as whole records."""
         settings = self._settings
@@ -64,7 +66,7 @@ class MessageAdmin:
             return request.reply(ResponseCode.QUERY_NOT_FOUND, remark, found)
         return _plain(request.reply(ResponseCode.SUCCESS, building, found, body=b"".join(records)))
 
-    @handles(RequestCode.VIEW_MESSAGE_BY_ID, header=ViewMessageRequest)
+    @handles(RequestCode.VIEW_MESSAGE_BY_ID, header=ViewMessageRequest, answer=_MESSAGES)
     async def view(self, conn: Conn, request: Command, header: ViewMessageRequest) -> Command:
         """33: the record at a commit-log offset."""
         record = await self._store.record_at(header.offset)
@@ -72,7 +74,7 @@ class MessageAdmin:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
         return _plain(request.reply(ResponseCode.SUCCESS, body=record))
 
-    @handles(RequestCode.QUERY_CONSUME_QUEUE, header=QueryConsumeQueueRequest)
+    @handles(RequestCode.QUERY_CONSUME_QUEUE, header=QueryConsumeQueueRequest, answer=LARGE)
     async def consume_queue(self, conn: Conn, request: Command, header: QueryConsumeQueueRequest) -> Command:
         """321: entries of a queue, and whether a group's subscription lets each through."""
         topic, queue_id = header.topic or "", header.queue_id

@@ -27,7 +27,7 @@ from rmq.protocol.headers.offset import (
     UpdateConsumerOffsetRequest,
 )
 from rmq.remoting.conn import Conn
-from rmq.remoting.router import handles
+from rmq.remoting.router import LARGE, handles
 
 __all__ = ["OffsetAdmin"]
 
@@ -123,7 +123,7 @@ class OffsetAdmin:
         stamp = await self._lookup.earliest_time(self._lookup.queue(header.topic, header.queue_id))
         return request.reply(ResponseCode.SUCCESS, header=GetEarliestMsgStoretimeResponse(timestamp=stamp))
 
-    @handles(RequestCode.GET_ALL_CONSUMER_OFFSET)
+    @handles(RequestCode.GET_ALL_CONSUMER_OFFSET, answer=LARGE)
     async def all_offsets(self, conn: Conn, request: Command) -> Command:
         """43: every group's offsets, for a slave."""
         body = await self._offsets.encode()

@@ -26,7 +26,7 @@ from rmq.protocol.headers.topic import (
     QueryTopicConsumeByWhoRequest,
 )
 from rmq.remoting.conn import Conn
-from rmq.remoting.router import handles
+from rmq.remoting.router import LARGE, handles
 
 __all__ = ["TopicAdmin"]
 
@@ -145,7 +145,7 @@ class TopicAdmin:
         """305: names that operators may not use."""
         return request.reply(ResponseCode.SUCCESS, body=TopicList(topic_list=self._topics.system_topics()).encode())
 
-    @handles(RequestCode.GET_TOPIC_STATS_INFO, header=GetTopicStatsInfoRequest)
+    @handles(RequestCode.GET_TOPIC_STATS_INFO, header=GetTopicStatsInfoRequest, answer=LARGE)
     async def stats(self, conn: Conn, request: Command, header: GetTopicStatsInfoRequest) -> Command:
         """202: ends and last store time of every write queue."""
         topic = header.topic

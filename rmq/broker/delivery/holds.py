@@ -29,7 +29,7 @@ _PER_TURN = 64
 class Hold:
     """One parked pull."""
 
-    __slots__ = ("began", "conn", "done", "fields", "next_offset", "opaque", "queue", "refused", "wants")
+    __slots__ = ("began", "conn", "done", "fields", "next_offset", "opaque", "queue", "refused", "waits", "wants")
 
     def __init__(
         self, conn: Conn, opaque: int, fields: PullFields, queue: Queue, wants: Filter, began: float = 0.0
@@ -44,6 +44,8 @@ class Hold:
         #: Where the scan goes on: behind what the filter has refused so far.
         self.next_offset = fields.queue_offset
         self.refused = False
+        #: It was woken, and waits until its peer takes what it was answered before.
+        self.waits = False
         self.done = False
 
     #: Answers from the hold queue are always JSON (protocol.md 1.1).
@@ -142,7 +144,8 @@ class Holds:
             if not held:
                 del self._by_conn[hold.conn]
 
-    def _unpark(self, hold: Hold) -> None:
+    def unpark(self, hold: Hold) -> None:
+        """A hold is answered, or is about to be."""
         holds = hold.queue.holds
         if holds and hold in holds:
             holds.remove(hold)
@@ -153,13 +156,13 @@ class Holds:
     def drop(self, conn: Conn) -> None:
         """A connection is gone, and with it whoever waited for its pulls."""
         for hold in list(self._by_conn.get(conn, ())):
-            self._unpark(hold)
+            self.unpark(hold)
 
     def release(self, which: Callable[[Hold], bool]) -> None:
         """Answer holds before their time (a topic or a permission changed)."""
         for held in list(self._by_conn.values()):
             for hold in [hold for hold in held if which(hold)]:
-                self._unpark(hold)
+                self.unpark(hold)
                 self._expired(hold)
 
     def close(self) -> None:
@@ -189,7 +192,7 @@ class Holds:
             if hold.done:
                 continue
             budget -= 1
-            self._unpark(hold)
+            self.unpark(hold)
             if not hold.conn.closed:
                 self._expired(hold)
         self._arm()

@@ -22,7 +22,7 @@ from rmq.protocol.command import FLAG_RESPONSE, Command, SerializeType
 from rmq.protocol.errors import HeaderError, ResponseError, RMQError
 from rmq.protocol.frame import encode
 from rmq.protocol.names import group_of_retry_topic, is_retry_topic
-from rmq.remoting.router import handles
+from rmq.remoting.router import BUSY, handles
 from rmq.runtime.tasks import TaskOwner
 
 if TYPE_CHECKING:
@@ -143,6 +143,11 @@ class Delivery:
         return self.pull(conn, request)
 
     def _serve(self, conn: Conn, opaque: int, fields: PullFields, serialize: SerializeType) -> None:
+        if not conn.has_room():
+            # What it was answered before has to be taken first.
+            if not conn.when_room(lambda: None if conn.closed else self._serve(conn, opaque, fields, serialize)):
+                self._refuse_more(conn, opaque, conn.read_at)
+            return
         try:
             queue, wants = self._check(conn, fields)
         except ResponseError as refusal:
@@ -173,17 +178,41 @@ class Delivery:
         except StopIteration as end:
             self._finish(conn, opaque, fields, serialize, queue, wants, end.value, began)
             return
-        self._tasks.spawn(
-            self._read_cold(
-                scan,
-                waits_for,
-                conn,
-                opaque,
-                serialize,
-                lambda batch: self._finish(conn, opaque, fields, serialize, queue, wants, batch, began),
-            ),
-            "cold read",
+        self._spawn_cold(
+            scan,
+            waits_for,
+            conn,
+            opaque,
+            serialize,
+            lambda batch: self._finish(conn, opaque, fields, serialize, queue, wants, batch, began),
         )
+
+    def _refuse_more(self, conn: Conn, opaque: int, began: float) -> None:
+        """Too many pulls wait already."""
+        answer = Command(ResponseCode.SYSTEM_BUSY, remark=BUSY, flag=FLAG_RESPONSE, opaque=opaque)
+        conn.send(encode(answer))
+        self._answered(ResponseCode.SYSTEM_BUSY, began)
+
+    def _spawn_cold(
+        self,
+        scan: Scan,
+        waits_for: Awaitable[Any],
+        conn: Conn,
+        opaque: int,
+        serialize: SerializeType,
+        done: Callable[[Batch], None],
+    ) -> None:
+        """Have a scan read from the disk: until it is answered it counts as owed, as much as it may bring."""
+        size = self._reader.limits.bytes_in_memory
+        conn.promise(size)
+
+        async def reading() -> None:
+            try:
+                await self._read_cold(scan, waits_for, conn, opaque, serialize, done)
+            finally:
+                conn.promise(-size)
+
+        self._tasks.spawn(reading(), "cold read")
 
     async def _read_cold(
         self,
@@ -230,14 +259,7 @@ class Delivery:
         code = code_of(batch, fields.queue_offset)
         if code == ResponseCode.PULL_NOT_FOUND and fields.sys_flag & _SUSPEND:
             if self.holds.count >= _HOLD_LIMIT:
-                answer = Command(
-                    ResponseCode.SYSTEM_BUSY,
-                    remark="[OVERLOAD]system busy, start flow control for a while",
-                    flag=FLAG_RESPONSE,
-                    opaque=opaque,
-                )
-                conn.send(encode(answer))
-                self._answered(ResponseCode.SYSTEM_BUSY, began)
+                self._refuse_more(conn, opaque, began)
                 return
             settings = self._settings
             wait_ms = (
@@ -371,7 +393,14 @@ class Delivery:
             ) from None
 
     def _wake(self, hold: Hold) -> bool:
-        """A message arrived: serve the hold again; False while only messages came that its filter refuses."""
+        """A message arrived: serve the hold again.
+
+        False while only messages came that its filter refuses, and while its peer does not take its answers.
+        """
+        if not hold.conn.has_room():
+            if not hold.waits:
+                hold.waits = hold.conn.when_room(lambda: self._wake_again(hold))
+            return False
         scan = self._reader.scan(hold.queue, hold.next_offset, hold.fields.max_msg_nums, hold.wants)
         try:
             waits_for = next(scan)
@@ -386,18 +415,21 @@ class Delivery:
                 return False
             self._answer_hold(hold, batch, code)
             return True
-        self._tasks.spawn(
-            self._read_cold(
-                scan,
-                waits_for,
-                hold.conn,
-                hold.opaque,
-                hold.serialize,
-                lambda batch: self._answer_hold(hold, batch, code_of(batch, hold.next_offset)),
-            ),
-            "cold read of a woken pull",
+        self._spawn_cold(
+            scan,
+            waits_for,
+            hold.conn,
+            hold.opaque,
+            hold.serialize,
+            lambda batch: self._answer_hold(hold, batch, code_of(batch, hold.next_offset)),
         )
         return True
+
+    def _wake_again(self, hold: Hold) -> None:
+        """There is room for the answer to a hold that was woken."""
+        hold.waits = False
+        if not (hold.done or hold.conn.closed) and self._wake(hold):
+            self.holds.unpark(hold)
 
     def _expire(self, hold: Hold) -> None:
         """The hold's time is up: say so, or that everything that came was refused by its filter."""

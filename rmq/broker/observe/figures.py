@@ -26,6 +26,7 @@ from rmq.broker.topics.table import TopicTable
 from rmq.broker.transaction.check import TransactionCheck
 from rmq.broker.transaction.ends import TransactionEnds
 from rmq.remoting.latency import CallLatency
+from rmq.remoting.unread import Unread
 from rmq.runtime.world import Clock
 
 __all__ = ["Figures", "Lag"]
@@ -71,6 +72,8 @@ class Figures:
     latency: CallLatency | None
     #: Open connections.
     connections: Callable[[], int]
+    #: What peers have not read.
+    unread: Callable[[], Unread]
     #: Pulls that are held.
     holds: Callable[[], int]
 

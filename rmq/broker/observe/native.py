@@ -101,6 +101,12 @@ class NativeMetrics:
                 len(of.groups.all()),
             ),
             ("rmq_connections", "Open connections of clients and tools", of.connections()),
+            (
+                "rmq_unread_bytes",
+                "Bytes of answers that are being made or that peers have not read, 16 KiB and more of a connection",
+                of.unread().total,
+            ),
+            ("rmq_waiting_requests", "Requests that wait until peers have read", of.unread().waiting),
             ("rmq_held_pulls", "Pulls that wait for messages", of.holds()),
             (
                 "rmq_send_wait_seconds",

@@ -10,6 +10,7 @@ from rmq.broker.pop.polls import PollingFull, Polls, Waiter
 from rmq.broker.pop.take import Taken, Wish
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
+from rmq.protocol.errors import ResponseError
 from rmq.protocol.headers.pop import (
     NotificationRequest,
     NotificationResponse,
@@ -19,7 +20,7 @@ from rmq.protocol.headers.pop import (
     PopMessageRequest,
     PopMessageResponse,
 )
-from rmq.remoting.router import handles
+from rmq.remoting.router import BUSY, LARGE, handles
 
 if TYPE_CHECKING:
     from rmq.broker.pop.checks import Checks
@@ -63,12 +64,12 @@ class PopRequests:
             header.attempt_id or "",
         )
         if header.poll_time <= 0 or header.max_msg_nums == 0:
-            taken = await self._taker.take(wish, config)
+            taken = await self._take(conn, wish, config)
             return self._answer(request, ResponseCode.POLLING_TIMEOUT, wish, taken)
         try:
             waiter = self._polls.enter(conn, group, topic, header.queue_id)
         except PollingFull:
-            taken = await self._taker.take(wish, config)
+            taken = await self._take(conn, wish, config)
             return self._answer(request, ResponseCode.POLLING_FULL, wish, taken)
         try:
             return await self._poll(conn, request, wish, config, waiter, header.poll_time / 1000)
@@ -87,9 +88,21 @@ class PopRequests:
             if conn.closed:
                 return None
             waiter.woken = False
-            taken = await self._taker.take(wish, config)
+            if not conn.has_room():
+                # It cannot use what it was woken for now: somebody else may.
+                self._polls.wake(wish.group, wish.topic)
+            taken = await self._take(conn, wish, config)
             if taken.parts or not await self._polls.wait(waiter, deadline - clock.monotonic()):
                 return self._answer(request, ResponseCode.POLLING_TIMEOUT, wish, taken)
+
+    async def _take(self, conn: Conn, wish: Wish, config: TopicConfig) -> Taken:
+        """Take messages, once the peer has taken its answers; while they are read they count as owed."""
+        if not await conn.room(LARGE):
+            raise ResponseError(ResponseCode.SYSTEM_BUSY, BUSY)
+        try:
+            return await self._taker.take(wish, config)
+        finally:
+            conn.promise(-LARGE)
 
     def _answer(self, request: Command, nothing: int, wish: Wish, taken: Taken) -> Command:
         """The messages that were taken, or the code for none."""
@@ -112,7 +125,7 @@ class PopRequests:
             return request.reply(nothing, _NOTHING, header=header)
         return request.reply(ResponseCode.SUCCESS, "FOUND", header=header, body=taken.body)
 
-    @handles(RequestCode.PEEK_MESSAGE, header=PeekMessageRequest)
+    @handles(RequestCode.PEEK_MESSAGE, header=PeekMessageRequest, answer=LARGE)
     @refusing_with(PopMessageResponse)
     async def peek(self, conn: Conn, request: Command, header: PeekMessageRequest) -> Command:
         """200052: the next messages; they stay where they are."""

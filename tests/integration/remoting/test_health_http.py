@@ -136,7 +136,8 @@ async def test_the_nameserver_counts_brokers(tmp_path: Path) -> None:
         app = cluster.namesrvs[0]
         from rmq.namesrv.metrics import NamesrvMetrics
 
-        _, families = await NamesrvMetrics(app.routes, lambda: 7).page({})
+        _, families = await NamesrvMetrics(app.routes, lambda: 7, app._server.unread).page({})
         found = {family.name: list(family.samples) for family in families}
         assert found["rmq_namesrv_brokers"] == [("", (("cluster", "DefaultCluster"),), 2)]
         assert found["rmq_connections"] == [("", (), 7)]
+        assert found["rmq_unread_bytes"] == found["rmq_waiting_requests"] == [("", (), 0)]

@@ -311,6 +311,7 @@ def test_a_connection_that_owes_too_much_is_not_read() -> None:
 def test_a_peer_that_does_not_read_is_not_served_until_it_does() -> None:
     async def main() -> None:
         rig = Rig()
+        rig.wire.buffered = 5 << 20
         rig.conn.pause_writing()
         assert not rig.wire.reading
         rig.conn.data_received(frames_of(1)[0])  # what was under way already
@@ -432,8 +433,10 @@ def test_no_frame_is_lost_doubled_or_overtaken(seed: int) -> None:
             conn = chance.choice(list(streams))
             what = chance.random()
             if what < 0.1 and not conn.congested:
+                wires[conn].buffered = 5 << 20  # type: ignore[attr-defined]
                 conn.pause_writing()
             elif what < 0.3 and conn.congested:
+                wires[conn].buffered = 0  # type: ignore[attr-defined]
                 conn.resume_writing()
             elif what < 0.4 and owing:
                 owner, size = owing.pop(chance.randrange(len(owing)))
