@@ -18,6 +18,7 @@ from rmq.config.settings import INT_MAX, LONG_MAX, Outside, setting
 from rmq.protocol import addresses
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.frame import MAX_FRAME, MAX_HEADER
+from rmq.protocol.names import BROKER_TOPICS
 from rmq.remoting.health import ObserverSettings
 from rmq.runtime.identity import Advertised, choose_address
 from rmq.runtime.world import Identity
@@ -707,6 +708,8 @@ class BrokerSettings(ObserverSettings):
             if value.count(":") == 1 or any(c in value for c in " \t\r\n,;/"):
                 raise ConfigError(f"{key}={value}: one address or name, without a port, is expected")
         fault = topic_name_fault(self.msg_trace_topic_name) if self.trace_topic_enable else None
+        if fault is None and self.msg_trace_topic_name in BROKER_TOPICS:
+            fault = "this topic is the broker's own: name another one"
         if fault is not None:
             raise ConfigError(f"msgTraceTopicName={self.msg_trace_topic_name}: {fault}")
 

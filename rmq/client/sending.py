@@ -26,7 +26,7 @@ from rmq.protocol.codes import ResponseCode
 from rmq.protocol.command import VERSION, Command
 from rmq.protocol.compression import compress, flags_of
 from rmq.protocol.errors import ClientError, ResponseError
-from rmq.protocol.names import SEND_REFUSED_TOPICS
+from rmq.protocol.names import BROKER_TOPICS
 from rmq.protocol.properties import RESERVED
 from rmq.protocol.sysflags import TRANSACTION_PREPARED
 
@@ -149,7 +149,7 @@ class SendEncoder:
 
     def _check_topic(self, topic: str) -> None:
         check_topic(topic)
-        if topic in SEND_REFUSED_TOPICS:
+        if topic in BROKER_TOPICS:
             raise ClientError(f"the topic {topic} is the broker's own: applications cannot send to it")
         self._checked.add(topic)
 

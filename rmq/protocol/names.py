@@ -7,21 +7,25 @@ import re
 from rmq.protocol.errors import HeaderError
 
 __all__ = [
+    "BROKER_GROUPS",
+    "BROKER_TOPICS",
     "DLQ_PREFIX",
     "LMQ_PREFIX",
     "MAX_GROUP",
     "MAX_TOPIC",
     "REPLY_TOPIC_POSTFIX",
     "RETRY_PREFIX",
-    "SEND_REFUSED_TOPICS",
     "SYSTEM_TOPICS",
     "check_group",
     "check_topic",
     "dlq_topic",
     "group_fault",
     "group_of_retry_topic",
+    "is_broker_group",
+    "is_broker_topic",
     "is_dlq_topic",
     "is_lmq",
+    "is_private_topic",
     "is_retry_topic",
     "is_system_group",
     "is_system_topic",
@@ -51,6 +55,12 @@ TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+#: Messages with a delivery time wait here, as with Java 5; which of them are dealt with; the changes of POP's state.
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+TIMER_DONE_TOPIC = "rmq_sys_wheel_timer_done"
+POP_JOURNAL_TOPIC = "rmq_sys_POP_JOURNAL"
+#: Clients write their traces here when the access channel is CLOUD, a topic a region.
+TRACE_DATA_PREFIX = "rmq_sys_TRACE_DATA_"
 
 SYSTEM_TOPICS = frozenset(
     {
@@ -58,10 +68,14 @@ SYSTEM_TOPICS = frozenset(
         TRACE_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC,
     }
 )  # fmt: skip
-#: A client may not send to these (code 16).
-SEND_REFUSED_TOPICS = frozenset(
-    {SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
-)
+#: What the broker itself writes to. All but some of them are for its own eyes (:func:`is_private_topic`).
+BROKER_TOPICS = frozenset(
+    {
+        SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC,
+        TIMER_TOPIC, TIMER_DONE_TOPIC, POP_JOURNAL_TOPIC,
+    }
+)  # fmt: skip
+_FOR_OPERATORS = frozenset({TRANS_CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC})
 
 DEFAULT_PRODUCER_GROUP = "DEFAULT_PRODUCER"
 DEFAULT_CONSUMER_GROUP = "DEFAULT_CONSUMER"
@@ -71,6 +85,10 @@ SCHEDULE_CONSUMER_GROUP = "SCHEDULE_CONSUMER"
 MONITOR_CONSUMER_GROUP = "__MONITOR_CONSUMER"
 SELF_TEST_PRODUCER_GROUP = "SELF_TEST_P_GROUP"
 TRANSACTION_CONSUMER_GROUP = "CID_RMQ_SYS_TRANS"
+TIMER_GROUP = "CID_RMQ_SYS_TIMER"
+POP_JOURNAL_GROUP = "CID_RMQ_SYS_POP"
+#: The broker keeps its own progress as the offsets of these; the last one is that of Java 5's POP.
+BROKER_GROUPS = frozenset({TRANSACTION_CONSUMER_GROUP, TIMER_GROUP, POP_JOURNAL_GROUP, "CID_RMQ_SYS_REVIVE_GROUP"})
 #: Groups whose configuration every broker has from the start.
 BUILT_IN_GROUPS = (
     TOOLS_CONSUMER_GROUP,
@@ -160,6 +178,28 @@ def reply_topic(cluster: str) -> str:
 def is_system_topic(topic: str) -> bool:
     """A topic that users neither create nor delete; a broker adds its cluster's and its own name to these."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_broker_topic(topic: str) -> bool:
+    """Whether only the broker itself writes to a topic, ours and Java's: nobody else sends there or changes it.
+
+    Every name with the prefix of the system is one, whether this release uses it or not, but for the clients' traces.
+    """
+    if topic in BROKER_TOPICS:
+        return True
+    if topic.startswith(SYSTEM_TOPIC_PREFIX):
+        return not topic.startswith(TRACE_DATA_PREFIX)
+    return topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) and is_broker_group(group_of_retry_topic(topic))
+
+
+def is_private_topic(topic: str) -> bool:
+    """Whether only the broker itself reads a topic, too: nobody has offsets on it, or gives a message of it back."""
+    return is_broker_topic(topic) and topic not in _FOR_OPERATORS
+
+
+def is_broker_group(group: str) -> bool:
+    """Whether a group is the broker itself: nobody else consumes as it, changes it, or moves its offsets."""
+    return group in BROKER_GROUPS
 
 
 def is_system_group(group: str) -> bool:

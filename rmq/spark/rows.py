@@ -10,7 +10,7 @@ from typing import Any
 
 from rmq.protocol import properties as names
 from rmq.protocol.errors import ClientError, ConfigError
-from rmq.protocol.names import SEND_REFUSED_TOPICS, topic_fault
+from rmq.protocol.names import BROKER_TOPICS, topic_fault
 
 __all__ = ["IDENTITY", "Outgoing", "RowRefused", "Rows", "check_columns"]
 
@@ -144,7 +144,7 @@ class Rows:
         if topic is None:
             raise RowRefused(f"{row} has no topic, and there is no option topic")
         if topic not in self._good_topics:
-            if (fault := topic_fault(topic)) or topic in SEND_REFUSED_TOPICS:
+            if (fault := topic_fault(topic)) or topic in BROKER_TOPICS:
                 raise RowRefused(f"{row}: {fault or f'{topic} is a topic of the broker itself'}")
             self._good_topics.add(topic)
         body = get("value")

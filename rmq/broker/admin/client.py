@@ -44,7 +44,7 @@ from rmq.protocol.headers.client import (
     NotifyConsumerIdsChangedRequest,
     UnregisterClientRequest,
 )
-from rmq.protocol.names import retry_topic
+from rmq.protocol.names import is_broker_group, retry_topic
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import handles
 
@@ -154,6 +154,9 @@ class ClientAdmin:
     def _consumer(self, conn: Conn, request: Command, client_id: str, data: ConsumerData) -> None:
         group = data.group_name
         if not group:
+            return
+        if is_broker_group(group):
+            log.warning("%s wants to consume as group %s, which is the broker's own: it does not", conn.peer, group)
             return
         config = self._groups.find(group)
         notify = self._settings.notify_consumer_ids_changed_enable

@@ -15,6 +15,7 @@ from rmq.broker.admin.topic import queue_key
 from rmq.broker.groups.clients import Consumers
 from rmq.broker.groups.configs import GroupTable
 from rmq.broker.groups.offsets import OffsetTable
+from rmq.broker.reserved import check_group, check_private
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.stats import BrokerStats
 from rmq.broker.topics.table import TopicTable
@@ -130,6 +131,7 @@ class GroupAdmin:
     def _check(config: SubscriptionGroupConfig) -> None:
         if not config.group_name.strip():
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the group has no groupName")
+        check_group(config.group_name)
 
     def _put(self, config: SubscriptionGroupConfig) -> None:
         self._groups.put(config)
@@ -157,6 +159,8 @@ class GroupAdmin:
         """353 (5.x): whether a group may read from a topic; with ``readable``, from now on."""
         group, topic = header.group, header.topic
         if header.readable is not None:
+            check_group(group)
+            check_private(topic)
             log.info("%s sets readable=%s for group %s on topic %s", conn.peer, header.readable, group, topic)
             self._groups.let_read(group, topic, header.readable)
             await self._groups.file.saved()
@@ -167,6 +171,7 @@ class GroupAdmin:
     async def delete(self, conn: Conn, request: Command, header: DeleteSubscriptionGroupRequest) -> Command:
         """207: forget a group, and its offsets when asked to; an unknown one is no error."""
         group = header.group_name
+        check_group(group)
         log.info("%s deletes subscription group %s", conn.peer, group)
         self._groups.delete(group)
         if header.remove_offset:

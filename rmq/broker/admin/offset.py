@@ -5,6 +5,7 @@ from __future__ import annotations
 from rmq.broker.admin.lookup import Lookup
 from rmq.broker.admin.slices import Turns
 from rmq.broker.groups.offsets import OffsetTable
+from rmq.broker.reserved import check_group, check_private
 from rmq.broker.schedule.levels import DelayOffsets
 from rmq.broker.store.store import Store
 from rmq.broker.topics.table import TopicTable
@@ -26,6 +27,7 @@ from rmq.protocol.headers.offset import (
     SearchOffsetResponse,
     UpdateConsumerOffsetRequest,
 )
+from rmq.protocol.names import is_private_topic
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import LARGE, handles
 
@@ -79,6 +81,8 @@ class OffsetAdmin:
         Consumers of a deleted topic tell their offsets for a while, and a new topic of its name begins at 0 for
         everybody (field case B024).
         """
+        check_group(header.consumer_group)
+        check_private(header.topic)
         if header.topic in self._topics:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         answer = request.reply(ResponseCode.SUCCESS)
@@ -158,10 +162,12 @@ class OffsetAdmin:
         source, target = header.src_group, header.dest_group
         if not source.strip() or not target.strip():
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "srcGroup and destGroup must be given")
+        check_group(target)
+        check_private(header.topic or "")
         topics = [header.topic] if header.topic else self._offsets.topics_of(source)
         turns = Turns()
         for topic in topics:
-            if topic in self._topics:
+            if topic in self._topics and not is_private_topic(topic):
                 self._offsets.clone(source, target, topic)
             await turns.step()
         return request.reply(ResponseCode.SUCCESS)

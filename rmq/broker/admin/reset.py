@@ -11,6 +11,7 @@ from rmq.broker.admin.slices import Turns
 from rmq.broker.admin.topic import queue_key
 from rmq.broker.groups.clients import Channel, Consumers
 from rmq.broker.groups.offsets import UNKNOWN, OffsetTable
+from rmq.broker.reserved import check_group, check_private
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.topics.table import TopicTable
 from rmq.protocol import fastjson
@@ -63,6 +64,8 @@ class ResetAdmin:
         (5.x) one queue goes to that offset, and it is stored at once.
         """
         topic, group = header.topic, header.group
+        check_group(group)
+        check_private(topic)
         config = self._topics.get(topic)
         if config is None:
             raise ResponseError(

@@ -21,7 +21,7 @@ from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import FLAG_RESPONSE, Command, SerializeType
 from rmq.protocol.errors import HeaderError, ResponseError, RMQError
 from rmq.protocol.frame import encode
-from rmq.protocol.names import group_of_retry_topic, is_retry_topic
+from rmq.protocol.names import BROKER_GROUPS, group_of_retry_topic, is_private_topic, is_retry_topic
 from rmq.remoting.router import BUSY, handles
 from rmq.runtime.tasks import TaskOwner
 
@@ -158,7 +158,7 @@ class Delivery:
             conn.send(encode(answer))
             self._answered(refusal.code, conn.read_at)
             return
-        if fields.sys_flag & _COMMIT:
+        if fields.sys_flag & _COMMIT and not is_private_topic(fields.topic):
             self._offsets.commit(fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset)
         if wants is EVERYTHING:
             batch = self._reader.at_once(queue, fields.queue_offset, fields.max_msg_nums)
@@ -303,6 +303,8 @@ class Delivery:
             raise ResponseError(
                 ResponseCode.NO_PERMISSION, f"the broker[{settings.broker_ip1}] pulling message is forbidden"
             )
+        if group in BROKER_GROUPS:
+            raise ResponseError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
         group_config = self._groups.find(group)
         if group_config is None:
             raise ResponseError(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rmq.broker.lane.admit import FAQ, RETRY_LIMIT_SINCE
+from rmq.broker.reserved import check_group, check_private
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ProtocolError, ResponseError, StoreError
 from rmq.protocol.headers.send import ConsumerSendMsgBackRequest
 from rmq.protocol.ids import offset_msg_id, pack_host
 from rmq.protocol.message import decode_record
-from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from rmq.protocol.tags import string_hash
 from rmq.remoting.router import handles
 
@@ -61,6 +62,7 @@ class SendBack:
     @handles(RequestCode.CONSUMER_SEND_MSG_BACK, header=ConsumerSendMsgBackRequest)
     async def send_back(self, conn: Conn, request: Command, header: ConsumerSendMsgBackRequest) -> Command | None:
         """Store a copy for later, or as a dead letter."""
+        check_group(header.group)
         group = self._groups.find(header.group)
         if group is None:
             raise ResponseError(
@@ -102,6 +104,8 @@ class SendBack:
         data: bytes,
     ) -> None:
         source = decode_record(data)
+        if source.topic != SCHEDULE_TOPIC:  # a retry that waits is its group's all the same
+            check_private(source.topic)
         table = dict(source.properties)
         table.setdefault("RETRY_TOPIC", source.topic)
         origin_topic = table["RETRY_TOPIC"]

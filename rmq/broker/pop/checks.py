@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rmq.broker.delivery.answers import filtering_is_off
 from rmq.broker.delivery.filtering import EVERYTHING, Filter, filter_of
 from rmq.broker.pop.handles import pop_retry_topic
+from rmq.broker.reserved import check_group, check_private
 from rmq.filter.sql import ExpressionError
 from rmq.protocol import subscription
 from rmq.protocol.codes import ResponseCode
@@ -82,6 +83,8 @@ class Checks:
                 ResponseCode.INVALID_PARAMETER,
                 f"the broker[{settings.broker_ip1}] pop message's num is greater than {_MOST_MESSAGES}",
             )
+        check_group(group)
+        check_private(topic)
         config = self._topics.get(topic)
         if config is None:
             raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {_FAQ}")

@@ -35,19 +35,16 @@ from rmq.broker.pop.ordered import Batch, OrderedQueues, Place
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
 from rmq.protocol.errors import ProtocolError, StoreError
 from rmq.protocol.message import decode_record
+from rmq.protocol.names import POP_JOURNAL_TOPIC
 
 if TYPE_CHECKING:
     from rmq.broker.store.store import Store
     from rmq.broker.topics.table import TopicTable
     from rmq.runtime.world import Clock
 
-__all__ = ["JOURNAL_GROUP", "JOURNAL_TOPIC", "Event", "Journal", "Replayed", "batch_event", "checkpoint_event"]
+__all__ = ["Event", "Journal", "Replayed", "batch_event", "checkpoint_event"]
 
 log = logging.getLogger(__name__)
-
-JOURNAL_TOPIC = "rmq_sys_POP_JOURNAL"
-#: The group whose offset says where a restart begins to read.
-JOURNAL_GROUP = "CID_RMQ_SYS_POP"
 
 Event = tuple[Any, ...]
 
@@ -137,7 +134,7 @@ class Journal:
 
     @property
     def queue(self) -> Queue:
-        return self._store.queues.get_or_create(JOURNAL_TOPIC, 0)
+        return self._store.queues.get_or_create(POP_JOURNAL_TOPIC, 0)
 
     def write(self, events: Iterable[Event], puts: Iterable[Put] = ()) -> tuple[int, int]:
         """Append events at once, behind messages that belong to them.
@@ -148,7 +145,7 @@ class Journal:
         """
         events = list(events)
         # Known as a topic, so that nobody takes its queue for a leftover.
-        self._topics.create_for_send_back(JOURNAL_TOPIC, 1, 6, 0)
+        self._topics.create_for_send_back(POP_JOURNAL_TOPIC, 1, 6, 0)
         records = [self._record(events[i : i + _EVENTS]) for i in range(0, len(events), _EVENTS)]
         span = self._store.append([*puts, *records])
         return span.offsets[-1][0], span.end

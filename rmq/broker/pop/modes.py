@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from rmq.broker.reserved import check_group, check_private
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.pop import MessageRequestModeTable, SetMessageRequestModeRequestBody
@@ -60,6 +61,8 @@ class RequestModes:
         body = SetMessageRequestModeRequestBody.decode(request.body)
         if not body.topic or not body.consumer_group or body.mode is None:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "topic, consumerGroup and mode are expected")
+        check_group(body.consumer_group)
+        check_private(body.topic)
         if body.topic.startswith(RETRY_PREFIX):
             raise ResponseError(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
         self._modes.setdefault(body.topic, {})[body.consumer_group] = body

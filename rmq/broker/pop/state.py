@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from rmq.broker.pop.checkpoints import Checkpoint, Checkpoints
 from rmq.broker.pop.journal import (
-    JOURNAL_GROUP,
-    JOURNAL_TOPIC,
     Event,
     Journal,
     Replayed,
@@ -20,6 +18,7 @@ from rmq.broker.pop.journal import (
 from rmq.broker.pop.ordered import Batch, OrderedQueues, Place
 from rmq.broker.pop.positions import Positions
 from rmq.protocol.errors import StoreError
+from rmq.protocol.names import POP_JOURNAL_GROUP, POP_JOURNAL_TOPIC
 
 if TYPE_CHECKING:
     from rmq.broker.groups.offsets import OffsetTable
@@ -78,10 +77,10 @@ class PopState:
 
     async def load(self) -> None:
         """Bring the state back from the journal; the store is recovered, the offset table read."""
-        if self._store.queues.get(JOURNAL_TOPIC, 0) is None:
+        if self._store.queues.get(POP_JOURNAL_TOPIC, 0) is None:
             return
         replayed = Replayed(self.checkpoints, self.ordered)
-        start = max(self._offsets.query(JOURNAL_GROUP, JOURNAL_TOPIC, 0), 0)
+        start = max(self._offsets.query(POP_JOURNAL_GROUP, POP_JOURNAL_TOPIC, 0), 0)
         read = await self.journal.replay(start, replayed)
         if not replayed.clean:
             # consumerOffset.json is some seconds old; whatever else moved an offset stands in the journal, too.
@@ -134,7 +133,7 @@ class PopState:
 
     async def keep_short(self) -> None:
         """Write again what still matters at the journal's beginning, and move the beginning up."""
-        queue = self._store.queues.get(JOURNAL_TOPIC, 0)
+        queue = self._store.queues.get(POP_JOURNAL_TOPIC, 0)
         if queue is None or not queue.next:
             return
         while queue.next - self._oldest(queue.next) > _REWRITE_AFTER:
@@ -146,7 +145,7 @@ class PopState:
             start = min(start, pending)
         self._starts.append(start)
         if len(self._starts) > _PASSES:
-            self._offsets.commit(JOURNAL_GROUP, JOURNAL_TOPIC, 0, min(self._starts.popleft(), start))
+            self._offsets.commit(POP_JOURNAL_GROUP, POP_JOURNAL_TOPIC, 0, min(self._starts.popleft(), start))
 
     def _oldest(self, behind: int) -> int:
         """Index of the oldest record that still matters."""
@@ -179,7 +178,7 @@ class PopState:
 
     async def stop(self) -> None:
         """Tell everything, and say that the stop was a clean one."""
-        if self._store.log.gate or self._store.queues.get(JOURNAL_TOPIC, 0) is None:
+        if self._store.log.gate or self._store.queues.get(POP_JOURNAL_TOPIC, 0) is None:
             return
         self.tell()
         self.positions.tell(self._store.log.end)

@@ -11,7 +11,7 @@ from struct import Struct
 
 from rmq.broker.store.state import Put, Queue
 from rmq.protocol import properties
-from rmq.protocol.names import HALF_TOPIC
+from rmq.protocol.names import HALF_TOPIC, is_broker_topic
 from rmq.protocol.tags import string_hash
 
 __all__ = ["HalfMessageParked", "rebuild"]
@@ -71,6 +71,8 @@ def rebuild(
         raise ValueError("it has no REAL_TOPIC or REAL_QID")
     if topic == HALF_TOPIC:
         raise HalfMessageParked(f"its unique key is {held.get('UNIQ_KEY')}")
+    if is_broker_topic(topic):
+        raise ValueError(f"it is for {topic}, to which only the broker itself writes")
     tags = held.get("TAGS")
     unique = held.get("UNIQ_KEY")
     keys = [key.encode() for key in held.get("KEYS", "").split(" ") if key]

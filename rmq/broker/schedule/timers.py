@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 
 from rmq.broker.schedule.done import DoneMap, decode_marks, encode_marks
 from rmq.broker.schedule.rebuild import rebuild
-from rmq.broker.schedule.timing import DELETE_KEY, DONE_TOPIC, OUT_MS, TIMER_TOPIC, decode_code, encode_code
+from rmq.broker.schedule.timing import DELETE_KEY, OUT_MS, decode_code, encode_code
 from rmq.broker.schedule.wheel import Wheel
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol import properties
 from rmq.protocol.errors import ProtocolError, StoreError
 from rmq.protocol.message import MessageRecord, decode_record
+from rmq.protocol.names import TIMER_DONE_TOPIC, TIMER_GROUP, TIMER_TOPIC
 from rmq.protocol.tags import string_hash
 from rmq.runtime.tasks import TaskOwner
 
@@ -36,12 +37,10 @@ if TYPE_CHECKING:
     from rmq.broker.store.store import Store
     from rmq.runtime.world import World
 
-__all__ = ["TIMER_GROUP", "TimerService"]
+__all__ = ["TimerService"]
 
 log = logging.getLogger(__name__)
 
-#: The group whose offset on the timer topic is where the next start begins to read.
-TIMER_GROUP = "CID_RMQ_SYS_TIMER"
 #: Messages and bytes delivered with one append, before the loop gets its turn.
 _BATCH = 128
 _BATCH_BYTES = 1 << 20
@@ -162,7 +161,7 @@ class TimerService:
 
     async def _read_marks(self, queue: Queue, floor: int) -> None:
         """Take in the marks that may speak of messages from ``floor`` on: those that lie behind it in the log."""
-        marks = self._store.queues.get(DONE_TOPIC, 0)
+        marks = self._store.queues.get(TIMER_DONE_TOPIC, 0)
         if marks is None or floor >= queue.next:
             return
         first = await self._position(queue, floor)
@@ -179,7 +178,7 @@ class TimerService:
                     for done in indexes:
                         self._done.add(done)
             except (ValueError, UnicodeError):
-                log.error("entry %d of %s is no mark and is skipped", index, DONE_TOPIC)
+                log.error("entry %d of %s is no mark and is skipped", index, TIMER_DONE_TOPIC)
 
     async def _position(self, queue: Queue, index: int) -> int:
         entry = await self._store.queues.entries_cold(queue, index, 1)
@@ -358,7 +357,7 @@ class TimerService:
         """
         host = self._store_host
         mark = Put(
-            self._store.queues.get_or_create(DONE_TOPIC, 0), encode_marks(indexes),
+            self._store.queues.get_or_create(TIMER_DONE_TOPIC, 0), encode_marks(indexes),
             properties.encode({"TAGS": "d"}).encode(), 0, 0x30 if len(host) == 20 else 0, self._clock.now_ms(), host,
             host, 0, 0, string_hash("d"), (),
         )  # fmt: skip

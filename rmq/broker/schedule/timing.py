@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rmq.protocol import properties
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError
-from rmq.protocol.names import RETRY_PREFIX
+from rmq.protocol.names import RETRY_PREFIX, TIMER_DONE_TOPIC, TIMER_TOPIC
 
 if TYPE_CHECKING:
     from rmq.broker.settings import BrokerSettings
@@ -24,17 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DELETE_KEY",
-    "DONE_TOPIC",
     "OUT_MS",
-    "TIMER_TOPIC",
     "RecallHandle",
     "TimerSends",
     "decode_code",
     "encode_code",
 ]
 
-TIMER_TOPIC = "rmq_sys_wheel_timer"
-DONE_TOPIC = "rmq_sys_wheel_timer_done"
 OUT_MS = "TIMER_OUT_MS"
 DELETE_KEY = "TIMER_DEL_UNIQKEY"
 _ASKED = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
@@ -119,7 +115,7 @@ class TimerSends:
         table["REAL_TOPIC"] = queue.topic
         table["REAL_QID"] = str(queue.id)
         self._check_room(table)
-        for topic in (TIMER_TOPIC, DONE_TOPIC):
+        for topic in (TIMER_TOPIC, TIMER_DONE_TOPIC):
             self._topics.create_for_send_back(topic, 1, _READ_ONLY, 0)
         self.taken[queue.topic] += 1
         waits_in = self._store.queues.get_or_create(TIMER_TOPIC, 0)

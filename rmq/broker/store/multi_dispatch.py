@@ -27,6 +27,7 @@ from rmq.protocol.names import (
     SCHEDULE_TOPIC,
     SYSTEM_TOPIC_PREFIX,
     TRANS_CHECK_MAX_TIME_TOPIC,
+    is_broker_topic,
     is_lmq,
 )
 from rmq.protocol.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
@@ -88,6 +89,8 @@ class MultiDispatch:
         if len(found) * _INDEX_SIZE > room:
             return f"{INNER_MULTI_DISPATCH}: the properties have no room for the offsets of {len(found)} queues"
         for name in found:
+            if is_broker_topic(name):
+                return f"{INNER_MULTI_DISPATCH}: {name} is the broker's own"
             if self._queues.get(name, self._id(name, queue_id)) is None:
                 try:
                     self._queues.disk.directory(name, self._id(name, queue_id))

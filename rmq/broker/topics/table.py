@@ -125,15 +125,18 @@ class TopicTable:
         settings = self._settings
         return (
             names.is_system_topic(topic)
+            or names.is_broker_topic(topic)
             or topic in (settings.broker_cluster_name, settings.broker_name)
             or topic == names.reply_topic(settings.broker_cluster_name)
             or (settings.trace_topic_enable and topic == settings.msg_trace_topic_name)
         )
 
-    @staticmethod
-    def refuses_send(topic: str) -> bool:
-        """Topics only the broker itself writes (store-and-broker.md 7.6)."""
-        return topic in names.SEND_REFUSED_TOPICS
+    def refuses_send(self, topic: str) -> bool:
+        """Topics only the broker itself writes (store-and-broker.md 7.6); clients' traces go where the settings say."""
+        settings = self._settings
+        if settings.trace_topic_enable and topic == settings.msg_trace_topic_name:
+            return topic in names.BROKER_TOPICS
+        return names.is_broker_topic(topic)
 
     # -- changing
 

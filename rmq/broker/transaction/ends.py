@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from rmq.broker.reserved import check_target
 from rmq.protocol import frame
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
@@ -70,6 +71,8 @@ class TransactionEnds:
                 ResponseCode.SYSTEM_ERROR, f"commitOrRollback={verdict}: 8 commits, 12 rolls back, 0 is undecided"
             )
         half = await self._half(header)
+        if verdict == _COMMIT:
+            check_target(half.properties.get("REAL_TOPIC", ""))
         # From here on without a pause: of two ends of one transaction the first wins.
         current = self._check.live(half)
         if current is None:
@@ -146,6 +149,7 @@ class TransactionEnds:
             table.pop("TRAN_PREPARED_QUEUE_OFFSET", None)
             if not (table.get("REAL_TOPIC") and table.get("REAL_QID", "").isdecimal() and table.get("PGROUP")):
                 raise refusal
+            check_target(table["REAL_TOPIC"])
             again = self._halves.again(record, table, keep_flags=True)
             current = self._check.live(record) if record.topic == HALF_TOPIC else None
             if current is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rmq.broker.store.state import Put
 from rmq.protocol import properties
 from rmq.protocol.ids import pack_host
-from rmq.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
+from rmq.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, TRANSACTION_CONSUMER_GROUP
 from rmq.protocol.tags import string_hash
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["CHECK_GROUP", "DISCARD_TOPIC", "OP_TAG", "Halves"]
 
 #: The consumer group under which the check's progress is kept.
-CHECK_GROUP = "CID_RMQ_SYS_TRANS"
-DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+CHECK_GROUP = TRANSACTION_CONSUMER_GROUP
+DISCARD_TOPIC = TRANS_CHECK_MAX_TIME_TOPIC
 OP_TAG = "d"
 _TRANSACTION_BITS = 0xC
 _COMMIT = 0x8

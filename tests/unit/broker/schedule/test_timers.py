@@ -10,8 +10,8 @@ import pytest
 
 from rmq.broker.groups.offsets import OffsetTable
 from rmq.broker.schedule.steady import SteadyClock
-from rmq.broker.schedule.timers import TIMER_GROUP, TimerService
-from rmq.broker.schedule.timing import DONE_TOPIC, TIMER_TOPIC, TimerSends
+from rmq.broker.schedule.timers import TimerService
+from rmq.broker.schedule.timing import TimerSends
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import Put, Queue
@@ -19,6 +19,7 @@ from rmq.broker.store.store import Store
 from rmq.broker.topics.table import TopicTable
 from rmq.protocol import properties
 from rmq.protocol.message import MessageRecord, decode_record
+from rmq.protocol.names import TIMER_DONE_TOPIC, TIMER_GROUP, TIMER_TOPIC
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
 
@@ -156,7 +157,7 @@ def test_a_delivered_message_shows_what_java_5_shows() -> None:
         # What waits and the marks are ordinary messages to any reader of the store.
         (waited,) = await broker.records(TIMER_TOPIC)
         assert waited.properties["TIMER_OUT_MS"] == str(due)
-        (mark,) = await broker.records(DONE_TOPIC)
+        (mark,) = await broker.records(TIMER_DONE_TOPIC)
         assert mark.body == b"0"
 
     in_a_broker(check)
@@ -183,7 +184,7 @@ def test_thousands_due_at_once_come_in_batches() -> None:
             broker.send(str(number), 1000)
         await asyncio.sleep(3)
         assert await broker.bodies() == [str(number) for number in range(3000)]
-        assert 20 <= len(await broker.records(DONE_TOPIC)) <= 60
+        assert 20 <= len(await broker.records(TIMER_DONE_TOPIC)) <= 60
 
     in_a_broker(check)
 
@@ -299,7 +300,7 @@ def test_a_delivery_without_its_mark_is_done_again() -> None:
         broker.send("b", 1500)
         await asyncio.sleep(2)
         # The last append is torn between the message and its mark.
-        marks = broker.store.queues.get(DONE_TOPIC, 0)
+        marks = broker.store.queues.get(TIMER_DONE_TOPIC, 0)
         assert marks is not None
         assert marks.next == 2
         at = int.from_bytes((await broker.store.queues.entries_cold(marks, 1, 1))[:8], "big")

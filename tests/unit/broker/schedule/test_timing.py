@@ -9,8 +9,6 @@ from collections.abc import Callable
 import pytest
 
 from rmq.broker.schedule.timing import (
-    DONE_TOPIC,
-    TIMER_TOPIC,
     RecallHandle,
     TimerSends,
     decode_code,
@@ -22,6 +20,7 @@ from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.broker.topics.table import TopicTable
 from rmq.protocol.errors import ResponseError
+from rmq.protocol.names import TIMER_DONE_TOPIC, TIMER_TOPIC
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
 
@@ -153,7 +152,7 @@ def test_the_broker_s_own_properties_are_not_taken_from_a_client() -> None:
 def test_the_topics_can_be_read_and_not_be_sent_to() -> None:
     def check(desk: Desk) -> None:
         desk.wait(TIMER_DELAY_MS="5")
-        for topic in (TIMER_TOPIC, DONE_TOPIC):
+        for topic in (TIMER_TOPIC, TIMER_DONE_TOPIC):
             config = desk.topics.get(topic)
             assert config is not None
             assert (config.perm, config.read_queue_nums) == (4, 1)
