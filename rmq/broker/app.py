@@ -287,6 +287,10 @@ class BrokerApp:
         self.observer = Observer(
             world, settings, "broker", settings.bind_address, missing=self._missing, metrics=metrics.page
         )
+        self.observer.services.watch(
+            self._tasks, store.tasks, schedule.tasks, timers.tasks, check.tasks, pop.tasks,
+            pop.reviver.tasks, stats.tasks, self._registration.tasks,
+        )  # fmt: skip
 
     def _missing(self) -> str | None:
         """Why clients may not be sent here: a full disk is no reason, for it passes without a restart."""

@@ -211,7 +211,7 @@ class BrokerStats:
         self._cluster = cluster
         self._queues = queues
         self._detail = detail
-        self._owner = TaskOwner("stats")
+        self.tasks = TaskOwner("stats")
         # The counters of a pull by (group, topic, queue id, detail): found once, not spelt out at each pull.
         self._delivery: dict[tuple[str, str, int, bool], tuple[StatsItem, StatsItem, StatsItem, StatsItem]] = {}
         self._sets: dict[str, StatsSet] = {name: StatsSet() for name in STATS_NAMES}
@@ -354,13 +354,13 @@ class BrokerStats:
         self._seen = {queue: (queue.next, queue.bytes_put) for queue in self._queues}
         self._day = self._today()
         self.sample_totals()
-        self._owner.every(1.0, self._second, "second")
-        self._owner.every(10.0, self.sample_minute, "minute")
-        self._owner.every(600.0, lambda: self._sample("sample_hour"), "hour")
-        self._owner.every(3600.0, lambda: self._sample("sample_day"), "day")
+        self.tasks.every(1.0, self._second, "second")
+        self.tasks.every(10.0, self.sample_minute, "minute")
+        self.tasks.every(600.0, lambda: self._sample("sample_hour"), "hour")
+        self.tasks.every(3600.0, lambda: self._sample("sample_day"), "day")
 
     async def stop(self) -> None:
-        await self._owner.close()
+        await self.tasks.close()
 
     async def count(self) -> None:
         """Bring what is counted of puts up to date."""

@@ -65,6 +65,7 @@ class NamesrvApp:
         self.observer = Observer(
             world, settings, "namesrv", settings.bind_address, missing=lambda: None, metrics=metrics.page
         )
+        self.observer.services.watch(self._tasks)
         self._address: tuple[str, int] | None = None
 
     @property

@@ -260,6 +260,8 @@ class Endpoint:
         if not self.connections:
             self._sweeping = False
             return
+        assert self._loop is not None
+        self._loop.call_later(_SWEEP_SECONDS, self._sweep)
         now = self.now()
         limits = self.limits
         idle = limits.idle_seconds
@@ -287,8 +289,6 @@ class Endpoint:
             elif conn._have and now - conn._since > limits.patience(conn._have):
                 self.complain("%s: closed: a frame of %d bytes came no further than %d", *_partial(conn))
                 conn.abort("an unfinished frame")
-        assert self._loop is not None
-        self._loop.call_later(_SWEEP_SECONDS, self._sweep)
 
     async def close_connections(self, seconds: float) -> None:
         """Answer what is in flight, drain, close: at most ``seconds``."""

@@ -16,6 +16,7 @@ from rmq.remoting.health_http import Answer, HttpListener
 from rmq.remoting.lag import LoopLag
 from rmq.remoting.metrics import CONTENT_TYPE, Family, Labels, render
 from rmq.remoting.tls_settings import TlsSettings
+from rmq.runtime.services import Services
 from rmq.runtime.world import World
 
 __all__ = ["Observer", "ObserverSettings"]
@@ -89,6 +90,8 @@ class Observer:
         self._serving = False
         pages = {"/health/live": self._live, "/health/ready": self._ready, "/metrics": self._metrics}
         self._http = HttpListener(world, pages, f"{name}-http")
+        #: The daemon's background services: it is not ready without one of them.
+        self.services = Services(name)
         limit = settings.loop_stall_warn_mills
         self.lag = LoopLag(world, limit, name) if limit > 0 and world.stalls is not None else None
         #: Where it listens; None when it does not.
@@ -130,8 +133,18 @@ class Observer:
         return Answer(200, b"alive\n")
 
     async def _ready(self, query: Mapping[str, str]) -> Answer:
-        missing = self._missing() if self._serving else f"the {self._name} is starting"
+        missing = self.services.missing or self._missing() if self._serving else f"the {self._name} is starting"
         return Answer(200, b"ready\n") if missing is None else Answer(503, f"not ready: {missing}\n".encode())
+
+    def _running(self) -> Family:
+        services = self.services
+        states = {**dict.fromkeys(services.running, 1), **dict.fromkeys(services.ended, 0)}
+        return Family(
+            "rmq_service_running",
+            "gauge",
+            "1 while a background service runs, 0 when it has ended before its time",
+            [("", (("service", name),), value) for name, value in states.items()],
+        )
 
     async def _metrics(self, query: Mapping[str, str]) -> Answer:
         if not self._serving or self._rendering >= _RENDERED_AT_ONCE:
@@ -140,7 +153,7 @@ class Observer:
         try:
             lag = self.lag.families() if self.lag is not None else []
             labels, families = await self._told(query)
-            body = await render(chain(families, lag), labels)
+            body = await render(chain(families, [self._running()], lag), labels)
         finally:
             self._rendering -= 1
         return Answer(200, body, CONTENT_TYPE)

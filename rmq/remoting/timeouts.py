@@ -58,10 +58,12 @@ class Timeouts(Generic[K]):
         assert self._loop is not None
         self._timer = None
         now = self._loop.time() * _PER_SECOND + 0.5  # a timer may fire a clock tick early
-        while self._due and self._due[0] <= now:
-            for key in self._buckets.pop(heapq.heappop(self._due)):
-                self._expire(key)
-        self._arm()
+        try:
+            while self._due and self._due[0] <= now:
+                for key in self._buckets.pop(heapq.heappop(self._due)):
+                    self._expire(key)
+        finally:
+            self._arm()
 
     def close(self) -> None:
         """Forget every deadline."""

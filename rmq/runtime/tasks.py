@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self
@@ -12,6 +13,9 @@ from typing import Any, Self
 __all__ = ["TaskOwner"]
 
 log = logging.getLogger(__name__)
+
+#: Seconds between two tracebacks of one kind from what is called again and again.
+_TOLD_SECONDS = 60.0
 
 
 class TaskOwner:
@@ -22,12 +26,16 @@ class TaskOwner:
     :param name: begins the names of the tasks.
     """
 
-    __slots__ = ("_closed", "_name", "_tasks")
+    __slots__ = ("_closed", "_name", "_services", "_tasks", "on_ended")
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._services: set[asyncio.Task[Any]] = set()
         self._closed = False
+        #: Called, in place of the log, with a task that ended before its time and what it raised: a service that ended
+        #: at all (None when it returned, or somebody cancelled it), or any other task that raised.
+        self.on_ended: Callable[[asyncio.Task[Any], BaseException | None], None] | None = None
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -49,6 +57,19 @@ class TaskOwner:
         task.add_done_callback(self._done)
         return task
 
+    def serve(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run a service: a coroutine that goes on until the owner closes.
+
+        :raises RuntimeError: the owner is closed.
+        """
+        task = self.spawn(coro, name)
+        self._services.add(task)
+        return task
+
+    def services(self) -> list[asyncio.Task[Any]]:
+        """The services that run."""
+        return list(self._services)
+
     def every(
         self,
         seconds: float | Callable[[], float],
@@ -63,7 +84,7 @@ class TaskOwner:
         :param what: a plain or a coroutine function.
         :param first: the pause before the first call; ``seconds`` when not given.
         """
-        return self.spawn(self._repeat(seconds, what, name, first), name)
+        return self.serve(self._repeat(seconds, what, name, first), name)
 
     async def _repeat(
         self,
@@ -73,19 +94,30 @@ class TaskOwner:
         first: float | None,
     ) -> None:
         pause = first if first is not None else seconds() if callable(seconds) else seconds
+        clock = asyncio.get_running_loop().time
+        #: Kind of failure -> when it was told.
+        told: dict[type[Exception], float] = {}
         while True:
             await asyncio.sleep(pause)
             try:
                 result = what()
                 if inspect.isawaitable(result):
                     await result
-            except Exception:
-                log.exception("%s.%s failed; it runs again in its turn", self._name, name)
+            except Exception as error:
+                # What fails every second fills no log.
+                if clock() - told.get(type(error), -math.inf) >= _TOLD_SECONDS:
+                    told[type(error)] = clock()
+                    log.exception("%s.%s failed; it runs again in its turn", self._name, name)
             pause = seconds() if callable(seconds) else seconds
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        early = not self._closed and (error is not None or task in self._services)
+        self._services.discard(task)
+        if early and self.on_ended is not None:
+            self.on_ended(task, error)
+        elif error is not None:
             log.error("task %s died", task.get_name(), exc_info=error)
 
     async def drain(self, seconds: float) -> bool:

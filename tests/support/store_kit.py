@@ -58,7 +58,7 @@ async def opened(world: World, settings: StoreSettings, *, start: bool = True) -
 
 async def die(store: Store) -> None:
     """The process is gone: its tasks end, nothing else does. Freeze its files first."""
-    await store._tasks.close()
+    await store.tasks.close()
 
 
 async def until_open(store: Store) -> None:

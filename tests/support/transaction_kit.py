@@ -154,8 +154,8 @@ class TransactionBroker:
             simulation.power_cut(self.node, all_lost=True)
         else:
             simulation.kill(self.node)
-        await self.check._tasks.close()
-        await self.store._tasks.close()
+        await self.check.tasks.close()
+        await self.store.tasks.close()
         return TransactionBroker(
             self.node, self.offsets,
             transaction_time_out=self.settings.transaction_time_out,

@@ -187,12 +187,14 @@ class Holds:
         self._timer = None
         now = self._clock.monotonic()
         budget = _PER_TURN
-        while self._deadlines and budget > 0 and self._deadlines[0][0] <= now:
-            _, _, hold = heapq.heappop(self._deadlines)
-            if hold.done:
-                continue
-            budget -= 1
-            self.unpark(hold)
-            if not hold.conn.closed:
-                self._expired(hold)
-        self._arm()
+        try:
+            while self._deadlines and budget > 0 and self._deadlines[0][0] <= now:
+                _, _, hold = heapq.heappop(self._deadlines)
+                if hold.done:
+                    continue
+                budget -= 1
+                self.unpark(hold)
+                if not hold.conn.closed:
+                    self._expired(hold)
+        finally:
+            self._arm()  # one that cannot be answered does not keep the others parked

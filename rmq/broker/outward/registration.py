@@ -87,7 +87,7 @@ class Registration:
         self._client = client
         self._broker_addr = broker_addr
         self._ha_addr = ha_addr
-        self._owner = TaskOwner("registration")
+        self.tasks = TaskOwner("registration")
         self._links: dict[str, _Link] = {}
         self._fetched: list[str] = []
         self._complained: set[str] = set()
@@ -112,7 +112,7 @@ class Registration:
         """Register with all name servers; returns when each has answered or failed once."""
         if self._settings.fetch_namesrv_addr_by_address_server:
             await self._ask_address_server()
-            self._owner.every(_ADDRESS_SERVER_SECONDS, self._ask_address_server, "address server")
+            self.tasks.every(_ADDRESS_SERVER_SECONDS, self._ask_address_server, "address server")
         self._running = True
         self._topics.on_change.append(self._topic_changed)
         self._settings.on_update.append(self._settings_changed)
@@ -121,12 +121,12 @@ class Registration:
         if not self._links:
             log.warning("no name server is configured (namesrvAddr): clients will not find this broker")
         await asyncio.gather(*(self._attempt(link) for link in self._links.values()))
-        self._owner.every(self._period, self._periodic, "periodic", first=_FIRST_PERIODIC)
+        self.tasks.every(self._period, self._periodic, "periodic", first=_FIRST_PERIODIC)
 
     async def stop(self) -> None:
         """Unregister everywhere, waiting at most 3 s."""
         if not self._running:
-            await self._owner.close()
+            await self.tasks.close()
             return
         self._running = False
         self._topics.on_change.remove(self._topic_changed)
@@ -136,7 +136,7 @@ class Registration:
         for link in links:
             if link.retry is not None:
                 link.retry.cancel()
-        await self._owner.close()
+        await self.tasks.close()
         await asyncio.gather(*(self._unregister(link) for link in links if link.reachable))
 
     def _period(self) -> float:
@@ -163,8 +163,8 @@ class Registration:
             if link.retry is not None:
                 link.retry.cancel()
             log.info("name server %s is no longer ours", address)
-            if link.reachable and not self._owner.closed:
-                self._owner.spawn(self._leave(link), f"leave {address}")
+            if link.reachable and not self.tasks.closed:
+                self.tasks.spawn(self._leave(link), f"leave {address}")
 
     async def _leave(self, link: _Link) -> None:
         await self._unregister(link)
@@ -213,8 +213,8 @@ class Registration:
     def _kick(self, link: _Link) -> None:
         if link.busy:
             link.asked = True
-        elif self._running and not self._owner.closed:
-            self._owner.spawn(self._attempt(link), f"register {link.address}")
+        elif self._running and not self.tasks.closed:
+            self.tasks.spawn(self._attempt(link), f"register {link.address}")
 
     def _connection_lost(self, conn: Conn) -> None:
         """The name server drops us with the connection, or it restarted and knows nothing: register anew at once."""

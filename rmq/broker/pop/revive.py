@@ -62,7 +62,7 @@ class Reviver:
         self._state = state
         self._polls = polls
         self._store_host = store_host
-        self._tasks = TaskOwner("pop")
+        self.tasks = TaskOwner("pop")
         self._trouble = Trouble(world.clock, log, "giving back popped messages", "they are late until that works")
         self._wake = asyncio.Event()
         #: Messages given back and dead letters since start.
@@ -72,10 +72,10 @@ class Reviver:
         self.retried: Counter[tuple[str, str]] = Counter()
 
     def start(self) -> None:
-        self._tasks.spawn(self._run(), "revive")
+        self.tasks.serve(self._run(), "revive")
 
     async def close(self) -> None:
-        await self._tasks.close()
+        await self.tasks.close()
 
     def changed(self) -> None:
         """There is a new deadline, perhaps the next one."""

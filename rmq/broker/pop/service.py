@@ -64,7 +64,7 @@ class PopService:
         namesrvs: Callable[[], Sequence[str]],
         drop_topic: Callable[[str], None],
     ) -> None:
-        self._tasks = TaskOwner("pop")
+        self.tasks = TaskOwner("pop")
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
@@ -102,8 +102,8 @@ class PopService:
 
     def start(self) -> None:
         self.reviver.start()
-        self._tasks.every(_TELL_SECONDS, self.state.tell, "positions")
-        self._tasks.every(_SHORTEN_SECONDS, self.state.keep_short, "journal")
+        self.tasks.every(_TELL_SECONDS, self.state.tell, "positions")
+        self.tasks.every(_SHORTEN_SECONDS, self.state.keep_short, "journal")
 
     def arrived(self, queues: Iterable[Queue]) -> None:
         """New messages are visible in these queues."""
@@ -131,7 +131,7 @@ class PopService:
         """Answer what waits and end the tasks; :meth:`stop` follows when nobody is served any more."""
         self.polls.close()
         await self.reviver.close()
-        await self._tasks.close()
+        await self.tasks.close()
 
     async def stop(self) -> None:
         """Bring everything to disk."""

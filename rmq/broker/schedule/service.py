@@ -76,7 +76,7 @@ class ScheduleService:
         self._file = MetadataFile(world, path, self._durable.render)
         self._flush_interval = flush_interval
         self._wake = asyncio.Event()
-        self._owner = TaskOwner("schedule")
+        self.tasks = TaskOwner("schedule")
         self._trouble = Trouble(world.clock, log, "delivering delayed messages", "they are late until that works")
         self._retry = _FIRST_RETRY
 
@@ -155,12 +155,12 @@ class ScheduleService:
         return found
 
     def start(self) -> None:
-        self._owner.spawn(self._run(), "deliver")
-        self._owner.every(self._flush_interval / 1000, self.persist, "offsets", first=10.0)
+        self.tasks.serve(self._run(), "deliver")
+        self.tasks.every(self._flush_interval / 1000, self.persist, "offsets", first=10.0)
 
     async def stop(self) -> None:
         """End delivery and write the offsets: after a clean stop nothing is delivered again."""
-        await self._owner.close()
+        await self.tasks.close()
         flusher = self._store.flusher
         for _ in range(_STOP_TRIES):
             if flusher.failed or not self._ahead or self._ahead[-1][0] <= self._store.durable_end():

@@ -90,7 +90,7 @@ class TimerService:
         self._ahead: deque[tuple[int, int]] = deque()  # (commit-log end, floor), in log order
         self._chunk = (0, b"")  # entries last read, and the index of the first
         self._wake = asyncio.Event()
-        self._owner = TaskOwner("timers")
+        self.tasks = TaskOwner("timers")
         self._trouble = Trouble(world.clock, log, "delivering timer messages", "they are late until that works")
         self._retry = _FIRST_RETRY
         #: Told the messages of each delivery.
@@ -142,12 +142,12 @@ class TimerService:
         await self._read_marks(queue, floor)
 
     def start(self) -> None:
-        self._owner.spawn(self._deliver(), "deliver")
-        self._owner.every(_ROLL_SECONDS, self.roll, "roll")
-        self._owner.every(_NOTE_SECONDS, self._note_floor, "floor")
+        self.tasks.serve(self._deliver(), "deliver")
+        self.tasks.every(_ROLL_SECONDS, self.roll, "roll")
+        self.tasks.every(_NOTE_SECONDS, self._note_floor, "floor")
 
     async def stop(self) -> None:
-        await self._owner.close()
+        await self.tasks.close()
         self._note_floor()
 
     def arrived(self, queues: Iterable[Queue]) -> None:

@@ -66,7 +66,7 @@ class Store:
         self._offload = world.offload
         self.settings = settings
         self._send = send if send is not None else _send
-        self._tasks = TaskOwner("store")
+        self.tasks = TaskOwner("store")
         self._markers = Markers(world.files, settings.root)
         self._deadline: asyncio.TimerHandle | None = None
         self._loaded = False
@@ -78,12 +78,12 @@ class Store:
         self.index = Index(world, settings, self.checkpoint) if settings.index_enable else None
         self.durability = Durability(sync_flush=settings.sync_flush, sync_master=settings.sync_master)
         self.tags = TagsRule(settings.delays_ms)
-        self.writer = QueueWriter(world, self.queues, self.log, self._tasks)
+        self.writer = QueueWriter(world, self.queues, self.log, self.tasks)
         self.flusher = LogFlusher(
             world,
             self.log,
             settings,
-            self._tasks,
+            self.tasks,
             self._on_flushed,
             self._on_fsync_error,
         )
@@ -100,8 +100,8 @@ class Store:
         self.damaged = DamagedParts(world, settings.root, self.queues)
         self.scrub = Scrub(world, self.log, settings, self.damaged, lambda: self.flusher.flushed)
         self.retention = Retention(world, settings, self.log, self.queues, self.index)
-        self._full_disk = FullDisk(world.clock, self.log, self.retention, self._tasks)
-        self._forbidden = ForbiddenWrites(world.clock, self.log, self._tasks)
+        self._full_disk = FullDisk(world.clock, self.log, self.retention, self.tasks)
+        self._forbidden = ForbiddenWrites(world.clock, self.log, self.tasks)
         self.appender = Appender(self.log, self.index)
         self.index_build = (
             None
@@ -115,7 +115,7 @@ class Store:
         #: The rhythms behind it.
         self.upkeep = Upkeep(
             world, settings, self.log, self.queues, self.writer, self.index, self.index_build, self.flusher,
-            self.retention, self.checkpoint, self._tasks,
+            self.retention, self.checkpoint, self.tasks,
         )  # fmt: skip
         self.recovered = Recovered()
         #: Shows how far a long recovery is; the log says so in any case.
@@ -179,7 +179,7 @@ class Store:
             self._loaded = False
             raise unusable(self.settings.root, error) from error
         self.upkeep.run()
-        self._tasks.every(_SCRUB_PAUSE, self.scrub.run, "scrub", first=60)
+        self.tasks.every(_SCRUB_PAUSE, self.scrub.run, "scrub", first=60)
         if self.damaged.add(self.recovered.damages, self.log.start) or self._opening.parts_changed:
             await self.damaged.save()
         await self.retention.check_disk()
@@ -191,7 +191,7 @@ class Store:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        await self._tasks.close()
+        await self.tasks.close()
         if not self._loaded:
             return
         self._loaded = False
@@ -330,8 +330,10 @@ class Store:
 
     def _on_deadline(self) -> None:
         self._deadline = None
-        self._send(self.durability.on_tick(self._world.clock.monotonic()))
-        self._arm()
+        try:
+            self._send(self.durability.on_tick(self._world.clock.monotonic()))
+        finally:
+            self._arm()
 
     def _on_flushed(self, to: int) -> None:
         answers = self.durability.on_flushed(to)

@@ -123,7 +123,7 @@ class TransactionCheck:
         self._producers = producers
         self._store = store
         self._halves = halves
-        self._tasks = TaskOwner("transaction check")
+        self.tasks = TaskOwner("transaction check")
         #: First half that is not settled, and what is settled beyond it.
         self._next = 0
         self._settled: set[int] = set()
@@ -204,11 +204,11 @@ class TransactionCheck:
 
     def start(self) -> None:
         """Check every ``transactionCheckInterval``."""
-        self._tasks.every(lambda: self._settings.transaction_check_interval / 1000, self._check, "pass")
-        self._tasks.every(_NOTE_SECONDS, self._tell, "progress")
+        self.tasks.every(lambda: self._settings.transaction_check_interval / 1000, self._check, "pass")
+        self.tasks.every(_NOTE_SECONDS, self._tell, "progress")
 
     async def close(self) -> None:
-        await self._tasks.close()
+        await self.tasks.close()
         self._tell()
 
     @property

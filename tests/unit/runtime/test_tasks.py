@@ -82,6 +82,55 @@ def test_every_goes_on_after_an_error(caplog: pytest.LogCaptureFixture) -> None:
     assert [record.getMessage() for record in caplog.records] == ["service.plain failed; it runs again in its turn"]
 
 
+def test_what_fails_every_second_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        def fail() -> None:
+            raise ValueError("always")
+
+        async with TaskOwner("service") as owner:
+            owner.every(1, fail, "plain")
+            await asyncio.sleep(150.5)
+
+    simloop.run(main())
+    assert len(caplog.records) == 3
+
+
+def test_a_service_that_ends_is_told_of_and_its_end_with_the_owner_is_not() -> None:
+    told: list[tuple[str, BaseException | None]] = []
+
+    async def main() -> None:
+        async def returns() -> None:
+            await asyncio.sleep(1)
+
+        async def raises() -> None:
+            await asyncio.sleep(2)
+            raise ValueError("reason")
+
+        def no_pause() -> float:
+            raise KeyError("pause")
+
+        async with TaskOwner("service") as owner:
+            owner.on_ended = lambda task, error: told.append((task.get_name(), error))
+            owner.spawn(returns(), "work")
+            owner.serve(returns(), "returns")
+            owner.serve(raises(), "raises")
+            owner.spawn(raises(), "work that raises")
+            owner.every(no_pause, lambda: None, "without a pause")
+            owner.serve(asyncio.sleep(1000), "cancelled").cancel()
+            owner.serve(asyncio.sleep(1000), "stays")
+            await asyncio.sleep(10)
+            assert [task.get_name() for task in owner.services()] == ["service.stays"]
+
+    simloop.run(main())
+    assert {name: type(error) for name, error in told} == {
+        "service.returns": type(None),
+        "service.raises": ValueError,
+        "service.work that raises": ValueError,
+        "service.without a pause": KeyError,
+        "service.cancelled": type(None),
+    }
+
+
 def test_drain_waits_as_long_as_it_may() -> None:
     async def main() -> None:
         async with TaskOwner("service") as owner:

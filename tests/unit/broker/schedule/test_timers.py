@@ -69,8 +69,8 @@ class TimerBroker:
             simulation.power_cut(self.node, all_lost=True)
         else:
             simulation.kill(self.node)
-        await self.service._owner.close()
-        await self.store._tasks.close()
+        await self.service.tasks.close()
+        await self.store.tasks.close()
         return TimerBroker(self.node, self.offsets, sync_flush=self.store.settings.sync_flush)
 
     def send(self, body: str, ms: int | None = None, *, at: int | None = None, **more: str) -> int:

@@ -513,8 +513,8 @@ def test_a_power_cut_that_loses_an_end_does_not_lose_the_half() -> None:
         await broker.end(half, COMMIT)
         assert broker.offsets.query(CHECK_GROUP, HALF_TOPIC, 0) <= 0
         simulation.power_cut(broker.node, all_lost=True)
-        await broker.check._tasks.close()
-        await broker.store._tasks.close()
+        await broker.check.tasks.close()
+        await broker.store.tasks.close()
         async with TransactionBroker(broker.node, broker.offsets) as again:
             assert (await again.delivered()) == []
             again.producer(answer=COMMIT)
