@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from rmq.protocol.numbers import whole
+
 __all__ = ["DoneMap", "decode_marks", "encode_marks"]
 
 #: Whole bytes in front that are let go at a time.
@@ -24,14 +26,21 @@ def encode_marks(indexes: Iterable[int]) -> bytes:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges).encode()
 
 
-def decode_marks(text: bytes) -> Iterator[range]:
+def decode_marks(text: bytes, end: int) -> list[range]:
     """The ranges of a mark.
 
+    :param end: one beyond the last index that there is: a mark of others is none of ours.
     :raises ValueError: it is no mark.
     """
-    for part in text.decode("ascii").split(","):
-        low, _, high = part.partition("-")
-        yield range(int(low), int(high or low) + 1)
+    ranges = []
+    for part in text.split(b","):
+        first, dash, last = part.partition(b"-")
+        low = whole(first, end - 1)
+        high = whole(last, end - 1) if dash else low
+        if low is None or high is None:
+            raise ValueError(f"{part[:40]!r} names no message of {end}")
+        ranges.append(range(low, high + 1))
+    return ranges
 
 
 class DoneMap:
@@ -63,6 +72,21 @@ class DoneMap:
         self._bits[at] |= 1 << (index - self._base) % 8
         if index == self.floor:
             self._advance()
+
+    def add_all(self, indexes: range) -> None:
+        """The same for many that follow each other, in about the time that one takes."""
+        start, stop = max(indexes.start, self.floor), indexes.stop
+        first, last = -(-(start - self._base) // 8), (stop - self._base) // 8
+        if first < last:
+            if last > len(self._bits):
+                self._bits.extend(bytes(last - len(self._bits)))
+            self._bits[first:last] = b"\xff" * (last - first)
+            for index in (*range(self._base + 8 * last, stop), *range(start, self._base + 8 * first)):
+                self.add(index)
+            self._advance()
+        else:
+            for index in range(start, stop):
+                self.add(index)
 
     def skip_to(self, index: int) -> None:
         """Everything before ``index`` is gone, done or not."""

@@ -12,6 +12,7 @@ from struct import Struct
 from rmq.broker.store.state import Put, Queue
 from rmq.protocol import properties
 from rmq.protocol.names import HALF_TOPIC, is_broker_topic
+from rmq.protocol.numbers import INT_MAX, whole
 from rmq.protocol.tags import string_hash
 
 __all__ = ["HalfMessageParked", "rebuild"]
@@ -66,9 +67,9 @@ def rebuild(
     if change is not None:
         change(held, int.from_bytes(record[born_end : born_end + 8], "big"))
         raw = properties.encode(held).encode()
-    topic, queue_id = held.get("REAL_TOPIC"), held.get("REAL_QID")
+    topic, queue_id = held.get("REAL_TOPIC"), whole(held.get("REAL_QID"), INT_MAX)
     if not topic or queue_id is None:
-        raise ValueError("it has no REAL_TOPIC or REAL_QID")
+        raise ValueError("it has no REAL_TOPIC, or no REAL_QID that is a queue's")
     if topic == HALF_TOPIC:
         raise HalfMessageParked(f"its unique key is {held.get('UNIQ_KEY')}")
     if is_broker_topic(topic):
@@ -79,7 +80,7 @@ def rebuild(
     if unique:
         keys.insert(0, unique.encode())
     return Put(
-        queue=queue_of(topic, int(queue_id)),
+        queue=queue_of(topic, queue_id),
         body=record[body_at:topic_at],
         properties=raw,
         flag=flag,

@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING
 
 from rmq.broker.schedule.done import DoneMap, decode_marks, encode_marks
 from rmq.broker.schedule.rebuild import rebuild
-from rmq.broker.schedule.timing import DELETE_KEY, OUT_MS, decode_code, encode_code
+from rmq.broker.schedule.timing import DELETE_KEY, LATEST, OUT_MS, decode_code, encode_code
 from rmq.broker.schedule.wheel import Wheel
+from rmq.broker.store.aside import SetAside
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol import properties
 from rmq.protocol.errors import ProtocolError, StoreError
 from rmq.protocol.message import MessageRecord, decode_record
 from rmq.protocol.names import TIMER_DONE_TOPIC, TIMER_GROUP, TIMER_TOPIC
+from rmq.protocol.numbers import INT_MAX, whole
 from rmq.protocol.tags import string_hash
+from rmq.remoting.limits import Rationed
 from rmq.runtime.tasks import TaskOwner
 
 if TYPE_CHECKING:
@@ -50,6 +53,8 @@ _ENTRIES = 1024
 _SECONDS_AT_ONCE = 5_000
 #: Longest sleep while something waits for a wall-clock time, seconds: how late a step of that clock is noticed.
 _LONGEST_SLEEP = 0.1
+#: Longest sleep at all, seconds: a time may be any number.
+_LONGEST_PAUSE = 3600.0
 _FIRST_RETRY = 0.1
 _LAST_RETRY = 5.0
 #: How often old messages are looked for, seconds.
@@ -92,7 +97,11 @@ class TimerService:
         self._wake = asyncio.Event()
         self.tasks = TaskOwner("timers")
         self._trouble = Trouble(world.clock, log, "delivering timer messages", "they are late until that works")
+        #: Indexes of messages that could not be read or delivered. They are not done, so a restart finds them, too.
+        self._aside: SetAside[int] = SetAside(world.clock, log, "delivering a timer message")
+        self._unrolled: SetAside[int] = SetAside(world.clock, log, "storing a timer message anew")
         self._retry = _FIRST_RETRY
+        self._notes = Rationed(world.clock, most=20)
         #: Told the messages of each delivery.
         self.on_delivered: Callable[[list[Put]], None] = lambda puts: None
         #: Messages delivered since start, by topic.
@@ -174,30 +183,48 @@ class TimerService:
                 high = middle
         async for index, record in self._records(marks, low):
             try:
-                for indexes in decode_marks(record.body):
-                    for done in indexes:
-                        self._done.add(done)
-            except (ValueError, UnicodeError):
-                log.error("entry %d of %s is no mark and is skipped", index, TIMER_DONE_TOPIC)
+                for indexes in decode_marks(record.body, queue.next):
+                    self._done.add_all(indexes)
+            except ValueError as error:
+                self._notes.say(log.error, "entry %d of %r is no mark and is skipped: %s", index, marks, error)
 
     async def _position(self, queue: Queue, index: int) -> int:
-        entry = await self._store.queues.entries_cold(queue, index, 1)
+        try:
+            entry = await self._store.queues.entries_cold(queue, index, 1)
+        except OSError:
+            return -1
         return int.from_bytes(entry[:8], "big") if len(entry) == ENTRY_SIZE else -1
 
     async def _records(self, queue: Queue, index: int) -> AsyncIterator[tuple[int, MessageRecord]]:
         while index < queue.next:
-            data = await self._store.queues.entries_cold(queue, index, min(_ENTRIES, queue.next - index))
-            if not data:
-                return
+            data = await self._entries(queue, index, queue.next - index)
+            if isinstance(data, OSError):
+                self._notes.say(log.error, "entry %d of %r cannot be read and is skipped: %s", index, queue, data)
+                index += 1
+                continue
             for at in range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE):
                 position, size, _ = _entry(data, at)
-                raw = await self._raw(position, size)
                 try:
-                    yield index, decode_record(raw)
-                except ProtocolError as error:
-                    log.error("entry %d of %r cannot be read: %s", index, queue, error)
+                    record = decode_record(await self._raw(position, size))
+                except (ProtocolError, OSError) as error:
+                    self._notes.say(log.error, "entry %d of %r cannot be read and is skipped: %s", index, queue, error)
+                else:
+                    yield index, record
                 index += 1
             await asyncio.sleep(0)
+
+    async def _entries(self, queue: Queue, index: int, count: int) -> bytes | OSError:
+        """Some entries, at least one; the error when not even that one can be read."""
+        count = min(_ENTRIES, count)
+        while True:
+            try:
+                data = await self._store.queues.entries_cold(queue, index, count)
+            except OSError as error:
+                if count == 1:
+                    return error
+                count = 1
+                continue
+            return data if len(data) >= ENTRY_SIZE else OSError(f"there is no entry {index} in its file")
 
     async def _take_in(self, queue: Queue) -> None:
         """Put into the wheels what has become visible."""
@@ -206,16 +233,38 @@ class TimerService:
         self._done.skip_to(queue.min)
         while self._seen < queue.visible:
             index = self._seen
-            data = await self._store.queues.entries_cold(queue, index, min(_ENTRIES, queue.visible - index))
-            if not data:
-                raise StoreError(f"entry {index} of {queue!r} cannot be read")
+            data = await self._entries(queue, index, queue.visible - index)
+            if isinstance(data, OSError):
+                self._set_aside(index, data)
+                self._seen += 1
+                continue
             for at in range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE):
-                position, size, code = _entry(data, at)
                 if index not in self._done:
-                    await self._take(index, position, size, code)
+                    try:
+                        await self._take(index, *_entry(data, at))
+                    except Exception as error:
+                        self._set_aside(index, error)
                 index += 1
                 self._seen = index
             await asyncio.sleep(0)
+
+    def _set_aside(self, index: int, error: Exception) -> None:
+        """A message failed, and none but this one waits for it, unless it is the store that fails."""
+        if self._store.log.gate or self._aside.full:
+            raise error
+        self._aside.failed(index, f"{TIMER_TOPIC}-0 at {index}", error)
+
+    async def _try_again(self, queue: Queue) -> None:
+        """Take in anew what was set aside and is to be tried now."""
+        for index in self._aside.due():
+            if index in self._done:
+                self._aside.done(index)
+                continue
+            try:
+                data = await self._store.queues.entries_cold(queue, index, 1)
+                await self._take(index, *_entry(data, 0))
+            except Exception as error:
+                self._set_aside(index, error)
 
     async def _take(self, index: int, position: int, size: int, code: int) -> None:
         known = decode_code(code)
@@ -228,7 +277,7 @@ class TimerService:
                 return
         due, relative, deletes = known
         if deletes:
-            await self._delete(index, await self._raw(position, size))
+            await self._delete(index, position, await self._raw(position, size))
         elif relative:
             # The exact difference, not the noticed one: a delay is neither early nor late by what is called no step.
             self._steady_wheel.add(due + 1 + self._steady.now_ms() - self._clock.now_ms(), index)
@@ -239,9 +288,12 @@ class TimerService:
     def _from_record(raw: bytes) -> tuple[int, bool, bool] | None:
         try:
             table = decode_record(raw).properties
-            return int(table[OUT_MS]), "TIMER_DELAY_SEC" in table or "TIMER_DELAY_MS" in table, DELETE_KEY in table
-        except (ProtocolError, KeyError, ValueError):
+        except ProtocolError:
             return None
+        due = whole(table.get(OUT_MS), LATEST)
+        if due is None:
+            return None
+        return due, "TIMER_DELAY_SEC" in table or "TIMER_DELAY_MS" in table, DELETE_KEY in table
 
     async def _raw(self, position: int, size: int) -> bytes:
         data = self._store.log.read(position, size)
@@ -275,6 +327,7 @@ class TimerService:
         if queue is None:
             return None
         await self._take_in(queue)
+        await self._try_again(queue)
         self._note_floor()
         wall, steady = self._clock.now_ms(), self._steady.now_ms()
         taken = [(due, index, self._wall_wheel) for due, index in self._wall_wheel.take(wall, _BATCH)]
@@ -297,39 +350,60 @@ class TimerService:
         if (soonest := self._wall_wheel.next_due()) is not None:
             pauses.append(min(max(1, soonest - wall) / 1000, _LONGEST_SLEEP))
         if (soonest := self._steady_wheel.next_due()) is not None:
-            pauses.append(max(1, soonest - steady) / 1000)
+            pauses.append(min(max(1, soonest - steady) / 1000, _LONGEST_PAUSE))
+        if (again := self._aside.pause()) is not None:
+            pauses.append(again)
         return min(pauses, default=None)
 
     async def _batch(self, queue: Queue, taken: list[tuple[int, int, Wheel]]) -> list[tuple[int, int, Wheel]]:
         """Deliver as many as go into one append; what is left."""
         puts: list[tuple[int, Put | None]] = []
-        size = 0
+        size = looked = 0
         for _, index, _ in taken:
-            if index not in self._done:
+            looked += 1
+            if index in self._done:
+                continue
+            try:
                 position, length = await self._place(queue, index)
                 puts.append((index, await self._rebuilt(position, length)))
-                size += length
-                if size >= _BATCH_BYTES:
-                    break
+            except Exception as error:
+                self._set_aside(index, error)
+                continue
+            size += length
+            if size >= _BATCH_BYTES:
+                break
         # Recalled while it was being read: not delivered.
         kept = [(index, put) for index, put in puts if index not in self._done]
         if kept:
+            self._deliver_all(kept)
+        return taken[looked:]
+
+    def _deliver_all(self, kept: list[tuple[int, Put | None]]) -> None:
+        """With one append, or, when one of them is at fault that it fails, with one each."""
+        try:
             self._settle([put for _, put in kept if put is not None], [index for index, _ in kept])
+        except Exception as error:
+            if self._store.log.gate:
+                raise
+            if len(kept) == 1:
+                self._set_aside(kept[0][0], error)
+                return
+            for one in kept:
+                self._deliver_all([one])
+        else:
             self.delivered.update(put.queue.topic for _, put in kept if put is not None)
-        if not puts:
-            return []
-        last = puts[-1][0]
-        at = next(number for number, (_, index, _) in enumerate(taken) if index == last)
-        return taken[at + 1 :]
 
     async def _place(self, queue: Queue, index: int) -> tuple[int, int]:
         """Where the record of an entry lies; neighbours are read together."""
         first, data = self._chunk
         at = (index - first) * ENTRY_SIZE
         if not 0 <= at < len(data) - ENTRY_SIZE + 1:
-            data = await self._store.queues.entries_cold(queue, index, min(_BATCH, queue.visible - index))
-            if len(data) < ENTRY_SIZE:
+            if index < queue.min:
                 return -1, 0
+            found = await self._entries(queue, index, min(_BATCH, queue.visible - index))
+            if isinstance(found, OSError):
+                raise found
+            data = found
             self._chunk = (index, data)
             at = 0
         position, size, _ = _entry(data, at)
@@ -365,6 +439,7 @@ class TimerService:
         self.on_delivered([put for put in puts if put.queue.topic != TIMER_TOPIC])
         for index in indexes:
             self._done.add(index)
+            self._aside.done(index)
         self._ahead.append((span.end, self._done.floor))
         return span
 
@@ -408,10 +483,15 @@ class TimerService:
         """
         return self._settle([], indexes).end
 
-    async def _delete(self, index: int, raw: bytes) -> None:
+    async def _delete(self, index: int, position: int, raw: bytes) -> None:
         """A message that names another one, which is to be taken back (TIMER_DEL_UNIQKEY)."""
-        table = decode_record(raw).properties
-        wanted = table[DELETE_KEY]
+        try:
+            table = decode_record(raw).properties
+            wanted = table[DELETE_KEY]
+        except (ProtocolError, KeyError) as error:
+            log.error("the message at %d takes no other one back and is skipped: %s", position, error)
+            self._settle([], [index])
+            return
         topic = table.get("REAL_TOPIC", "")
         indexes = await self.waiting(topic, wanted.removeprefix(f"{topic}+"))
         self._settle([], [*indexes, index])
@@ -452,16 +532,17 @@ class TimerService:
     async def _again(self, queue: Queue, indexes: list[int]) -> None:
         puts: list[tuple[int, Put]] = []
         for index in indexes:
-            position, size = await self._place(queue, index)
-            raw = await self._raw(position, size)
-            known = self._from_record(raw)
-            if known is None:
-                continue
             try:
+                position, size = await self._place(queue, index)
+                raw = await self._raw(position, size)
+                known = self._from_record(raw)
+                if known is None:
+                    continue
                 moved = rebuild(raw, self._store.queues.get_or_create, _rolled)
-            except ValueError as error:
-                log.error("the timer message at %d cannot be stored anew: %s", position, error)
+            except Exception as error:
+                self._unrolled.failed(index, f"{TIMER_TOPIC}-0 at {index}", error)
                 continue
+            self._unrolled.done(index)
             puts.append(
                 (index, moved._replace(queue=queue, tags_code=encode_code(known[0], relative=known[1], deletes=False)))
             )
@@ -472,5 +553,4 @@ class TimerService:
 
 
 def _rolled(table: dict[str, str], stored: int) -> None:
-    times = table.get("TIMER_ROLL_TIMES", "0")
-    table["TIMER_ROLL_TIMES"] = str((int(times) if times.isdecimal() else 0) + 1)
+    table["TIMER_ROLL_TIMES"] = str((whole(table.get("TIMER_ROLL_TIMES"), INT_MAX - 1) or 0) + 1)

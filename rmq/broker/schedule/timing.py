@@ -14,6 +14,7 @@ from rmq.protocol import properties
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError
 from rmq.protocol.names import RETRY_PREFIX, TIMER_DONE_TOPIC, TIMER_TOPIC
+from rmq.protocol.numbers import whole
 
 if TYPE_CHECKING:
     from rmq.broker.settings import BrokerSettings
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DELETE_KEY",
+    "LATEST",
     "OUT_MS",
     "RecallHandle",
     "TimerSends",
@@ -42,7 +44,8 @@ _READ_ONLY = 4
 #: Bits of an entry's code above the time.
 _RELATIVE = 1 << 62
 _DELETES = 1 << 61
-_TIME = _DELETES - 1
+#: No message can wait longer, ms.
+LATEST = _DELETES - 1
 #: No tag hash is as large.
 _LEAST_TIME = 1 << 32
 
@@ -56,7 +59,7 @@ def decode_code(code: int) -> tuple[int, bool, bool] | None:
     """(Time in ms, relative, deletes); None for the tag hash that recovery or a Java broker has put there."""
     if code < _LEAST_TIME:
         return None
-    return code & _TIME, bool(code & _RELATIVE), bool(code & _DELETES)
+    return code & LATEST, bool(code & _RELATIVE), bool(code & _DELETES)
 
 
 class RecallHandle(NamedTuple):
@@ -82,7 +85,8 @@ class RecallHandle(NamedTuple):
             raise ValueError(f"it is not URL-safe base64 of text ({error})") from None
         if len(parts) != 5 or parts[0] != "v1" or not all(parts):
             raise ValueError("it does not hold: v1 topic brokerName deliverTimestampMs uniqueKey")
-        return cls(parts[1], parts[2], int(parts[3]) if parts[3].isdecimal() else -1, parts[4])
+        deliver_at = whole(parts[3])
+        return cls(parts[1], parts[2], -1 if deliver_at is None else deliver_at, parts[4])
 
 
 class TimerSends:
@@ -154,12 +158,11 @@ class TimerSends:
     def _due(self, table: dict[str, str], asked: str, now: int, *, checked: bool) -> int | None:
         settings = self._settings
         text = table[asked].strip()
-        digits = text[1:] if text[:1] in "+-" else text
-        if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
+        due = whole(text, 10**18 - 1, 1 - 10**18)
+        if due is None:
             raise ResponseError(
                 ResponseCode.MESSAGE_ILLEGAL, f"timer message illegal, {asked}={text[:32]!r} is not a number"
             )
-        due = int(text)
         if asked == "TIMER_DELAY_SEC":
             due *= 1000
         if asked != "TIMER_DELIVER_MS":

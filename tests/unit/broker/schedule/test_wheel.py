@@ -94,11 +94,34 @@ def test_what_has_left_the_queue_is_done() -> None:
 
 @given(st.sets(st.integers(0, 1 << 40), min_size=1, max_size=50))
 def test_marks(indexes: set[int]) -> None:
-    assert {index for part in decode_marks(encode_marks(indexes)) for index in part} == indexes
+    assert {index for part in decode_marks(encode_marks(indexes), 1 << 41) for index in part} == indexes
 
 
 def test_marks_are_ranges() -> None:
     assert encode_marks([9, 3, 8, 7]) == b"3,7-9"
-    for text in (b"", b"x", b"3,,4", b"\xff"):
-        with pytest.raises(ValueError, match=r"invalid literal|can't decode"):
-            list(decode_marks(text))
+    for text in (
+        b"",
+        b"x",
+        b"3,,4",
+        b"\xff",
+        b"1-x",
+        b"-3",
+        b"3-12",
+        b"9000000000000",
+        b"0-9000000000000",
+        b"9" * 5000,
+    ):
+        with pytest.raises(ValueError, match="names no message of 12"):
+            decode_marks(text, 12)
+    assert decode_marks(b"11", 12) == [range(11, 12)]
+
+
+@given(st.integers(0, 40), st.lists(st.tuples(st.integers(0, 90), st.integers(0, 40)), max_size=6))
+def test_ranges_are_done_as_their_members_are(floor: int, ranges: list[tuple[int, int]]) -> None:
+    whole, each = DoneMap(floor), DoneMap(floor)
+    for start, size in ranges:
+        whole.add_all(range(start, start + size))
+        for index in range(start, start + size):
+            each.add(index)
+    assert whole.floor == each.floor
+    assert [index in whole for index in range(140)] == [index in each for index in range(140)]
