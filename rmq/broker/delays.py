@@ -26,10 +26,10 @@ class DelayLevels:
         for token in text.split():
             match = _TOKEN.match(token)
             if match is None:
-                raise ConfigError(f"messageDelayLevel: {token!r} is not a delay; write a number and s, m, h or d")
+                raise ConfigError(f"{token!r} is not a delay; write a number and s, m, h or d")
             delays.append(int(match[1]) * _UNITS[match[2]])
         if not delays:
-            raise ConfigError("messageDelayLevel is empty; write delays such as: 1s 5s 10s 30s 1m")
+            raise ConfigError("no delay; write delays such as: 1s 5s 10s 30s 1m")
         self._delays = tuple(delays)
 
     @property

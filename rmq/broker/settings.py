@@ -36,6 +36,8 @@ _FLUSH_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
 _LARGEST_ANSWER = MAX_FRAME - MAX_HEADER
 #: Messages of one query: all of them are in memory at a time.
 _MOST_FOUND = 1_024
+#: Bytes of a name that goes into headers, routes and metric labels; a host's name has at most 253.
+_LONGEST_NAME = 255
 
 
 def _hours(text: str) -> Outside | None:
@@ -80,10 +82,18 @@ class BrokerSettings(ObserverSettings):
         10911, key="listenPort", important=True, minimum=0, maximum=65_534, doc="Main port; port - 2 is the VIP port."
     )
     broker_name: str = setting(
-        "", key="brokerName", important=True, doc="Name of the broker set. Default: the host's name."
+        "",
+        key="brokerName",
+        important=True,
+        longest=_LONGEST_NAME,
+        doc="Name of the broker set. Default: the host's name.",
     )
     broker_cluster_name: str = setting(
-        "DefaultCluster", key="brokerClusterName", important=True, doc="Cluster the broker belongs to."
+        "DefaultCluster",
+        key="brokerClusterName",
+        important=True,
+        longest=_LONGEST_NAME,
+        doc="Cluster the broker belongs to.",
     )
     broker_id: int = setting(0, key="brokerId", important=True, doc="0 is the master of its set.")
     broker_role: str = setting(
@@ -210,7 +220,9 @@ class BrokerSettings(ObserverSettings):
     )
 
     # -- sending and pulling
-    region_id: str = setting("DefaultRegion", key="regionId", live=True, doc="MSG_REGION of answers to sends.")
+    region_id: str = setting(
+        "DefaultRegion", key="regionId", live=True, longest=_LONGEST_NAME, doc="MSG_REGION of answers to sends."
+    )
     trace_on: bool = setting(True, key="traceOn", live=True, doc="TRACE_ON of answers to sends.")
     start_accept_send_request_time_stamp: int = setting(
         0,
@@ -685,33 +697,39 @@ class BrokerSettings(ObserverSettings):
         :raises ConfigError: names the key and what to do.
         """
         if self.broker_role == "SLAVE":
-            raise ConfigError(
-                "brokerRole=SLAVE: a broker that replicates another one is not available yet: run a master"
-            )
+            raise self.refused("brokerRole", "a broker that replicates another one is not available yet: run a master")
         if self.acl_enable:
-            raise ConfigError("aclEnable=true: access control is not available yet, and starting without would be open")
+            raise self.refused("aclEnable", "access control is not available yet, and starting without would be open")
         if self.enable_dleger_commit_log:
-            raise ConfigError("enableDLegerCommitLog=true: the replicated commit log is not available yet")
-        _one_of("brokerRole", self.broker_role, _ROLES)
-        _one_of("flushDiskType", self.flush_disk_type, _FLUSH_TYPES)
+            raise self.refused("enableDLegerCommitLog", "the replicated commit log is not available yet")
+        self._one_of("brokerRole", _ROLES)
+        self._one_of("flushDiskType", _FLUSH_TYPES)
         if self.broker_id != 0:
-            raise ConfigError(f"brokerId={self.broker_id}: a {self.broker_role} has brokerId 0")
-        for key, value in (("brokerName", self.broker_name), ("brokerClusterName", self.broker_cluster_name)):
-            if value != value.strip() or any(c in value for c in " \t\r\n,;"):
-                raise ConfigError(f"{key}={value!r}: must have no blanks, commas or semicolons")
-        DelayLevels(self.message_delay_level)
+            raise self.refused("brokerId", f"a {self.broker_role} has brokerId 0")
+        for key in ("brokerName", "brokerClusterName"):
+            if any(c.isspace() or c in ",;" for c in self.get(key)):
+                raise self.refused(key, "must have no blanks, commas or semicolons")
+        try:
+            DelayLevels(self.message_delay_level)
+        except ConfigError as error:
+            raise self.refused("messageDelayLevel", str(error)) from None
         try:
             addresses.parse_list(self.namesrv_addr)
         except ConfigError as error:
-            raise ConfigError(f"namesrvAddr={self.namesrv_addr}: {error}") from None
-        for key, value in (("brokerIP1", self.broker_ip1), ("brokerIP2", self.broker_ip2)):
-            if value.count(":") == 1 or any(c in value for c in " \t\r\n,;/"):
-                raise ConfigError(f"{key}={value}: one address or name, without a port, is expected")
+            raise self.refused("namesrvAddr", str(error)) from None
+        for key in ("brokerIP1", "brokerIP2"):
+            host = self.get(key)
+            if host.count(":") == 1 or any(c.isspace() or c in ",;/[]" for c in host):
+                raise self.refused(key, "one address or name, without a port, is expected")
         fault = topic_name_fault(self.msg_trace_topic_name) if self.trace_topic_enable else None
         if fault is None and self.msg_trace_topic_name in BROKER_TOPICS:
             fault = "this topic is the broker's own: name another one"
         if fault is not None:
-            raise ConfigError(f"msgTraceTopicName={self.msg_trace_topic_name}: {fault}")
+            raise self.refused("msgTraceTopicName", fault)
+
+    def _one_of(self, key: str, allowed: tuple[str, ...]) -> None:
+        if self.get(key) not in allowed:
+            raise self.refused(key, f"must be one of {', '.join(allowed)}")
 
     def settle(self, identity: Identity) -> Advertised | None:
         """Fill in what depends on the machine, then check everything.
@@ -725,6 +743,8 @@ class BrokerSettings(ObserverSettings):
             self.broker_ip1 = chosen.address
         if not self.broker_ip2:
             self.broker_ip2 = self.broker_ip1
+        # IPv6 addresses are written with and without brackets.
+        self.broker_ip1, self.broker_ip2 = addresses.bare(self.broker_ip1), addresses.bare(self.broker_ip2)
         if not self.broker_name:
             self.broker_name = identity.hostname
         self.complete_paths()
@@ -791,11 +811,6 @@ class BrokerSettings(ObserverSettings):
         "disk_clean_forcibly_percent": "disk_space_clean_forcibly_ratio",
         "disk_warning_percent": "disk_space_warning_level_ratio",
     }
-
-
-def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ConfigError(f"{key}={value}: must be one of {', '.join(allowed)}")
 
 
 def _paths(text: str) -> tuple[str, ...]:

@@ -67,6 +67,7 @@ class Setting:
     lowest: int | None
     highest: int | None
     shape: Callable[[str], Outside | None] | None
+    longest: int
     env: tuple[str, ...]
     also: tuple[str, ...]
     printed: str
@@ -75,13 +76,16 @@ class Setting:
     kind: type = str
     optional: bool = False
 
-    def check(self, value: Any, origin: str) -> Any:
-        """:raises ConfigError: outside its bounds."""
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
+    def check(self, value: Any) -> Any:
+        """:raises ValueError: outside its bounds; says what is expected."""
+        if isinstance(value, str):
+            if fault := values.fault(value, self.longest):
+                raise ValueError(fault)
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
             if self.minimum is not None and value < self.minimum:
-                raise ConfigError(f"{origin}: {self.key}={value}: at least {self.minimum:.15g} is expected")
+                raise ValueError(f"at least {self.minimum:.15g} is expected")
             if self.maximum is not None and value > self.maximum:
-                raise ConfigError(f"{origin}: {self.key}={value}: at most {self.maximum:.15g} is expected")
+                raise ValueError(f"at most {self.maximum:.15g} is expected")
         return value
 
     def outside(self, value: Any) -> Outside | None:
@@ -96,7 +100,7 @@ class Setting:
 
     def read(self, given: Given) -> Any:
         """:raises ConfigError: not of its type, or outside its bounds."""
-        if given.value is None or (given.value == "" and self.optional):
+        if given.value is None or (self.optional and not given.value.strip()):
             if self.optional:
                 return None
             if self.kind is str:
@@ -105,11 +109,11 @@ class Setting:
         try:
             value = values.parse(self.kind, given.value)
         except ValueError:
-            shown = given.value if len(given.value) <= 80 else given.value[:77] + "..."
-            raise ConfigError(
-                f"{given.origin}: {given.key}={shown}: {values.expected(self.kind)} is expected"
-            ) from None
-        return self.check(value, given.origin)
+            raise given.refused(f"{values.expected(self.kind)} is expected") from None
+        try:
+            return self.check(value)
+        except ValueError as error:
+            raise given.refused(str(error)) from None
 
 
 def setting(
@@ -125,6 +129,7 @@ def setting(
     lowest: int | None = None,
     highest: int | None = None,
     shape: Callable[[str], Outside | None] | None = None,
+    longest: int = values.LONGEST,
     env: tuple[str, ...] = (),
     also: tuple[str, ...] = (),
     printed: str = "",
@@ -142,13 +147,14 @@ def setting(
     :param lowest: below it, and
     :param highest: above it a start uses this end instead, and says so; an update is refused.
     :param shape: the same for a text: what is used instead of it, or None when it is fine.
+    :param longest: bytes of UTF-8 of a text; see also :func:`rmq.config.values.fault`.
     :param env: variables of Java's that set it, below the file.
     :param also: other keys read as this one.
     :param printed: the key in dumps, where Java prints another than it reads (``isEnableBatchPush``).
     :param secret: never dumped.
     """
     line = Setting(
-        default, key, doc, unit, live, important, minimum, maximum, lowest, highest, shape, env, also,
+        default, key, doc, unit, live, important, minimum, maximum, lowest, highest, shape, longest, env, also,
         printed or key, secret,
     )  # fmt: skip
     return cast(T, line)
@@ -207,7 +213,10 @@ class Settings:
             line_given = self._table.get(name)
             if line_given is None:
                 raise TypeError(f"{type(self).__name__} has no setting {name}")
-            setattr(self, name, line_given.check(value, "given"))
+            try:
+                setattr(self, name, line_given.check(value))
+            except ValueError as error:
+                raise Given(line_given.key, values.text(value), "given").refused(str(error)) from None
             self._origins[line_given.key] = "given"
 
     # -- in -----------------------------------------------------------------------------------------------------
@@ -240,31 +249,33 @@ class Settings:
         return made
 
     def _take(self, given: list[Given], *, explicit: bool = False) -> None:
-        without_effect: dict[str, None] = {}
+        without_effect: dict[str, str] = {}
         for item in given:
             line = self._by_key.get(item.key)
             if line is None:
                 if item.key not in self.inert:
                     raise ConfigError(self._unknown(item))
-                without_effect[item.key] = None
+                without_effect[item.key] = _without_effect(item)
             else:
                 value = line.read(item)
                 outside = line.outside(value)
                 if outside is not None:
                     expected, told = outside.expected, outside.told
-                    log.warning("%s: %s=%s: %s: %s is used", item.origin, item.key, item.value, expected, told)
+                    where, given_text = item.origin, values.shown(item.value)
+                    log.warning("%s: %s=%s: %s: %s is used", where, item.key, given_text, expected, told)
                     value = outside.used
                 setattr(self, line.attribute, value)
                 self._origins[line.key] = item.origin
             if explicit and item.value is not None:
-                self._explicit[line.key if line is not None else item.key] = item.value
+                self._explicit[line.key if line is not None else item.key] = item.value.strip()
         for key in without_effect:
             log.info("%s has no effect here: %s", key, self.inert[key])
 
     def _unknown(self, item: Given) -> str:
         near = self._nearest(item.key)
         hint = f"; did you mean {near}?" if near else ""
-        return f"{item.origin}: {item.key} is not a key{hint}"
+        key = item.key if item.key.isprintable() else values.shown(item.key)
+        return f"{item.origin}: {key} is not a key{hint}"
 
     def _nearest(self, key: str) -> str | None:
         lowered = {known.lower(): known for known in (*self.inert, *self._by_key)}
@@ -323,8 +334,15 @@ class Settings:
     def validate(self) -> None:
         """Refuse what does not hang together, at start and before an update.
 
-        :raises ConfigError: names the key and what to do.
+        :raises ConfigError: made by :meth:`refused`: names the place, the key, its value and what to do.
         """
+
+    def refused(self, key: str, expected: str) -> ConfigError:
+        """The error for the value that a key has now, with the place it came from.
+
+        :param expected: what is wrong, or what should stand there.
+        """
+        return Given(key, values.text(self.get(key)), self.origin(key)).refused(expected)
 
     # -- live ---------------------------------------------------------------------------------------------------
 
@@ -348,34 +366,47 @@ class Settings:
         refused = self.forbidden(content)
         if refused:
             raise ConfigError(f"{', '.join(refused)}: cannot be changed while running")
-        news: list[tuple[Setting, Any, str]] = []
+        news: list[tuple[Setting, Any, Given]] = []
         kept: dict[str, str] = {}
         for given in parse_update(content):
             line = self._by_key.get(given.key)
             if line is None:
                 if given.key in self.inert:
-                    kept[given.key] = given.value or ""
+                    kept[given.key] = _without_effect(given)
                 continue
             value = line.read(given)
             outside = line.outside(value)
             if outside is not None and value != getattr(self, line.attribute):
-                raise ConfigError(f"{given.origin}: {given.key}={given.value}: {outside.expected}")
+                raise given.refused(outside.expected)
             if not line.live and value != getattr(self, line.attribute):
                 raise ConfigError(f"{given.key}: cannot be changed while running: set it in the file and restart")
-            news.append((line, value, given.value or ""))
+            news.append((line, value, given))
         trial = copy.copy(self)
-        for line, value, _ in news:
+        trial._origins = dict(self._origins)
+        for line, value, given in news:
             setattr(trial, line.attribute, value)
+            trial._origins[line.key] = given.origin
         trial.validate()
-        for line, value, text in news:
+        for line, value, given in news:
             setattr(self, line.attribute, value)
             self._origins[line.key] = "update"
-            self._explicit[line.key] = text
+            self._explicit[line.key] = (given.value or "").strip()
         self._explicit.update(kept)
         applied = list(dict.fromkeys(line.key for line, _, _ in news))
         for told in self.on_update:
             told(applied)
         return applied
+
+
+def _without_effect(given: Given) -> str:
+    """The value of a known key without effect: it is kept for the file and shown, so it must be writable.
+
+    :raises ConfigError: it is not.
+    """
+    value = (given.value or "").strip()
+    if fault := values.fault(value):
+        raise given.refused(fault)
+    return value
 
 
 def _kind(cls: type, name: str, hint: Any) -> tuple[type, bool]:

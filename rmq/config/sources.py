@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import javaproperties
 import yaml
 
+from rmq.config import values
 from rmq.protocol.errors import ConfigError
 
 __all__ = ["Given", "environment_name", "parse_properties", "parse_update", "read_file"]
@@ -20,6 +22,7 @@ _LARGEST = 1 << 20
 #: settings together have about 4,000 and 160.
 _LARGEST_UPDATE = 16_384
 _MOST_LINES = 320
+_UTF16 = (BOM_UTF16_LE, BOM_UTF16_BE)
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _WORD = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
 
@@ -30,6 +33,14 @@ class Given(NamedTuple):
     key: str
     value: str | None
     origin: str
+
+    def refused(self, expected: str) -> ConfigError:
+        """The error for this value: where it is, the key, the value in quotes.
+
+        :param expected: what is wrong, or what should stand there.
+        """
+        place = f"{self.origin}: " if self.origin not in ("default", "given") else ""
+        return ConfigError(f"{place}{self.key}={values.shown(self.value)}: {expected}")
 
 
 def environment_name(prefix: str, key: str) -> str:
@@ -51,10 +62,20 @@ def read_file(path: str) -> list[Given]:
         ) from None
     if len(data) > _LARGEST:
         raise ConfigError(f"{path}: longer than {_LARGEST} bytes: not a configuration file")
+    if data.startswith(_UTF16):
+        raise ConfigError(f"{path}: UTF-16: save it as UTF-8")
     if path.lower().endswith((".yaml", ".yml")):
-        return _parse_yaml(path, data)
-    # Java reads .properties files as ISO-8859-1 (store-and-broker.md 10.1).
-    return parse_properties(data.decode("iso-8859-1"), path)
+        return _parse_yaml(path, _decode(path, data, "utf-8-sig"))
+    # Java reads them as ISO-8859-1 (store-and-broker.md 10.1); a mark at the head says that this one is not.
+    return parse_properties(_decode(path, data, "utf-8-sig" if data.startswith(BOM_UTF8) else "iso-8859-1"), path)
+
+
+def _decode(path: str, data: bytes, encoding: str) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = len(_LINE_END.findall(data[: error.start].decode("iso-8859-1"))) + 1
+        raise ConfigError(f"{path} line {line}: not UTF-8") from None
 
 
 def parse_properties(content: str, name: str) -> list[Given]:
@@ -85,19 +106,22 @@ def parse_update(content: str) -> list[Given]:
     lines = content.count("\n") + content.count("\r")
     if lines > _MOST_LINES:
         raise ConfigError(f"an update of {lines} lines: at most {_MOST_LINES} are taken")
-    return parse_properties(content, "update")
+    return parse_properties(content.removeprefix("\ufeff"), "update")
 
 
-def _parse_yaml(path: str, data: bytes) -> list[Given]:
+def _parse_yaml(path: str, content: str) -> list[Given]:
     """A flat mapping; scalars are taken as they are written (``04`` stays ``04``), lists are joined with ``;``."""
     try:
-        root = yaml.compose(data.decode("utf-8"), Loader=yaml.SafeLoader)
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: not UTF-8") from None
+        root = yaml.compose(content, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}" if mark is not None else ""
-        raise ConfigError(f"{path}{where}: not YAML: {getattr(error, 'problem', None) or error}") from None
+        # A character that no YAML may have is told by its place in the text.
+        before = content[: getattr(error, "position", 0)]
+        line = mark.line + 1 if mark is not None else len(_LINE_END.findall(before)) + 1
+        why = getattr(error, "problem", None) or getattr(error, "reason", None) or error
+        raise ConfigError(f"{path} line {line}: not YAML: {why}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: not a configuration file: it is nested too deeply") from None
     if root is None:
         return []
     if not isinstance(root, yaml.MappingNode):

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from enum import Enum
 from typing import Any
 
-__all__ = ["expected", "parse", "text"]
+__all__ = ["LONGEST", "expected", "fault", "parse", "shown", "text"]
 
 _INT64 = range(-(1 << 63), 1 << 63)
+#: Bytes of UTF-8 that a text may have: as much as a path.
+LONGEST = 4096
 
 
 def parse(kind: type, value: str) -> Any:
-    """Read a value; blanks around anything but a string do not matter (Java would ignore such a value in silence).
+    """Read a value. Blanks around it do not count, whatever its type: nobody sees them in a file. (Java ignores a
+    number with a blank behind it in silence, and has directories whose names end in one.)
 
     :raises ValueError: the text is no value of that type.
     """
-    if kind is str:
-        return value
     bare = value.strip()
+    if kind is str:
+        return bare
     if kind is bool:
         lowered = bare.lower()
         if lowered in ("true", "false"):
@@ -39,6 +43,34 @@ def parse(kind: type, value: str) -> Any:
                 return member
         raise ValueError(value)
     raise TypeError(kind)
+
+
+def fault(value: str, longest: int = LONGEST) -> str | None:
+    """What is wrong with a text as a setting, or None.
+
+    It goes into UTF-8, JSON, a .properties file that escapes nothing (getBrokerConfig), headers, metric labels and
+    paths: half a surrogate pair breaks the first two for good, a line end makes another key in the third, a NUL ends a
+    path.
+
+    :param longest: bytes of UTF-8.
+    """
+    if len(value) > longest:
+        return f"at most {longest} bytes are expected"
+    for char in value:
+        match unicodedata.category(char):
+            case "Cs":
+                return f"\\u{ord(char):04X} is half a character and can be written nowhere"
+            case "Cc" | "Zl" | "Zp":
+                return "a text without line ends and control characters is expected"
+    if len(value.encode()) > longest:
+        return f"at most {longest} bytes are expected"
+    return None
+
+
+def shown(value: str | None) -> str:
+    """A value in quotes for an error message: what cannot be printed is escaped, what is long is cut."""
+    given = value or ""
+    return repr(given if len(given) <= 80 else given[:77] + "...")
 
 
 def text(value: object) -> str:

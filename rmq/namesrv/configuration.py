@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from rmq.config.edit import edit
+from rmq.config.edit import edit_file
 from rmq.config.sources import parse_update
 from rmq.namesrv.settings import JAVA_DEFAULTS, NamesrvSettings
 from rmq.protocol.codes import RequestCode, ResponseCode
@@ -67,21 +67,15 @@ class ConfigService:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, f"{error}; nothing changed") from None
         log.info("%s changed %s", conn.peer, ", ".join(applied) or "nothing that has an effect")
         async with self._writing:
-            await self._world.offload(self._write, {item.key: item.value or "" for item in given})
+            await self._world.offload(self._write, {item.key: (item.value or "").strip() for item in given})
         return request.reply(ResponseCode.SUCCESS)
 
     def _write(self, changes: dict[str, str]) -> None:
         if self._path.lower().endswith((".yaml", ".yml")):
             log.warning("%s is YAML and stays as it is: the change lasts until the restart", self._path)
             return
-        files = self._world.files
         try:
-            before = files.read(self._path).decode("iso-8859-1") if files.exists(self._path) else ""
-            folder = self._path.rpartition("/")[0]
-            if folder:
-                files.mkdir(folder)
-            files.write_atomic(self._path, edit(before, changes).encode("iso-8859-1"), backup=True)
-        except OSError as error:
-            log.error(
-                "%s cannot be written: %s: the change lasts until the restart", self._path, error.strerror or error
-            )
+            edit_file(self._world.files, self._path, changes)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            log.error("%s cannot be written: %s: the change lasts until the restart", self._path, why)

@@ -6,7 +6,7 @@ import re
 
 from rmq.protocol.errors import ConfigError
 
-__all__ = ["join", "parse", "parse_list"]
+__all__ = ["bare", "join", "parse", "parse_list"]
 
 _SEPARATORS = re.compile(r"[;,]")
 
@@ -25,6 +25,11 @@ def parse(text: str) -> tuple[str, int]:
     if not (port.isascii() and port.isdigit()) or not 0 < int(port[:6]) < 65536:
         raise ConfigError(f"{given!r} has no usable port: write host:port with a port from 1 to 65535")
     return host, int(port)
+
+
+def bare(host: str) -> str:
+    """A host without the brackets that an IPv6 literal may stand in."""
+    return host[1:-1] if host.startswith("[") and host.endswith("]") and ":" in host else host
 
 
 def join(host: str, port: int) -> str:

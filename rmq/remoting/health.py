@@ -56,9 +56,8 @@ class ObserverSettings(TlsSettings):
         :raises ConfigError: names the key and what to do.
         """
         if self.metrics_exporter_type not in ("DISABLE", "PROM"):
-            raise ConfigError(
-                f"metricsExporterType={self.metrics_exporter_type}: must be DISABLE or PROM; "
-                "other exporters can read /metrics of PROM"
+            raise self.refused(
+                "metricsExporterType", "must be DISABLE or PROM; other exporters can read /metrics of PROM"
             )
 
 

@@ -15,10 +15,12 @@ from typing import cast
 
 from rmq.protocol.errors import ConfigError
 
-__all__ = ["HANDSHAKE", "ServerTls", "TlsMode", "TlsPipe", "client_context", "server_context"]
+__all__ = ["CLIENT_AUTH", "HANDSHAKE", "ServerTls", "TlsMode", "TlsPipe", "client_context", "server_context"]
 
 #: First byte of a TLS record of type handshake.
 HANDSHAKE = 0x16
+#: ``tls.server.need.client.auth``: what is asked of clients.
+CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
 _READ_SIZE = 1 << 18
 
 
@@ -35,7 +37,7 @@ class TlsMode(Enum):
         try:
             return cls(text.strip().lower())
         except ValueError:
-            raise ConfigError(f"tls.server.mode={text!r}: disabled, permissive or enforcing is expected") from None
+            raise ConfigError("disabled, permissive or enforcing is expected") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def server_context(
     :param cert: path of the certificate chain, PEM.
     :param key: path of the private key, PEM.
     :param trust: path of the certificates that clients are checked against, PEM.
-    :param client_auth: none, optional or require (``tls.server.need.client.auth``).
+    :param client_auth: one of :data:`CLIENT_AUTH`.
     :raises ConfigError: a file cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -62,10 +64,7 @@ def server_context(
     _load_chain(context, cert, key, password)
     if trust:
         _load_trust(context, trust)
-    kinds = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
-    if client_auth not in kinds:
-        raise ConfigError(f"tls.server.need.client.auth={client_auth!r}: none, optional or require is expected")
-    context.verify_mode = kinds[client_auth]
+    context.verify_mode = CLIENT_AUTH[client_auth]
     return context
 
 

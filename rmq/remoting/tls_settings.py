@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmq.config.settings import Settings, setting
 from rmq.protocol.errors import ConfigError
-from rmq.remoting.tls import ServerTls, TlsMode, server_context
+from rmq.remoting.tls import CLIENT_AUTH, ServerTls, TlsMode, server_context
 
 __all__ = ["TlsSettings"]
 
@@ -34,13 +34,18 @@ class TlsSettings(Settings):
 
         :raises ConfigError: TLS is enforced and there is no certificate, or a file cannot be used.
         """
-        mode = TlsMode.named(self.tls_server_mode)
+        try:
+            mode = TlsMode.named(self.tls_server_mode)
+        except ConfigError as error:
+            raise self.refused("tls.server.mode", str(error)) from None
+        if self.tls_server_need_client_auth not in CLIENT_AUTH:
+            raise self.refused("tls.server.need.client.auth", f"{', '.join(CLIENT_AUTH)} is expected")
         if not self.tls_server_cert_path:
             if mode is TlsMode.ENFORCING:
-                raise ConfigError("tls.server.mode=enforcing needs tls.server.certPath and tls.server.keyPath")
+                raise self.refused("tls.server.mode", "needs tls.server.certPath and tls.server.keyPath")
             return ServerTls(mode)
         if not self.tls_server_key_path:
-            raise ConfigError("tls.server.certPath needs tls.server.keyPath, the private key of that certificate")
+            raise self.refused("tls.server.certPath", "needs tls.server.keyPath, the private key of that certificate")
         return ServerTls(
             mode,
             server_context(

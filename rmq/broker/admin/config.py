@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-
-import javaproperties
 
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.topics.table import TopicTable, bumped
-from rmq.config.edit import edit
+from rmq.config.edit import edit_file
+from rmq.config.sources import parse_update
 from rmq.protocol.bodies.topic import DataVersion
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
@@ -17,7 +17,7 @@ from rmq.protocol.errors import ConfigError, ResponseError
 from rmq.protocol.headers.admin import GetBrokerConfigResponse
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import handles
-from rmq.runtime.world import Files, World
+from rmq.runtime.world import World
 
 __all__ = ["ConfigAdmin"]
 
@@ -35,6 +35,7 @@ class ConfigAdmin:
         self._settings = settings
         self._topics = topics
         self._store = store
+        self._writing = asyncio.Lock()
         self._version = DataVersion(counter=0, timestamp=world.clock.now_ms())
         settings.on_update.append(self._applied)
 
@@ -77,14 +78,15 @@ class ConfigAdmin:
             log.warning("%s is not changed: only .properties files are", path)
             return
         known = {
-            key: value
-            for key, value in javaproperties.loads(content).items()
-            if settings.line(key) is not None or key in settings.inert
+            given.key: (given.value or "").strip()
+            for given in parse_update(content)
+            if settings.line(given.key) is not None or given.key in settings.inert
         }
         if not known:
             return
         try:
-            await self._world.offload(_edit_file, self._world.files, path, known)
+            async with self._writing:
+                await self._world.offload(edit_file, self._world.files, path, known)
         except (OSError, ValueError) as error:
             log.error("the change is not in %s, it is lost at the next start: %s", path, error)
 
@@ -96,11 +98,3 @@ class ConfigAdmin:
             header=GetBrokerConfigResponse(version=self._version.encode().decode()),
             body=self._settings.dump().encode(),
         )
-
-
-def _edit_file(files: Files, path: str, changes: dict[str, str]) -> None:
-    exists = files.exists(path)
-    if not exists:
-        files.mkdir(path.rpartition("/")[0] or ".")
-    before = files.read(path).decode("iso-8859-1") if exists else ""
-    files.write_atomic(path, edit(before, changes).encode("iso-8859-1"), backup=exists)

@@ -489,6 +489,9 @@ async def test_b110_no_setting_leads_to_a_shell_or_another_file() -> None:
             ("configBlackList=x", ResponseCode.NO_PERMISSION),
             ("traceTopicEnable=true\nbrokerConfigPath=/etc/x", ResponseCode.NO_PERMISSION),
             ("traceTopicEnable=true\nmaxMessageSize=big", 1),
+            ("traceOn=false\nregionId=\\uD800", 1),
+            ("traceOn=false\nregionId=a\\nmaxMessageSize\\=1", 1),
+            ("traceOn=false\nmessageStorePlugIn=\\uDC00", 1),
         ):
             await ask(s, RequestCode.UPDATE_BROKER_CONFIG, body=text.encode(), accept=code)
         assert await s.admin.broker_config(s.cluster.broker_addr) == before

@@ -63,8 +63,8 @@ async def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
     ("name", "text", "expected"),
     [
         ("n.properties", "lisenPort=1\n", "n.properties line 1: lisenPort is not a key; did you mean listenPort?"),
-        ("n.yaml", "listenPort: 1\norderMessageEnable: perhaps\n", "n.yaml line 2: orderMessageEnable=perhaps"),
-        ("n.properties", "listenPort=70000\n", "listenPort=70000: at most 65535 is expected"),
+        ("n.yaml", "listenPort: 1\norderMessageEnable: perhaps\n", "n.yaml line 2: orderMessageEnable='perhaps'"),
+        ("n.properties", "listenPort=70000\n", "listenPort='70000': at most 65535 is expected"),
         ("n.properties", None, "n.properties: No such file or directory"),
     ],
 )
@@ -83,7 +83,10 @@ def test_bad_settings_are_one_line(
 async def test_enforced_tls_without_a_certificate_is_one_line(tmp_path: Path) -> None:
     ended = await run("mqnamesrv", env=environment(tmp_path, RMQ_TLS_SERVER_MODE="enforcing"))
     assert ended.code == 1
-    assert ended.lines == ["mqnamesrv: tls.server.mode=enforcing needs tls.server.certPath and tls.server.keyPath"]
+    assert ended.lines == [
+        "mqnamesrv: environment variable RMQ_TLS_SERVER_MODE: tls.server.mode='enforcing': "
+        "needs tls.server.certPath and tls.server.keyPath"
+    ]
 
 
 async def test_java_properties_and_flags_are_taken(tmp_path: Path) -> None:

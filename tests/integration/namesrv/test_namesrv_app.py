@@ -258,6 +258,8 @@ async def test_a_changed_setting_changes_one_line_of_its_file(rig: Rig) -> None:
         ("orderMessageEnable=perhaps", 1, "true or false is expected"),
         ("orderMessageEnable=true\nlistenPort=1", 1, "listenPort: cannot be changed while running"),
         ("orderMessageEnable=true\na=\\u12", 1, "string2Properties error"),
+        ("orderMessageEnable=true\nproductEnvName=\\uD800", 1, "productEnvName='\\ud800': "),
+        ("orderMessageEnable=true\nproductEnvName=a\\nb", 1, "without line ends"),
         ("orderMessageEnable=\udcff", 1, "string2Properties error"),
     ],
 )

@@ -127,7 +127,7 @@ async def test_the_nameserver_has_them_too(tmp_path: Path) -> None:
         ):
             await NamesrvApp(World.real(), taken).start()
         other = NamesrvSettings.from_sources(overrides={**values, "metricsExporterType": "OTLP_GRPC"})
-        with pytest.raises(ConfigError, match="metricsExporterType=OTLP_GRPC: must be DISABLE or PROM"):
+        with pytest.raises(ConfigError, match="metricsExporterType='OTLP_GRPC': must be DISABLE or PROM"):
             await NamesrvApp(World.real(), other).start()
 
 

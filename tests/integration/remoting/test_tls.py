@@ -15,6 +15,7 @@ from rmq.remoting.limits import Limits
 from rmq.remoting.router import Router
 from rmq.remoting.server import Server
 from rmq.remoting.tls import ServerTls, TlsMode, client_context, server_context
+from rmq.remoting.tls_settings import TlsSettings
 from rmq.runtime.world import World
 from tests.support.loops import factories, run_on
 
@@ -126,7 +127,20 @@ def test_broken_handshakes_close(loop: str, certificate: Any, caplog: pytest.Log
 def test_files_that_cannot_be_used_are_named(tmp_path: Any, certificate: Any) -> None:
     with pytest.raises(ConfigError, match=r"missing\.pem"):
         server_context(str(tmp_path / "missing.pem"), certificate.key)
-    with pytest.raises(ConfigError, match="none, optional or require"):
-        server_context(certificate.cert, certificate.key, client_auth="maybe")
-    with pytest.raises(ConfigError, match="disabled, permissive or enforcing"):
-        TlsMode.named("sometimes")
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"tls_server_need_client_auth": "maybe"}, "tls.server.need.client.auth='maybe': none, optional, require is"),
+        (
+            {"tls_server_mode": "sometimes"},
+            "tls.server.mode='sometimes': disabled, permissive or enforcing is",
+        ),
+        ({"tls_server_mode": "enforcing"}, "tls.server.mode='enforcing': needs tls.server.certPath and"),
+        ({"tls_server_cert_path": "c.pem"}, "tls.server.certPath='c.pem': needs tls.server.keyPath"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_named(settings: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{told}"):
+        TlsSettings(**settings).server_tls()

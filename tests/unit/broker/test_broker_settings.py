@@ -37,26 +37,50 @@ def test_what_depends_on_the_machine_is_filled_in() -> None:
 @pytest.mark.parametrize(
     ("attributes", "words"),
     [
-        ({"broker_role": "SLAVE"}, "brokerRole=SLAVE"),
+        ({"broker_role": "SLAVE"}, "brokerRole='SLAVE'"),
         ({"broker_role": "MASTER"}, "must be one of ASYNC_MASTER, SYNC_MASTER"),
         ({"flush_disk_type": "sometimes"}, "flushDiskType"),
-        ({"broker_id": 1}, "brokerId=1"),
+        ({"broker_id": 1}, "brokerId='1': a ASYNC_MASTER has"),
         ({"acl_enable": True}, "aclEnable"),
         ({"enable_dleger_commit_log": True}, "enableDLegerCommitLog"),
         ({"broker_name": "a b"}, "brokerName"),
         ({"message_delay_level": "1s nonsense"}, "nonsense"),
-        ({"message_delay_level": ""}, "messageDelayLevel is empty"),
+        ({"message_delay_level": ""}, "messageDelayLevel='': no delay"),
         ({"broker_permission": 9}, "brokerPermission"),
-        ({"max_message_size": -1}, "maxMessageSize=-1"),
-        ({"broker_ip1": "10.0.0.1:10911"}, "brokerIP1=10.0.0.1:10911: one address or name, without a port"),
-        ({"broker_ip2": "a b"}, "brokerIP2=a b"),
-        ({"trace_topic_enable": True, "msg_trace_topic_name": "../x"}, "msgTraceTopicName=../x: .*illegal characters"),
-        ({"namesrv_addr": "a:1;foo"}, "namesrvAddr=a:1;foo: 'foo' is no address"),
+        ({"max_message_size": -1}, "maxMessageSize='-1'"),
+        ({"broker_ip1": "10.0.0.1:10911"}, "brokerIP1='10.0.0.1:10911': one address or name, without a port"),
+        ({"broker_ip2": "a b"}, "brokerIP2='a b'"),
+        (
+            {"trace_topic_enable": True, "msg_trace_topic_name": "../x"},
+            "msgTraceTopicName='../x': .*illegal characters",
+        ),
+        ({"broker_ip1": "[::1]:10911"}, r"brokerIP1='\[::1\]:10911': one address or name, without a port"),
+        ({"broker_name": "b" * 256}, "brokerName='b{77}...': at most 255 bytes"),
+        ({"broker_cluster_name": "c\u3000d"}, "brokerClusterName='c.*d': must have no blanks"),
+        ({"region_id": "\ud800"}, "regionId='.*ud800': .*half a character"),
+        ({"namesrv_addr": "a:1;foo"}, "namesrvAddr='a:1;foo': 'foo' is no address"),
     ],
 )
 def test_what_this_broker_cannot_be_is_one_clear_line(attributes: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         settled(**attributes)
+
+
+def test_what_a_file_says_is_refused_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "b.properties"
+    file.write_text("brokerName=b\nflushDiskType=SYNC\n")
+    made = BrokerSettings.from_sources(file=str(file))
+    with pytest.raises(ConfigError, match=r"b.properties line 2: flushDiskType='SYNC': must be one of ASYNC_FLUSH, S"):
+        made.settle(SimIdentity("host-1", "10.1.2.3"))
+    with pytest.raises(ConfigError, match=r"^update line 1: regionId='x{77}\.\.\.': at most 255 bytes"):
+        settled().update("regionId=" + "x" * 256)
+    with pytest.raises(ConfigError, match=r"^update line 1: namesrvAddr='a': 'a' is no address"):
+        settled().update("namesrvAddr=a")
+
+
+def test_an_ipv6_address_is_taken_with_its_brackets() -> None:
+    made = settled(broker_ip1="[::1]", broker_ip2="[2001:db8::7]")
+    assert (made.broker_ip1, made.broker_ip2) == ("::1", "2001:db8::7")
 
 
 @pytest.mark.parametrize("kind", [BrokerSettings, NamesrvSettings])
@@ -65,7 +89,7 @@ def test_every_number_has_a_range_and_its_default_is_within(kind: type[Settings]
         if line.kind is int and line.key != "brokerId":  # the role decides that one
             assert line.minimum is not None or line.lowest is not None, line.key
             assert line.maximum is not None or line.highest is not None, line.key
-            assert line.outside(line.check(line.default, "default")) is None, line.key
+            assert line.outside(line.check(line.default)) is None, line.key
 
 
 @pytest.mark.parametrize(
@@ -127,7 +151,8 @@ def test_what_nobody_can_mean_stops_a_start(tmp_path: Path, text: str) -> None:
     """A Java broker does not start with most of them; an age below 0 makes it delete every file."""
     file = tmp_path / "b.properties"
     file.write_text("brokerName=b\n" + text)
-    with pytest.raises(ConfigError, match=f"line 2: {text}: at (least|most)"):
+    key, _, value = text.partition("=")
+    with pytest.raises(ConfigError, match=f"line 2: {key}='{value}': at (least|most)"):
         BrokerSettings.from_sources(file=str(file))
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import javaproperties
 
-from rmq.config.edit import edit
+from rmq.config.edit import edit, edit_file
+from rmq.runtime.files import RealFiles
 
 FILE = """\
 # the broker of the shop
@@ -45,3 +48,20 @@ def test_the_last_of_two_equal_keys_is_the_one_that_counts() -> None:
 def test_values_are_escaped_so_that_they_read_back() -> None:
     value = " leading, = : # é 键\nnext"
     assert javaproperties.loads(edit(FILE, {"k": value}))["k"] == value
+
+
+def test_a_mark_at_the_head_stays_there() -> None:
+    """The bytes that say UTF-8, read as ISO-8859-1."""
+    assert edit("\xef\xbb\xbfa=1\n", {"a": "2", "b": "3"}) == "\xef\xbb\xbfa=2\nb=3\n"
+
+
+def test_a_file_that_was_emptied_takes_no_backups_place(tmp_path: Path) -> None:
+    files, path = RealFiles(), tmp_path / "conf" / "b.properties"
+    edit_file(files, str(path), {"a": "1"})
+    edit_file(files, str(path), {"a": "2"})
+    backup = path.with_name("b.properties.bak")
+    assert (path.read_text(), backup.read_text()) == ("a=2\n", "a=1\n")
+    for spoilt in ("", "\0\0\0\0"):
+        path.write_text(spoilt)
+        edit_file(files, str(path), {"a": "3"})
+        assert backup.read_text() == "a=1\n"

@@ -112,13 +112,13 @@ def test_later_sources_win(conf: Path) -> None:
         ("\nbrokerNmae=x\n", "broker.properties line 2: brokerNmae is not a key; did you mean brokerName?"),
         ("brokername=x\n", "did you mean brokerName?"),
         ("sendMessageThreadPoolNum=1", "did you mean sendMessageThreadPoolNums?"),
-        ("listenPort=98x\n", "broker.properties line 1: listenPort=98x: a whole number is expected"),
-        ("listenPort=\n", "listenPort=: a whole number is expected"),
-        ("listenPort=70000\n", "line 1: listenPort=70000: at most 65535 is expected"),
+        ("listenPort=98x\n", "broker.properties line 1: listenPort='98x': a whole number is expected"),
+        ("listenPort=\n", "listenPort='': a whole number is expected"),
+        ("listenPort=70000\n", "line 1: listenPort='70000': at most 65535 is expected"),
         ("listenPort=-1\n", "at least 0 is expected"),
-        ("traceOn=yes\n", "traceOn=yes: true or false is expected"),
-        ("ratio=nan\n", "ratio=nan: a number is expected"),
-        ("brokerRole=KING\n", "brokerRole=KING: one of ASYNC_MASTER, SYNC_MASTER is expected"),
+        ("traceOn=yes\n", "traceOn='yes': true or false is expected"),
+        ("ratio=nan\n", "ratio='nan': a number is expected"),
+        ("brokerRole=KING\n", "brokerRole='KING': one of ASYNC_MASTER, SYNC_MASTER is expected"),
         ("brokerName=\\u12\n", "line 1: "),
     ],
 )
@@ -155,8 +155,101 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
         load(tmp_path / "big", b"x" * (2 << 20))
 
 
+@pytest.mark.parametrize("name", ["b.properties", "b.yaml"])
+def test_a_mark_at_the_head_says_that_the_file_is_utf8(tmp_path: Path, name: str) -> None:
+    """Windows' editor writes one; the first key is what follows it."""
+    sign = ": " if name.endswith("yaml") else "="
+    text = f"\ufeffbrokerName{sign}caf\u00e9 \u4e2d\nlistenPort{sign}1\n"
+    made = load(tmp_path / name, text.encode())
+    assert (made.broker_name, made.listen_port) == ("caf\u00e9 \u4e2d", 1)
+    assert made.origin("brokerName") == f"{tmp_path / name} line 1"
+    assert Example().update("\ufefftraceOn=false") == ["traceOn"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("b.properties", "listenPort=1\n".encode("utf-16"), "b.properties: UTF-16: save it as UTF-8"),
+        ("b.yaml", "listenPort: 1\n".encode("utf-16-be").join([b"\xfe\xff", b""]), "b.yaml: UTF-16: save it"),
+        ("b.properties", b"\xef\xbb\xbflistenPort=1\nbrokerName=caf\xe9\n", "b.properties line 2: not UTF-8"),
+        ("b.yaml", b"listenPort: 1\nbrokerName: caf\xe9\n", "b.yaml line 2: not UTF-8"),
+        ("b.yaml", b"listenPort: 1\nbrokerName: a\x07b\n", "b.yaml line 2: not YAML: special characters"),
+        ("b.yaml", b"brokerName: " + b"[" * 50_000, "b.yaml: not a configuration file: it is nested too deeply"),
+    ],
+)
+def test_a_file_in_another_form_is_one_clear_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path / name, content)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_blanks_around_a_value_do_not_count_whatever_its_type(tmp_path: Path) -> None:
+    blanks = {
+        "brokerName": "b", "listenPort": "1", "traceOn": "false", "ratio": "0.25", "brokerRole": "SYNC_MASTER",
+        "storePathCommitLog": "/data/s1", "sendMessageThreadPoolNums": "4",
+    }  # fmt: skip
+    made = [
+        load(tmp_path / "b.properties", "".join(f"{key}= \t{value} \t\n" for key, value in blanks.items())),
+        load(tmp_path / "b.yaml", "".join(f'{key}: " {value} "\n' for key, value in blanks.items())),
+        Example.from_sources(env={environment_name("RMQ_", key): f" {value} " for key, value in blanks.items()}),
+        Example.from_sources(overrides={key: f" {value} " for key, value in blanks.items()}),
+    ]
+    for one in made:
+        assert (one.broker_name, one.listen_port, one.trace_on, one.ratio) == ("b", 1, False, 0.25)
+        assert (one.role, one.commit_log) == (Role.SYNC_MASTER, "/data/s1")
+    assert "sendMessageThreadPoolNums=4\n" in made[0].dump()
+    assert load(tmp_path / "b.properties", "storePathCommitLog= \n").commit_log is None
+    one = Example()
+    assert one.update("deleteWhen= 05 \nratio=1 \n") == ["deleteWhen", "ratio"]
+    assert one.delete_when == "05"
+    assert b"deleteWhen=05\n" in one.to_properties()
+
+
+@pytest.mark.parametrize(
+    ("value", "shown", "why"),
+    [
+        ("\\uD800", r"'\ud800'", "half a character"),
+        ("a\\uDC00b", r"'a\udc00b'", "half a character"),
+        ("a\\nlistenPort\\=1", r"'a\nlistenPort=1'", "without line ends and control characters"),
+        ("a\\u0000b", r"'a\x00b'", "without line ends and control characters"),
+        ("a\\u2028b", r"'a\u2028b'", "without line ends and control characters"),
+        ("a\\u0085b", r"'a\x85b'", "without line ends and control characters"),
+        ("x" * 4097, "...'", "at most 4096 bytes are expected"),
+        ("\\u4e2d" * 1366, "...'", "at most 4096 bytes are expected"),
+    ],
+)
+def test_a_text_that_cannot_be_written_everywhere_is_refused_before_it_is_applied(
+    conf: Path, value: str, shown: str, why: str
+) -> None:
+    """One of them made a broker close the connection at getBrokerConfig and never start again."""
+    for key in ("deleteWhen", "brokerName", "storePathCommitLog", "sendMessageThreadPoolNums"):
+        with pytest.raises(ConfigError) as caught:
+            load(conf, f"traceOn=true\n{key}={value}\n")
+        assert str(caught.value).startswith(f"{conf} line 2: {key}='")
+        assert shown in str(caught.value)
+        assert why in str(caught.value)
+    made = Example()
+    for key in ("deleteWhen", "sendMessageThreadPoolNums"):
+        with pytest.raises(ConfigError, match=f"^update line 2: {key}='.*{why}"):
+            made.update(f"traceOn=false\n{key}={value}\n")
+    assert (made.trace_on, made.delete_when) == (True, "04")
+    assert made.to_properties() == b""
+
+
+def test_a_whole_character_of_two_halves_is_taken(conf: Path) -> None:
+    made = load(conf, "brokerName=\\uD83D\\uDE00\n")
+    assert made.broker_name == "\U0001f600"
+    assert load(conf, made.to_properties()).broker_name == "\U0001f600"
+
+
+def test_a_variable_that_is_no_text_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"^environment variable RMQ_BROKER_NAME: brokerName='caf\\udce9': "):
+        Example.from_sources(env={"RMQ_BROKER_NAME": "caf\udce9"})
+
+
 def test_an_error_from_the_environment_names_the_variable() -> None:
-    with pytest.raises(ConfigError, match="environment variable RMQ_LISTEN_PORT: listenPort=x: a whole number"):
+    with pytest.raises(ConfigError, match="environment variable RMQ_LISTEN_PORT: listenPort='x': a whole number"):
         Example.from_sources(env={"RMQ_LISTEN_PORT": "x"})
 
 
@@ -198,7 +291,7 @@ def test_a_live_update_is_all_or_nothing(conf: Path) -> None:
     assert told == [["traceOn", "deleteWhen"]]
     with pytest.raises(ConfigError, match="listenPort: cannot be changed while running"):
         made.update("deleteWhen=06\nlistenPort=1\n")
-    with pytest.raises(ConfigError, match="ratio=x: a number is expected"):
+    with pytest.raises(ConfigError, match="ratio='x': a number is expected"):
         made.update("deleteWhen=06\nratio=x\n")
     with pytest.raises(ConfigError, match="brokerName: cannot be changed"):
         made.update("deleteWhen=06\nbrokerName=x\n")
