@@ -409,10 +409,14 @@ class BrokerApp:
         await self.stats.stop()
         await self._persist_offsets()
         await self.filters.persist()
-        await self.topics.file.flush()
-        await self.groups.file.flush()
+        await self._close_files()
         await self.store.stop()
         log.info("the broker stopped")
+
+    async def _close_files(self) -> None:
+        """The metadata files of what is wired here; the delay schedule and POP close their own."""
+        for file in (self._offsets_file, self.filters.file, self.topics.file, self.groups.file):
+            await file.close()
 
     async def __aenter__(self) -> BrokerApp:
         await self.start()

@@ -7,19 +7,17 @@ and before it is seen: a file that cannot be written changes nothing.
 from __future__ import annotations
 
 import asyncio
-import logging
 
 import orjson
 
 from rmq.protocol.errors import StoreError
+from rmq.runtime.backed_file import BackedFile
 from rmq.runtime.world import World
 
 __all__ = ["ORDER_TOPIC_CONFIG", "KVConfig"]
 
 #: Namespace of ordered topics' queue maps; brokers get it whole with every registration.
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
-
-log = logging.getLogger(__name__)
 
 
 class KVConfig:
@@ -30,26 +28,22 @@ class KVConfig:
 
     def __init__(self, world: World, path: str) -> None:
         self._world = world
-        self._path = path
+        self._file = BackedFile(world, path)
         self._tables: dict[str, dict[str, str]] = {}
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read the file, or the copy beside it when the file is damaged.
+        """Read the file, or the copy beside it when the file is empty or damaged.
 
         :raises StoreError: the file is there and neither it nor its copy can be read.
         """
-        files = self._world.files
-        found = [path for path in (self._path, self._path + ".bak") if files.exists(path)]
-        for path in found:
-            try:
-                self._tables = _decode(await self._world.offload(files.read, path))
-            except (OSError, ValueError) as error:
-                log.warning("%s cannot be read: %s", path, error)
-            else:
-                return
-        if found:
-            raise StoreError(f"{found[0]} cannot be read: mend it, or move it away to start without key-value settings")
+        try:
+            await self._world.offload(self._file.load, self._parse)
+        except OSError as error:
+            raise StoreError(f"{self._file.path} cannot be read: {error.strerror or error}") from error
+
+    def _parse(self, data: bytes) -> None:
+        self._tables = _decode(data)
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._tables.get(namespace, {}).get(key)
@@ -74,21 +68,15 @@ class KVConfig:
         tables = {**self._tables, namespace: table}
         data = orjson.dumps({"configTable": tables}, option=orjson.OPT_INDENT_2)
         try:
-            await self._world.offload(self._write, data)
+            await self._file.replace(data)
         except OSError as error:
-            raise StoreError(f"{self._path} cannot be written ({error.strerror or error}): nothing changed") from error
+            raise StoreError(
+                f"{self._file.path} cannot be written ({error.strerror or error}): nothing changed"
+            ) from error
         self._tables = tables
-
-    def _write(self, data: bytes) -> None:
-        folder, _, _ = self._path.rpartition("/")
-        if folder:
-            self._world.files.mkdir(folder)
-        self._world.files.write_atomic(self._path, data, backup=True)
 
 
 def _decode(data: bytes) -> dict[str, dict[str, str]]:
-    if not data.strip():
-        return {}
     whole = orjson.loads(data)
     tables = whole.get("configTable") if isinstance(whole, dict) else None
     if tables is None:

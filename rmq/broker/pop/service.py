@@ -136,4 +136,4 @@ class PopService:
     async def stop(self) -> None:
         """Bring everything to disk."""
         await self.state.stop()
-        await self.modes.file.flush()
+        await self.modes.file.close()

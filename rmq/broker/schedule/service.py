@@ -168,6 +168,7 @@ class ScheduleService:
             flusher.request()
             await asyncio.sleep(0.01)
         await self.persist()
+        await self._file.close()
 
     def arrived(self, queues: Iterable[Queue]) -> None:
         """Queues got messages that are visible now; those of the schedule topic wake the service."""

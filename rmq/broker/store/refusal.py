@@ -5,13 +5,10 @@ from __future__ import annotations
 import errno
 
 from rmq.protocol.errors import StoreError
+from rmq.runtime.backed_file import FORBIDDEN, MISPLACED
 
 __all__ = ["FORBIDDEN", "MISPLACED", "NO_SPACE", "remedy", "told", "unusable"]
 
-#: Errors that stay until somebody does something about them.
-FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG})
-#: Errors of a path that leads through something that is no directory.
-MISPLACED = frozenset({errno.ENOTDIR, errno.ELOOP})
 #: Errors that pass when there is room again.
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _ACCESS = "let the user that runs the broker read and write it"

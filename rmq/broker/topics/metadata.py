@@ -1,4 +1,4 @@
-"""One metadata file under ``config/``: read with its backup as a net, written off the loop whenever it changed."""
+"""One metadata file under ``config/``: a backed file that is written off the loop whenever it changed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 
-from rmq.broker.store.refusal import FORBIDDEN, MISPLACED, unusable
+from rmq.broker.store.refusal import unusable
 from rmq.broker.store.trouble import Trouble
-from rmq.protocol.errors import ProtocolError, StoreError
-from rmq.runtime.world import Files, World
+from rmq.runtime.backed_file import FORBIDDEN, BackedFile
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import World
 
 __all__ = ["MetadataFile"]
 
@@ -32,13 +33,13 @@ class MetadataFile:
     def __init__(self, world: World, path: str, render: Callable[[], bytes | Awaitable[bytes]]) -> None:
         self._world = world
         self.path = path
+        self._file = BackedFile(world, path)
+        self._owner = TaskOwner(f"file {os.path.basename(path)}")
         self._render = render
         self._trouble = Trouble(
             world.clock, log, f"writing {os.path.basename(path)}", "changes stay in memory and are lost with a kill"
         )
         self._dirty = False
-        #: What stands in the file is good: it may become the backup. A damaged one must not replace a good backup.
-        self._good = False
         self._writing: asyncio.Task[None] | None = None
         #: Changes asked for so far, and up to which of them a write has ended.
         self.asked = self.settled = 0
@@ -49,53 +50,25 @@ class MetadataFile:
     def load(self, parse: Callable[[bytes], None]) -> bool:
         """Read the file, or its backup when it is missing, empty or damaged.
 
-        No version is ever written that is empty: an empty file is what a power cut or a full disk made of another one.
-
         :param parse: takes the content over; raises ValueError or ProtocolError when it is no such file.
         :returns: False when there is neither: a fresh start.
         :raises StoreError: a file is there, and neither can be read.
         """
-        damage: list[str] = []
-        for path in (self.path, self.path + ".bak"):
-            try:
-                data = self._world.files.read(path)
-                if not data.strip():
-                    raise ValueError("no content")
-                parse(data)
-            except FileNotFoundError:
-                continue
-            except (OSError, ProtocolError, ValueError) as error:
-                if isinstance(error, OSError) and error.errno in FORBIDDEN | MISPLACED:
-                    # The content may be there: an older one must not take its place.
-                    raise unusable(os.path.dirname(os.path.dirname(self.path)), error) from error
-                damage.append(f"{path}: {error}" if damage or path != self.path else str(error))
-                continue
-            if path != self.path:
-                log.warning(
-                    "%s cannot be used (%s): the backup %s is used", self.path, "; ".join(damage) or "no content", path
-                )
-            self._good = path == self.path
-            return True
-        if not damage:
-            return False
-        raise StoreError(
-            f"{self.path}: neither the file nor its .bak can be read ({'; '.join(damage)}); "
-            f"restore one of them, or remove both to start without"
-        )
+        try:
+            return self._file.load(parse)
+        except OSError as error:
+            raise unusable(os.path.dirname(os.path.dirname(self.path)), error) from error
 
     def check(self) -> None:
         """Make sure that the file can be replaced: no change is to be lost for a reason that is known at start. Blocks.
 
         :raises StoreError: nothing can be made in its directory.
         """
-        files = self._world.files
         folder = os.path.dirname(self.path)
-        if not files.is_dir(folder):
+        if not self._world.files.is_dir(folder):
             return
-        probe = f"{self.path}.tmp"
         try:
-            files.open(probe, create=True).close()
-            files.unlink(probe)
+            self._file.probe()
         except OSError as error:
             if error.errno in FORBIDDEN:
                 raise unusable(os.path.dirname(folder), error) from error
@@ -107,12 +80,12 @@ class MetadataFile:
         self._begin()
 
     def _begin(self) -> None:
-        if self._writing is None:
+        if self._writing is None and not self._owner.closed:
             try:
-                loop = asyncio.get_running_loop()
+                asyncio.get_running_loop()
             except RuntimeError:
                 return  # before the broker runs: the next change, or stop, writes it
-            self._writing = loop.create_task(self._write_all(), name=f"write {self.path}")
+            self._writing = self._owner.spawn(self._write_all(), "write")
 
     async def _write_all(self) -> None:
         try:
@@ -120,8 +93,9 @@ class MetadataFile:
                 self._dirty = False
                 asked = self.asked
                 try:
-                    await self._write()
-                except OSError as error:
+                    rendered = self._render()
+                    await self._file.replace(await rendered if inspect.isawaitable(rendered) else rendered)
+                except Exception as error:
                     # Kept in memory; the next change or the stop tries again.
                     self._dirty = True
                     self._trouble.failed(error)
@@ -153,30 +127,25 @@ class MetadataFile:
         What is answered after it outlives a kill. Unlike :meth:`flush` it waits for no change that comes meanwhile.
         """
         asked = self.asked
-        while self.settled < asked:
+        while self.settled < asked and not self._owner.closed:
             self._begin()
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             await waiter
 
-    async def _write(self) -> None:
-        rendered = self._render()
-        data = await rendered if inspect.isawaitable(rendered) else rendered
-        await self._world.offload(_replace, self._world.files, self.path, data, self._good)
-        self._good = True
-
     async def flush(self) -> None:
-        """Wait until everything asked for so far is on the disk."""
-        while self._writing is not None:
-            await asyncio.shield(self._writing)
+        """Wait until everything asked for so far is on the disk; what could not be written is tried once more."""
+        await self._ended()
         if self._dirty:
-            await self._write_all()
+            self._begin()
+            await self._ended()
 
+    async def _ended(self) -> None:
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
 
-def _replace(files: Files, path: str, data: bytes, backup: bool) -> None:
-    folder = path.rpartition("/")[0]
-    if folder and not files.is_dir(folder):
-        files.mkdir(folder)
-        # A file survives a power cut only with its folder's name, which the folder's own fsync does not cover.
-        files.sync_dir(os.path.dirname(folder))
-    files.write_atomic(path, data, backup=backup)
+    async def close(self) -> None:
+        """Write what is not written yet, and nothing any more after that."""
+        await self.flush()
+        await self._owner.close()
+        self._settle(self.asked)

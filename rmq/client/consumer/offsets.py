@@ -14,12 +14,13 @@ from rmq.protocol import fastjson
 from rmq.protocol.bodies.offset import LocalOffsetTable
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, ProtocolError, ResponseError, RMQError
+from rmq.protocol.errors import ClientError, ResponseError, RMQError
 from rmq.protocol.headers.offset import (
     QueryConsumerOffsetRequest,
     QueryConsumerOffsetResponse,
     UpdateConsumerOffsetRequest,
 )
+from rmq.runtime.backed_file import BackedFile, DamagedFile
 from rmq.runtime.world import World
 
 __all__ = ["LocalFileOffsetStore", "OffsetStore", "RemoteBrokerOffsetStore"]
@@ -165,6 +166,7 @@ class LocalFileOffsetStore(_Table):
         self._world = world
         base = directory or os.path.join(os.path.expanduser("~"), ".rocketmq_offsets")
         self.path = os.path.join(base, client_id, group, "offsets.json")
+        self._file = BackedFile(world, self.path)
         self._ignore_damage = ignore_damage
         self._written: dict[MessageQueue, int] | None = None
         self._writing = asyncio.Lock()
@@ -172,29 +174,23 @@ class LocalFileOffsetStore(_Table):
         self.failed_saves = 0
 
     async def load(self) -> None:
-        damage = []
-        for path in (self.path, self.path + ".bak"):
-            try:
-                data = await self._world.offload(self._read, path)
-                if data is None:
-                    continue
-                if data.strip():
-                    self._offsets.update(LocalOffsetTable.decode(data).offset_table)
-                    return
-                damage.append(f"{path} is empty")
-            except (OSError, ProtocolError, ValueError) as error:
-                damage.append(f"{path}: {error}")
-        if damage:
-            text = "; ".join(damage)
-            if not self._ignore_damage:
-                raise ClientError(
-                    f"the offsets of this broadcasting group cannot be read ({text}): restore or delete the files, or "
-                    "set ignore_damaged_offset_file to start as consume_from_where says"
-                )
-            log.warning("damaged offsets are ignored: %s", text)
+        try:
+            await self._world.offload(self._file.load, self._parse)
+        except OSError as error:
+            self._damaged(str(error))
+        except DamagedFile as error:
+            self._damaged(error.damage)
 
-    def _read(self, path: str) -> bytes | None:
-        return self._world.files.read(path) if self._world.files.exists(path) else None
+    def _parse(self, data: bytes) -> None:
+        self._offsets.update(LocalOffsetTable.decode(data).offset_table)
+
+    def _damaged(self, text: str) -> None:
+        if not self._ignore_damage:
+            raise ClientError(
+                f"the offsets of this broadcasting group cannot be read ({self.path}: {text}): restore or delete the "
+                "files, or set ignore_damaged_offset_file to start as consume_from_where says"
+            )
+        log.warning("damaged offsets are ignored: %s: %s", self.path, text)
 
     async def read(self, queue: MessageQueue) -> int:
         return self.known(queue)
@@ -207,14 +203,8 @@ class LocalFileOffsetStore(_Table):
             if not table or table == self._written:
                 return
             try:
-                await self._world.offload(
-                    self._write, fastjson.pretty(LocalOffsetTable(dict(sorted(table.items()))).to_object())
-                )
+                await self._file.replace(fastjson.pretty(LocalOffsetTable(dict(sorted(table.items()))).to_object()))
                 self._written = table
             except OSError as error:
                 self.failed_saves += 1
                 log.error("%s cannot be written (failure %d): %s", self.path, self.failed_saves, error)
-
-    def _write(self, data: bytes) -> None:
-        self._world.files.mkdir(os.path.dirname(self.path))
-        self._world.files.write_atomic(self.path, data, backup=True)

@@ -63,6 +63,24 @@ async def test_a_truncated_file_is_read_from_its_backup(tmp_path: Path) -> None:
     assert again.table() == {Q0: 5, Q1: 7}
 
 
+@pytest.mark.parametrize("spoilt", ['{\n\t"offsetTable":{\n\t\t{"brok', "", "\0\0"])
+async def test_what_cannot_be_read_never_becomes_the_backup(tmp_path: Path, spoilt: str) -> None:
+    made = await saved(tmp_path, 5)
+    made.update(Q0, 6)
+    await made.persist([Q0, Q1])
+    good = text_of(made.path + ".bak")
+    damage(made.path, spoilt)
+    again = store(tmp_path)
+    await again.load()
+    again.update(Q0, 9)
+    await again.persist([Q0, Q1])
+    assert text_of(made.path + ".bak") == good
+    damage(made.path, spoilt)
+    third = store(tmp_path)
+    await third.load()
+    assert third.table() == {Q0: 5, Q1: 7}
+
+
 async def test_two_damaged_files_refuse_to_start_and_name_them(tmp_path: Path) -> None:
     """Field case B026."""
     made = await saved(tmp_path, 5)

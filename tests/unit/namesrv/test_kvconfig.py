@@ -41,8 +41,8 @@ async def test_a_file_of_java_is_read(tmp_path: Path) -> None:
     assert (await loaded(path)).get("ORDER_TOPIC_CONFIG", "T") == "broker-a:4"
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"configTable":null}'])
-async def test_an_empty_file_has_no_entries(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["{}", '{"configTable":null}'])
+async def test_an_empty_table_has_no_entries(tmp_path: Path, text: str) -> None:
     path = tmp_path / "kvConfig.json"
     path.write_text(text)
     assert (await loaded(path)).table("NS") is None
@@ -53,15 +53,34 @@ async def test_a_damaged_file_gives_way_to_its_copy(tmp_path: Path) -> None:
     kv = await loaded(path)
     await kv.put("NS", "k", "1")
     await kv.put("NS", "k", "2")
-    path.write_text('{"configTable":{"NS"')
-    assert (await loaded(path)).get("NS", "k") == "1"
+    for damage in ('{"configTable":{"NS"', "", " \n", "\0\0"):
+        path.write_text(damage)
+        assert (await loaded(path)).get("NS", "k") == "1"
 
 
-@pytest.mark.parametrize("text", ['{"configTable"', '{"configTable":[]}', '{"configTable":{"NS":3}}', "\0\0\0\0"])
+@pytest.mark.parametrize("damage", ['{"configTable":{"NS"', "", "\0\0"])
+async def test_what_cannot_be_read_never_becomes_the_backup(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "kvConfig.json"
+    kv = await loaded(path)
+    await kv.put("NS", "k", "1")
+    await kv.put("NS", "k", "2")
+    path.write_text(damage)
+    kv = await loaded(path)
+    await kv.put("NS", "other", "3")
+    backup = path.with_name("kvConfig.json.bak")
+    assert json.loads(backup.read_bytes()) == {"configTable": {"NS": {"k": "1"}}}
+    assert json.loads(path.read_bytes()) == {"configTable": {"NS": {"k": "1", "other": "3"}}}
+    await kv.delete("NS", "other")
+    assert json.loads(backup.read_bytes()) == {"configTable": {"NS": {"k": "1", "other": "3"}}}
+
+
+@pytest.mark.parametrize(
+    "text", ['{"configTable"', '{"configTable":[]}', '{"configTable":{"NS":3}}', "\0\0\0\0", "", " "]
+)
 async def test_a_damaged_file_without_copy_stops_the_start(tmp_path: Path, text: str) -> None:
     path = tmp_path / "kvConfig.json"
     path.write_text(text)
-    with pytest.raises(StoreError, match=r"kvConfig\.json cannot be read: mend it"):
+    with pytest.raises(StoreError, match=r"kvConfig\.json: neither the file nor its \.bak can be read"):
         await loaded(path)
 
 
@@ -72,7 +91,7 @@ async def test_an_entry_that_cannot_be_written_is_not_there(tmp_path: Path) -> N
 
     kv = await loaded(tmp_path / "kvConfig.json")
     await kv.put("NS", "k", "1")
-    kv._world = dataclasses.replace(kv._world, files=Full())
+    kv._file._world = dataclasses.replace(kv._file._world, files=Full())
     with pytest.raises(StoreError, match="No space left on device"):
         await kv.put("NS", "k", "2")
     with pytest.raises(StoreError):

@@ -6,6 +6,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
@@ -15,6 +16,8 @@ from rmq.runtime.world import World
 from rmq.testing.simdisk import SimDisk, SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
+
+T = TypeVar("T")
 
 PATH = "/store/config/topics.json"
 
@@ -136,5 +139,70 @@ def test_what_was_asked_for_before_the_broker_ran_is_written_for_who_waits() -> 
         async with asyncio.timeout(10):
             await file.saved()
         assert node.files.read(PATH) == b"new"
+
+    run(main())
+
+
+class Watched:
+    """Offload that notes how many calls run at a time."""
+
+    def __init__(self) -> None:
+        self.running = self.most = 0
+
+    async def __call__(self, what: Callable[..., T], *args: object) -> T:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await asyncio.sleep(1)
+            return what(*args)
+        finally:
+            self.running -= 1
+
+
+def test_a_write_that_is_tried_again_is_the_only_one() -> None:
+    """After a failed write a flush and a change came together: two wrote the same temporary file."""
+
+    async def main() -> None:
+        disk = disk_with(main=b"one")
+        watched = Watched()
+        texts = [b"two"]
+        world = replace(World.real(), files=SimFiles(disk), offload=watched)
+        file = MetadataFile(world, PATH, lambda: texts[-1])
+        disk.fail("open", errno.ENOSPC, f"{PATH}.tmp")
+        file.changed()
+        await file.flush()
+        await file.flush()
+        assert SimFiles(disk).read(PATH) == b"two"
+        disk.fail("open", errno.ENOSPC, f"{PATH}.tmp")
+        file.changed()
+        await file.saved()
+        flushing = asyncio.ensure_future(file.flush())
+        await asyncio.sleep(0)
+        texts.append(b"three")
+        file.changed()
+        await flushing
+        await file.close()
+        assert watched.most == 1
+        assert SimFiles(disk).read(PATH) == b"three"
+        file.changed()
+        await file.saved()
+        await file.flush()
+        assert SimFiles(disk).read(PATH) == b"three", "closed: nothing is written any more, and nobody waits for it"
+
+    run(main())
+
+
+def test_a_content_that_cannot_be_rendered_is_told_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        disk = disk_with(main=b"one")
+        texts: list[str] = ["\ud800"]
+        file = MetadataFile(replace(World.real(), files=SimFiles(disk)), PATH, lambda: texts[-1].encode())
+        file.changed()
+        await file.saved()
+        assert SimFiles(disk).read(PATH) == b"one"
+        assert "writing topics.json fails: 'utf-8' codec" in caplog.text
+        texts.append("two")
+        await file.close()
+        assert SimFiles(disk).read(PATH) == b"two"
 
     run(main())
