@@ -330,7 +330,9 @@ class BrokerApp:
         self.groups.load()
         self.filters.load()
         self.store.show_progress = self.show_progress
-        await self.store.load()
+        recovered = await self.store.load()
+        # A queue that is not there has lost what was in it, unless the last stop was a clean one: then nothing was.
+        self.offsets.bring_back(lambda topic, queue_id: self._end_of(topic, queue_id, lost=not recovered.clean))
         try:
             await self._schedule.load()
             await self._timers.load()
@@ -340,6 +342,10 @@ class BrokerApp:
         except BaseException:
             await self.store.abandon()
             raise
+
+    def _end_of(self, topic: str, queue_id: int, *, lost: bool) -> int | None:
+        queue = self.store.queues.get(topic, queue_id)
+        return queue.next if queue is not None else 0 if lost else None
 
     async def _listen(self) -> None:
         settings = self.settings

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from rmq.protocol.bodies.offset import ConsumerOffsetTable
 from rmq.protocol.names import LMQ_PREFIX
@@ -21,6 +21,8 @@ UNKNOWN = -1
 
 #: Offsets that move back are told of so many times between two writes of the file: a client that rewinds commits often.
 _WARNINGS = 10
+#: Queues named in a line about one group and topic.
+_SHOWN = 8
 #: (topic, group) pairs rendered before the loop gets its turn.
 _SLICE = 500
 
@@ -120,6 +122,35 @@ class OffsetTable:
                 if offset >= minimum.get(queue_id, 0) and offset < lowest.get(queue_id, offset + 1):
                     lowest[queue_id] = offset
         return lowest
+
+    def bring_back(self, end: Callable[[str, int], int | None]) -> None:
+        """Let no offset lie behind the end of its queue; each group and topic that it concerns is told.
+
+        A power cut may take messages along whose consumption is in the file already. The next ones get their places in
+        the queue, and the group would never see them.
+
+        :param end: the end of a queue by topic and queue id; None where that is not known.
+        """
+        found = 0
+        for group, topics in self._groups.items():
+            for topic, queues in topics.items():
+                moved = []
+                for queue_id, offset in queues.items():
+                    last = end(topic, queue_id)
+                    if last is not None and offset > last:
+                        queues[queue_id] = last
+                        moved.append(f"queue {queue_id} from {offset} to {last}")
+                if moved:
+                    found += 1
+                    if found <= _WARNINGS:
+                        log.warning("%s comes back to the end of %s: %s", group, topic, ", ".join(moved[:_SHOWN]))
+        if found:
+            self.changes += 1
+            log.warning(
+                "messages that were consumed are lost: offsets of %d groups on topics were behind the end of their "
+                "queues; what is stored next is delivered",
+                found,
+            )
 
     def load(self, table: Mapping[str, Mapping[int, int]]) -> None:
         """Take over what a file or a master holds: ``topic@group`` to queue id to offset."""

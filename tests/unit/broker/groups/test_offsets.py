@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from rmq.broker.groups.offsets import UNKNOWN, OffsetTable
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.offset import ConsumerOffsetTable
@@ -96,3 +98,21 @@ def test_rendering_gives_the_loop_its_turns() -> None:
         return turns
 
     assert asyncio.run(main()) >= 6
+
+
+def test_offsets_behind_the_ends_of_their_queues_come_back(caplog: pytest.LogCaptureFixture) -> None:
+    table = filled()
+    table.load({f"T@many{number}": dict.fromkeys(range(20), 9) for number in range(30)})
+    before = table.changes
+    ends = {("T", 0): 3, ("T", 1): 10}
+    table.bring_back(lambda topic, queue: ends.get((topic, queue)))
+    assert table.of("g", "T") == {0: 3, 1: 10}
+    assert table.of("h", "T") == {0: 3}
+    assert table.of("many29", "T") == {0: 3, **dict.fromkeys(range(1, 20), 9)}
+    assert table.changes > before
+    assert len(caplog.records) == 11, "ten of them by name, and how many there are"
+    assert "offsets of 31 groups on topics" in caplog.text
+    caplog.clear()
+    before = table.changes
+    table.bring_back(lambda topic, queue: ends.get((topic, queue)))
+    assert (table.changes, caplog.text) == (before, "")
