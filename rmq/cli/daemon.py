@@ -72,7 +72,7 @@ def serve(
     warnings: Sequence[str],
     early: Early | None = None,
 ) -> int:
-    """Run a daemon until SIGTERM or SIGINT; the exit code.
+    """Run a daemon until SIGTERM, SIGINT or SIGHUP; the exit code.
 
     :param name: ``namesrv`` or ``broker``: names the log file.
     :param make: builds the daemon; called inside the loop.

@@ -38,7 +38,7 @@ def ready_line(settings: BrokerSettings) -> str:
 @click.option("-p", "--printConfigItem", "show", is_flag=True, help="Print every setting and its value, and end.")
 @click.option("-m", "--printImportantConfig", "important", is_flag=True, help="The same with the important ones.")
 def command(config: str | None, namesrv: str | None, show: bool, important: bool) -> int:
-    """Run a broker until SIGTERM or SIGINT."""
+    """Run a broker until SIGTERM, SIGINT or SIGHUP."""
     with Early() as early:
         settings, hints = read_settings(config, namesrv)
     if show or important:

@@ -26,7 +26,7 @@ def pid_file(settings: NamesrvSettings, port: int) -> str:
 @click.option("-n", "--namesrvAddr", "namesrv", metavar="LIST", help="Accepted as Java does; a nameserver needs none.")
 @click.option("-p", "--printConfigItem", "show", is_flag=True, help="Print every setting and its value, and end.")
 def command(config: str | None, namesrv: str | None, show: bool) -> int:
-    """Run a nameserver until SIGTERM or SIGINT."""
+    """Run a nameserver until SIGTERM, SIGINT or SIGHUP."""
     with Early() as early:
         settings = NamesrvSettings.from_sources(file=config, env=os.environ)
     if show:

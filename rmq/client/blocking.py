@@ -496,7 +496,7 @@ class PushConsumer(_Lookups[AioPushConsumer]):
         self._stop(lambda started: started.shutdown(timeout))
 
     def run(self) -> None:
-        """Start, consume until SIGTERM or SIGINT, shut down; for the main thread.
+        """Start, consume until SIGTERM, SIGINT or SIGHUP, shut down; for the main thread.
 
         A second signal, more than a second later, ends the process at once with exit code 1.
         """

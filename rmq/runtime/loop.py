@@ -1,4 +1,4 @@
-"""The event loop of a daemon: uvloop where it exists, clean stop on SIGTERM and SIGINT."""
+"""The event loop of a daemon: uvloop where it exists, clean stop on SIGTERM, SIGINT and SIGHUP."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import resource
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
+
+from rmq.runtime.signals import insists, stop_signals
 
 __all__ = ["keep_memory", "loop_factory", "return_memory", "run", "settle_memory"]
 
@@ -40,8 +42,9 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 def run(main: Coroutine[Any, Any, int | None], *, stop_seconds: float = 28.0) -> int:
     """Run a daemon until it ends or is told to: the exit code of the process.
 
-    SIGTERM or SIGINT cancels ``main``, whose ``async with`` blocks and ``finally`` clauses are the clean stop; then the
-    exit code is 0. A second signal, or a stop that lasts longer than ``stop_seconds``, gives up: exit code 1.
+    SIGTERM, SIGINT or SIGHUP cancels ``main``, whose ``async with`` blocks and ``finally`` clauses are the clean stop;
+    then the exit code is 0. A second SIGTERM or SIGINT, or a stop that lasts longer than ``stop_seconds``, gives up:
+    exit code 1.
 
     :param main: serves until cancelled; what it returns is the exit code (None = 0).
     """
@@ -93,23 +96,25 @@ async def _supervise(main: Coroutine[Any, Any, int | None], stop_seconds: float)
     loop = asyncio.get_running_loop()
     task = loop.create_task(main, name="main")
     given_up = loop.create_future()
-    stopping = False
+    stopping = asked = False
 
     def give_up(why: str) -> None:
         if not given_up.done():
             given_up.set_result(why)
 
     def on_signal(number: signal.Signals) -> None:
-        nonlocal stopping
-        if stopping:
+        nonlocal stopping, asked
+        if asked and insists(number):
             give_up(f"a second {number.name}")
+        asked = asked or insists(number)
+        if stopping:
             return
         stopping = True
         log.info("%s: stopping", number.name)
         loop.call_later(stop_seconds, give_up, f"not stopped after {stop_seconds:g} s")
         task.cancel()
 
-    handled = [signal.SIGTERM, signal.SIGINT]
+    handled = stop_signals()
     for number in handled:
         loop.add_signal_handler(number, on_signal, number)
     try:

@@ -1,4 +1,7 @@
-"""SIGTERM and SIGINT for programs that run until one of them comes, and then stop in their own time."""
+"""SIGTERM, SIGINT and SIGHUP for programs that run until one of them comes, and then stop in their own time.
+
+A JVM stops in order when its terminal hangs up, and so do we. What ``nohup`` started ignores that, and goes on.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,29 @@ from types import FrameType
 
 from rmq.protocol.errors import ClientError
 
-__all__ = ["signal_wait", "signal_wait_on_loop"]
+__all__ = ["insists", "signal_wait", "signal_wait_on_loop", "stop_signals"]
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
 #: Seconds. Signals this close together are one wish: a terminal and what runs the program (make, a shell's timeout,
 #: a process manager) both pass Ctrl-C on.
 _ONE_WISH = 1.0
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """What asks this process to stop."""
+    if _HANGUP is None or signal.getsignal(_HANGUP) is signal.SIG_IGN:
+        return SIGNALS
+    return (*SIGNALS, _HANGUP)
+
+
+def insists(number: int) -> bool:
+    """Whether this signal, when it comes during a stop, may be somebody who has lost patience.
+
+    A hang-up is none: a shell passes on what the kernel has told its jobs already, a service manager sends it after
+    SIGTERM.
+    """
+    return number != _HANGUP
 
 
 class _Wishes:
@@ -27,8 +47,10 @@ class _Wishes:
     def __init__(self) -> None:
         self._first: float | None = None
 
-    def again(self) -> bool:
+    def again(self, number: int) -> bool:
         """One more has come. :returns: whether somebody has lost patience."""
+        if not insists(number):
+            return False
         now = time.monotonic()
         if self._first is None:
             self._first = now
@@ -58,11 +80,11 @@ def signal_wait() -> Iterator[Callable[[], str]]:
     wishes = _Wishes()
 
     def note(number: int, frame: FrameType | None) -> None:
-        if wishes.again():
+        if wishes.again(number):
             raise _impatient(number)
         came.put(signal.Signals(number).name)
 
-    before = {number: signal.signal(number, note) for number in SIGNALS}
+    before = {number: signal.signal(number, note) for number in stop_signals()}
     try:
         yield came.get
     finally:
@@ -82,14 +104,14 @@ def signal_wait_on_loop() -> Iterator[Callable[[], Awaitable[str]]]:
     impatient: list[SystemExit] = []
 
     def note(number: int) -> None:
-        if wishes.again():
+        if wishes.again(number):
             impatient.append(_impatient(number))
             task.cancel()
         else:
             came.put_nowait(signal.Signals(number).name)
 
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    for number in SIGNALS:
+    before = {number: signal.getsignal(number) for number in stop_signals()}
+    for number in before:
         loop.add_signal_handler(number, note, number)
     try:
         yield came.get

@@ -349,7 +349,7 @@ class PushConsumer(Lookups):
         await sendback.send_message_back(self.instance, self.group, message, delay_level, most, broker_name)
 
     async def run(self) -> None:
-        """Start, consume until SIGTERM or SIGINT, shut down; for the main thread.
+        """Start, consume until SIGTERM, SIGINT or SIGHUP, shut down; for the main thread.
 
         A second signal, more than a second later, ends the process at once with exit code 1.
         """

@@ -17,7 +17,7 @@ from rmq.runtime import logs
 from rmq.runtime.background import LoopThread
 
 PROGRAM = """
-import asyncio, sys
+import asyncio, os, sys
 from rmq.runtime.loop import run
 async def main():
     print("ready", flush=True)
@@ -30,11 +30,11 @@ sys.exit(run(main(), stop_seconds={seconds}))
 """
 
 
-def daemon(stop: str, seconds: float, *signals: int, loop: str = "") -> tuple[int, str]:
+def daemon(stop: str, seconds: float, *signals: int, loop: str = "", nohup: bool = False) -> tuple[int, str]:
     program = PROGRAM.format(stop=stop, seconds=seconds)
     env = {**os.environ, "RMQ_LOOP": loop}
     with subprocess.Popen(
-        [sys.executable, "-c", program],
+        [*(["nohup"] if nohup else []), sys.executable, "-c", program],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -45,14 +45,14 @@ def daemon(stop: str, seconds: float, *signals: int, loop: str = "") -> tuple[in
         assert process.stdout.readline() == "ready\n"
         for turn, number in enumerate(signals, 1):
             process.send_signal(number)
-            if turn < len(signals):
+            if turn < len(signals) and not nohup:
                 assert process.stdout.readline() == "stopping\n"
         output = process.stdout.read()
         return process.wait(100), output
 
 
 @pytest.mark.parametrize("loop", ["", "asyncio"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_is_a_clean_stop(number: int, loop: str) -> None:
     assert daemon("await asyncio.sleep(0.01)", 20, number, loop=loop) == (0, "stopped\n")
 
@@ -60,6 +60,25 @@ def test_a_signal_is_a_clean_stop(number: int, loop: str) -> None:
 def test_a_second_signal_gives_up() -> None:
     stop = 'print("stopping", flush=True); await asyncio.sleep(100)'
     assert daemon(stop, 50, signal.SIGTERM, signal.SIGTERM) == (1, "")
+
+
+def test_a_hang_up_is_nobody_who_has_lost_patience() -> None:
+    """A service manager sends it after SIGTERM; a terminal that closes is heard of twice, and then SIGTERM comes."""
+    stop = """
+        print("stopping", flush=True)
+        for number in {others}:
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(0.1)
+    """.strip()
+    others = [(signal.SIGTERM, signal.SIGHUP), (signal.SIGHUP, signal.SIGHUP), (signal.SIGHUP, signal.SIGTERM)]
+    for first, second in others:
+        stop_now = stop.format(others=[int(second)])
+        assert daemon(stop_now, 50, first) == (0, "stopping\nstopped\n"), (first, second)
+
+
+def test_what_nohup_started_goes_on_when_its_terminal_hangs_up() -> None:
+    stop = 'print("asked", flush=True)'
+    assert daemon(stop, 20, signal.SIGHUP, signal.SIGTERM, nohup=True) == (0, "asked\nstopped\n")
 
 
 def test_a_stop_that_hangs_gives_up() -> None:

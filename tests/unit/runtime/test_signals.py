@@ -19,7 +19,7 @@ def come(number: signal.Signals) -> None:
 
 
 def handlers() -> list[object]:
-    return [signal.getsignal(number) for number in signals.SIGNALS]
+    return [signal.getsignal(number) for number in (*signals.SIGNALS, signal.SIGHUP)]
 
 
 def test_the_same_wish_from_two_sides_is_one() -> None:
@@ -29,6 +29,31 @@ def test_the_same_wish_from_two_sides_is_one() -> None:
         come(signal.SIGTERM)
         assert came() == "SIGINT"
     assert handlers() == before
+
+
+def test_a_terminal_that_hangs_up_asks_to_stop_and_never_insists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "_ONE_WISH", 0.0)
+    before = handlers()
+    with signal_wait() as came:
+        come(signal.SIGHUP)
+        assert came() == "SIGHUP"
+        come(signal.SIGHUP)
+        come(signal.SIGTERM)
+        come(signal.SIGHUP)
+    assert handlers() == before
+
+
+def test_a_hang_up_that_is_ignored_stays_so() -> None:
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with signal_wait() as came:
+            come(signal.SIGHUP)
+            come(signal.SIGTERM)
+            assert came() == "SIGTERM"
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_later_signal_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,6 +78,17 @@ async def test_the_same_on_a_loop() -> None:
         come(signal.SIGINT)
         come(signal.SIGTERM)
         assert await came() == "SIGINT"
+    assert handlers() == before
+
+
+async def test_a_hang_up_on_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "_ONE_WISH", 0.0)
+    before = handlers()
+    with signal_wait_on_loop() as came:
+        come(signal.SIGHUP)
+        assert await came() == "SIGHUP"
+        come(signal.SIGHUP)
+        await asyncio.sleep(0)
     assert handlers() == before
 
 

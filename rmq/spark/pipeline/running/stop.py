@@ -1,4 +1,4 @@
-"""Being told to stop: SIGTERM or Ctrl-C once is asked for politely, a second time it ends at once."""
+"""Being told to stop: SIGTERM, SIGHUP or Ctrl-C once is asked for politely, a second time it ends at once."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import signal
 from types import FrameType, TracebackType
 from typing import Any
 
-__all__ = ["Stop"]
+from rmq.runtime.signals import insists, stop_signals
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+__all__ = ["Stop"]
 
 
 class Stop:
@@ -20,8 +20,9 @@ class Stop:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
-        for one in _SIGNALS:
-            signal.signal(one, signal.default_int_handler)
+        if insists(number):
+            for one in filter(insists, self._before):
+                signal.signal(one, signal.default_int_handler)
 
     def __enter__(self) -> Stop:
         self.listen()
@@ -32,7 +33,7 @@ class Stop:
         if self.asked:
             return
         try:
-            for one in _SIGNALS:
+            for one in stop_signals():
                 self._before.setdefault(one, signal.signal(one, self._note))
         except ValueError:
             # Signals come to the main thread alone; elsewhere whoever runs us sets ``asked``.
