@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from rmq.protocol import frame
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConnectionLost, RequestTimeout, TooManyRequests
+from rmq.remoting.leaving import leave
 
 if TYPE_CHECKING:
     from rmq.remoting.endpoint import Endpoint
@@ -443,6 +444,8 @@ class Conn(asyncio.Protocol):
         self.owed_bytes -= size
         if self._paused:
             self._resume()
+            if not self.owed_bytes:
+                self._endpoint.settled()
 
     # -- out ----------------------------------------------------------------------------------------------------
 
@@ -556,6 +559,20 @@ class Conn(asyncio.Protocol):
             self.closed = True
             self.idle_since = self._endpoint.now()
             self._transport.close()
+
+    def leave(self, reason: str) -> None:
+        """Close after what was sent is written and read: the peer closes first, or :meth:`abort` ends it."""
+        if self.closed or not self.inbound:
+            self.close(reason)
+            return
+        self._doomed = self._doomed or reason
+        self._calm = False
+        self.flush()
+        if not self.closed:
+            self.closed = True
+            self.idle_since = self._endpoint.now()
+            carrier = self._transport
+            leave(cast("TlsPipe", carrier).farewell() if self.secure else cast(asyncio.Transport, carrier))
 
     def abort(self, reason: str) -> None:
         """Close at once; what was not written is lost."""

@@ -249,6 +249,11 @@ class Endpoint:
             except Exception:
                 log.exception("%s: a listener failed on the close of %s", self.name, conn.peer)
 
+    def settled(self) -> None:
+        """A connection that is not read has got all its answers."""
+        if self.draining:
+            self._changed.set()
+
     def _say(self, form: str, *values: object) -> None:
         self._notes.say(log.info, form, *values)
 
@@ -291,17 +296,17 @@ class Endpoint:
                 conn.abort("an unfinished frame")
 
     async def close_connections(self, seconds: float) -> None:
-        """Answer what is in flight, drain, close: at most ``seconds``."""
+        """Answer what is in flight, what waits for a flush included; drain, close: at most ``seconds``."""
         self.draining = True
         deadline = self.now() + seconds
         for conn in list(self.connections):
             conn._pause()
-        await self._until(lambda: not self.ready, deadline)
+        await self._until(lambda: not self.ready and not any(conn.owed_bytes for conn in self.connections), deadline)
         await self.tasks.drain(max(0.0, deadline - self.now()))
         await self.tasks.close()
         await asyncio.sleep(0)  # the tick that writes the last answers
         for conn in list(self.connections):
-            conn.close("stopped")
+            conn.leave("stopped")
         await self._until(lambda: not self.connections, deadline)
         for conn in list(self.connections):
             conn.abort("stopped")

@@ -217,14 +217,17 @@ class TlsPipe(asyncio.Protocol):
         self._push()
 
     def close(self) -> None:
-        if not self._transport.is_closing():
-            if self._ready:
-                try:
-                    self._object.unwrap()  # writes our close_notify; the other side's is not awaited
-                except ssl.SSLError:
-                    pass
-                self._push()
-            self._transport.close()
+        self.farewell().close()
+
+    def farewell(self) -> asyncio.Transport:
+        """Say that nothing more comes; the loop's transport, which is to be closed."""
+        if self._ready and not self._transport.is_closing():
+            try:
+                self._object.unwrap()  # writes our close_notify; the other side's is not awaited
+            except ssl.SSLError:
+                pass
+            self._push()
+        return self._transport
 
     def abort(self) -> None:
         self._transport.abort()

@@ -91,8 +91,8 @@ async def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("brokerNane=x\n", "b.properties line 1: brokerNane is not a key; did you mean brokerName?"),
-        ("brokerRole=SLAVE\nbrokerId=1\n", "brokerRole=SLAVE: "),
-        ("aclEnable=true\n", "aclEnable=true: access control is not available yet"),
+        ("brokerRole=SLAVE\nbrokerId=1\n", "brokerRole='SLAVE': "),
+        ("aclEnable=true\n", "aclEnable='true': access control is not available yet"),
         (None, "b.properties: No such file or directory"),
     ],
 )
