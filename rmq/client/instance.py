@@ -158,7 +158,7 @@ class ClientInstance:
             tasks.every(120.0, self.name_servers.lookup, "address server", first=10.0)
         tasks.every(settings.poll_name_server_interval, self.refresh_routes, "routes")
         self.beats.begin(tasks, settings.heartbeat_broker_interval)
-        tasks.every(settings.persist_consumer_offset_interval, self._persist, "offsets", first=10.0)
+        tasks.every(settings.persist_consumer_offset_interval, self._persist, "offsets")
         tasks.spawn(self._rebalance_loop(), "rebalance")
 
     async def release(self) -> None:

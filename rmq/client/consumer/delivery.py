@@ -36,7 +36,7 @@ _FLOW_CONTROL = 0.02
 _LOCK_RENEWAL = 20.0
 #: Seconds that the last owners of queues have to note their offsets, once in a rebalance.
 _HANDOVER = 0.2
-#: How far our clock may be ahead of a broker's: so much earlier we begin in a topic that came after us.
+#: How far our clock may be ahead of a broker's: so much earlier we begin in a queue that came after us.
 _CLOCKS_APART_MS = 60_000
 #: How long a shutdown waits for a rebalance under way.
 _REBALANCE_WAIT = 5.0
@@ -80,8 +80,8 @@ class Delivery:
         self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
         self._releasing: set[MessageQueue] = set()
         self._failing: set[MessageQueue] = set()
-        #: Topics that no broker had when we asked -> when that was (milliseconds since the epoch).
-        self._missing: dict[str, int] = {}
+        #: Topic -> when we first looked at it (milliseconds since the epoch), and the queues it had then.
+        self._first_looks: dict[str, tuple[int, frozenset[MessageQueue]]] = {}
         #: Topics whose last rebalance failed: said once while it lasts.
         self._waiting: set[str] = set()
         #: This rebalance has given last owners their time.
@@ -130,6 +130,7 @@ class Delivery:
                 self._note_missing(topic)
                 return
             await self._instance.beats.beat()  # its brokers may not know us yet
+        self._first_looks.setdefault(topic, (self._clock.now_ms(), frozenset(queues)))
         shared = False
         if self._settings.broadcasting:
             mine = queues
@@ -144,9 +145,9 @@ class Delivery:
         self._start_pulls()
 
     def _note_missing(self, topic: str) -> None:
-        if is_retry_topic(topic) or topic in self._missing:
+        if is_retry_topic(topic) or topic in self._first_looks:
             return
-        self._missing[topic] = self._clock.now_ms()
+        self._first_looks[topic] = self._clock.now_ms(), frozenset()
         log.warning(
             "group %s: no broker has the topic %s: either the name is wrong, or nobody has sent to it yet; "
             "it is looked for again",
@@ -154,11 +155,11 @@ class Delivery:
             topic,
         )
 
-    def _beginning(self, topic: str) -> tuple[ConsumeFromWhere, int]:
-        """Where a group without an offset starts: LAST in a topic that came after us means what came after us."""
+    def _beginning(self, queue: MessageQueue) -> tuple[ConsumeFromWhere, int]:
+        """Where a group without an offset starts: LAST in a queue that came after us means what came after us."""
         policy = self._settings.consume_from_where
-        since = self._missing.get(topic)
-        if since is None or policy is not ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET:
+        since, queues = self._first_looks[queue.topic]
+        if queue in queues or is_retry_topic(queue.topic) or policy is not ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET:
             return policy, self._timestamp
         return ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, since - _CLOCKS_APART_MS
 
@@ -189,7 +190,7 @@ class Delivery:
             if not self._settings.broadcasting:
                 self._store.remove(queue)
             try:
-                offset = await rebalance.start_offset(self._instance, self._store, queue, *self._beginning(topic))
+                offset = await rebalance.start_offset(self._instance, self._store, queue, *self._beginning(queue))
             except RMQError as error:
                 log.warning("group %s: %s is taken with the next rebalance: %s", self._group, queue, error)
                 continue

@@ -43,6 +43,9 @@ class OffsetStore(Protocol):
     async def read(self, queue: MessageQueue) -> int:
         """The offset as it is kept; -1 = the group has none for this queue.
 
+        A broker says 0 for a group without one as long as the first message of the queue is still at hand: who has
+        missed nothing yet shall miss nothing, whatever is younger, the queue or the group.
+
         :raises RMQError: it cannot be known now.
         """
 
@@ -95,8 +98,6 @@ class RemoteBrokerOffsetStore(_Table):
             consumer_group=self._group,
             topic=queue.topic,
             queue_id=queue.queue_id,
-            # A broker of 5.x then says "none" instead of 0 for a young queue, and LAST means last (field case B013).
-            set_zero_if_not_found=False,
             bname=queue.broker_name,
         )
         reply = await self._instance.call(

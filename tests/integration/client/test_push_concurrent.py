@@ -161,14 +161,18 @@ async def test_a_configured_maximum_of_retries() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "expected"), [("LAST_OFFSET", 2), ("FIRST_OFFSET", 7), ("TIMESTAMP", 4)]
+    ("at_hand", "policy", "expected"),
+    [
+        ("40", "LAST_OFFSET", 7), ("40", "FIRST_OFFSET", 7), ("40", "TIMESTAMP", 7),
+        ("0", "LAST_OFFSET", 2), ("0", "FIRST_OFFSET", 7), ("0", "TIMESTAMP", 4),
+    ],
 )  # fmt: skip
-def test_where_a_new_group_starts(policy: str, expected: int) -> None:
-    """Field case B013."""
+def test_where_a_new_group_starts(at_hand: str, policy: str, expected: int) -> None:
+    """Field case B013: where it says, once the first message of a queue has left what counts as memory."""
 
     @in_virtual_time
     async def run() -> None:
-        async with scene() as s:
+        async with scene(accessMessageInMemoryMaxRatio=at_hand) as s:
             await s.topic("One", 1)
             await s.send(3, "One")
             await asyncio.sleep(60)
@@ -743,3 +747,21 @@ async def test_a_consumer_starts_again_after_its_shutdown() -> None:
                 await eventually(lambda: len(got) == len(sent))
             assert not consumer.assignment
         assert got == sent
+
+
+@in_virtual_time
+async def test_offsets_are_first_kept_after_one_interval() -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        await s.send(3, "One")
+        got: list[MessageExt] = []
+        consumer = s.consumer()
+
+        @consumer.on("One")
+        async def handle(message: MessageExt) -> None:
+            got.append(message)
+
+        async with consumer:
+            await eventually(lambda: len(got) == 3, within=1)
+            await asyncio.sleep(5)
+            assert (await s.diff())[("One", 0)] == 0

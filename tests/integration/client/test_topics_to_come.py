@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from rmq.aio import Message, MessageExt, PushConsumer
+from rmq.aio import Message, MessageExt, MessageQueue, PushConsumer
 from tests.support.client_scene import scene
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -30,7 +30,7 @@ async def test_the_first_messages_of_a_new_topic_reach_a_consumer_that_waited_fo
 
 @in_virtual_time
 async def test_a_topic_that_was_only_out_of_reach_is_not_read_from_its_beginning() -> None:
-    async with scene() as s:
+    async with scene(accessMessageInMemoryMaxRatio="0") as s:
         await s.send(40)
         await asyncio.sleep(600)
         await s.cluster.stop_broker(s.cluster.brokers[0])
@@ -48,6 +48,76 @@ async def test_a_topic_that_was_only_out_of_reach_is_not_read_from_its_beginning
             await eventually(lambda: b"new" in got)
             # The nearest stored message stands for a time, which may be one older one of each of four queues.
             assert len(got) <= 5
+
+
+@pytest.mark.parametrize("up", [True, False], ids=["up", "down"])
+def test_queues_that_are_younger_than_their_group_are_read_from_their_beginning(up: bool) -> None:
+    """Of a topic that grew, and of a broker that was added; the group had been at the end of the others."""
+
+    @in_virtual_time
+    async def run() -> None:
+        async with scene() as s:
+            await s.topic("Growing", 2)
+            got: list[bytes] = []
+
+            def member() -> PushConsumer:
+                consumer = s.consumer(consume_from_where="CONSUME_FROM_LAST_OFFSET")
+
+                @consumer.on("Growing")
+                async def handle(message: MessageExt) -> None:
+                    got.append(message.body)
+
+                return consumer
+
+            consumer = member()
+            await consumer.start()
+            await s.send(20, "Growing")
+            await eventually(lambda: len(got) == 20)
+            if not up:
+                await consumer.shutdown()
+            await s.topic("Growing", 4)
+            host, port = (await s.cluster.start_broker(1)).address
+            await s.admin.create_and_update_topic(f"{host}:{port}", "Growing", read_queue_nums=2, write_queue_nums=2)
+            await asyncio.sleep(40)
+            await s.send(60, "Growing")
+            await asyncio.sleep(600)
+            if not up:
+                consumer = member()
+                await consumer.start()
+            await eventually(lambda: len(got) == 80, within=60)
+            await consumer.shutdown()
+
+    run()
+
+
+@pytest.mark.parametrize("policy", ["LAST_OFFSET", "FIRST_OFFSET"])
+def test_broadcasting_misses_nothing_that_came_while_a_member_was_there(policy: str) -> None:
+    """No broker says where it begins in a queue that came after it."""
+
+    @in_virtual_time
+    async def run() -> None:
+        async with scene() as s:
+            await s.topic("Growing", 1)
+            await s.send(5, "Growing")
+            got: list[bytes] = []
+            consumer = s.consumer(
+                consume_from_where=f"CONSUME_FROM_{policy}", message_model="BROADCASTING", offset_store_dir="/offsets"
+            )
+
+            @consumer.on("Growing")
+            async def handle(message: MessageExt) -> None:
+                got.append(message.body)
+
+            async with consumer:
+                await eventually(lambda: consumer.assignment)
+                old = 0 if policy == "LAST_OFFSET" else 5
+                await s.topic("Growing", 3)
+                await s.producer.send(Message("Growing", b"early"), queue=MessageQueue("Growing", "broker-0", 2))
+                await eventually(lambda: b"early" in got, within=60)
+                await asyncio.sleep(60)
+                assert len(got) == old + 1
+
+    run()
 
 
 @in_virtual_time

@@ -47,6 +47,7 @@ def _java(version: str, *options: str) -> Callable[[Path], list[str]]:
 
 CLIENTS: dict[str, Callable[[Path], list[str]]] = {
     "java-4.5.2": _java("4.5.2", "-Dcom.rocketmq.sendMessageWithVIPChannel=true"),
+    "java-4.9.4": _java("4.9.4"),
     "java-4.9.8": _java("4.9.8"),
     "java-5.3.3": _java("5.3.3"),
     "java-4.9.8-binary": _java("4.9.8", "-Drocketmq.serialize.type=ROCKETMQ"),

@@ -198,7 +198,8 @@ async def subscribe(asked: Asked) -> Asked:
     options: Asked = {
         "instance_name": asked["handle"],
         "message_model": asked["model"].upper(),
-        "consume_from_where": "CONSUME_FROM_FIRST_OFFSET",
+        "consume_from_where": "CONSUME_FROM_" + asked.get("from", "FIRST_OFFSET"),
+        "consume_timestamp": asked.get("since"),
         "orderly": asked["orderly"],
         "poll_name_server_interval": 1.0,
         "heartbeat_broker_interval": 1.0,
@@ -237,6 +238,12 @@ async def pull(asked: Asked) -> Asked:
                     raise RuntimeError(f"pull at {at} of {queue} stays there: {result.status}")
                 at = result.next_begin_offset
     return {"rows": rows}
+
+
+async def kept(asked: Asked) -> Asked:
+    async with client("PullConsumer", asked["group"], asked) as consumer:
+        queues = sorted(await consumer.fetch_subscribe_message_queues(asked["topic"]))
+        return {"offsets": [await consumer.fetch_consume_offset(queue, from_store=True) for queue in queues]}
 
 
 async def query_key(asked: Asked) -> Asked:
@@ -322,6 +329,7 @@ OPS: dict[str, Callable[[Asked], Awaitable[Asked]]] = {
     "received": received,
     "unsubscribe": unsubscribe,
     "pull": pull,
+    "kept": kept,
     "querykey": query_key,
     "queryid": query_id,
     "txstart": tx_start,

@@ -74,7 +74,11 @@ final class Consuming {
         consumer.setInstanceName(handle);
         consumer.setPollNameServerInterval(1000);
         consumer.setHeartbeatBrokerInterval(1000);
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        String from = arguments.containsKey("from") ? arguments.getString("from") : "FIRST_OFFSET";
+        consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf("CONSUME_FROM_" + from));
+        if (arguments.containsKey("since")) {
+            consumer.setConsumeTimestamp(arguments.getString("since"));
+        }
         if (arguments.containsKey("maxReconsume")) {
             consumer.setMaxReconsumeTimes(arguments.getIntValue("maxReconsume"));
         }

@@ -15,7 +15,7 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** pull, querykey, queryid. */
+/** pull, kept, querykey, queryid. */
 @SuppressWarnings("deprecation")
 final class Reading {
     private Reading() {
@@ -24,6 +24,7 @@ final class Reading {
     static Map<String, Peer.Op> ops() {
         Map<String, Peer.Op> ops = new LinkedHashMap<>();
         ops.put("pull", Reading::pull);
+        ops.put("kept", Reading::kept);
         ops.put("querykey", Reading::queryKey);
         ops.put("queryid", Reading::queryId);
         return ops;
@@ -58,6 +59,27 @@ final class Reading {
             Closing.later(consumer::shutdown);
         }
         return Peer.rows(rows);
+    }
+
+    private static Map<String, Object> kept(JSONObject arguments) throws Exception {
+        DefaultMQPullConsumer consumer = Patience.with(new DefaultMQPullConsumer(arguments.getString("group")));
+        consumer.setNamesrvAddr(arguments.getString("namesrv"));
+        consumer.setInstanceName("kept-" + System.nanoTime());
+        consumer.start();
+        List<Long> offsets = new ArrayList<>();
+        try {
+            List<MessageQueue> queues = new ArrayList<>(
+                consumer.fetchSubscribeMessageQueues(arguments.getString("topic")));
+            queues.sort(null);
+            for (MessageQueue queue : queues) {
+                offsets.add(consumer.fetchConsumeOffset(queue, true));
+            }
+        } finally {
+            Closing.later(consumer::shutdown);
+        }
+        Map<String, Object> answer = Peer.done();
+        answer.put("offsets", offsets);
+        return answer;
     }
 
     /** Any client can query; a producer is the smallest one. */
