@@ -217,6 +217,8 @@ class BrokerApp:
         stats.pulls_missed = lambda: delivery.missed
         answers = SendAnswers(store_host, settings)
         self._locks = locks = RebalanceLocks(clock)
+        consumers.on_came.append(locks.came)
+        consumers.on_left.append(locks.left)
         self.router = router = Router()
         self.pressure = pressure = Pressure(clock, settings, store, stats)
         router.latency = pressure.latency = latency

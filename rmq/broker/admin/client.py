@@ -272,7 +272,12 @@ class ClientAdmin:
         if len(request.body) > _LARGE_BODY:
             return self._many_locks(request, take=True)
         wanted = self._lock_body(request)
-        held = self._locks.lock(wanted.consumer_group, wanted.client_id, wanted.mq_set)
+        held = self._locks.lock(
+            wanted.consumer_group,
+            wanted.client_id,
+            wanted.mq_set,
+            lost_with_connection=bool(wanted.lost_with_connection),
+        )
         return request.reply(ResponseCode.SUCCESS, body=LockBatchResponseBody(lock_ok_mq_set=held).encode())
 
     @handles(RequestCode.UNLOCK_BATCH_MQ, body=_LONGEST)
@@ -296,6 +301,7 @@ class ClientAdmin:
         if not wanted.consumer_group:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the request names no consumerGroup")
         group, client = wanted.consumer_group, wanted.client_id
+        lost = bool(wanted.lost_with_connection)
         parts = []
         for at in range(0, len(items), _QUEUES_PER_TURN):
             parts.append(LockBatchRequestBody.from_object({"mqSet": items[at : at + _QUEUES_PER_TURN]}).mq_set)
@@ -304,7 +310,7 @@ class ClientAdmin:
         for part in parts:
             if not take:
                 self._locks.unlock(group, client, part)
-            elif got := self._locks.lock(group, client, part):
+            elif got := self._locks.lock(group, client, part, lost_with_connection=lost):
                 held.append(fastjson.dumps([queue_object(queue) for queue in got])[1:-1])
             await asyncio.sleep(0)
         answer = b'{"lockOKMQSet":[' + b",".join(held) + b"]}" if take else b""

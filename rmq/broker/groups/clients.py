@@ -127,6 +127,9 @@ class Consumers:
         self._complaints = Rationed(clock, most=_LINES_MOST)
         #: Called with a group and all its subscriptions, at every heartbeat.
         self.on_heartbeat: list[Callable[[str, list[SubscriptionData]], None]] = []
+        #: Called with a group and a client id: it has a connection again, and it has none any more.
+        self.on_came: list[Callable[[str, str], None]] = []
+        self.on_left: list[Callable[[str, str], None]] = []
         #: Called with a group whose last consumer is gone.
         self.on_gone: list[Callable[[str], None]] = []
 
@@ -173,6 +176,8 @@ class Consumers:
             self._of_conn.setdefault(conn, {})[name] = None
             changed = True
             self._notes.say(log.info, "consumer %s joins %s from %s", client_id, name, conn.peer)
+            for told in self.on_came:
+                told(name, client_id)
         else:
             self._refresh(channel, client_id, language, version)
         if changed and notify:
@@ -210,6 +215,9 @@ class Consumers:
             if not names:
                 del self._of_conn[conn]
         self._notes.say(log.info, "consumer %s leaves %s", channel.client_id, name)
+        if group.find(channel.client_id) is None:
+            for told in self.on_left:
+                told(name, channel.client_id)
         if not group.channels:
             del self._groups[name]
             for listener in self.on_gone:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from rmq.client.allocate import AllocateMessageQueueStrategy
 from rmq.client.consumer import rebalance
 from rmq.client.consumer.concurrent import ConcurrentService
+from rmq.client.consumer.locks import QueueLocks
 from rmq.client.consumer.offsets import OffsetStore
 from rmq.client.consumer.orderly import OrderlyService
 from rmq.client.consumer.process_queue import ProcessQueue
@@ -23,6 +24,7 @@ from rmq.protocol.bodies.heartbeat import SubscriptionData
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError, RMQError
 from rmq.protocol.names import is_retry_topic
+from rmq.remoting.conn import Conn
 from rmq.runtime.tasks import TaskOwner
 
 __all__ = ["Delivery"]
@@ -34,6 +36,8 @@ _PAUSED = 1.0
 _UNLOCKED = 0.1
 _FLOW_CONTROL = 0.02
 _LOCK_RENEWAL = 20.0
+#: After how long locks that were refused or lost are asked for again.
+_LOCK_AGAIN = 1.0
 #: Seconds that the last owners of queues have to note their offsets, once in a rebalance.
 _HANDOVER = 0.2
 #: How far our clock may be ahead of a broker's: so much earlier we begin in a queue that came after us.
@@ -75,15 +79,20 @@ class Delivery:
         self._clock = instance.world.clock
         self._timestamp = rebalance.timestamp_ms(settings.consume_timestamp, self._clock.now_ms())
         self._puller = Puller(instance, group)
+        self._queue_locks = QueueLocks(instance, group)
         self.service: ConcurrentService | OrderlyService
         self.queues: dict[MessageQueue, ProcessQueue] = {}
         self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
-        self._releasing: set[MessageQueue] = set()
+        #: Given up, and their listener's last call is under way still.
+        self._releasing: dict[MessageQueue, ProcessQueue] = {}
         self._failing: set[MessageQueue] = set()
         #: Topic -> when we first looked at it (milliseconds since the epoch), and the queues it had then.
         self._first_looks: dict[str, tuple[int, frozenset[MessageQueue]]] = {}
         #: Topics whose last rebalance failed: said once while it lasts.
         self._waiting: set[str] = set()
+        #: Topics with queues whose locks somebody else has: said once while it lasts.
+        self._refused: set[str] = set()
+        self._lock_again: asyncio.Task[None] | None = None
         #: This rebalance has given last owners their time.
         self._waited = False
         self._lock = asyncio.Lock()
@@ -98,6 +107,7 @@ class Delivery:
     def start(self) -> None:
         if self.locks:
             self._tasks.every(_LOCK_RENEWAL, self.renew_locks, "locks")
+            self._instance.remoting.on_close.append(self._connection_lost)
 
     # -- rebalance ----------------------------------------------------------------------------------------------------
 
@@ -108,16 +118,19 @@ class Delivery:
                 return
             self._waited = False
             for topic in list(self._subscriptions):
-                try:
-                    await self._rebalance_topic(topic)
-                    self._waiting.discard(topic)
-                except RMQError as error:
-                    level = logging.DEBUG if topic in self._waiting else logging.WARNING
-                    log.log(level, "group %s: rebalance of %s waits: %s", self._group, topic, error)
-                    self._waiting.add(topic)
+                await self._try_topic(topic)
             for queue, pq in list(self.queues.items()):
                 if queue.topic not in self._subscriptions:
                     await self._drop(pq)
+
+    async def _try_topic(self, topic: str) -> None:
+        try:
+            await self._rebalance_topic(topic)
+            self._waiting.discard(topic)
+        except RMQError as error:
+            level = logging.DEBUG if topic in self._waiting else logging.WARNING
+            log.log(level, "group %s: rebalance of %s waits: %s", self._group, topic, error)
+            self._waiting.add(topic)
 
     async def _rebalance_topic(self, topic: str) -> None:
         if self._stopped:
@@ -173,13 +186,9 @@ class Delivery:
                 changed = True
                 await self._drop(pq)
         new = sorted(queue for queue in mine if queue not in self.queues and queue not in self._releasing)
-        if new and self.locks:
-            held = await rebalance.lock_queues(self._instance, self._group, new)
-            if left := [queue for queue in new if queue not in held]:
-                log.info(
-                    "group %s: %d queues of %s are locked by their last owner still", self._group, len(left), topic
-                )
-            new = [queue for queue in new if queue in held]
+        asked = self._clock.monotonic()
+        if self.locks:
+            new = await self._lock_new(topic, new)
         elif new and shared and not self._waited:
             # The last owner has heard of it when we have: what it notes now is where we go on.
             self._waited = True
@@ -195,14 +204,16 @@ class Delivery:
                 log.warning("group %s: %s is taken with the next rebalance: %s", self._group, queue, error)
                 continue
             if not self._stopped:
-                self._take(queue, offset)
+                self._take(queue, offset, asked)
                 changed = True
+        if self.locks and (left := [queue for queue in new if queue not in self.queues]):
+            await self._queue_locks.unlock(left)
         return changed
 
-    def _take(self, queue: MessageQueue, offset: int) -> None:
+    def _take(self, queue: MessageQueue, offset: int, asked: float) -> None:
         pq = ProcessQueue(queue, offset)
         if self.locks:
-            self._mark_locked(pq)
+            self._mark_locked(pq, asked)
         self.queues[queue] = pq
         if isinstance(self.service, OrderlyService):
             self.service.open(pq)
@@ -225,7 +236,7 @@ class Delivery:
         if isinstance(self.service, OrderlyService):
             worker = self.service.close(pq)
             if worker is not None and pq.running:
-                self._releasing.add(queue)
+                self._releasing[queue] = pq
                 self._tasks.spawn(self._release_later(pq, worker), f"release {queue}")
                 return
         await self._release(pq)
@@ -235,7 +246,7 @@ class Delivery:
             await asyncio.wait({worker})
             await self._release(pq)
         finally:
-            self._releasing.discard(pq.queue)
+            self._releasing.pop(pq.queue, None)
         self._instance.spawn_rebalance()
 
     async def _release(self, pq: ProcessQueue) -> None:
@@ -245,39 +256,79 @@ class Delivery:
         if not self._settings.broadcasting:
             self._store.remove(queue)
         if self.locks:
-            await rebalance.unlock_queues(self._instance, self._group, [queue])
+            await self._queue_locks.unlock([queue])
 
     # -- locks --------------------------------------------------------------------------------------------------------
 
-    def _mark_locked(self, pq: ProcessQueue) -> None:
+    async def _lock_new(self, topic: str, new: list[MessageQueue]) -> list[MessageQueue]:
+        """Ask for the locks of queues that are to be ours. :returns: those we have; the others are asked for again."""
+        again = topic in self._refused
+        held = await self._queue_locks.lock(new, level=logging.DEBUG if again else logging.WARNING)
+        if left := len(new) - len(held):
+            if not again:
+                text = "group %s: %d queues of %s are locked by their last owner still"
+                log.info(text, self._group, left, topic)
+            self._refused.add(topic)
+            self._ask_again()
+        else:
+            self._refused.discard(topic)
+        return [queue for queue in new if queue in held]
+
+    def _ask_again(self) -> None:
+        """Look after the locks that were refused or lost, soon: the next rebalance may be far away."""
+        if self._lock_again is None and not self._stopped and not self._tasks.closed:
+            self._lock_again = self._tasks.spawn(self._locks_again(), "locks again")
+
+    async def _locks_again(self) -> None:
+        await asyncio.sleep(_LOCK_AGAIN)
+        self._lock_again = None
+        async with self._lock:
+            for topic in sorted(self._refused & self._subscriptions.keys()):
+                await self._try_topic(topic)
+        if any(not pq.locked for pq in self.queues.values()):
+            await self.renew_locks(level=logging.DEBUG)
+            if any(not pq.locked for pq in self.queues.values()):
+                self._ask_again()
+
+    def _mark_locked(self, pq: ProcessQueue, asked: float) -> None:
         pq.locked = True
-        pq.last_lock = self._clock.monotonic()
+        pq.last_lock = asked
         pq.last_lock_ms = self._clock.now_ms()
 
-    async def renew_locks(self) -> None:
+    async def renew_locks(self, *, level: int = logging.WARNING) -> None:
         """Keep the locks of our queues (every 20 s: a broker lets go after 60 s)."""
         queues = list(self.queues)
-        if not queues:
-            return
-        held = await rebalance.lock_queues(self._instance, self._group, queues)
+        asked = self._clock.monotonic()
+        held = await self._queue_locks.lock(queues, wanted=self.queues.__contains__, level=level)
         for queue in queues:
             pq = self.queues.get(queue)
             if pq is None:
                 continue
             if queue in held:
-                self._mark_locked(pq)
+                self._mark_locked(pq, asked)
             elif pq.locked:
                 pq.locked = False
                 log.warning("group %s: the lock of %s was lost: it waits for it", self._group, queue)
+                self._ask_again()
 
     async def relock(self, queue: MessageQueue) -> bool:
         """Ask for one queue's lock again; its worker does so ten times a second, the renewal of all tells the log."""
-        held = await rebalance.lock_queues(self._instance, self._group, [queue], level=logging.DEBUG)
+        if self._queue_locks.busy(queue.broker_name):
+            return False
+        asked = self._clock.monotonic()
+        held = await self._queue_locks.lock([queue], wanted=self.queues.__contains__, level=logging.DEBUG)
         pq = self.queues.get(queue)
         if pq is None or queue not in held:
             return False
-        self._mark_locked(pq)
+        self._mark_locked(pq, asked)
         return True
+
+    def _connection_lost(self, conn: Conn) -> None:
+        """Without a connection our locks are not ours for long (broker/groups/locks.py): nothing is begun on them."""
+        for queue, pq in self.queues.items():
+            if pq.locked and self._instance.master_addr(queue.broker_name) == conn.address:
+                pq.locked = False
+                self._ask_again()
 
     # -- pulling ------------------------------------------------------------------------------------------------------
 
@@ -423,6 +474,8 @@ class Delivery:
     def stop_pulling(self) -> None:
         """No more pulls and no more queues."""
         self._stopped = True
+        if self.locks and self._connection_lost in self._instance.remoting.on_close:
+            self._instance.remoting.on_close.remove(self._connection_lost)
         for task in self._pulls.values():
             task.cancel()
         self._pulls.clear()
@@ -434,12 +487,13 @@ class Delivery:
                 pass
         except TimeoutError:
             log.warning("group %s: a rebalance under way does not end, the shutdown goes on without it", self._group)
-        await self.persist(wait=True)
-        if self.locks and self.queues:
-            await rebalance.unlock_queues(self._instance, self._group, list(self.queues), wait=True)
+        queues = [*self.queues, *(queue for queue, pq in self._releasing.items() if not pq.running)]
+        await self._store.persist(queues, wait=True)
         for pq in self.queues.values():
             pq.dropped = True
         self.queues.clear()
+        if self.locks:
+            await self._queue_locks.unlock(queues, wait=True)
 
     def held(self) -> list[MessageExt]:
         """Every message held now."""

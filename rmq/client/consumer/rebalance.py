@@ -12,14 +12,12 @@ from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageQueue
 from rmq.client.settings import ConsumeFromWhere
 from rmq.protocol.bodies.kv import GetConsumerListByGroupResponseBody
-from rmq.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from rmq.protocol.codes import RequestCode
-from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, RMQError
+from rmq.protocol.errors import ClientError
 from rmq.protocol.headers.client import GetConsumerListByGroupRequest
 from rmq.protocol.names import is_retry_topic
 
-__all__ = ["consumer_ids", "lock_queues", "our_share", "start_offset", "timestamp_ms", "unlock_queues"]
+__all__ = ["consumer_ids", "our_share", "start_offset", "timestamp_ms"]
 
 log = logging.getLogger(__name__)
 
@@ -100,44 +98,3 @@ async def start_offset(
         offset = 0 if retry else await lookup.max_offset(instance, queue)
     log.info("%s: no committed offset, %s starts at %d", queue, policy.name, offset)
     return offset
-
-
-async def lock_queues(
-    instance: ClientInstance, group: str, queues: list[MessageQueue], *, level: int = logging.WARNING
-) -> set[MessageQueue]:
-    """Ask the masters of queues for their locks (code 41).
-
-    :param level: of the line in the log about a master that does not answer.
-    :returns: those that are ours now.
-    """
-    held: set[MessageQueue] = set()
-    for broker_name, of_broker in lookup.queues_by_broker(queues).items():
-        body = LockBatchRequestBody(client_id=instance.client_id, consumer_group=group, mq_set=of_broker)
-        try:
-            address = await instance.find_master(of_broker[0])
-            reply = await instance.call(address, RequestCode.LOCK_BATCH_MQ, None, body.encode(), 1.0)
-            held.update(LockBatchResponseBody.decode(reply.body).lock_ok_mq_set)
-        except RMQError as error:
-            log.log(
-                level, "group %s: no lock from the master of %s, orderly queues wait: %s", group, broker_name, error
-            )
-    return held
-
-
-async def unlock_queues(
-    instance: ClientInstance, group: str, queues: list[MessageQueue], *, wait: bool = False
-) -> None:
-    """Give locks back (code 42), so that the next owner need not wait for their end (field case B036)."""
-    for broker_name, of_broker in lookup.queues_by_broker(queues).items():
-        address = instance.master_addr(broker_name)
-        if address is None:
-            continue
-        body = UnlockBatchRequestBody(client_id=instance.client_id, consumer_group=group, mq_set=of_broker)
-        command = Command.request(RequestCode.UNLOCK_BATCH_MQ, None, body.encode())
-        try:
-            if wait:
-                await instance.remoting.request(address, command, 1.0)
-            else:
-                await instance.remoting.oneway(address, command.mark_oneway())
-        except RMQError as error:
-            log.warning("group %s: the locks at %s were not given back: %s", group, broker_name, error)

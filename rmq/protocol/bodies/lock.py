@@ -10,12 +10,17 @@ __all__ = ["LockBatchRequestBody", "LockBatchResponseBody", "UnlockBatchRequestB
 
 @body
 class LockBatchRequestBody(Body):
-    """41 LOCK_BATCH_MQ; ``only_this_broker`` is 5.x's."""
+    """41 LOCK_BATCH_MQ; ``only_this_broker`` is 5.x's.
+
+    ``lost_with_connection`` is ours, and other brokers pass over it: the client begins no call of a listener once its
+    connection has ended, before it has the lock anew.
+    """
 
     client_id: str = member("clientId", default="")
     consumer_group: str = member("consumerGroup", default="")
     mq_set: list[MessageQueue] = member("mqSet", factory=list)
     only_this_broker: bool | None = member("onlyThisBroker", default=None)
+    lost_with_connection: bool | None = member("lostWithConnection", default=None)
 
 
 @body

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from typing import Any
 
 import pytest
 
-from rmq.aio import ConsumeContext, ConsumeResult, Message, MessageExt
+from rmq.aio import ConsumeContext, ConsumeResult, Message, MessageExt, MessageQueue, PushConsumer
+from rmq.protocol.codes import RequestCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ConnectFailed
 from tests.support.client_scene import Scene, scene
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -247,3 +251,131 @@ async def test_a_master_that_is_gone_does_not_flood_the_log(caplog: pytest.LogCa
             assert sum("no lock from the master" in record.message for record in caplog.records) < 10
             await s.cluster.start_broker(0)
             await eventually(lambda: got == sent, within=200)
+
+
+def ignoring(s: Scene, **options: Any) -> PushConsumer:
+    """An orderly member whose listener does nothing."""
+    consumer = s.consumer(orderly=True, **options)
+
+    @consumer.on("T")
+    async def handle(message: MessageExt) -> None:
+        return None
+
+    return consumer
+
+
+QUEUES = [MessageQueue("T", "broker-0", number) for number in range(4)]
+
+
+def holders(s: Scene) -> set[str | None]:
+    """Who has the locks of T's queues."""
+    return {s.cluster.brokers[0]._locks.holder("g", queue) for queue in QUEUES}
+
+
+def ours(consumer: PushConsumer) -> int:
+    return sum(queue.topic == "T" for queue in consumer.assignment)
+
+
+@in_virtual_time
+async def test_a_refused_lock_is_asked_for_again_within_about_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as s:
+        locks = s.cluster.brokers[0]._locks
+        locks.lock("g", "somebody", QUEUES)
+        with caplog.at_level("INFO", "rmq.client.consumer.delivery"):
+            async with ignoring(s) as consumer:
+                await asyncio.sleep(7.5)
+                assert ours(consumer) == 0
+                locks.unlock("g", "somebody", QUEUES[:1])
+                await eventually(lambda: ours(consumer) == 1, within=1.5)
+                locks.unlock("g", "somebody", QUEUES)
+                await eventually(lambda: ours(consumer) == 4, within=1.5)
+        said = [record.message for record in caplog.records if "locked by their last owner" in record.message]
+        assert said == ["group g: 4 queues of T are locked by their last owner still"]
+
+
+def late_locks(consumer: PushConsumer) -> None:
+    """Requests for locks take half a second to leave, and what gives them back a second to be answered."""
+    instance = consumer.instance
+    call, request = instance.call, instance.remoting.request
+
+    async def slow(address: str, command: Command, timeout: float) -> Command:
+        reply = await request(address, command, timeout)
+        if command.code == RequestCode.UNLOCK_BATCH_MQ:
+            await asyncio.sleep(1)
+        return reply
+
+    instance.remoting.request = slow  # type: ignore[method-assign]
+
+    async def late(address: str, code: RequestCode, *arguments: Any, **named: Any) -> Any:
+        if code == RequestCode.LOCK_BATCH_MQ:
+            await asyncio.sleep(0.5)
+        return await call(address, code, *arguments, **named)
+
+    instance.call = late  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("how", ["unsubscription", "shutdown"])
+def test_a_queue_given_up_while_its_lock_is_being_renewed_is_free(how: str) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        async with scene() as s:
+            consumer = ignoring(s)
+            await consumer.start()
+            await eventually(lambda: ours(consumer) == 4)
+            late_locks(consumer)
+            delivery = consumer._delivery
+            assert delivery is not None
+            renewal = asyncio.get_running_loop().create_task(delivery.renew_locks())
+            await asyncio.sleep(0)
+            if how == "shutdown":
+                await consumer.shutdown()
+            else:
+                consumer.unsubscribe("T")
+            await renewal
+            await eventually(lambda: holders(s) == {None}, within=2)
+            await consumer.shutdown()
+
+    run()
+
+
+@in_virtual_time
+async def test_no_call_is_begun_without_a_connection_and_the_locks_are_kept_over_a_short_loss() -> None:
+    """A member that only reconnects goes on where it was; nobody else gets its queues meanwhile."""
+    async with scene() as s:
+        calls: list[tuple[str, float]] = []
+        members = {name: s.consumer(orderly=True, instance_name=name) for name in ("first", "other")}
+        loop = asyncio.get_running_loop()
+        for name, member in members.items():
+
+            @member.on("T")
+            async def handle(message: MessageExt, name: str = name) -> None:
+                calls.append((name, loop.time()))
+                await asyncio.sleep(0.5)
+
+        first = members["first"]
+        await first.start()
+        await eventually(lambda: ours(first) == 4)
+        await ordered(s, 80)
+        await eventually(lambda: len(calls) >= 8)
+        connected = first.instance.remoting.connected(s.cluster.broker_addr)
+        assert connected is not None
+        lost = loop.time()
+        away = True
+        request = first.instance.remoting.request
+
+        async def no_way(address: str, *arguments: Any, **named: Any) -> Any:
+            if away:
+                raise ConnectFailed("the network is away")
+            return await request(address, *arguments, **named)
+
+        first.instance.remoting.request = no_way  # type: ignore[method-assign]
+        connected.close("the network is away")
+        await members["other"].start()
+        await asyncio.sleep(8)
+        assert not [name for name, at in calls if at > lost + 0.01], "nobody has the locks for certain"
+        assert holders(s) == {first.client_id}
+        away = False
+        await eventually(lambda: any(at > lost + 1 for _, at in calls), within=3)
+        assert calls[-1][0] == "first"
+        await first.shutdown()
+        await members["other"].shutdown()

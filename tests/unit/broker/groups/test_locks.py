@@ -61,3 +61,49 @@ def test_lapsed_locks_take_no_memory() -> None:
     clock.seconds += 61
     locks.forget_expired()
     assert locks._groups == {}
+
+
+@pytest.mark.parametrize(
+    ("lost", "age", "free"),
+    [(True, 0, 10), (True, 19, 10), (False, 0, 40), (False, 19, 21), (False, 39, 10), (True, 55, 5), (False, 55, 5)],
+)
+def test_a_client_that_left_and_does_not_come_back_loses_its_locks(lost: bool, age: int, free: int) -> None:
+    """Its connection ends ``age`` seconds after its last renewal; ``free`` seconds later whoever asks has the lock."""
+    clock = HandClock()
+    locks = RebalanceLocks(clock)
+    locks.lock("g", "c1", queues(0), lost_with_connection=lost)
+    clock.seconds += age
+    locks.left("g", "c1")
+    clock.seconds += free
+    assert locks.lock("g", "c2", queues(0)) == []
+    locks.forget_expired()
+    clock.seconds += 0.1
+    assert locks.holder("g", queues(0)[0]) is None
+    assert locks.lock("g", "c2", queues(0)) == queues(0)
+
+
+@pytest.mark.parametrize("back", ["heartbeat", "renewal"])
+def test_a_client_that_comes_back_keeps_its_locks(back: str) -> None:
+    clock = HandClock()
+    locks = RebalanceLocks(clock)
+    locks.lock("g", "c1", queues(0), lost_with_connection=True)
+    locks.lock("g", "c3", queues(1), lost_with_connection=True)
+    locks.left("g", "c1")
+    locks.left("other", "c1")
+    clock.seconds += 9
+    if back == "heartbeat":
+        locks.came("g", "c1")
+    else:
+        locks.lock("g", "c1", queues(0), lost_with_connection=True)
+    clock.seconds += 50
+    assert locks.lock("g", "c2", queues(0, 1)) == []
+
+
+def test_locks_of_a_client_that_left_take_no_memory() -> None:
+    clock = HandClock()
+    locks = RebalanceLocks(clock)
+    locks.lock("g", "c1", queues(0), lost_with_connection=True)
+    locks.left("g", "c1")
+    clock.seconds += 11
+    locks.forget_expired()
+    assert locks._groups == {}
