@@ -380,6 +380,8 @@ class Delivery:
                 continue
             if self.queues.get(queue) is not pq:
                 return
+            if self._subscriptions.get(queue.topic) is not subscription:
+                continue  # it brings what nobody wants any more, or what is wanted otherwise now
             self._failing.discard(queue)
             if result.status is PullStatus.OFFSET_ILLEGAL:
                 await self._offset_illegal(pq, result)

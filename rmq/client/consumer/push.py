@@ -123,9 +123,11 @@ class PushConsumer(Lookups):
         self._changed()
 
     def unsubscribe(self, topic: str) -> None:
-        """Receive a topic's messages no more; its queues are given up at once."""
+        """Receive a topic's messages no more; its queues are given up at once.
+
+        What failed before and is still to be tried again goes to the listener that it had.
+        """
         self._subscriptions.table.pop(topic, None)
-        self._listeners.pop(topic, None)
         self._changed()
 
     def _changed(self) -> None:

@@ -765,3 +765,76 @@ async def test_offsets_are_first_kept_after_one_interval() -> None:
             await eventually(lambda: len(got) == 3, within=1)
             await asyncio.sleep(5)
             assert (await s.diff())[("One", 0)] == 0
+
+
+@in_virtual_time
+async def test_what_a_pull_brings_after_an_unsubscription_stays_where_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        got: list[bytes] = []
+        consumer = s.consumer()
+        consumer.on("T")(lambda message: None)
+
+        @consumer.on("One")
+        async def handle(message: MessageExt) -> None:
+            got.append(message.body)
+
+        async with consumer:
+            await eventually(lambda: len(consumer.assignment) == 6)
+            await asyncio.sleep(1)
+            sending = asyncio.get_running_loop().create_task(s.producer.send(Message("One", b"between")))
+            await asyncio.sleep(0)
+            consumer.unsubscribe("One")
+            await sending
+            await asyncio.sleep(100)
+            assert got == []
+            consumer.subscribe("One")
+            await eventually(lambda: got == [b"between"], within=5)
+        assert not [record.message for record in caplog.records if "listener" in record.message]
+
+
+@in_virtual_time
+async def test_what_failed_before_an_unsubscription_is_tried_again() -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        tries: list[int] = []
+        consumer = s.consumer()
+        consumer.on("T")(lambda message: None)
+
+        @consumer.on("One")
+        async def handle(message: MessageExt) -> None:
+            tries.append(message.reconsume_times)
+            if len(tries) == 1:
+                raise ValueError("not yet")
+
+        async with consumer:
+            await s.send(1, "One")
+            await eventually(lambda: tries)
+            await asyncio.sleep(1)
+            consumer.unsubscribe("One")
+            await asyncio.sleep(100)
+        assert tries == [0, 1]
+
+
+@in_virtual_time
+async def test_a_message_pulled_for_another_expression_is_pulled_anew() -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        got: list[str | None] = []
+        consumer = s.consumer()
+
+        @consumer.on("One", "A")
+        async def handle(message: MessageExt) -> None:
+            got.append(message.tags)
+
+        async with consumer:
+            await eventually(lambda: consumer.assignment)
+            await asyncio.sleep(1)
+            sending = [
+                asyncio.get_running_loop().create_task(s.producer.send(Message("One", b"x", tags=tag))) for tag in "AB"
+            ]
+            await asyncio.sleep(0)
+            consumer.subscribe("One", "B")
+            await asyncio.gather(*sending)
+            await asyncio.sleep(60)
+        assert got == ["B"]
