@@ -246,12 +246,7 @@ class PushConsumer(Lookups):
             return await sendback.give_back(instance, self.group, message, delay_level, most)
 
         async def bury(message: MessageExt) -> bool:
-            try:
-                await sendback.send_to_retry_topic(instance, self.group, message, settings.max_reconsume_times)
-            except RMQError as error:
-                log.warning("group %s: %r cannot be sent to the dead letters: %s", self.group, message, error)
-                return False
-            return True
+            return await sendback.bury(instance, self.group, message)
 
         if settings.orderly:
             return OrderlyService(

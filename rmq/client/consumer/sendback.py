@@ -12,7 +12,7 @@ from rmq.protocol.errors import ClientError, ResponseError, RMQError
 from rmq.protocol.headers.send import ConsumerSendMsgBackRequest, SendMessageV2Request
 from rmq.protocol.names import dlq_topic, retry_topic
 
-__all__ = ["give_back", "original_topic", "send_message_back", "send_to_retry_topic"]
+__all__ = ["bury", "give_back", "original_topic", "send_message_back", "send_to_retry_topic"]
 
 log = logging.getLogger(__name__)
 
@@ -60,29 +60,23 @@ async def send_message_back(
 
 
 async def send_to_retry_topic(
-    instance: ClientInstance,
-    group: str,
-    message: MessageExt,
-    max_reconsume_times: int,
-    *,
-    timeout: float = 3.0,
+    instance: ClientInstance, group: str, message: MessageExt, delay_level: int, *, dead: bool, timeout: float = 3.0
 ) -> None:
     """Send a copy of a failed message to the group's retry topic: what is left when 36 does not work.
 
+    :param delay_level: over 0 that level; else the one that its tries so far give.
+    :param dead: it has had its tries: the broker makes it a dead letter.
     :raises RMQError: no broker of the retry topic stored it.
     """
     topic = retry_topic(group)
     properties = {name: text for name, text in message.properties.items() if name not in ("MIN_OFFSET", "MAX_OFFSET")}
-    for name in ("TRAN_MSG", "CONSUME_START_TIME", "WAIT", "CLUSTER"):
+    for name in ("TRAN_MSG", "CONSUME_START_TIME", "WAIT", "CLUSTER", "DELAY"):
         properties.pop(name, None)
     properties["RETRY_TOPIC"] = original_topic(message)
     properties.setdefault("ORIGIN_MESSAGE_ID", message.msg_id)
     times = message.reconsume_times + 1
-    if 0 <= max_reconsume_times <= times:
-        # On its way to the dead letters a delay level would only make it late (field case B048).
-        properties.pop("DELAY", None)
-    else:
-        properties["DELAY"] = str(3 + message.reconsume_times)
+    if not dead:  # on its way to the dead letters a delay level would only make it late (field case B048)
+        properties["DELAY"] = str(delay_level if delay_level > 0 else 3 + message.reconsume_times)
     if topic not in instance.publish:
         await instance.refresh_route(topic, timeout, ("TBW102", 1))
     info = instance.publish.get(topic)
@@ -102,7 +96,9 @@ async def send_to_retry_topic(
             flag=message.flag,
             properties=property_string.encode(properties),
             reconsume_times=times,
-            max_reconsume_times=max_reconsume_times,
+            # Whether it comes again is settled here: with the try that failed counted in, brokers of 4.9 bury what has
+            # reached the limit, those of 5.x what is over it.
+            max_reconsume_times=0 if dead else times + 1,
             bname=queue.broker_name,
         )
         try:
@@ -121,17 +117,18 @@ async def give_back(
     instance: ClientInstance, group: str, message: MessageExt, delay_level: int, max_reconsume_times: int
 ) -> bool:
     """Send a failed message back by either way; whether one of them worked."""
+    dead = delay_level < 0 or message.reconsume_times >= max_reconsume_times
     try:
         await send_message_back(instance, group, message, delay_level, max_reconsume_times)
-        if delay_level < 0 or message.reconsume_times >= max_reconsume_times:
-            log.warning("group %s: %r goes to the dead letters, %s", group, message, dlq_topic(group))
+        _note(group, message, dead)
         return True
     except RMQError as error:
         if isinstance(error, ResponseError) and error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
             log.warning("group %s: send-back of %r refused: %s", group, message, error)
         first = error
     try:
-        await send_to_retry_topic(instance, group, message, max_reconsume_times)
+        await send_to_retry_topic(instance, group, message, delay_level, dead=dead)
+        _note(group, message, dead)
         return True
     except RMQError as error:
         log.warning(
@@ -142,6 +139,22 @@ async def give_back(
             error,
         )
         return False
+
+
+async def bury(instance: ClientInstance, group: str, message: MessageExt) -> bool:
+    """Make a message that an orderly listener has failed at too often a dead letter; whether that worked."""
+    try:
+        await send_to_retry_topic(instance, group, message, 0, dead=True)
+    except RMQError as error:
+        log.warning("group %s: %r cannot be sent to the dead letters: %s", group, message, error)
+        return False
+    _note(group, message, dead=True)
+    return True
+
+
+def _note(group: str, message: MessageExt, dead: bool) -> None:
+    if dead:
+        log.warning("group %s: %r goes to the dead letters, %s", group, message, dlq_topic(group))
 
 
 def _bracket(host: str) -> str:

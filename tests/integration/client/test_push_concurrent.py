@@ -23,7 +23,7 @@ from rmq.aio import (
 from rmq.client.consumer import sendback
 from rmq.client.consumer.offsets import RemoteBrokerOffsetStore
 from rmq.protocol.codes import RequestCode
-from rmq.protocol.errors import ConnectFailed
+from rmq.protocol.errors import ConnectFailed, RequestTimeout
 from tests.support.client_scene import scene
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -838,3 +838,60 @@ async def test_a_message_pulled_for_another_expression_is_pulled_anew() -> None:
             await asyncio.gather(*sending)
             await asyncio.sleep(60)
         assert got == ["B"]
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
+@pytest.mark.parametrize("most", [0, 2])
+def test_a_message_has_all_its_tries_when_a_send_back_gets_no_answer(
+    most: int, orderly: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def lost(*_: object, **__: object) -> None:
+        raise RequestTimeout("no answer")
+
+    @in_virtual_time
+    async def run() -> None:
+        async with scene() as s:
+            tries: list[int] = []
+            consumer = s.consumer(max_reconsume_times=most, orderly=orderly)
+
+            @consumer.on("T")
+            async def handle(message: MessageExt) -> bool:
+                tries.append(message.reconsume_times)
+                return False
+
+            monkeypatch.setattr(sendback, "send_message_back", lost)
+            async with consumer:
+                (sent,) = await s.send(1)
+                await asyncio.sleep(200)
+            assert tries == list(range(most + 1))
+            assert len((await s.admin.query_message("%DLQ%g", sent)).messages) == 1
+        assert [record.levelname for record in caplog.records if "goes to the dead letters" in record.message] == [
+            "WARNING"
+        ]
+
+    run()
+
+
+@in_virtual_time
+async def test_the_delay_that_a_listener_asks_for_holds_when_a_send_back_gets_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def lost(*_: object, **__: object) -> None:
+        raise RequestTimeout("no answer")
+
+    async with scene() as s:
+        at: list[float] = []
+        consumer = s.consumer()
+
+        @consumer.on("T")
+        async def handle(message: MessageExt, context: ConsumeContext) -> bool:
+            at.append(asyncio.get_running_loop().time())
+            context.delay_level_when_next_consume = (5, -1)[message.reconsume_times]
+            return False
+
+        monkeypatch.setattr(sendback, "send_message_back", lost)
+        async with consumer:
+            (sent,) = await s.send(1)
+            await asyncio.sleep(200)
+        assert [round(each - at[0]) for each in at] == [0, 60]
+        assert len((await s.admin.query_message("%DLQ%g", sent)).messages) == 1
