@@ -175,7 +175,7 @@ class _Lookups(_Blocking[A]):
         return self._run(self._alive().fetch_subscribe_message_queues(topic))
 
     def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
-        """The offset of the message stored at or nearest to a time (milliseconds since the epoch)."""
+        """The offset of the first message stored at a time (milliseconds since the epoch) or later."""
         return self._run(self._alive().search_offset(queue, timestamp))
 
     def max_offset(self, queue: MessageQueue) -> int:

@@ -88,7 +88,7 @@ async def min_offset(instance: ClientInstance, queue: MessageQueue, timeout: flo
 async def search_offset(
     instance: ClientInstance, queue: MessageQueue, timestamp: int, timeout: float | None = None
 ) -> int:
-    """The offset of the message stored at or nearest to a time (milliseconds since the epoch)."""
+    """The offset of the first message stored at a time (milliseconds since the epoch) or later."""
     check_queue(queue)
     check_number(timestamp, "timestamp")
     header = SearchOffsetRequest(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp)
@@ -247,7 +247,7 @@ class Lookups:
         return await fetch_subscribe_message_queues(self.instance, topic)
 
     async def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
-        """The offset of the message stored at or nearest to a time (milliseconds since the epoch)."""
+        """The offset of the first message stored at a time (milliseconds since the epoch) or later."""
         return await search_offset(self.instance, queue, timestamp)
 
     async def max_offset(self, queue: MessageQueue) -> int:

@@ -119,8 +119,8 @@ class View:
 
     #: (minimum, maximum, earliest store time, offset by asked time) of each queue.
     bounds: dict[Place, tuple[int, int, int, dict[int, int]]] = field(default_factory=dict)
-    #: Store time of the last message of each queue, by the files.
-    last: dict[Place, int] = field(default_factory=dict)
+    #: Store times of each queue by offset, by the files.
+    times: dict[Place, dict[int, int]] = field(default_factory=dict)
     records: dict[Place, dict[int, bytes]] = field(default_factory=dict)
     by_key: dict[tuple[str, str], set[bytes]] = field(default_factory=dict)
     by_id: dict[int, bytes] = field(default_factory=dict)
@@ -129,9 +129,18 @@ class View:
     topics: dict[str, dict[str, Any]] = field(default_factory=dict)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def until_last(self, place: Place) -> dict[int, int]:
-        """Offsets by time, without times after the last message."""
-        return {stamp: offset for stamp, offset in self.bounds[place][3].items() if stamp <= self.last.get(place, 0)}
+    def found_times(self, place: Place) -> dict[int, int]:
+        """Store times of the messages found by time, for times that a message has and those before the first.
+
+        Between two messages 4.9 takes the nearer one, of several with one time any (docs/differences.md).
+        """
+        stored = self.times[place]
+        asked = set(stored.values())
+        return {
+            stamp: stored.get(offset, -1)
+            for stamp, offset in self.bounds[place][3].items()
+            if stamp in asked or stamp < min(asked)
+        }
 
 
 def readable(scan: LogScan) -> list[Record]:
@@ -183,7 +192,7 @@ async def view(client: RemotingClient, address: str, scan: LogScan, places: set[
         topic, queue = place
         first, end = await broker.number(31, "offset", topic, queue), await broker.maximum(topic, queue)
         stored = times.get(place, {0: 0})
-        made.last[place] = max(stored.values())
+        made.times[place] = stored
         asked = {0, 1 << 50}
         for stamp in _telling(stored, per_file):
             asked |= {stamp - 1, stamp, stamp + 1}

@@ -76,13 +76,19 @@ class OffsetAdmin:
 
     @handles(RequestCode.UPDATE_CONSUMER_OFFSET, header=UpdateConsumerOffsetRequest)
     def update(self, conn: Conn, request: Command, header: UpdateConsumerOffsetRequest) -> Command:
-        """15: taken as it is, whatever the queue and the old offset, of a topic that exists.
+        """15: taken whatever the queue, its end and the old offset, of a topic that exists; nothing is below 0.
 
         Consumers of a deleted topic tell their offsets for a while, and a new topic of its name begins at 0 for
         everybody (field case B024).
         """
         check_group(header.consumer_group)
         check_private(header.topic)
+        if header.commit_offset < 0:
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR,
+                f"commitOffset is {header.commit_offset}: an offset is 0 or more; {header.consumer_group} stays where "
+                f"it is on {header.topic}",
+            )
         if header.topic in self._topics:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         answer = request.reply(ResponseCode.SUCCESS)
@@ -91,23 +97,19 @@ class OffsetAdmin:
 
     @handles(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header=SearchOffsetRequest)
     async def search(self, conn: Conn, request: Command, header: SearchOffsetRequest) -> Command:
-        """29: the offset nearest to a time (store-and-broker.md 3.5)."""
-        offset = await self.offset_by_time(header.topic, header.queue_id, header.timestamp)
+        """29: the first message of a time, or the last with ``boundaryType=UPPER`` (store-and-broker.md 3.5)."""
+        upper = (header.boundary_type or "").upper() == "UPPER"
+        offset = await self.offset_by_time(header.topic, header.queue_id, header.timestamp, upper=upper)
         return request.reply(ResponseCode.SUCCESS, header=SearchOffsetResponse(offset=offset))
 
-    async def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
-        """The offset nearest to a store time, ms; 0 without a queue.
+    async def offset_by_time(self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False) -> int:
+        """The offset of a store time, ms, as :meth:`QueueSearch.offset_by_time` finds it; 0 without a queue.
 
         The end of the queue for a time after its last message and for a queue without messages: a group that is reset
         to now has nothing left (field cases B015, B017).
         """
         queue = self._lookup.queue(topic, queue_id)
-        if queue is None:
-            return 0
-        end = queue.visible
-        if queue.min >= end or await self._store.search.time_at(queue, end - 1) < timestamp:
-            return end
-        return min(max(queue.min, await self._store.offset_by_time(queue, timestamp)), end)
+        return 0 if queue is None else await self._store.offset_by_time(queue, timestamp, upper=upper)
 
     @handles(RequestCode.GET_MAX_OFFSET, header=GetMaxOffsetRequest)
     def maximum(self, conn: Conn, request: Command, header: GetMaxOffsetRequest) -> Command:

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 #: What :meth:`OffsetTable.query` answers when nothing is stored.
 UNKNOWN = -1
 
-#: Offsets that move back are told of so many times between two writes of the file: a client that rewinds commits often.
+#: Strange commits are told of so many times between two writes of the file: a client that rewinds commits often.
 _WARNINGS = 10
 #: Queues named in a line about one group and topic.
 _SHOWN = 8
@@ -30,17 +30,23 @@ _SLICE = 500
 class OffsetTable:
     """Offsets per (topic, group) and queue (Java: ConsumerOffsetManager; store-and-broker.md 8.5).
 
-    Nothing is checked on commit: topics, queues and ranges are the client's business, and an offset may move back.
+    Topics, queues and the end of a queue are the client's business, and an offset may move back. None is below 0: it
+    would read as no offset, and the group would begin anew.
     """
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, int]]] = {}
         #: Counts changes, so that a writer sees whether there is anything to write.
         self.changes = 0
-        self._moved_back = 0
+        self._told = 0
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Store an offset, the index of the next message the group wants."""
+        """Store an offset, the index of the next message the group wants; one below 0 changes nothing."""
+        if offset < 0:
+            self._warn(
+                "%s commits %d on %s-%d, which is no offset: what is stored stays", group, offset, topic, queue_id
+            )
+            return
         topics = self._groups.get(group)
         if topics is None:
             topics = self._groups[group] = {}
@@ -53,12 +59,15 @@ class OffsetTable:
         queues[queue_id] = offset
         self.changes += 1
         if old is not None and offset < old:
-            self._moved_back += 1
-            if self._moved_back <= _WARNINGS:
-                log.warning("%s moves back on %s-%d: %d to %d", group, topic, queue_id, old, offset)
+            self._warn("%s moves back on %s-%d: %d to %d", group, topic, queue_id, old, offset)
+
+    def _warn(self, text: str, *what: object) -> None:
+        self._told += 1
+        if self._told <= _WARNINGS:
+            log.warning(text, *what)
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """The stored offset, or UNKNOWN (-1). A stored negative one is returned as it is and means unknown, too."""
+        """The stored offset, or UNKNOWN (-1)."""
         topics = self._groups.get(group)
         queues = topics.get(topic) if topics is not None else None
         return UNKNOWN if queues is None else queues.get(queue_id, UNKNOWN)
@@ -153,11 +162,25 @@ class OffsetTable:
             )
 
     def load(self, table: Mapping[str, Mapping[int, int]]) -> None:
-        """Take over what a file or a master holds: ``topic@group`` to queue id to offset."""
+        """Take over what a file or a master holds: ``topic@group`` to queue id to offset.
+
+        What is no offset counts as not stored, and the log names it: Java and earlier releases store any number.
+        """
         for name, queues in table.items():
             topic, group = _pair(name)
             if topic and group:
-                self._groups.setdefault(group, {})[topic] = dict(queues)
+                kept = self._groups.setdefault(group, {})[topic] = {}
+                for queue_id, offset in queues.items():
+                    if offset >= 0:
+                        kept[queue_id] = offset
+                    else:
+                        self._warn(
+                            "%s has %d stored on %s-%d, which is no offset: it begins there like a group without one",
+                            group, offset, topic, queue_id,
+                        )  # fmt: skip
+        if self._told > _WARNINGS:
+            log.warning("%d more stored offsets are none", self._told - _WARNINGS)
+        self._told = 0
         self.changes += 1
 
     def parse(self, data: bytes) -> None:
@@ -177,7 +200,7 @@ class OffsetTable:
         return b'{\n\t"offsetTable":{\n%s\n\t}\n}' % ",\n".join(parts).encode()
 
     async def _rendered(self, pairs: list[tuple[str, str]]) -> list[str]:
-        self._moved_back = 0
+        self._told = 0
         parts: list[str] = []
         for slice_ in slices(pairs):
             for topic, group in slice_:

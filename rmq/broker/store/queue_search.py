@@ -1,7 +1,8 @@
 """Finds entries of a queue by store time (store-and-broker.md 3.5).
 
 Java picks the queue file by its modification time, so that a copied store answers otherwise than the original. Here the
-file is the first one whose newest message is not older than the time asked for: what Java's rule means to find.
+file is the first one whose newest message is not older than the time asked for: what Java's rule means to find. Among
+messages of one store time, such as those of a batch, it is 5.x's rule that holds: the first of them, or the last.
 """
 
 from __future__ import annotations
@@ -48,47 +49,32 @@ class QueueSearch:
         """Store time of the first readable message, ms; -1 when there is none."""
         return await self.time_at(queue, queue.min) if queue.min < queue.visible else -1
 
-    async def offset_by_time(self, queue: Queue, time: int) -> int:
-        """Index of the message stored nearest to ``time`` (4.9's rule; a later time than all gives the last message).
+    async def offset_by_time(self, queue: Queue, time: int, *, upper: bool = False) -> int:
+        """Index of the first message stored at ``time`` or later; the queue's end when all are older.
 
         :param time: ms.
+        :param upper: the last message stored at ``time`` or earlier instead; the first one when all are younger, and
+            the queue's end when it has none.
         """
-        low = queue.min
-        high = queue.visible - 1
-        if high < low:
-            return 0
+        if upper:
+            return max(queue.min, await self._first_since(queue, time + 1) - 1)
+        return await self._first_since(queue, time)
+
+    async def _first_since(self, queue: Queue, time: int) -> int:
+        low, high = queue.min, max(queue.min, queue.visible)
         per_file = self._queues.file_size // ENTRY_SIZE
         # The file first: its last entry is not older than the time asked for.
-        last_file = high // per_file
-        at = low // per_file
-        while at < last_file:
-            if await self.time_at(queue, (at + 1) * per_file - 1) >= time:
+        while low // per_file < (high - 1) // per_file:
+            behind = (low // per_file + 1) * per_file
+            if await self.time_at(queue, behind - 1) >= time:
+                high = behind
                 break
-            at += 1
-        low = max(low, at * per_file)
-        high = min(high, (at + 1) * per_file - 1)
-        left = right = -1
-        left_time = right_time = 0
-        while low <= high:
+            low = behind
+        # A message that cannot be read (-1) is gone, and so are those before it.
+        while low < high:
             middle = (low + high) // 2
-            found = await self.time_at(queue, middle)
-            if found < 0:
-                # Its message is gone, and so are those before it.
+            if await self.time_at(queue, middle) < time:
                 low = middle + 1
-                left = middle
-                left_time = -1
-            elif found == time:
-                return middle
-            elif found > time:
-                high = middle - 1
-                right, right_time = middle, found
             else:
-                low = middle + 1
-                left, left_time = middle, found
-        if left < 0:
-            return right
-        if right < 0:
-            return left
-        if left_time < 0:
-            return right
-        return left if time - left_time <= right_time - time else right
+                high = middle
+        return low

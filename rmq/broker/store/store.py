@@ -403,9 +403,9 @@ class Store:
             end = oldest
         return found
 
-    async def offset_by_time(self, queue: Queue, time: int) -> int:
+    async def offset_by_time(self, queue: Queue, time: int, *, upper: bool = False) -> int:
         """:meth:`QueueSearch.offset_by_time`."""
-        return await self.search.offset_by_time(queue, time)
+        return await self.search.offset_by_time(queue, time, upper=upper)
 
     async def earliest_time(self, queue: Queue) -> int:
         """:meth:`QueueSearch.earliest_time`."""

@@ -41,6 +41,7 @@ FILTER_TYPE = "A topic without topicFilterType has the default one"
 HALF_DELAY = "A transactional message with a delay level is not lost"
 SERIALIZED = "An answer is serialised like its request"
 SQL_OFF = "A refused SQL92 subscription names the setting"
+NEGATIVE_OFFSET = "An offset below 0 is refused"
 TIME_END = "A time after a queue's last message is its end"
 SQL_END = "Text behind a complete SQL92 expression is refused"
 UNKNOWN_TYPE = "An unknown expression type is named in the refusal"
@@ -131,6 +132,12 @@ ACCEPTED = (
         ("broker.pull.type_unknown", "broker.sql.off_pull", "broker.sql.off_pull_reg"),
         code=1,
         remark=r"The broker does not support consumer to filter message by \w+ \(enablePropertyFilter is false\)",
+    ),
+    Difference(
+        NEGATIVE_OFFSET,
+        ("broker.offset.update.negative",),
+        1,
+        "commitOffset is -5: an offset is 0 or more; PB_OG stays where it is on PB_PULL",
     ),
     Difference(TIME_END, ("broker.offset.by_time.future",), 0, ext={"offset": "10"}),
     Difference(SQL_END, ("broker.sql.check_12",), 23, "unexpected 'trailing' after a complete expression .*"),

@@ -15,6 +15,7 @@ import pytest
 from rmq.aio import ClientError, Message, MessageExt, MessageQueue, Producer, PullStatus, PushConsumer, ResponseError
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
 from rmq.protocol.headers.group import DeleteSubscriptionGroupRequest
 from rmq.protocol.headers.offset import (
     QueryConsumerOffsetRequest,
@@ -537,3 +538,54 @@ async def test_b005_what_is_committed_is_in_the_file_that_java_reads() -> None:
         text = s.cluster.world.files.read(f"{s.cluster.folder}/broker-0/config/consumerOffset.json").decode()
         assert json.loads(text.replace("0:", '"0":'))["offsetTable"]["One@g"] == {"0": 7}
         await s.cluster.start_broker()
+
+
+@in_virtual_time
+async def test_a_commit_below_0_leaves_a_group_where_it_is() -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        await s.send(10, "One")
+        consumer, got = collector(s)
+        async with consumer:
+            await eventually(lambda: len(got) == 10)
+        assert await committed(s, "g") == 10
+        with pytest.raises(ResponseError, match="commitOffset is -5"):
+            await commit(s, "g", -5)
+        pull = {
+            "consumerGroup": "g", "topic": "One", "queueId": "0", "queueOffset": "10", "maxMsgNums": "1",
+            "sysFlag": "5", "commitOffset": "-5", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
+        }  # fmt: skip
+        reply = await s.admin.instance.remoting.request(
+            s.cluster.broker_addr, Command(RequestCode.PULL_MESSAGE, ext=pull), 3
+        )
+        assert reply.code == ResponseCode.PULL_NOT_FOUND
+        assert await committed(s, "g") == 10
+        header = ResetOffsetRequest(topic="One", group="g", timestamp=0, is_force=True, queue_id=0, offset=-1)
+        with pytest.raises(ResponseError, match="cannot be reset to -1"):
+            await ask(s, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        consumer, got = collector(s)
+        async with consumer:
+            await s.send(1, "One")
+            await eventually(lambda: got)
+        assert got == ["0"]
+
+
+@in_virtual_time
+@pytest.mark.parametrize(("boundary", "found"), [(None, (10, 74)), ("LOWER", (10, 74)), ("upper", (73, 73))])
+async def test_a_time_inside_a_batch_is_at_its_edges(boundary: str | None, found: tuple[int, int]) -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        for _ in range(10):
+            await s.send(1, "One")
+            await asyncio.sleep(1)
+        await s.producer.send([Message("One", b"%d" % i) for i in range(64)])
+        await asyncio.sleep(10)
+        await s.send(10, "One")
+        store = s.cluster.brokers[0].store
+        stored = store.queues.get("One", 0)
+        assert stored is not None
+        batch = await store.search.time_at(stored, 10)
+        for when, offset in zip((batch, batch + 1), found, strict=True):
+            header = SearchOffsetRequest(topic="One", queue_id=0, timestamp=when, boundary_type=boundary)
+            reply = await s.admin.instance.call(s.cluster.broker_addr, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+            assert reply.header(SearchOffsetResponse).offset == offset

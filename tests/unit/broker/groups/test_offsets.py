@@ -116,3 +116,28 @@ def test_offsets_behind_the_ends_of_their_queues_come_back(caplog: pytest.LogCap
     before = table.changes
     table.bring_back(lambda topic, queue: ends.get((topic, queue)))
     assert (table.changes, caplog.text) == (before, "")
+
+
+def test_an_offset_below_0_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    table = filled()
+    changes = table.changes
+    for offset in (-1, -5, -(1 << 63)):
+        table.commit("g", "T", 0, offset)
+        table.commit("new", "T", 0, offset)
+    assert (table.query("g", "T", 0), table.query("new", "T", 0)) == (7, UNKNOWN)
+    assert (table.groups_of("T"), table.changes) == (["g", "h"], changes)
+    assert caplog.messages[0] == "g commits -1 on T-0, which is no offset: what is stored stays"
+
+
+def test_stored_offsets_that_are_none_are_left_out_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    table = OffsetTable()
+    wrong = ",".join(f"{queue}:{-queue}" for queue in range(1, 21))
+    table.parse(b'{"offsetTable":{"T@g":{0:7,%s},"U@g":{0:-1},"V@g":{0:3}}}' % wrong.encode())
+    assert table.of("g", "T") == {0: 7}
+    assert (table.query("g", "U", 0), table.query("g", "V", 0)) == (UNKNOWN, 3)
+    assert table.minimums("T", {}) == {0: 7}
+    begins = "which is no offset: it begins there like a group without one"
+    assert f"g has -1 stored on T-1, {begins}" in caplog.messages
+    assert len(caplog.messages) == 11
+    assert caplog.messages[-1] == "11 more stored offsets are none"
+    assert b"-" not in asyncio.run(table.render())

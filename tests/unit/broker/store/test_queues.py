@@ -1,6 +1,7 @@
 """Queues: entries in memory and in files, written in slices, few files open, deletion, search by time."""
 
 import asyncio
+import bisect
 import errno
 import random
 import struct
@@ -324,18 +325,47 @@ def test_search_by_time() -> None:
         await asyncio.sleep(2)
         assert await store.earliest_time(queue) == times[0]
         assert await store.oldest_time() == times[0]
-        for wanted in [times[0] - 10, times[-1] + 10, *(rng.randint(times[0], times[-1]) for _ in range(300)), *times]:
-            got = await store.offset_by_time(queue, wanted)
-            if wanted in times:
-                assert times[got] == wanted
-            elif wanted > times[-1]:
-                assert got == 149
-            else:
-                # The nearest of its queue file; the file is the first whose last message is not older.
-                last = next(k for k in range(149, 0, -1) if times[k - 1] < wanted) if wanted > times[0] else 0
-                file = last // PER_FILE
-                near = range(file * PER_FILE, min(150, (file + 1) * PER_FILE))
-                assert abs(times[got] - wanted) == min(abs(times[k] - wanted) for k in near)
+        for wanted in [
+            0,
+            times[0] - 10,
+            times[-1] + 10,
+            *(rng.randint(times[0], times[-1]) for _ in range(300)),
+            *times,
+        ]:
+            assert await store.offset_by_time(queue, wanted) == bisect.bisect_left(times, wanted)
+            upper = max(0, bisect.bisect_right(times, wanted) - 1)
+            assert await store.offset_by_time(queue, wanted, upper=True) == upper
+        await store.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("many", [64, 3 * PER_FILE])
+def test_search_by_time_among_messages_of_one_time(many: int) -> None:
+    """Ten single messages, a batch (with one of its sizes, over several queue files), ten more."""
+
+    async def main() -> None:
+        machine, store = await fresh()
+        queue = store.queues.get_or_create("T", 0)
+        start = machine.clock.now_ms()
+        for number in range(10):
+            store.append([put(queue, b"x")], start + number)
+        at = start + 1000
+        store.append([put(queue, b"x") for _ in range(many)], at)
+        for number in range(10):
+            store.append([put(queue, b"x")], at + 1000 + number)
+        last = 10 + many - 1
+        lower = {start - 1: 0, start: 0, at - 1: 10, at: 10, at + 1: last + 1, at + 2000: last + 11}
+        upper = {start - 1: 0, start: 0, at - 1: 9, at: last, at + 1: last, at + 2000: last + 10}
+        for queue.min in (0, 5):
+            for time, wanted in lower.items():
+                assert await store.offset_by_time(queue, time) == max(wanted, queue.min)
+            for time, wanted in upper.items():
+                assert await store.offset_by_time(queue, time, upper=True) == max(wanted, queue.min)
+        queue.min = queue.visible  # as retention leaves a queue without messages
+        for time in (0, at, at + 9999):
+            assert await store.offset_by_time(queue, time) == queue.visible
+            assert await store.offset_by_time(queue, time, upper=True) == queue.visible
         await store.stop()
 
     run(main())
@@ -375,7 +405,8 @@ def test_only_visible_messages_are_found_by_time() -> None:
         store.append([put(queue, b"b")])
         await asyncio.sleep(0.1)
         assert (queue.next, queue.visible) == (2, 1)
-        assert await store.offset_by_time(queue, 1 << 60) == 0
+        assert await store.offset_by_time(queue, 1 << 60) == 1
+        assert await store.offset_by_time(queue, 1 << 60, upper=True) == 0
         assert await store.record_at(0) is not None
         end = store.durability.visible
         assert await store.record_at(end) is None
