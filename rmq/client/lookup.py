@@ -197,7 +197,7 @@ async def query_message(
         updated = max(updated, outcome[0])
         if outcome[2]:
             remarks.append(outcome[2])
-        # The broker compares hashes: the key and the topic are compared here.
+        # A Java broker compares hashes: the key and the topic are compared here.
         found += [message for message in outcome[1] if message.topic == topic and _has(message, key, unique)]
     if not found:
         if error is not None:

@@ -300,7 +300,7 @@ def test_s07_chains_of_the_index_that_lead_in_circles_end(left: Image) -> None:
             store, told, _ = await recovered(left.machine(scramble).world, ROUNDS)
             assert told == left.told
             for number in range(ROUNDS):
-                for record in await store.query_message("T", f"k{number}", 64, 0, 1 << 62):
+                for record in (await store.query_message("T", f"k{number}", 64, 0, 1 << 62)).records:
                     assert b"record %d " % number in body_of(bytes(record))
             await store.stop()
 

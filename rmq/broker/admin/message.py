@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 _MOST_ENTRIES = 4_096
 #: What an answer with whole messages of any size counts for while it is made, bytes.
 _MESSAGES = 4 << 20
+#: Most bytes of messages in one answer: clients take frames of 16 MiB.
+_MOST_BYTES = 12 << 20
 
 
 class MessageAdmin:
@@ -42,29 +44,27 @@ class MessageAdmin:
 
     @handles(RequestCode.QUERY_MESSAGE, header=QueryMessageRequest, answer=_MESSAGES)
     async def query(self, conn: Conn, request: Command, header: QueryMessageRequest) -> Command:
-        """12: messages with a key, or with a unique key, as whole records."""
+        """12: messages of a topic with a key, or with a unique key, as whole records; says when there may be more."""
         settings = self._settings
-        limit = settings.default_query_max_num if header.unique_key_query else header.max_num
-        if limit < 0:
-            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"maxNum={limit}: a number of messages is expected")
-        records: list[bytes] = []
+        asked = settings.default_query_max_num if header.unique_key_query else header.max_num
+        if asked < 0:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"maxNum={asked}: a number of messages is expected")
+        limit = min(asked, settings.max_msgs_num_batch)
+        records, cut = await self._store.query_message(
+            header.topic, header.key, limit, header.begin_timestamp, header.end_timestamp, _MOST_BYTES
+        )
+        if not cut and limit < asked and len(records) == limit:
+            cut = f"only the newest {limit}: one answer has no more (maxMsgsNumBatch)"
         stamp = position = 0
-        if limit:
-            records = await self._store.query_message(
-                header.topic,
-                header.key,
-                min(limit, settings.max_msgs_num_batch),
-                header.begin_timestamp,
-                header.end_timestamp,
-            )
         if records and self._store.index is not None:
             stamp, position = self._store.index.end
         found = QueryMessageResponse(index_last_update_timestamp=stamp, index_last_update_phyoffset=position)
         building = None if self._store.index_build is None else self._store.index_build.progress()
+        remark = "; ".join(filter(None, (building, cut))) or None
         if not records:
-            remark = building or "can not find message, maybe time range not correct"
+            remark = remark or "can not find message, maybe time range not correct"
             return request.reply(ResponseCode.QUERY_NOT_FOUND, remark, found)
-        return _plain(request.reply(ResponseCode.SUCCESS, building, found, body=b"".join(records)))
+        return _plain(request.reply(ResponseCode.SUCCESS, remark, found, body=b"".join(records)))
 
     @handles(RequestCode.VIEW_MESSAGE_BY_ID, header=ViewMessageRequest, answer=_MESSAGES)
     async def view(self, conn: Conn, request: Command, header: ViewMessageRequest) -> Command:

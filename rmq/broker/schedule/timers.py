@@ -458,7 +458,7 @@ class TimerService:
         """The indexes of the messages of a topic that wait and have this unique key."""
         queue = self._store.queues.get(TIMER_TOPIC, 0)
         found = []
-        for raw in await self._store.query_message(TIMER_TOPIC, unique, 64, 0, 1 << 62):
+        for raw in (await self._store.query_message(TIMER_TOPIC, unique, 64, 0, 1 << 62)).records:
             try:
                 record = decode_record(raw)
             except ProtocolError:

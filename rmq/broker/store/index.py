@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from datetime import datetime
 from struct import Struct
 
@@ -30,6 +31,8 @@ _VERIFY = 1 << 20
 _ENTRIES_AT_ONCE = 10_000
 #: Entries of one chain looked at in one query: a cycle in a damaged file ends there.
 _CHAIN_LIMIT = 1 << 20
+#: Entries of a chain after which the loop gets its turn: about a millisecond.
+_CHAIN_TURN = 500
 
 
 class Index:
@@ -385,31 +388,38 @@ class Index:
     # -- finding ---------------------------------------------------------------------------------------------------
 
     async def query(self, value: int, limit: int, begin: int, end: int) -> list[int]:
+        """The first ``limit`` of :meth:`offsets`."""
+        found: list[int] = []
+        async with aclosing(self.offsets(value, begin, end)) as offsets:
+            async for offset in offsets:
+                if len(found) >= limit:
+                    break
+                found.append(offset)
+        return found
+
+    async def offsets(self, value: int, begin: int, end: int) -> AsyncGenerator[int]:
         """Offsets of messages whose key has this hash, newest first (store-and-broker.md 4.3).
 
         Different keys may share a hash: whoever reads the messages compares.
 
-        :param limit: at most so many.
         :param begin: earliest and
         :param end: latest store time, ms.
         """
-        found: list[int] = []
         for file in reversed(self._files):
-            if len(found) >= limit:
-                break
             if file.begin_timestamp <= end and file.end_timestamp >= begin and file.count > 1:
-                await self._walk(file, value, limit, begin, end, found)
+                async with aclosing(self._walk(file, value, begin, end)) as offsets:
+                    async for offset in offsets:
+                        yield offset
             if file.begin_timestamp < begin:
-                break
-        return found
+                return
 
-    async def _walk(self, file: IndexFile, value: int, limit: int, begin: int, end: int, found: list[int]) -> None:
+    async def _walk(self, file: IndexFile, value: int, begin: int, end: int) -> AsyncGenerator[int]:
         slot = value % file.slots
         number = file.head(slot)
         if number is None:
             number = int(_int(await self._bytes(file, file.slot_position(slot), 4))[0])
-        for _ in range(_CHAIN_LIMIT):
-            if number <= 0 or number >= file.count or len(found) >= limit:
+        for step in range(1, _CHAIN_LIMIT):
+            if number <= 0 or number >= file.count:
                 return
             entry = file.buffered(number)
             if entry is None:
@@ -419,11 +429,13 @@ class Index:
                 return
             time = file.begin_timestamp + 1000 * seconds
             if key == value and begin <= time <= end:
-                found.append(offset)
+                yield offset
             # Chains go back in time and in number; anything else is damage.
             if before >= number or time < begin:
                 return
             number = before
+            if step % _CHAIN_TURN == 0:
+                await asyncio.sleep(0)
 
     async def _bytes(self, file: IndexFile, position: int, size: int) -> bytes:
         shared = file.shared

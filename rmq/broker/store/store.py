@@ -25,6 +25,7 @@ from rmq.broker.store.full_disk import FullDisk
 from rmq.broker.store.gate import Gate
 from rmq.broker.store.index import Index
 from rmq.broker.store.index_build import IndexBuild
+from rmq.broker.store.key_search import Found, KeySearch
 from rmq.broker.store.keyhash import KeyHasher
 from rmq.broker.store.markers import Markers
 from rmq.broker.store.multi_dispatch import Copies, MultiDispatch
@@ -373,35 +374,9 @@ class Store:
         """Hashes keys of a topic as the index holds them."""
         return self.appender.hasher(topic)
 
-    async def query_message(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[bytes]:
-        """Records with a key, oldest first (store-and-broker.md 4.3).
-
-        The index knows hashes only: records of other keys with the same hash are among them.
-
-        :param limit: at most so many.
-        :param begin: earliest and
-        :param end: latest store time, ms.
-        """
-        if self.index is None:
-            return []
-        value = self.hasher(topic)(key.encode())
-        found: list[bytes] = []
-        for _ in range(3):
-            offsets = await self.index.query(value, limit, begin, end)
-            if not offsets:
-                break
-            oldest = -1
-            for offset in sorted(set(offsets)):
-                record = await self.record_at(offset)
-                if record is None:
-                    continue
-                if oldest < 0:
-                    oldest = store_time(record)
-                found.append(record)
-            if found or oldest < begin:
-                break
-            end = oldest
-        return found
+    async def query_message(self, topic: str, key: str, limit: int, begin: int, end: int, size: int = 1 << 62) -> Found:
+        """:meth:`KeySearch.find`."""
+        return await KeySearch(self.index, self.hasher, self.record_at).find(topic, key, limit, begin, end, size)
 
     async def offset_by_time(self, queue: Queue, time: int, *, upper: bool = False) -> int:
         """:meth:`QueueSearch.offset_by_time`."""

@@ -144,7 +144,7 @@ def test_a_delivered_message_keeps_what_it_had() -> None:
         assert queue is not None
         entry = await broker.store.queues.entries_cold(queue, 0, 1)
         assert int.from_bytes(entry[12:20], "big", signed=True) == string_hash("A")
-        found = await broker.store.query_message("T", "k2", 32, 0, 1 << 62)
+        found = (await broker.store.query_message("T", "k2", 32, 0, 1 << 62)).records
         assert len(found) == 1
 
     scenario(check)

@@ -184,9 +184,9 @@ def test_a_crash_loses_no_key(damage: str) -> None:
         store = await opened(machine.world, small())
         end = queue.next if damage != "unforced" else store.queues.get_or_create("T", 0).next
         for n in range(end):
-            found = await store.query_message("T", f"k{n}", 10, 0, 1 << 62)
+            found = (await store.query_message("T", f"k{n}", 10, 0, 1 << 62)).records
             assert [body_of(record) for record in found] == [b"%d" % n], n
-        assert await store.query_message("T", f"k{end}", 10, 0, 1 << 62) == []
+        assert (await store.query_message("T", f"k{end}", 10, 0, 1 << 62)).records == []
         await store.stop()
         # All that a clean stop leaves is consistent for Java, too.
         for file in scan_index(machine.files, "/store", SLOTS, ENTRIES):
@@ -239,12 +239,12 @@ def test_without_an_index() -> None:
         store = await opened(machine.world, small(index_enable=False))
         queue = store.queues.get_or_create("T", 0)
         store.append([put(queue, key="k")])
-        assert await store.query_message("T", "k", 5, 0, 1 << 62) == []
+        assert (await store.query_message("T", "k", 5, 0, 1 << 62)).records == []
         await store.stop()
         assert not machine.files.exists("/store/index")
         # Switched on later, it has what came before.
         store = await opened(machine.world, small())
-        assert len(await store.query_message("T", "k", 5, 0, 1 << 62)) == 1
+        assert len((await store.query_message("T", "k", 5, 0, 1 << 62)).records) == 1
         await store.stop()
 
     run(main())

@@ -55,7 +55,7 @@ async def built(store: Store) -> None:
 
 
 async def found(store: Store, number: int) -> list[bytes]:
-    return [body_of(record) for record in await store.query_message("T", f"k{number}", 10, 0, 1 << 62)]
+    return [body_of(record) for record in (await store.query_message("T", f"k{number}", 10, 0, 1 << 62)).records]
 
 
 def in_index(machine: SimNode) -> list[tuple[int, int]]:

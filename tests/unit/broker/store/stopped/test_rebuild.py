@@ -234,7 +234,7 @@ def test_killed_at_any_step(power: bool, clean: bool) -> None:
             store = Store(world, small())
             await store.load()
             assert await snapshot(store) == seen
-            assert len(await store.query_message("T1", "k1", 8, 0, 1 << 62)) == 1
+            assert len((await store.query_message("T1", "k1", 8, 0, 1 << 62)).records) == 1
             await store.stop()
             return done
 
