@@ -7,6 +7,7 @@ topics, batches, odd queue ids, the binary header. Order and texts of the refusa
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from rmq.remoting.conn import Conn
     from rmq.runtime.world import World
 
-__all__ = ["FAQ", "Admission", "DelayLevels", "Ticket", "index_keys"]
+__all__ = ["FAQ", "SENT_PROPERTIES", "Admission", "DelayLevels", "Ticket", "index_keys"]
+
+log = logging.getLogger(__name__)
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 #: From this client version on a retry limit in the request overrides the group's (V3_4_9, protocol.md 1.5).
@@ -45,7 +48,14 @@ _HOST_BITS = 0x30
 _BORN_V6 = 0x10
 _STORE_V6 = 0x20
 _MULTI_TAG = 0x2
-_PROPERTIES_LIMIT = 32767
+#: Bytes kept free in the properties of a message for what is added to them until it is a dead letter: names of cluster,
+#: topics and group, ids, delay, times and tries. Without it a message that was taken could be neither tried again nor
+#: buried.
+_ROOM = 750
+#: Most bytes of properties of a message that is sent; a retry brings along what was added.
+SENT_PROPERTIES = properties.MAX_BYTES - _ROOM
+#: What a copy keeps in any case: the broker's notes, and what readers find it by.
+_KEPT = properties.RESERVED - {properties.KEYS} | {"ORIGIN_GROUP"}
 
 
 class DelayLevels(Protocol):
@@ -61,6 +71,8 @@ class Timers(Protocol):
     """Messages with a delivery time of their own (schedule)."""
 
     def divert(self, table: dict[str, str], queue: Queue, *, checked: bool = False) -> tuple[Queue, int] | None: ...
+
+    def asks(self, table: dict[str, str]) -> bool: ...
 
     def check(self, table: dict[str, str]) -> None: ...
 
@@ -139,6 +151,7 @@ class Admission:
         self._levels = levels
         self.timers = timers
         self._store_host = store_host
+        self._cluster_size = len(f"\x02CLUSTER\x01{settings.broker_cluster_name}".encode())
 
     def admit(self, conn: Conn, header: SendMessageRequest | SendMessageV2Request, body: bytes, version: int) -> Ticket:
         """Check a send and make its records.
@@ -160,6 +173,8 @@ class Admission:
             return self._batch(conn, header, body, config, queue_id)
         topic = config.topic_name
         text = header.properties or ""
+        if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            self._check_room(len(text.encode()))
         table = properties.decode(text)
         if topic.startswith(RETRY_PREFIX):
             dead = self._dead_letter_topic(topic, header, version)
@@ -197,7 +212,7 @@ class Admission:
             [
                 self.put(
                     queue, body, table, header.flag, sys_flag, header.born_timestamp, conn.born_host, self._store_host,
-                    header.reconsume_times or 0, 0, code,
+                    header.reconsume_times or 0, 0, code, sent=True,
                 )
             ],
             answer_queue,
@@ -218,15 +233,21 @@ class Admission:
         reconsume_times: int,
         prepared_offset: int,
         tags_code: int,
+        *,
+        sent: bool = False,
     ) -> Put:
-        """A record from its parts, with the size limits checked and the host bits of ``sys_flag`` set.
+        """A record from its parts, with the host bits of ``sys_flag`` set.
 
+        :param sent: a client sends it, and the size limits count. What is stored again was taken before and is not
+            judged by the limits of today; of properties that have become too long those that matter least are left out.
         :raises ResponseError: MESSAGE_ILLEGAL (store-and-broker.md 2.7).
         """
         # The broker's own note; a retry brings that of its original along, and a client may send any.
         table.pop("INNER_MULTI_QUEUE_OFFSET", None)
         stored = properties.encode(table).encode()
-        names = table.get("INNER_MULTI_DISPATCH")
+        if not sent and len(stored) > properties.MAX_BYTES:
+            stored = self._shortened(table, queue.topic)
+        names = table.get("INNER_MULTI_DISPATCH") if sent else None
         if names is not None and self._store.multi_dispatch is not None:
             self._check_dispatch(self._store.multi_dispatch, names, queue.id, len(stored))
         if stored.endswith(b"\0"):
@@ -236,9 +257,8 @@ class Admission:
         size = 91 + len(body) + len(stored) + len(queue.topic_field)
         if (
             not queue.topic_field
-            or len(stored) > _PROPERTIES_LIMIT
-            or len(body) > limit
-            or size > limit + 65536
+            or len(stored) > properties.MAX_BYTES
+            or (sent and (len(body) > limit or size > limit + 65536))
             or size + 8 > self._store.log.file_size
         ):
             raise self._illegal()
@@ -251,6 +271,31 @@ class Admission:
             queue, body, stored, flag, sys_flag, born_timestamp, born_host, store_host, reconsume_times,
             prepared_offset, tags_code, index_keys(table),
         )  # fmt: skip
+
+    @staticmethod
+    def _shortened(table: dict[str, str], topic: str) -> bytes:
+        """The properties of a message that was stored without room for what is added, the longest others taken out."""
+        out = []
+        while len(stored := properties.encode(table).encode()) > properties.MAX_BYTES:
+            name = max(table.keys() - _KEPT, key=lambda name: (len(name) + len(table[name]), name), default=None)
+            if name is None:
+                break
+            out.append(name[:64])
+            del table[name]
+        log.warning("a copy of a message for %s has no room for its properties %s", topic, ", ".join(out))
+        return stored
+
+    def _check_room(self, size: int) -> None:
+        """Refuse properties of so many bytes, without CLUSTER, that leave no room for what is added."""
+        if size <= SENT_PROPERTIES:
+            return
+        if size + self._cluster_size > properties.MAX_BYTES:
+            raise self._illegal()
+        raise ResponseError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message is illegal: its properties take {size} bytes; with more than {SENT_PROPERTIES} it could not "
+            "be tried again",
+        )
 
     @staticmethod
     def _check_dispatch(multi_dispatch: MultiDispatch, names: str, queue_id: int, stored: int) -> None:
@@ -418,12 +463,18 @@ class Admission:
         puts = []
         for item_flag, item_body, table in items:
             table.update(shared)
-            tag = table.get("TAGS")
-            puts.append(
-                self.put(
-                    queue, item_body, table, item_flag, sys_flag, header.born_timestamp, conn.born_host,
-                    self._store_host, header.reconsume_times or 0, 0, string_hash(tag) if tag else 0,
+            # A batch is one write to one queue: none of it can wait. Java delivers it at once.
+            if self.delay_level(table) > 0 or self.timers.asks(table):
+                raise ResponseError(
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    "the message is illegal: one with a delay or a delivery time is sent by itself, not in a batch",
                 )
+            tag = table.get("TAGS")
+            put = self.put(
+                queue, item_body, table, item_flag, sys_flag, header.born_timestamp, conn.born_host,
+                self._store_host, header.reconsume_times or 0, 0, string_hash(tag) if tag else 0, sent=True,
             )  # fmt: skip
+            self._check_room(len(put.properties) - self._cluster_size)
+            puts.append(put)
         wait = shared.get("WAIT", "true").lower() == "true"
         return Ticket(puts, queue_id, wait=wait, together=True)

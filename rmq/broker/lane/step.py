@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import DecodeError, ValidationError
 
 from rmq.broker.kinds import FIFO, SHARDING_KEY
+from rmq.broker.lane.admit import SENT_PROPERTIES
 from rmq.broker.lane.answers import Recallable
 from rmq.broker.lane.hot_frames import PULL_START, SEND_START, decode_pull, decode_send
 from rmq.broker.lane.new_topics import NewTopics
@@ -115,6 +116,7 @@ class Lane:
         settings = self._settings
         lanes = self._lanes.get
         limit = settings.max_message_size
+        room_of_properties = SENT_PROPERTIES
         store_host = self._store_host
         store_v6 = len(store_host) == 20
         cluster = self._cluster
@@ -160,7 +162,7 @@ class Lane:
                                 and (plain := plain_properties(fields.i, cluster)) is not None
                             ):
                                 stored, tag, keys, wait = plain
-                                if len(stored) <= 32767:
+                                if len(stored) <= room_of_properties:
                                     code = lane.tag_codes.get(tag)
                                     if code is None:
                                         code = lane.tag_code(tag)

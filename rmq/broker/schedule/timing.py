@@ -118,12 +118,17 @@ class TimerSends:
         table[OUT_MS] = str(due)
         table["REAL_TOPIC"] = queue.topic
         table["REAL_QID"] = str(queue.id)
-        self._check_room(table)
+        if not checked:
+            self._check_room(table)
         for topic in (TIMER_TOPIC, TIMER_DONE_TOPIC):
             self._topics.create_for_send_back(topic, 1, _READ_ONLY, 0)
         self.taken[queue.topic] += 1
         waits_in = self._store.queues.get_or_create(TIMER_TOPIC, 0)
         return waits_in, encode_code(due, relative=asked != "TIMER_DELIVER_MS", deletes=DELETE_KEY in table)
+
+    def asks(self, table: dict[str, str]) -> bool:
+        """Whether a message names a delivery time."""
+        return self._asked(table) is not None
 
     def check(self, table: dict[str, str]) -> None:
         """Refuse a half message now whose commit would be refused.
