@@ -399,7 +399,9 @@ class BrokerApp:
     def _expire(self) -> None:
         self._locks.forget_expired()
         for conn in (*self.consumers.expire(), *self.producers.expire()):
-            conn.close("no heartbeat")
+            # Its other groups go on: their heartbeats come.
+            if not self.consumers.knows(conn) and not self.producers.knows(conn):
+                conn.close("no heartbeat")
 
     async def stop(self) -> None:
         """Unregister, stop accepting, answer what is in flight, bring everything to disk."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from rmq.broker.groups.notices import Notices, Tell
@@ -16,7 +16,7 @@ __all__ = ["EXPIRY_SECONDS", "SCAN_SECONDS", "Channel", "ConsumerGroup", "Consum
 
 log = logging.getLogger(__name__)
 
-#: A channel without a heartbeat for this long is dropped and closed (store-and-broker.md 8.1).
+#: A group that a connection has not named in a heartbeat for this long leaves it (store-and-broker.md 8.1).
 EXPIRY_SECONDS = 120.0
 SCAN_SECONDS = 10.0
 
@@ -225,14 +225,19 @@ class Consumers:
         elif notify:
             self._notices.changed(name)
 
+    def knows(self, conn: Conn) -> bool:
+        """Whether a connection has a consumer."""
+        return conn in self._of_conn
+
     def expire(self) -> list[Conn]:
-        """Drop silent channels; the connections returned are to be closed."""
-        oldest = self._clock.monotonic() - EXPIRY_SECONDS
-        silent = _silent((group.channels.values() for group in self._groups.values()), oldest)
-        for conn in silent:
-            self._complaints.say(log.warning, "no heartbeat from consumer %s for %d s", conn.peer, EXPIRY_SECONDS)
-            self.closed(conn)
-        return silent
+        """Drop silent members from their groups; the connections of which one was dropped."""
+        silent = _silent(((group.name, group.channels) for group in self._groups.values()), self._clock)
+        for name, channel in silent:
+            self._complaints.say(
+                log.warning, "no heartbeat for %s from consumer %s for %d s", name, channel.conn.peer, EXPIRY_SECONDS
+            )
+            self._remove(channel.conn, name, notify=True)
+        return list(dict.fromkeys(channel.conn for _, channel in silent))
 
 
 class Producers:
@@ -282,14 +287,19 @@ class Producers:
         for group in list(self._of_conn.get(conn, ())):
             self.unregister(conn, group)
 
+    def knows(self, conn: Conn) -> bool:
+        """Whether a connection has a producer."""
+        return conn in self._of_conn
+
     def expire(self) -> list[Conn]:
-        """Drop silent channels; the connections returned are to be closed."""
-        oldest = self._clock.monotonic() - EXPIRY_SECONDS
-        silent = _silent((channels.values() for channels in self._groups.values()), oldest)
-        for conn in silent:
-            self._notes.say(log.warning, "no heartbeat from producer %s for %d s", conn.peer, EXPIRY_SECONDS)
-            self.closed(conn)
-        return silent
+        """Drop silent members from their groups; the connections of which one was dropped."""
+        silent = _silent(self._groups.items(), self._clock)
+        for name, channel in silent:
+            self._notes.say(
+                log.warning, "no heartbeat for %s from producer %s for %d s", name, channel.conn.peer, EXPIRY_SECONDS
+            )
+            self.unregister(channel.conn, name)
+        return list(dict.fromkeys(channel.conn for _, channel in silent))
 
     def group(self, name: str) -> list[Channel] | None:
         channels = self._groups.get(name)
@@ -304,11 +314,7 @@ class Producers:
         return None if conn is None or conn.closed else conn
 
 
-def _silent(tables: Iterable[Iterable[Channel]], oldest: float) -> list[Conn]:
-    def each() -> Iterator[Conn]:
-        for channels in tables:
-            for channel in channels:
-                if channel.last_seen < oldest:
-                    yield channel.conn
-
-    return list(dict.fromkeys(each()))
+def _silent(groups: Iterable[tuple[str, dict[Conn, Channel]]], clock: Clock) -> list[tuple[str, Channel]]:
+    """Members without a heartbeat, with the name of their group."""
+    oldest = clock.monotonic() - EXPIRY_SECONDS
+    return [(name, channel) for name, channels in groups for channel in channels.values() if channel.last_seen < oldest]

@@ -28,6 +28,7 @@ from rmq.protocol.headers.offset import (
 from rmq.protocol.headers.topic import DeleteTopicRequest
 from rmq.testing.simworld import Simulation
 from tests.support.client_scene import Scene, scene
+from tests.support.raw_peer import subscribe
 from tests.support.virtual import eventually, in_virtual_time
 
 
@@ -589,3 +590,22 @@ async def test_a_time_inside_a_batch_is_at_its_edges(boundary: str | None, found
             header = SearchOffsetRequest(topic="One", queue_id=0, timestamp=when, boundary_type=boundary)
             reply = await s.admin.instance.call(s.cluster.broker_addr, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
             assert reply.header(SearchOffsetResponse).offset == offset
+
+
+@in_virtual_time
+async def test_a_group_without_heartbeats_does_not_cost_the_connection_its_other_groups() -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        remoting, address = s.admin.instance.remoting, s.cluster.broker_addr
+        for group in ("silent", "alive"):
+            await remoting.request(address, subscribe(group, "One"), 3)
+        conn = remoting.connected(address)
+        consumers = s.cluster.brokers[0].consumers
+        for _ in range(5):
+            await asyncio.sleep(30)
+            await remoting.request(address, subscribe("alive", "One"), 3)
+        assert consumers.group("silent") is None
+        assert consumers.group("alive") is not None
+        assert remoting.connected(address) is conn
+        await eventually(lambda: remoting.connected(address) is not conn, within=150)
+        assert consumers.group("alive") is None

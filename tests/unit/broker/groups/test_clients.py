@@ -192,6 +192,38 @@ async def test_silent_channels_expire_by_the_monotonic_clock() -> None:
     assert await told.take() == [("g", 1)]
 
 
+async def test_a_silent_group_leaves_alone_the_other_groups_of_its_connection() -> None:
+    clock, told = HandClock(), Told()
+    consumers, producers = Consumers(clock, told), Producers(clock)
+    one, two = conn("one"), conn("two")
+    for where in (one, two):
+        join(consumers, where, where.peer, data("T", group="silent"))
+        join(consumers, where, where.peer, data("T", group="alive"))
+        producers.register(where, where.peer, 0, 409, "silent")
+        producers.register(where, where.peer, 0, 409, "alive")
+    await told.take()
+    clock.seconds += EXPIRY_SECONDS + 1
+    join(consumers, two, two.peer, data("T", group="silent"))
+    for where in (one, two):
+        join(consumers, where, where.peer, data("T", group="alive"))
+        producers.register(where, where.peer, 0, 409, "alive")
+    assert consumers.expire() == [one]
+    assert producers.expire() == [one, two]
+    assert consumers.knows(one)
+    assert producers.knows(one)
+    silent, alive = consumers.group("silent"), consumers.group("alive")
+    assert silent is not None
+    assert alive is not None
+    assert (silent.client_ids(), alive.client_ids()) == (["two"], ["one", "two"])
+    assert list(producers.groups()) == ["alive"]
+    assert producers.client("one") is one
+    assert await told.take() == [("silent", 1)]
+    clock.seconds += EXPIRY_SECONDS + 1
+    assert set(consumers.expire()) == set(producers.expire()) == {one, two}
+    assert not consumers.knows(one)
+    assert not producers.knows(one)
+
+
 async def test_nothing_is_registered_for_a_closed_connection() -> None:
     consumers, producers = Consumers(HandClock(), Told()), Producers(HandClock())
     gone = conn()
