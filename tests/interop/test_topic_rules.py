@@ -274,8 +274,6 @@ async def switches(scene: Scene, one: Client, _: Client) -> None:
     await note("commit", ask(15, consumerGroup="nobody", topic="T", queueId=0, commitOffset=1))
     await note("query", ask(14, consumerGroup="nobody", topic="T", queueId=0))
     await note("retry to nobody", ask(310, b"x", **send("%RETRY%nobody")))
-    await note("on", ask(25, "autoCreateTopicEnable=true"))
-    await note("still nowhere", ask(310, b"x", **send("Nowhere")))
     await note("groups on", ask(25, "autoCreateSubscriptionGroup=true"))
     await note("pull of somebody", ask(11, **pull("T", "nobody", offset=1)))
 

@@ -43,6 +43,8 @@ class ConfigAdmin:
         self._settings.apply_to(self._store)
         if "brokerPermission" in keys:
             self._topics.touch()
+        if "autoCreateTopicEnable" in keys:
+            self._topics.auto_creation_changed()
 
     @handles(RequestCode.UPDATE_BROKER_CONFIG)
     async def update(self, conn: Conn, request: Command) -> Command:

@@ -79,8 +79,7 @@ class TopicTable:
         make = self._keep
         make(_config(names.SELF_TEST_TOPIC, 1))
         if settings.auto_create_topic_enable:
-            queues = settings.default_topic_queue_nums
-            make(_config(names.AUTO_CREATE_TOPIC, queues, PERM_READ_WRITE | PERM_INHERIT))
+            make(self._template())
         make(_config(names.BENCHMARK_TOPIC, 1024))
         make(_config(settings.broker_cluster_name, 16, _perm(settings.cluster_topic_enable)))
         make(_config(settings.broker_name, 1, _perm(settings.broker_topic_enable)))
@@ -89,6 +88,25 @@ class TopicTable:
         if settings.trace_topic_enable:
             make(_config(settings.msg_trace_topic_name, 1))
         make(_config(names.reply_topic(settings.broker_cluster_name), 1))
+
+    def _template(self) -> TopicConfig:
+        """TBW102 as it is while topics are made on demand."""
+        return _config(names.AUTO_CREATE_TOPIC, self._settings.default_topic_queue_nums, PERM_READ_WRITE | PERM_INHERIT)
+
+    def auto_creation_changed(self) -> None:
+        """``autoCreateTopicEnable`` was changed while running: have TBW102, or have nobody use it.
+
+        Name servers forget no topic of a running broker: one that may neither be read nor written is told to nobody.
+        """
+        known = self._topics.get(names.AUTO_CREATE_TOPIC)
+        if self._settings.auto_create_topic_enable:
+            wanted = self._template() if known is None else dataclasses.replace(known, perm=self._template().perm)
+        elif known is not None:
+            wanted = dataclasses.replace(known, perm=0)
+        else:
+            return
+        if wanted != known:
+            self.put(wanted)
 
     # -- reading
 
@@ -177,10 +195,6 @@ class TopicTable:
         if template is None:
             log.warning("no topic %s for %s: the template %s does not exist", topic, remote, default_topic)
             return None
-        if default_topic == names.AUTO_CREATE_TOPIC and not self._settings.auto_create_topic_enable:
-            # Stays so until a restart, as in Java: the option switched back on does not bring auto-creation back.
-            template = dataclasses.replace(template, perm=PERM_READ_WRITE)
-            self._keep(template)
         if not template.perm & PERM_INHERIT:
             log.warning("no topic %s for %s: the template %s is not inheritable", topic, remote, default_topic)
             return None
@@ -303,7 +317,7 @@ class TopicTable:
         ).encode()
 
     def load(self) -> None:
-        """Read topics.json over the system topics.
+        """Read topics.json over the system topics; whether there is TBW102 is the setting's to say.
 
         :raises StoreError: neither the file nor its backup can be read.
         """
@@ -315,6 +329,11 @@ class TopicTable:
             self._keep(config if config.topic_name == name else dataclasses.replace(config, topic_name=name))
         if table.data_version is not None:
             self.data_version = table.data_version
+        known = self._topics.get(names.AUTO_CREATE_TOPIC)
+        if known is not None and self._settings.auto_create_topic_enable:
+            self._keep(dataclasses.replace(known, perm=self._template().perm))
+        elif known is not None:
+            del self._topics[known.topic_name], self._pretty[known.topic_name], self._compact[known.topic_name]
 
     def replace_all(self, configs: Mapping[str, TopicConfig], version: DataVersion) -> None:
         """Take over a master's table."""

@@ -41,6 +41,7 @@ FILTER_TYPE = "A topic without topicFilterType has the default one"
 HALF_DELAY = "A transactional message with a delay level is not lost"
 SERIALIZED = "An answer is serialised like its request"
 SQL_OFF = "A refused SQL92 subscription names the setting"
+AUTO_CREATE = "autoCreateTopicEnable counts at once, and after a restart"
 NEGATIVE_OFFSET = "An offset below 0 is refused"
 TIME_END = "A time after a queue's last message is its end"
 SQL_END = "Text behind a complete SQL92 expression is refused"
@@ -133,6 +134,7 @@ ACCEPTED = (
         code=1,
         remark=r"The broker does not support consumer to filter message by \w+ \(enablePropertyFilter is false\)",
     ),
+    Difference(AUTO_CREATE, ("broker.send.auto_create_on_again",), 0),
     Difference(
         NEGATIVE_OFFSET,
         ("broker.offset.update.negative",),

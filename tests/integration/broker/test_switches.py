@@ -98,3 +98,17 @@ async def test_groups_that_read_too_far_back_are_switched_off(tmp_path: Path) ->
             assert (await peer.ask(pull("NEAR", offset=2))).code == 0
             slow.judge()
             assert (await peer.ask(pull("NEAR", offset=2))).code == 0
+
+
+async def test_auto_creation_is_switched_off_and_on_and_is_not_told_when_it_is_off(tmp_path: Path) -> None:
+    async with Cluster(tmp_path, brokers=0) as cluster:
+        broker = await cluster.start_broker()
+        async with RawPeer(*broker.address) as peer:
+            assert (await peer.ask(send("A"))).code == 0
+            assert (await peer.ask(Command(25, body=b"autoCreateTopicEnable=false"))).code == 0
+            assert (await peer.ask(send("B"))).code == 17
+            while await permission_told(cluster, "TBW102"):
+                pass
+            assert (await peer.ask(Command(25, body=b"autoCreateTopicEnable=true"))).code == 0
+            assert (await peer.ask(send("B"))).code == 0
+            assert await permission_told(cluster, "B") == 6

@@ -110,14 +110,55 @@ def test_what_is_made_and_what_is_changed_are_told_apart() -> None:
     with_table(check)
 
 
-def test_switching_auto_creation_off_lasts_until_a_restart() -> None:
+def test_auto_creation_is_switched_while_running() -> None:
     def check(node: SimNode, table: TopicTable) -> None:
-        table._settings.auto_create_topic_enable = False
-        assert table.create_for_send("T", "TBW102", 4, 0, "x") is None
-        table._settings.auto_create_topic_enable = True
-        assert table.create_for_send("T", "TBW102", 4, 0, "x") is None
+        told: list[str | None] = []
+        table.on_change.append(told.append)
+        for round_ in range(2):
+            table._settings.auto_create_topic_enable = False
+            table.auto_creation_changed()
+            config = table.get("TBW102")
+            assert config is not None
+            assert (config.perm, config.write_queue_nums) == (0, 8)
+            assert table.create_for_send(f"T{round_}", "TBW102", 4, 0, "x") is None
+            table._settings.auto_create_topic_enable = True
+            table.auto_creation_changed()
+            table.auto_creation_changed()
+            made = table.create_for_send(f"T{round_}", "TBW102", 4, 0, "x")
+            assert made is not None
+            assert made.perm == 6
+        assert told == ["TBW102", "TBW102", "T0", "TBW102", "TBW102", "T1"]
 
     with_table(check)
+
+
+def test_auto_creation_is_switched_on_where_it_never_was() -> None:
+    def check(node: SimNode, table: TopicTable) -> None:
+        table.auto_creation_changed()
+        assert table.get("TBW102") is None
+        table._settings.auto_create_topic_enable = True
+        table.auto_creation_changed()
+        assert table.create_for_send("T", "TBW102", 4, 0, "x") is not None
+
+    with_table(check, auto_create_topic_enable=False)
+
+
+@pytest.mark.parametrize(("enabled", "perm"), [(True, 7), (False, None)])
+@pytest.mark.parametrize("stored", [7, 6, 0])
+def test_a_restart_has_the_template_that_the_setting_says(enabled: bool, perm: int | None, stored: int) -> None:
+    def check(node: SimNode, table: TopicTable) -> None:
+        held = TopicConfig(topic_name="TBW102", write_queue_nums=5, perm=stored)
+        text = TopicConfigTable(topic_config_table={"TBW102": held}).encode()
+        node.files.mkdir("/store/config")
+        node.files.write_atomic(PATH, text)
+        table.load()
+        config = table.get("TBW102")
+        assert (None if config is None else config.perm) == perm
+        assert config is None or config.write_queue_nums == 5
+        assert (b"TBW102" in table.encode()) is enabled
+        assert (table.create_for_send("T", "TBW102", 4, 0, "x") is not None) is enabled
+
+    with_table(check, auto_create_topic_enable=enabled)
 
 
 def test_system_topics_and_those_nobody_may_send_to() -> None:
