@@ -115,4 +115,4 @@ async def snapshot(store: Store) -> dict[str, Any]:
 
 async def found_keys(store: Store, topic: str, keys: Iterable[str]) -> dict[str, int]:
     """How many records are found by each key."""
-    return {key: len(await store.query_message(topic, key, 64, 0, 1 << 62)) for key in keys}
+    return {key: len((await store.query_message(topic, key, 64, 0, 1 << 62)).records) for key in keys}

@@ -457,7 +457,7 @@ def test_ends_behind_an_open_half_are_known_after_a_kill(damaged: bool) -> None:
             await again.store.load()
             op = again.store.queues.get_or_create(OP_HALF_TOPIC, 0)
             (place,) = struct.unpack(">q", (await again.store.queues.entries_cold(op, 1, 1))[:8])
-            await broker.store._tasks.close()
+            await broker.store.tasks.close()
             again = await again.killed(simulation)
             real = again.store.record_at
 
