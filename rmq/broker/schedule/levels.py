@@ -15,10 +15,12 @@ class DelayOffsets:
     A level that never ran is absent, as in Java.
     """
 
-    __slots__ = ("changed", "table")
+    __slots__ = ("aside", "changed", "table")
 
     def __init__(self) -> None:
         self.table: dict[int, int] = {}
+        #: Entries before a level's offset that are still to be delivered: (level, index).
+        self.aside: set[tuple[int, int]] = set()
         self.changed = False
 
     def get(self, level: int) -> int:
@@ -46,8 +48,15 @@ class DelayOffsets:
         self.changed = False
 
     def render(self) -> bytes:
-        """The file's text, as Java prints it (store-and-broker.md 1.4)."""
-        return render_offsets(self.table)
+        """The file's text, as Java prints it (store-and-broker.md 1.4); what is set aside is a member it ignores."""
+        text = render_offsets(self.table)
+        if not self.aside:
+            return text
+        by_level: dict[int, list[int]] = {}
+        for level, index in sorted(self.aside):
+            by_level.setdefault(level, []).append(index)
+        members = ",".join(f'"{level}":{indexes}' for level, indexes in by_level.items())
+        return b'{\n\t"aside":{%s},' % members.encode() + text[1:]
 
     def encode(self) -> bytes:
         """The body of an answer to 45."""

@@ -74,13 +74,16 @@ def rebuild(
         raise HalfMessageParked(f"its unique key is {held.get('UNIQ_KEY')}")
     if is_broker_topic(topic):
         raise ValueError(f"it is for {topic}, to which only the broker itself writes")
+    queue = queue_of(topic, queue_id)
+    if not queue.topic_field:
+        raise ValueError(f"{len(topic)} characters are too many for a topic's name")
     tags = held.get("TAGS")
     unique = held.get("UNIQ_KEY")
     keys = [key.encode() for key in held.get("KEYS", "").split(" ") if key]
     if unique:
         keys.insert(0, unique.encode())
     return Put(
-        queue=queue_of(topic, queue_id),
+        queue=queue,
         body=record[body_at:topic_at],
         properties=raw,
         flag=flag,

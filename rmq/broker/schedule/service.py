@@ -11,6 +11,7 @@ from rmq.broker.delays import DelayLevels
 from rmq.broker.schedule.levels import DelayOffsets
 from rmq.broker.schedule.rebuild import HalfMessageParked, rebuild
 from rmq.broker.schedule.steady import Shifts, SteadyClock
+from rmq.broker.store.aside import SetAside
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
 from rmq.broker.store.store import Store
 from rmq.broker.store.trouble import Trouble
@@ -18,6 +19,7 @@ from rmq.broker.topics.metadata import MetadataFile
 from rmq.broker.topics.names import SCHEDULE_TOPIC
 from rmq.protocol import fastjson
 from rmq.protocol.errors import ProtocolError, StoreError
+from rmq.protocol.numbers import INT_MAX, LONG_MAX, is_whole, whole
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -79,6 +81,10 @@ class ScheduleService:
         self.tasks = TaskOwner("schedule")
         self._trouble = Trouble(world.clock, log, "delivering delayed messages", "they are late until that works")
         self._retry = _FIRST_RETRY
+        #: (level, index) of messages that could not be read: their level goes on without them.
+        self._aside: SetAside[tuple[int, int]] = SetAside(world.clock, log, "delivering a delayed message")
+        #: Those of them that are delivered, and where the log ends behind that: (end, (level, index)), in log order.
+        self._made_up: deque[tuple[int, tuple[int, int]]] = deque()
 
     async def load(self) -> None:
         """Read delayOffset.json and bring every level into what its queue holds.
@@ -107,13 +113,28 @@ class ScheduleService:
                 )
         self._durable.load(self.offsets.table)
         self._durable.changed = corrected
+        self._take_aside()
+
+    def _take_aside(self) -> None:
+        """Try anew what was set aside before the start, as far as its queue still has it."""
+        held, self._durable.aside = self._durable.aside, set()
+        for level, index in sorted(held):
+            queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
+            if queue is not None and queue.min <= index < self.offsets.get(level):
+                self._durable.aside.add((level, index))
+                self._aside.keep((level, index), _place(level, index))
 
     async def _first_after(self, queue: Queue, time: int) -> int:
         """Index of the first message of a level that is due after ``time``, ms."""
         low, high = queue.min, queue.next
         while low < high:
             middle = (low + high) // 2
-            entry = await self._store.queues.entries_cold(queue, middle, 1)
+            try:
+                entry = await self._store.queues.entries_cold(queue, middle, 1)
+            except OSError as error:
+                log.error("entry %d of %r cannot be read: %s; some may come again", middle, queue, error)
+                high = middle
+                continue
             if int.from_bytes(entry[12:20], "big", signed=True) > time:
                 high = middle
             else:
@@ -140,10 +161,16 @@ class ScheduleService:
 
     def _parse(self, data: bytes) -> None:
         content = fastjson.loads(data)
-        table = content.get("offsetTable") if isinstance(content, dict) else None
-        if not isinstance(table, dict):
+        if not isinstance(content, dict) or not isinstance(table := content.get("offsetTable"), dict):
             raise ValueError("no offsetTable in it")
-        self.offsets.load({int(level): int(offset) for level, offset in table.items()})
+        offsets = {whole(str(level), INT_MAX): whole(str(offset), least=-LONG_MAX) for level, offset in table.items()}
+        self.offsets.load({level: at for level, at in offsets.items() if level is not None and at is not None})
+        self._durable.aside = set()
+        aside = content.get("aside")
+        for level, indexes in aside.items() if isinstance(aside, dict) else ():
+            number = whole(str(level), self.levels.max_level)
+            if number is not None and isinstance(indexes, list):
+                self._durable.aside |= {(number, index) for index in indexes if is_whole(index)}
 
     def waiting(self) -> list[tuple[int, int]]:
         """(delay level, messages that wait in it), of every level that was ever used."""
@@ -183,6 +210,9 @@ class ScheduleService:
         while self._ahead and self._ahead[0][0] <= end:
             _, level, offset = self._ahead.popleft()
             self._durable.set(level, offset)
+        while self._made_up and self._made_up[0][0] <= end:
+            self._durable.aside.discard(self._made_up.popleft()[1])
+            self._durable.changed = True
         if self._durable.changed:
             self._durable.changed = False
             self._file.changed()
@@ -214,7 +244,8 @@ class ScheduleService:
 
     async def _pass(self) -> float | None:
         """Look at every level once; seconds until there is something to do, or None when nothing waits."""
-        pause: float | None = None
+        await self._try_again()
+        pause = self._aside.pause()
         for level in range(1, self.levels.max_level + 1):
             queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
             if queue is None or queue.visible <= self.offsets.get(level):
@@ -223,6 +254,47 @@ class ScheduleService:
             if rest is not None and (pause is None or rest < pause):
                 pause = rest
         return pause
+
+    async def _try_again(self) -> None:
+        """Deliver what was set aside and is to be tried now."""
+        for level, index in self._aside.due():
+            queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
+            if queue is None or index < queue.min:
+                self._made_up_for(level, index, self._store.log.end)
+                continue
+            try:
+                entry = await self._store.queues.entries_cold(queue, index, 1)
+                due = self._due(level, queue, index, entry)
+                if due > (now := self._steady.now_ms()):
+                    self._aside.later((level, index), (due - now) / 1000)
+                    continue
+                put = await self._read(level, index, *_place_of(entry))
+            except Exception as error:
+                self._set_aside(level, index, error)
+                continue
+            self._made_up_for(level, index, self._append([] if put is None else [put]))
+
+    def _made_up_for(self, level: int, index: int, end: int) -> None:
+        self._aside.done((level, index))
+        self._made_up.append((max(end, self._made_up[-1][0] if self._made_up else 0), (level, index)))
+
+    def _set_aside(self, level: int, index: int, error: Exception) -> None:
+        """A message failed, and none but this one waits for it, unless it is the store that fails."""
+        if self._store.log.gate or self._aside.full:
+            raise error
+        self._aside.failed((level, index), _place(level, index), error)
+        self._durable.aside.add((level, index))
+
+    def _due(self, level: int, queue: Queue, index: int, entry: bytes) -> int:
+        """When an entry is due, ms of the steady clock."""
+        shifts = self._shifts[level]
+        due = shifts.due(index, int.from_bytes(entry[12:20], "big", signed=True))
+        latest = self._steady.now_ms() + self.levels.delay(level)
+        if due > latest:
+            # Stored before this start by a clock that was ahead, or when the level was longer.
+            shifts.cap(queue.next, latest)
+            due = shifts.due(index, due)
+        return due
 
     async def _level(self, level: int, queue: Queue) -> float | None:
         """Deliver a batch of one level; seconds until its next message, 0 for at once, None for no more."""
@@ -234,7 +306,7 @@ class ScheduleService:
         shifts = self._shifts[level]
         shifts.forget(self.offsets.get(level))
         offset = self.offsets.correct(level, queue.min, queue.next)
-        entries = await self._entries(queue, offset, min(_BATCH, queue.visible - offset))
+        entries = await self._entries(level, queue, offset, min(_BATCH, queue.visible - offset))
         if not entries:
             return _FIRST_RETRY
         puts: list[Put] = []
@@ -242,19 +314,19 @@ class ScheduleService:
         taken = offset
         waits: int | None = None
         for start in range(0, len(entries) - ENTRY_SIZE + 1, ENTRY_SIZE):
-            due = shifts.due(taken, int.from_bytes(entries[start + 12 : start + 20], "big", signed=True))
-            if due > now + self.levels.delay(level):
-                # Stored before this start by a clock that was ahead, or when the level was longer.
-                shifts.cap(queue.next, now + self.levels.delay(level))
-                due = shifts.due(taken, due)
+            entry = entries[start : start + ENTRY_SIZE]
+            due = self._due(level, queue, taken, entry)
             if due > now:
                 waits = due
                 break
             if size >= _BATCH_BYTES:
                 break
-            position = int.from_bytes(entries[start : start + 8], "big", signed=True)
-            length = int.from_bytes(entries[start + 8 : start + 12], "big", signed=True)
-            put = await self._read(position, length)
+            position, length = _place_of(entry)
+            try:
+                put = await self._read(level, taken, position, length)
+            except Exception as error:
+                self._set_aside(level, taken, error)
+                put = None
             if put is not None:
                 puts.append(put)
                 size += length
@@ -277,16 +349,35 @@ class ScheduleService:
         """Append the due messages; the commit-log end they make."""
         if not puts:
             return self._ahead[-1][0] if self._ahead else 0
-        end = self._store.append(puts).end
+        try:
+            end = self._store.append(puts).end
+        except Exception as error:
+            if self._store.log.gate or isinstance(error, OSError):
+                raise
+            if len(puts) == 1:
+                log.error("a delayed message for %s cannot be stored and is skipped: %s", puts[0].queue.topic, error)
+                return self._store.log.end
+            # One of them is at fault.
+            return max([self._append([put]) for put in puts])
         self.on_delivered(puts)
         self._retry = _FIRST_RETRY
         return end
 
-    async def _entries(self, queue: Queue, index: int, count: int) -> bytes:
-        hot = self._store.queues.entries(queue, index, count)
-        return hot if hot is not None else await self._store.queues.entries_cold(queue, index, count)
+    async def _entries(self, level: int, queue: Queue, index: int, count: int) -> bytes:
+        """Some entries; where the next one alone cannot be read, it is set aside, and there are none this time."""
+        queues = self._store.queues
+        try:
+            return await queues.entries_cold(queue, index, count)
+        except OSError:
+            try:
+                return await queues.entries_cold(queue, index, 1)
+            except OSError as error:
+                self._set_aside(level, index, error)
+                self._ahead.append((self._store.log.end, level, index + 1))
+                self.offsets.set(level, index + 1)
+                return b""
 
-    async def _read(self, position: int, length: int) -> Put | None:
+    async def _read(self, level: int, index: int, position: int, length: int) -> Put | None:
         """The message at a place of the log as it is to be delivered, or None when it must be skipped."""
         data = self._store.log.read(position, length)
         if data is None:
@@ -296,5 +387,14 @@ class ScheduleService:
         except HalfMessageParked as error:
             log.error("a delayed transactional message is dropped: %s", error)
         except (ProtocolError, StoreError, ValueError) as error:
-            log.error("the delayed message at %d cannot be read and is skipped: %s", position, error)
+            log.error("%s cannot be delivered and is skipped: %s", _place(level, index), error)
         return None
+
+
+def _place(level: int, index: int) -> str:
+    return f"{SCHEDULE_TOPIC}-{level - 1} at {index}"
+
+
+def _place_of(entry: bytes) -> tuple[int, int]:
+    """Where the record of a queue entry lies in the log, and its bytes."""
+    return int.from_bytes(entry[:8], "big", signed=True), int.from_bytes(entry[8:12], "big", signed=True)

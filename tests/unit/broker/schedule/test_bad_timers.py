@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -16,6 +14,7 @@ from rmq.protocol.names import TIMER_DONE_TOPIC, TIMER_TOPIC
 from rmq.protocol.tags import string_hash
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
+from tests.support.sick_disk import Sick
 from tests.unit.broker.schedule.test_timers import HOST, TimerBroker
 
 #: Values of TIMER_OUT_MS, and codes of queue entries, that no message has.
@@ -28,23 +27,6 @@ def forge(broker: TimerBroker, body: bytes, table: dict[str, str], code: int = 0
     stored = properties.encode(table).encode()
     span = broker.store.append([Put(queue, body, stored, 0, 0, broker.node.clock.now_ms(), HOST, HOST, 0, 0, code, ())])
     return span.offsets[0][1]
-
-
-class Sick:
-    """Places of the commit log that a disk cannot read."""
-
-    def __init__(self, broker: TimerBroker, *bad: int) -> None:
-        self.bad = set(bad)
-        log = broker.store.log
-        hot, cold = log.read, log.read_cold
-
-        async def read_cold(offset: int, size: int) -> bytes:
-            if offset in self.bad:
-                raise OSError(errno.EIO, os.strerror(errno.EIO), "/store/commitlog/0")
-            return await cold(offset, size)
-
-        log.read = lambda offset, size: None if offset in self.bad else hot(offset, size)  # type: ignore[method-assign]
-        log.read_cold = read_cold  # type: ignore[method-assign]
 
 
 def with_a_restart(
@@ -138,18 +120,18 @@ def test_a_record_that_cannot_be_read_is_delivered_when_it_can(caplog: pytest.Lo
         broker.send("bad", 1000)
         broker.send("same moment", 1000)
         broker.send("later", 5000)
-        sick = Sick(broker, bad)
+        sick = Sick(broker.store, bad)
         await asyncio.sleep(200)
         assert await broker.bodies() == ["same moment", "later"]
         (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
         assert "rmq_sys_wheel_timer-0 at 0" in told.getMessage()
         again = await restart()
-        sick = Sick(again, bad)
+        sick = Sick(again.store, bad)
         await again.start()
         again.send("after", 1000)
         await asyncio.sleep(30)
         assert await again.bodies() == ["same moment", "later", "after"]
-        sick.bad.clear()
+        sick.heal()
         await asyncio.sleep(61)
         assert await again.bodies() == ["same moment", "later", "after", "bad"]
         assert len(again.service._aside) == 0
@@ -160,12 +142,12 @@ def test_a_record_that_cannot_be_read_is_delivered_when_it_can(caplog: pytest.Lo
 def test_a_record_without_a_time_in_its_entry_that_cannot_be_read() -> None:
     async def check(node: SimNode, broker: TimerBroker, restart: Callable[[], Awaitable[TimerBroker]]) -> None:
         due = str(node.clock.now_ms() + 3000)
-        sick = Sick(broker, broker.store.log.end)
+        sick = Sick(broker.store, broker.store.log.end)
         forge(broker, b"bad", {"TIMER_OUT_MS": due, "REAL_TOPIC": "T", "REAL_QID": "0"}, string_hash("tag"))
         broker.send("good", 1000)
         await asyncio.sleep(2)
         assert await broker.bodies() == ["good"]
-        sick.bad.clear()
+        sick.heal()
         await asyncio.sleep(3)
         assert await broker.bodies() == ["good", "bad"]
 
@@ -174,22 +156,14 @@ def test_a_record_without_a_time_in_its_entry_that_cannot_be_read() -> None:
 
 def test_queue_entries_that_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
     async def check(node: SimNode, broker: TimerBroker, restart: Callable[[], Awaitable[TimerBroker]]) -> None:
-        queues = broker.store.queues
-        entries = queues.entries_cold
-        bad = {1}
-
-        async def read(queue: object, index: int, count: int) -> bytes:
-            if getattr(queue, "topic", "") == TIMER_TOPIC and bad.intersection(range(index, index + count)):
-                raise OSError(errno.EIO, os.strerror(errno.EIO), "/store/consumequeue")
-            return await entries(queue, index, count)  # type: ignore[arg-type]
-
-        queues.entries_cold = read  # type: ignore[method-assign, assignment]
+        sick = Sick(broker.store)
+        sick.entries(TIMER_TOPIC, 1)
         for name in ("a", "b", "c"):
             broker.send(name, 1000)
         await asyncio.sleep(3)
         assert await broker.bodies() == ["a", "c"]
         assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
-        bad.clear()
+        sick.heal()
         await asyncio.sleep(10)
         assert await broker.bodies() == ["a", "c", "b"]
 
@@ -241,7 +215,7 @@ def test_marks_that_cannot_be_read_cost_no_start() -> None:
         entry = await broker.store.queues.entries_cold(marks, 0, 1)
         again = await restart()
         again.offsets.commit("CID_RMQ_SYS_TIMER", TIMER_TOPIC, 0, 0)
-        Sick(again, int.from_bytes(entry[:8], "big"))
+        Sick(again.store, int.from_bytes(entry[:8], "big"))
         await again.start()
         await asyncio.sleep(40)
         # What its mark said was delivered comes once more; nothing else does.
