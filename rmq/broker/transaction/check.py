@@ -19,15 +19,18 @@ from enum import Enum, auto
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from rmq.broker.store.aside import SetAside
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue, Span
 from rmq.broker.transaction.halves import CHECK_GROUP, DISCARD_TOPIC
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ProtocolError, RMQError, StoreError
+from rmq.protocol.errors import ProtocolError
 from rmq.protocol.headers.transaction import CheckTransactionStateRequest
 from rmq.protocol.ids import offset_msg_id
 from rmq.protocol.message import MessageRecord, decode_record, encode_record
 from rmq.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
+from rmq.protocol.numbers import whole
+from rmq.remoting.limits import Rationed
 from rmq.runtime.tasks import TaskOwner
 
 if TYPE_CHECKING:
@@ -45,6 +48,8 @@ __all__ = ["TransactionCheck", "Verdict", "judge"]
 log = logging.getLogger(__name__)
 
 _entry = Struct(">qiq").unpack_from
+#: A queue index, and its record as :meth:`TransactionCheck._records` finds it.
+_Numbered = tuple[int, MessageRecord | OSError | None]
 #: Entries read at a time, and what one pass may take, seconds.
 _SLICE = 32
 _PASS_SECONDS = 60.0
@@ -92,15 +97,15 @@ def judge(
         return Verdict.CHECK
     # A copy that Java has made because of its immunity has the store time of the copy.
     age = now - (born if _FIRST_OFFSET in table else stored)
-    immunity = table.get(_IMMUNITY)
-    wait = int(immunity) * 1000 if immunity is not None and immunity.isdecimal() else timeout
+    immunity = whole(table.get(_IMMUNITY))
+    wait = immunity * 1000 if immunity is not None else timeout
     if age >= wait or (age < 0 and seen):
         return Verdict.CHECK
-    return Verdict.LATER if immunity is not None else Verdict.STOP
+    return Verdict.LATER if _IMMUNITY in table else Verdict.STOP
 
 
 def _number(text: str | None) -> int:
-    return int(text) if text is not None and text.isascii() and text.isdecimal() else 0
+    return whole(text) or 0
 
 
 class TransactionCheck:
@@ -138,6 +143,9 @@ class TransactionCheck:
         #: End of the half queue at the last pass.
         self._seen = 0
         self._turn = 0
+        #: Halves that could not be read or treated: the others are.
+        self._aside: SetAside[int] = SetAside(world.clock, log, "checking a half message")
+        self._notes = Rationed(world.clock, most=20)
 
     async def load(self) -> None:
         """Read what is settled, from the queues of the recovered store."""
@@ -147,8 +155,13 @@ class TransactionCheck:
         while index < op.next:
             records = await self._records(op, index, op.next)
             for at, record in records:
-                if record is not None:
-                    self._note(at, record.body)
+                if isinstance(record, MessageRecord):
+                    self._note(at, record.body, half.next)
+                elif record is not None:
+                    self._notes.say(
+                        log.error, "%s-0 at %d cannot be read: %s; what it says is settled is checked again",
+                        OP_HALF_TOPIC, at, record,
+                    )  # fmt: skip
             index += max(1, len(records))
         self._advance()
         await self._read_unsettled(half)
@@ -162,7 +175,7 @@ class TransactionCheck:
                 continue
             records = await self._records(half, index, half.next)
             for at, record in records:
-                if record is None or at in self._settled:
+                if not isinstance(record, MessageRecord) or at in self._settled:
                     continue
                 root = self.root(record)
                 if root != at:
@@ -172,7 +185,11 @@ class TransactionCheck:
                         self._settled.add(older)
                         self._owed.append(older)
             index += max(1, len(records))
-        current = await self._torn_commit() if self._next < half.next else None
+        current = None
+        try:
+            current = await self._torn_commit() if self._next < half.next else None
+        except OSError as error:
+            log.error("the end of the commit log cannot be read: %s; a commit torn there would be done again", error)
         if current is not None:
             log.warning("a commit was stored without its op record: it is not done again")
             self._settled.add(current)
@@ -199,8 +216,10 @@ class TransactionCheck:
         queue = max(self._store.queues, key=lambda one: one.max_phys, default=None)
         if queue is None or queue.next <= queue.min:
             return None
-        records = await self._records(queue, queue.next - 1, queue.next)
-        return records[0][1] if records else None
+        ((_, record),) = await self._records(queue, queue.next - 1, queue.next) or [(0, None)]
+        if isinstance(record, OSError):
+            raise record
+        return record
 
     def start(self) -> None:
         """Check every ``transactionCheckInterval``."""
@@ -253,13 +272,22 @@ class TransactionCheck:
                 self._settled.add(index)
         self._advance()
 
-    def _note(self, at: int, body: bytes) -> None:
+    def _note(self, at: int, body: bytes, end: int) -> None:
+        """Take in an op record.
+
+        :param end: one beyond the last half that there is: what says more is none of ours.
+        """
         # 5.x writes several indexes into one record, each followed by a comma.
         for text in body.split(b","):
-            if text.isdigit():
-                self._ops.append((at, int(text)))
-                if int(text) >= self._next:
-                    self._settled.add(int(text))
+            index = whole(text, end - 1)
+            if index is not None:
+                self._ops.append((at, index))
+                if index >= self._next:
+                    self._settled.add(index)
+            elif text:
+                self._notes.say(
+                    log.error, "%s-0 at %d names no half message: %r is passed over", OP_HALF_TOPIC, at, text[:40]
+                )
 
     def _advance(self) -> None:
         """Move on over settled halves, and over op records that only speak of such."""
@@ -292,14 +320,27 @@ class TransactionCheck:
     def _queue(self, topic: str) -> Queue:
         return self._store.queues.get_or_create(topic, 0)
 
-    async def _records(self, queue: Queue, index: int, end: int) -> list[tuple[int, MessageRecord | None]]:
-        """Some records of a queue from ``index`` to before ``end``; None for one that cannot be read."""
+    async def _records(self, queue: Queue, index: int, end: int) -> list[_Numbered]:
+        """Some records of a queue from ``index`` to before ``end``.
+
+        None for one that is gone or damaged; the error for one that the disk does not give.
+        """
         queues = self._store.queues
-        data = await queues.entries_cold(queue, index, min(_SLICE, end - index))
-        found: list[tuple[int, MessageRecord | None]] = []
+        try:
+            data = await queues.entries_cold(queue, index, min(_SLICE, end - index))
+        except OSError:
+            try:
+                data = await queues.entries_cold(queue, index, 1)
+            except OSError as error:
+                return [(index, error)]
+        found: list[_Numbered] = []
         for number in range(len(data) // ENTRY_SIZE):
             physical, _, _ = _entry(data, number * ENTRY_SIZE)
-            raw = await self._store.record_at(physical)
+            try:
+                raw = await self._store.record_at(physical)
+            except OSError as error:
+                found.append((index + number, error))
+                continue
             record = None
             if raw is not None:
                 try:
@@ -326,6 +367,9 @@ class TransactionCheck:
             self._next = half.min
             self._settled = {index for index in self._settled if index >= self._next}
             self._copies = {root: index for root, index in self._copies.items() if index >= self._next}
+            for at in self._aside:
+                if at < self._next:
+                    self._aside.done(at)
         self._advance()
         # What is stored from here on, copies of this pass among it, is the next one's.
         end = half.visible
@@ -343,7 +387,7 @@ class TransactionCheck:
             await asyncio.sleep(0)
         counted.report()
 
-    def _slice(self, records: list[tuple[int, MessageRecord | None]], seen: int, counted: _Counts) -> bool:
+    def _slice(self, records: list[_Numbered], seen: int, counted: _Counts) -> bool:
         """Treat some halves, each on its own; whether to go on."""
         for at, record in records:
             if not self._is_open(at):
@@ -352,21 +396,27 @@ class TransactionCheck:
                 log.error("half message %d cannot be read and is given up", at)
                 self._settled.add(at)
                 continue
-            verdict = self._judge(record, at < seen)
-            if verdict is Verdict.STOP:
-                return False
-            if verdict is Verdict.LATER:
-                continue
             try:
+                if isinstance(record, OSError):
+                    raise record
+                verdict = self._judge(record, at < seen)
+                if verdict is Verdict.STOP:
+                    return False
+                if verdict is Verdict.LATER:
+                    continue
                 if verdict is Verdict.CHECK:
                     self._ask(at, record, counted)
                 else:
                     self._discard(at, record)
-            except (StoreError, OSError) as error:
-                log.error("half messages cannot be treated until the next pass: %s", error)
-                return False
-            except RMQError as error:
-                log.error("half message %s cannot be treated: %s", record.msg_id, error)
+            except Exception as error:
+                if self._store.log.gate:
+                    log.error("half messages cannot be treated until the next pass: %s", error)
+                    return False
+                if self._aside.full:
+                    raise
+                self._aside.failed(at, f"{HALF_TOPIC}-0 at {at}", error)
+            else:
+                self._aside.done(at)
         return True
 
     def _judge(self, record: MessageRecord, seen: bool) -> Verdict:

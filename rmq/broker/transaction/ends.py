@@ -16,6 +16,7 @@ from rmq.protocol.headers.transaction import EndTransactionRequest, ResumeCheckH
 from rmq.protocol.ids import decode_offset_msg_id
 from rmq.protocol.message import MessageRecord, decode_record
 from rmq.protocol.names import HALF_TOPIC
+from rmq.protocol.numbers import INT_MAX, whole
 from rmq.remoting.metrics import Histogram
 from rmq.remoting.router import handles
 
@@ -127,7 +128,7 @@ class TransactionEnds:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
         if half.queue_offset != header.tran_state_table_offset:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
-        if half.topic != HALF_TOPIC or not half.properties.get("REAL_QID", "").isdecimal():
+        if half.topic != HALF_TOPIC or whole(half.properties.get("REAL_QID"), INT_MAX) is None:
             # A record that never was a half message must not be sent anywhere.
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
         return half
@@ -147,7 +148,7 @@ class TransactionEnds:
             table = {**record.properties, "TRANSACTION_CHECK_TIMES": "0"}
             # A new transaction: ends that name the old one stay without effect.
             table.pop("TRAN_PREPARED_QUEUE_OFFSET", None)
-            if not (table.get("REAL_TOPIC") and table.get("REAL_QID", "").isdecimal() and table.get("PGROUP")):
+            if not (table.get("REAL_TOPIC") and table.get("PGROUP")) or whole(table.get("REAL_QID"), INT_MAX) is None:
                 raise refusal
             check_target(table["REAL_TOPIC"])
             again = self._halves.again(record, table, keep_flags=True)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from rmq.broker.store.state import Put
 from rmq.protocol import properties
+from rmq.protocol.errors import StoreError
 from rmq.protocol.ids import pack_host
 from rmq.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, TRANSACTION_CONSUMER_GROUP
+from rmq.protocol.numbers import INT_MAX, whole
 from rmq.protocol.tags import string_hash
 
 if TYPE_CHECKING:
@@ -46,7 +48,10 @@ class Halves:
         The property string stays as it was: consumers still see TRAN_MSG, REAL_TOPIC and REAL_QID, as with Java.
         """
         table = dict(half.properties)
-        queue = self._store.queues.get_or_create(table["REAL_TOPIC"], int(table["REAL_QID"]))
+        queue_id = whole(table.get("REAL_QID"), INT_MAX)
+        if queue_id is None:
+            raise StoreError("the half message names no queue")
+        queue = self._store.queues.get_or_create(table["REAL_TOPIC"], queue_id)
         tag = table.get("TAGS")
         code = string_hash(tag) if tag else 0
         table.pop("TRAN_PREPARED_QUEUE_OFFSET", None)
