@@ -32,10 +32,12 @@ import orjson
 
 from rmq.broker.pop.checkpoints import Checkpoint, Checkpoints, Key
 from rmq.broker.pop.ordered import Batch, OrderedQueues, Place
+from rmq.broker.pop.shapes import check_event
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
 from rmq.protocol.errors import ProtocolError, StoreError
 from rmq.protocol.message import decode_record
 from rmq.protocol.names import POP_JOURNAL_TOPIC
+from rmq.remoting.limits import Rationed
 
 if TYPE_CHECKING:
     from rmq.broker.store.store import Store
@@ -129,6 +131,7 @@ class Journal:
         self._topics = topics
         self._host = store_host
         self._sys_flag = 0x30 if len(store_host) == 20 else 0
+        self._notes = Rationed(clock, most=20)
         self._waiting: list[Event] = []
         self._written: asyncio.Future[int] | None = None
 
@@ -187,20 +190,46 @@ class Journal:
         queue = self.queue
         index = max(start, queue.min)
         first = index
+        count = _READ
         while index < queue.next:
-            data = await self._store.queues.entries_cold(queue, index, min(_READ, queue.next - index))
-            spans = [
-                (int.from_bytes(data[at : at + 8], "big"), int.from_bytes(data[at + 8 : at + 12], "big"))
-                for at in range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE)
-            ]
-            if not spans:
-                log.error("the journal of POP cannot be read from %d on", index)
+            try:
+                records = await self._read(queue, index, min(count, queue.next - index))
+            except OSError as error:
+                if count > 1:
+                    count = 1  # the others around the bad one can be read
+                    continue
+                self._skipped(index, error)
+                index += 1
+                continue
+            if not records:
+                log.error("%s-0 cannot be read from %d on", POP_JOURNAL_TOPIC, index)
                 break
-            for record in await self._store.log.read_many_cold(spans):
+            for record in records:
                 try:
-                    for event in orjson.loads(decode_record(record).body):
-                        into.apply(event, index)
-                except (ProtocolError, ValueError, TypeError, IndexError, KeyError) as error:
-                    log.error("record %d of the journal of POP is skipped: %s", index, error)
+                    self._apply(record, index, into)
+                except (ProtocolError, ValueError) as error:
+                    self._skipped(index, error)
                 index += 1
         return index - first
+
+    async def _read(self, queue: Queue, index: int, count: int) -> list[bytes]:
+        data = await self._store.queues.entries_cold(queue, index, count)
+        spans = [
+            (int.from_bytes(data[at : at + 8], "big"), int.from_bytes(data[at + 8 : at + 12], "big"))
+            for at in range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE)
+        ]
+        return await self._store.log.read_many_cold(spans) if spans else []
+
+    @staticmethod
+    def _apply(record: bytes, index: int, into: Replayed) -> None:
+        """Take in a record's events: all, or none where one of them is no event."""
+        events = orjson.loads(decode_record(record).body)
+        if not isinstance(events, list):
+            raise ValueError("it is no list of events")
+        for event in events:
+            check_event(event)
+        for event in events:
+            into.apply(event, index)
+
+    def _skipped(self, index: int, error: Exception) -> None:
+        self._notes.say(log.error, "%s-0 at %d is skipped: %s", POP_JOURNAL_TOPIC, index, error)

@@ -7,9 +7,10 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from rmq.broker.pop.checkpoints import Checkpoint
+from rmq.broker.pop.checkpoints import Checkpoint, Key
 from rmq.broker.pop.handles import FIRST_POP_TIME, POP_CK, pop_retry_topic
 from rmq.broker.pop.ordered import Place
+from rmq.broker.store.aside import SetAside
 from rmq.broker.store.state import ENTRY_SIZE, Put
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol.errors import ProtocolError, ResponseError, StoreError
@@ -64,6 +65,8 @@ class Reviver:
         self._store_host = store_host
         self.tasks = TaskOwner("pop")
         self._trouble = Trouble(world.clock, log, "giving back popped messages", "they are late until that works")
+        #: Checkpoints with a message that could not be given back.
+        self._aside: SetAside[Key] = SetAside(world.clock, log, "giving back a popped message")
         self._wake = asyncio.Event()
         #: Messages given back and dead letters since start.
         self.given_back = 0
@@ -92,14 +95,11 @@ class Reviver:
             for checkpoint in due:
                 try:
                     await self._give_back(checkpoint)
-                except (StoreError, ResponseError, OSError) as error:
-                    self._trouble.failed(error)
-                    state.checkpoints.later(checkpoint, self._clock.now_ms() + _RETRY_MS)
-                except Exception:  # one message must not keep all others from coming back
-                    log.exception("%s cannot be given back: it is tried again in a minute", checkpoint)
-                    state.checkpoints.later(checkpoint, self._clock.now_ms() + 60 * _RETRY_MS)
+                except Exception as error:  # one message must not keep all others from coming back
+                    self._failed(checkpoint, error)
                 else:
                     self._trouble.over()
+                    self._aside.done(checkpoint.key)
             if due:
                 await asyncio.sleep(0)
                 continue
@@ -114,20 +114,45 @@ class Reviver:
             except TimeoutError:
                 pass
 
-    async def _give_back(self, checkpoint: Checkpoint) -> None:
-        """Write again what is open of a checkpoint, and that it is settled, with one append."""
+    def _failed(self, checkpoint: Checkpoint, error: Exception) -> None:
+        """Try a checkpoint again: soon, or in a minute where another try is not likely to end otherwise."""
+        pause = _RETRY_MS if isinstance(error, StoreError | ResponseError | OSError) else 60 * _RETRY_MS
+        self._state.checkpoints.later(checkpoint, self._clock.now_ms() + pause)
         key = checkpoint.key
-        state = self._state
+        if self._store.log.gate or (self._aside.full and key not in self._aside):
+            self._trouble.failed(error)
+        else:
+            offsets = ", ".join(map(str, checkpoint.open_offsets()))
+            self._aside.failed(key, f"group {key.group}, {key.topic}-{key.queue_id} at {offsets}", error)
+
+    async def _give_back(self, checkpoint: Checkpoint) -> None:
+        """Write again what is open of a checkpoint, and that it is settled, with one append.
+
+        :raises OSError: a message could not be read; the others are written.
+        """
+        key = checkpoint.key
         records = {}
+        unread: dict[int, OSError] = {}
         if key.topic in self._topics and self._groups.get(key.group) is not None:
             for offset in checkpoint.open_offsets():
-                record = await self._record(key.topic, key.queue_id, offset)
+                try:
+                    record = await self._record(key.topic, key.queue_id, offset)
+                except OSError as error:
+                    unread[offset] = error
+                    continue
                 if record is not None:
                     records[offset] = record
         # From here on nothing waits: what was acknowledged while the disk was read is not given out again.
-        offsets = checkpoint.open_offsets()
-        if not offsets:
-            return
+        offsets = [offset for offset in checkpoint.open_offsets() if offset not in unread]
+        if offsets:
+            self._write_again(checkpoint, offsets, records)
+        if unread and checkpoint.open:
+            raise next(iter(unread.values()))
+
+    def _write_again(self, checkpoint: Checkpoint, offsets: list[int], records: dict[int, bytes]) -> None:
+        """Append the messages that there are, and that these offsets are settled."""
+        key = checkpoint.key
+        state = self._state
         puts: list[Put] = []
         for offset in offsets:
             if offset in records:

@@ -84,7 +84,11 @@ class PopState:
         read = await self.journal.replay(start, replayed)
         if not replayed.clean:
             # consumerOffset.json is some seconds old; whatever else moved an offset stands in the journal, too.
-            for place, offset in replayed.positions.items():
+            for place, told in replayed.positions.items():
+                queue = self._store.queues.get(place.topic, place.queue_id)
+                offset = min(told, 0 if queue is None else queue.next)
+                if offset < told:
+                    log.warning("the journal of POP says %d for %s, behind the end: %d it is", told, place, offset)
                 self._offsets.commit(*place, offset)
                 self.positions.restore(place, offset)
         if read:
