@@ -53,7 +53,6 @@ class Appender:
         self._log = log
         self._index = index
         self._hashers: dict[str, KeyHasher] = {}
-        self._last_stamp = 0
 
     def hasher(self, topic: str) -> KeyHasher:
         """The key hasher of a topic; shared with queries."""
@@ -70,11 +69,11 @@ class Appender:
         """Drop what is cached for a deleted topic."""
         self._hashers.pop(topic, None)
 
-    def append(self, puts: Sequence[Put], now_ms: int, *, together: bool = False) -> Span:
+    def append(self, puts: Sequence[Put], stamp: int, *, together: bool = False) -> Span:
         """Append messages in order; all of one file in one write.
 
         :param puts: at least one message.
-        :param now_ms: wall clock; store stamps never go backwards (field case B142).
+        :param stamp: their store time, ms.
         :param together: a batch: all records land in one file (store-and-broker.md 2.5).
         :raises StoreError: the log's gate is closed, or a record fits in no file.
         :raises OSError: a write failed; what was not written has left no trace in the queues.
@@ -82,7 +81,6 @@ class Appender:
         log = self._log
         if log.gate:
             raise StoreError(f"the store takes no messages: {log.gate_reason()}")
-        stamp = self._last_stamp = max(now_ms, self._last_stamp)
         if together:
             whole = sum(
                 _FIXED - 16 + len(p.born_host) + len(p.store_host) + len(p.body) + len(p.properties)

@@ -9,6 +9,8 @@ offset   type  field
 2048     28 B  ours, for a clean stop; Java never looks there
 2112     52 B  ours: how far the log is on disk, and in which boot
 2176     16 B  ours: where the log begins
+2304     i4 x3, i8 each, ours: magic, count, checksum; offsets at
+         which store times go back
 =======  ====  =======================================================
 
 Java's recovery of our directory believes the three times, so they never pass the oldest thing that is not on disk yet.
@@ -21,9 +23,10 @@ cut is another boot, after which even a disk that said it had forced something i
 
 from __future__ import annotations
 
-from struct import Struct
+from struct import Struct, pack_into, unpack_from
 from zlib import crc32
 
+from rmq.broker.store.stamps import MOST_STEPS, Steps
 from rmq.runtime.world import Files
 
 __all__ = ["SIZE", "Checkpoint"]
@@ -40,6 +43,9 @@ _forced = Struct(">4s36sqi")
 _START_AT = 2176
 _START_MAGIC = b"RMQB"
 _start = Struct(">4sqi")
+_STEPS_AT = 2304
+_STEPS_MAGIC = b"RMQT"
+_steps = Struct(">4sii")
 
 
 class Checkpoint:
@@ -56,6 +62,8 @@ class Checkpoint:
         self.index = 0
         #: Where the log begins, or will when retention is done with what it is at; -1 = not known.
         self.log_start = -1
+        #: Where store times go back. Whoever else wrote to the store meanwhile, they are hints that harm nothing.
+        self.steps = Steps()
         self._indexed: tuple[int, int, int] | None = None
         self._forced: tuple[bytes, int] | None = None
 
@@ -76,6 +84,19 @@ class Checkpoint:
         magic, start, check = _start.unpack_from(data, _START_AT)
         if magic == _START_MAGIC and check == _check(start, self.physic, self.logics):
             self.log_start = start
+        magic, count, check = _steps.unpack_from(data, _STEPS_AT)
+        if magic == _STEPS_MAGIC and 0 <= count <= MOST_STEPS:
+            offsets = unpack_from(f">{count}q", data, _STEPS_AT + _steps.size)
+            if check == _check(*offsets):
+                self.steps.offsets = list(offsets)
+
+    def went_back(self, offset: int, stamp: int) -> None:
+        """The record at ``offset`` is older than the one before it: no time may claim that it is on disk.
+
+        :param stamp: its store time, ms.
+        """
+        self.steps.add(offset)
+        self.physic, self.logics, self.index = (min(time, stamp - 1) for time in (self.physic, self.logics, self.index))
 
     @property
     def oldest(self) -> int:
@@ -142,6 +163,9 @@ class Checkpoint:
         if self.log_start >= 0:
             check = _check(self.log_start, self.physic, self.logics)
             _start.pack_into(data, _START_AT, _START_MAGIC, self.log_start, check)
+        if offsets := self.steps.offsets:
+            _steps.pack_into(data, _STEPS_AT, _STEPS_MAGIC, len(offsets), _check(*offsets))
+            pack_into(f">{len(offsets)}q", data, _STEPS_AT + _steps.size, *offsets)
         new = not self._files.exists(self.path)
         file = self._files.open(self.path, create=True)
         try:

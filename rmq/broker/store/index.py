@@ -72,7 +72,8 @@ class Index:
         at = 0
         size = len(hashes)
         while at < size:
-            if not files or not files[-1].filling or files[-1].full:
+            # In a file times count from its beginning on: one that went back behind it needs another file.
+            if not files or not files[-1].filling or files[-1].full or files[-1].began_after(stamp):
                 self._begin_file()
             at = files[-1].put_many(hashes, at, stamp)
 

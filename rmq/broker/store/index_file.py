@@ -28,6 +28,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from rmq.broker.store.open_files import SharedFile
+from rmq.broker.store.stamps import AHEAD_MS
 
 __all__ = ["ENTRY", "HEADER_SIZE", "IndexFile", "IndexHeader"]
 
@@ -128,6 +129,10 @@ class IndexFile:
             self._memory.close()
             self._slots = None
             self._memory = None
+
+    def began_after(self, stamp: int) -> bool:
+        """Whether the first entry is so much later that a store time cannot be given here."""
+        return self.count > 1 and stamp < self.begin_timestamp - AHEAD_MS
 
     def put_many(self, hashes: list[tuple[int, int]], first: int, stamp: int) -> int:
         """Put (hash, physical offset) items from number ``first`` on until the file is full.

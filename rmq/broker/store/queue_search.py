@@ -8,12 +8,14 @@ messages of one store time, such as those of a batch, it is 5.x's rule that hold
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from struct import Struct
 
 from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.queue_files import is_blank
 from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.records import store_time
+from rmq.broker.store.stamps import Steps
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 
 __all__ = ["QueueSearch"]
@@ -24,9 +26,10 @@ _pair = Struct(">qi").unpack_from
 class QueueSearch:
     """Searches by time; only what is visible is found."""
 
-    def __init__(self, commit_log: CommitLog, queues: QueueTable) -> None:
+    def __init__(self, commit_log: CommitLog, queues: QueueTable, steps: Steps) -> None:
         self._log = commit_log
         self._queues = queues
+        self._steps = steps
 
     async def time_at(self, queue: Queue, index: int) -> int:
         """Store time of the message at ``index``, ms, or -1 when it cannot be read."""
@@ -56,12 +59,36 @@ class QueueSearch:
         :param upper: the last message stored at ``time`` or earlier instead; the first one when all are younger, and
             the queue's end when it has none.
         """
-        if upper:
-            return max(queue.min, await self._first_since(queue, time + 1) - 1)
-        return await self._first_since(queue, time)
+        end = max(queue.min, queue.visible)
+        best = -1
+        distance = 0
+        # Times ascend between the places where they went back; of what is equally near the newest counts.
+        for low, high in pairwise((queue.min, *await self._begins(queue), end)):
+            found = await self._first_since(queue, low, high, time + upper) - upper
+            if low <= found < high or low < found == end:
+                away = abs(await self.time_at(queue, min(found, end - 1)) - time)
+                if best < 0 or away <= distance:
+                    best, distance = found, away
+        if best >= 0:
+            return best
+        return queue.min if upper else end
 
-    async def _first_since(self, queue: Queue, time: int) -> int:
-        low, high = queue.min, max(queue.min, queue.visible)
+    async def _begins(self, queue: Queue) -> list[int]:
+        """The first message of a queue behind each step back of store times."""
+        begins = []
+        for offset in self._steps.offsets:
+            low, high = queue.min, max(queue.min, queue.visible)
+            while low < high:
+                middle = (low + high) // 2
+                if _pair(await self._queues.entries_cold(queue, middle, 1))[0] < offset:
+                    low = middle + 1
+                else:
+                    high = middle
+            begins.append(low)
+        return begins
+
+    async def _first_since(self, queue: Queue, low: int, high: int, time: int) -> int:
+        """The first message from ``low`` to before ``high`` that is not older than ``time``, or ``high``."""
         per_file = self._queues.file_size // ENTRY_SIZE
         # The file first: its last entry is not older than the time asked for.
         while low // per_file < (high - 1) // per_file:

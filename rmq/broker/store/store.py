@@ -39,6 +39,7 @@ from rmq.broker.store.refusal import unusable
 from rmq.broker.store.retention import Retention
 from rmq.broker.store.scrub import Scrub
 from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.stamps import stamped
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue, Span
 from rmq.broker.store.upkeep import Upkeep
 from rmq.runtime.tasks import TaskOwner
@@ -96,7 +97,7 @@ class Store:
         self.dispatcher = Dispatcher(self.log, self.queues, self.index, self.tags, self.multi_dispatch)
         # The index build puts keys until it meets the appends.
         self.dispatcher.index_from = 1 << 62
-        self.search = QueueSearch(self.log, self.queues)
+        self.search = QueueSearch(self.log, self.queues, self.checkpoint.steps)
         #: What of the log is known to be damaged, and who looks for more.
         self.damaged = DamagedParts(world, settings.root, self.queues)
         self.scrub = Scrub(world, self.log, settings, self.damaged, lambda: self.flusher.flushed)
@@ -229,8 +230,7 @@ class Store:
 
     def _append(self, puts: Sequence[Put], now_ms: int | None, together: bool, copies: Copies) -> Span:
         commit_log = self.log
-        # Store times never go back, not even over a restart with a clock that did.
-        stamp = max(self._world.clock.now_ms() if now_ms is None else now_ms, commit_log.stamp)
+        stamp = self.stamp(self._world.clock.now_ms() if now_ms is None else now_ms)
         before = commit_log.end
         ready = puts if self.ext is None else self.ext.ext.puts(puts, stamp)
         try:
@@ -241,6 +241,8 @@ class Store:
             if commit_log.end != before:
                 self._take_back(puts, before)
             raise
+        if stamp < commit_log.stamp:
+            self._went_back(span.start, stamp, commit_log.stamp - stamp)
         commit_log.stamp = stamp
         queues = self.queues
         entries = len(span.offsets)
@@ -313,7 +315,16 @@ class Store:
 
     def stamp(self, now_ms: int) -> int:
         """The store time an append at ``now_ms`` would give."""
-        return max(now_ms, self.log.stamp)
+        return stamped(now_ms, self.log.stamp)
+
+    def _went_back(self, offset: int, stamp: int, by_ms: int) -> None:
+        """Store times follow a clock that was far ahead."""
+        self.checkpoint.went_back(offset, stamp)
+        log.warning(
+            "store times were %.0f s ahead of the clock, and follow it back from offset %d on; "
+            "messages that were stored meanwhile keep theirs",
+            by_ms / 1000, offset,
+        )  # fmt: skip
 
     def durable_end(self) -> int:
         """Offset before which everything is on disk."""

@@ -90,6 +90,7 @@ class Upkeep:
         self._flusher.begin(self._log.end, self._log.stamp)
         await self._prepare(first=True)
         self._checkpoint.log_start = self._log.start
+        self._checkpoint.steps.forget(self._log.start, self._log.end)
         self._checkpoint.forget_indexed()
         self._note_forced()
         build = self._index_build
@@ -231,8 +232,10 @@ class Upkeep:
                 await self._index.force()
             if not self._flusher.failed:
                 self._note_forced()
-            self._checkpoint.physic = max(self._checkpoint.physic, self._flusher.flushed_stamp)
-            self._checkpoint.logics = max(self._checkpoint.logics, stamp)
+            # Store times may have gone back meanwhile.
+            newest = self._log.stamp
+            self._checkpoint.physic = min(max(self._checkpoint.physic, self._flusher.flushed_stamp), newest)
+            self._checkpoint.logics = min(max(self._checkpoint.logics, stamp), newest)
             await self._offload(self._checkpoint.save)
         except OSError as error:
             self._forcing.failed(error)

@@ -148,16 +148,6 @@ def test_a_failed_write_leaves_no_trace_of_what_was_not_written(fail_on: int) ->
     assert span.offsets[0][0] == queue.next - 1
 
 
-def test_store_stamps_never_go_back() -> None:
-    """Field case B142."""
-    log, queue = Log(), Queue("T", 0)
-    appender = Appender(log, None)  # type: ignore[arg-type]
-    for now in (5000, 4000, 6000):
-        appender.append([put(queue, b"x")], now)
-    size = 93
-    assert [decode_record(bytes(log.data), at).store_timestamp for at in (0, size, 2 * size)] == [5000, 5000, 6000]
-
-
 def test_a_closed_gate_refuses() -> None:
     log = Log()
     log.gate = 16
