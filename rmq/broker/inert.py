@@ -1,8 +1,10 @@
-"""Java's broker settings that have no effect here, each with the reason."""
+"""Java's broker settings that have no effect here, each with the reason: those of 4.9, and behind them those of 5.3."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from rmq.broker.inert_5 import of_5
 
 __all__ = ["WITHOUT_EFFECT"]
 
@@ -69,6 +71,7 @@ WITHOUT_EFFECT: Mapping[str, str] = {
         ),
         _UNUSED,
     ),
+    **dict(of_5(_NO_POOLS, _NO_QUEUES, _NO_HA, _NO_NETTY)),
     "rocketmqHome": "nothing is looked for there",
     "transferMsgByHeap": "messages are handed out one way only",
     "messageStorePlugIn": "Java classes cannot be loaded",

@@ -2,7 +2,7 @@
 
 Keys are spelt as in Java's BrokerConfig, MessageStoreConfig and NettyServerConfig (store-and-broker.md 10.2 to
 10.4), so Java's .properties files are read as they are. Keys that Java knows and that have no effect here are in
-``inert.py`` with the reason: they are accepted, shown by ``-p`` when given, and mentioned once in the log.
+``inert.py`` with the reason: they are accepted, shown by ``-p`` when given, and named in one warning.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class BrokerSettings(ObserverSettings):
     """Settings of one broker; attributes are the keys in snake_case."""
 
     inert = WITHOUT_EFFECT
+    inert_secrets = frozenset({"initAuthenticationUser", "innerClientAuthenticationCredentials"})
     black_list = BLACK_LIST
 
     # -- who and where
@@ -686,6 +687,12 @@ class BrokerSettings(ObserverSettings):
         "configBlackList;brokerConfigPath", key="configBlackList", doc="Keys that request 25 refuses, separated by ';'."
     )
     acl_enable: bool = setting(False, key="aclEnable", doc="Access control; not available yet, true is refused.")
+    authentication_enabled: bool = setting(
+        False, key="authenticationEnabled", doc="Access control of 5.x; not available yet, true is refused."
+    )
+    authorization_enabled: bool = setting(
+        False, key="authorizationEnabled", doc="Access control of 5.x; not available yet, true is refused."
+    )
     enable_dleger_commit_log: bool = setting(
         False, key="enableDLegerCommitLog", doc="Replicated commit log; not available yet, true is refused."
     )
@@ -698,8 +705,13 @@ class BrokerSettings(ObserverSettings):
         """
         if self.broker_role == "SLAVE":
             raise self.refused("brokerRole", "a broker that replicates another one is not available yet: run a master")
-        if self.acl_enable:
-            raise self.refused("aclEnable", "access control is not available yet, and starting without would be open")
+        for key, wanted in (
+            ("aclEnable", self.acl_enable),
+            ("authenticationEnabled", self.authentication_enabled),
+            ("authorizationEnabled", self.authorization_enabled),
+        ):
+            if wanted:
+                raise self.refused(key, "access control is not available yet, and starting without would be open")
         if self.enable_dleger_commit_log:
             raise self.refused("enableDLegerCommitLog", "the replicated commit log is not available yet")
         self._one_of("brokerRole", _ROLES)

@@ -20,7 +20,7 @@ import copy
 import difflib
 import logging
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import UnionType
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
@@ -165,6 +165,8 @@ class Settings:
 
     #: Java keys that are known and have no effect here: key -> why.
     inert: ClassVar[Mapping[str, str]] = {}
+    #: Those of them whose values are nobody's business: never dumped.
+    inert_secrets: ClassVar[frozenset[str]] = frozenset()
     #: Begins the environment variables that set keys: ``RMQ_`` + ``BROKER_NAME``.
     env_prefix: ClassVar[str] = "RMQ_"
     #: Keys that cannot be changed while running, whatever their ``live`` says, and end an update (16 in Java).
@@ -268,8 +270,16 @@ class Settings:
                 self._origins[line.key] = item.origin
             if explicit and item.value is not None:
                 self._explicit[line.key if line is not None else item.key] = item.value.strip()
-        for key in without_effect:
-            log.info("%s has no effect here: %s", key, self.inert[key])
+        self._tell_without_effect(without_effect)
+
+    def _tell_without_effect(self, keys: Iterable[str]) -> None:
+        """Name the known keys that do nothing here in one line, whoever set them counted on something."""
+        by_reason: dict[str, list[str]] = {}
+        for key in keys:
+            by_reason.setdefault(self.inert[key], []).append(key)
+        if by_reason:
+            told = "; ".join(f"{', '.join(some)} ({why})" for why, some in by_reason.items())
+            log.warning("these settings have no effect here: %s", told)
 
     def _unknown(self, item: Given) -> str:
         near = self._nearest(item.key)
@@ -319,7 +329,8 @@ class Settings:
         Values are not escaped, as in Java (store-and-broker.md 10.1). Known keys without effect follow when the file
         gives them, unless only the important ones are asked for.
         """
-        given = {} if important else {key: text for key, text in self._explicit.items() if key in self.inert}
+        shown = {} if important else self.inert.keys() - self.inert_secrets
+        given = {key: text for key, text in self._explicit.items() if key in shown}
         lines = "".join(
             f"{line.printed}={values.text(value)}\n"
             for name, line in self._table.items()

@@ -57,7 +57,7 @@ class ConfigService:
             log.warning("%s tried to change %s: refused", conn.peer, ", ".join(refused))
             raise ResponseError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         unknown = [
-            item.key for item in given if item.key not in JAVA_DEFAULTS and self._settings.line(item.key) is None
+            item.key for item in given if item.key not in self._settings.inert and self._settings.line(item.key) is None
         ]
         if unknown:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, f"{', '.join(unknown)}: no such setting; nothing changed")

@@ -10,6 +10,9 @@ from rmq.remoting.health import ObserverSettings
 __all__ = ["JAVA_DEFAULTS", "NamesrvSettings", "expand"]
 
 _NETTY = "it tunes Java's network library"
+_POOLS = "requests are served on one event loop"
+_CONTROLLER = "there is no controller here"
+_ALWAYS = "it is always so here"
 _TEST = "it serves a test environment inside Alibaba"
 #: Keys of Java's nameserver without effect here, and why.
 _INERT = {
@@ -27,7 +30,48 @@ _INERT = {
     "writeBufferLowWaterMark": _NETTY,
     "serverPooledByteBufAllocatorEnable": _NETTY,
     "useEpollNativeSelector": _NETTY,
-}
+    # 5.3.3 reads these besides: NamesrvConfig, the two of Netty, and ControllerConfig; the names are of its jars.
+    **dict.fromkeys(
+        (
+            "channelNotActiveInterval", "clientAsyncSemaphoreValue", "clientCallbackExecutorThreads",
+            "clientChannelMaxIdleTimeSeconds", "clientCloseSocketIfTimeout", "clientOnewaySemaphoreValue",
+            "clientPooledByteBufAllocatorEnable", "clientSocketRcvBufSize", "clientSocketSndBufSize",
+            "clientWorkerThreads", "connectTimeoutMillis", "disableCallbackExecutor", "disableNettyWorkerGroup",
+            "enableReconnectForGoAway", "enableShutdownGracefully", "isScanAvailableNameSrv",
+            "maxReconnectIntervalTimeSeconds", "scanAvailableNameSrv", "serverNettyWorkerGroupEnable",
+            "shutdownWaitTimeSeconds", "socksProxyConfig", "useTLS",
+        ),
+        _NETTY,
+    ),
+    **dict.fromkeys(
+        (
+            "clientRequestThreadPoolNums", "clientRequestThreadPoolQueueCapacity", "defaultThreadPoolNums",
+            "defaultThreadPoolQueueCapacity", "unRegisterBrokerQueueCapacity",
+        ),
+        _POOLS,
+    ),
+    **dict.fromkeys(
+        (
+            "controllerDLegerGroup", "controllerDLegerPeers", "controllerDLegerSelfId",
+            "controllerRequestThreadPoolQueueCapacity", "controllerStorePath", "controllerThreadPoolNums",
+            "controllerType", "electMasterMaxRetryCount", "enableControllerInNamesrv", "enableElectUncleanMaster",
+            "isProcessReadEvent", "jraftConfig", "mappedFileSize", "metricGrpcExporterIntervalInMills",
+            "metricGrpcExporterTimeOutInMills", "metricLoggingExporterIntervalInMills", "metricsGrpcExporterHeader",
+            "metricsGrpcExporterTarget", "metricsInDelta", "metricsLabel", "notifyBrokerRoleChanged",
+            "processReadEvent", "scanInactiveMasterInterval",
+        ),
+        _CONTROLLER,
+    ),
+    "enableTopicList": _ALWAYS,
+    "enableAllTopicList": _ALWAYS,
+    "returnOrderTopicConfigToBroker": _ALWAYS,
+    "deleteTopicWithBrokerRegistration": "a registration without a topic takes its route, in any case",
+    "needWaitForService": "a client that asks too early asks another nameserver",
+    "waitSecondsForService": "a client that asks too early asks another nameserver",
+    "notifyMinBrokerIdChanged": "slaves do not act as masters",
+    "supportActingMaster": "slaves do not act as masters",
+    "scanNotActiveBrokerInterval": "silent brokers are looked for every 10 s",
+}  # fmt: skip
 #: Java's values of those keys: tools that read a nameserver's settings expect every one of them.
 JAVA_DEFAULTS = {
     "rocketmqHome": "",

@@ -42,6 +42,8 @@ def test_what_depends_on_the_machine_is_filled_in() -> None:
         ({"flush_disk_type": "sometimes"}, "flushDiskType"),
         ({"broker_id": 1}, "brokerId='1': a ASYNC_MASTER has"),
         ({"acl_enable": True}, "aclEnable"),
+        ({"authentication_enabled": True}, "authenticationEnabled='true': access control is not available yet"),
+        ({"authorization_enabled": True}, "authorizationEnabled='true': access control is not available yet"),
         ({"enable_dleger_commit_log": True}, "enableDLegerCommitLog"),
         ({"broker_name": "a b"}, "brokerName"),
         ({"message_delay_level": "1s nonsense"}, "nonsense"),
@@ -189,6 +191,29 @@ def test_the_store_gets_its_part_and_the_live_keys_again() -> None:
     made.update("fileReservedTime=1\ndeleteWhen=05")
     made.apply_to(store)
     assert (store.file_reserved_hours, store.delete_when) == (1, "05")
+
+
+def test_every_key_of_javas_two_generations_is_known() -> None:
+    """So that a broker.conf of 4.9 or 5.3, and what getBrokerConfig prints of it, starts this one."""
+    broker = {"BrokerConfig", "MessageStoreConfig", "NettyServerConfig", "NettyClientConfig", "AuthConfig"}
+    namesrv = {"NamesrvConfig", "NettyServerConfig", "NettyClientConfig", "ControllerConfig"}
+    found = 0
+    for line in (Path(__file__).parents[2] / "golden" / "settings" / "java-keys.txt").read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        _, source, key = line.split(" ")
+        found += 1
+        for kind, classes in ((BrokerSettings, broker), (NamesrvSettings, namesrv)):
+            assert source not in classes or kind.line(key) is not None or key in kind.inert, f"{key} of {source}"
+    assert found > 600
+
+
+def test_a_misspelt_key_is_still_refused(tmp_path: Path) -> None:
+    file = tmp_path / "b.properties"
+    for wrong, right in (("timerStopEnque", "timerStopEnqueue"), ("flushDiskTyp", "flushDiskType")):
+        file.write_text(f"{wrong}=1\n")
+        with pytest.raises(ConfigError, match=f"line 1: {wrong} is not a key; did you mean {right}"):
+            BrokerSettings.from_sources(file=str(file))
 
 
 def test_every_key_without_effect_says_why() -> None:

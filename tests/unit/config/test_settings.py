@@ -36,7 +36,13 @@ class Example(Base):
     password: str = setting("", key="tls.server.keyPassword", secret=True)
     black: str = setting("configBlackList;brokerName", key="configBlackList")
 
-    inert: ClassVar[dict[str, str]] = {"sendMessageThreadPoolNums": "there are no send threads"}
+    inert: ClassVar[dict[str, str]] = {
+        "sendMessageThreadPoolNums": "there are no send threads",
+        "serverSelectorThreads": "there are no send threads",
+        "serverSocketSndBufSize": "sockets are the system's",
+        "credentials": "nobody logs in",
+    }
+    inert_secrets = frozenset({"credentials"})
 
 
 @pytest.fixture
@@ -256,8 +262,17 @@ def test_an_error_from_the_environment_names_the_variable() -> None:
 def test_known_keys_without_effect_are_said_once(conf: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     load(conf, "sendMessageThreadPoolNums=4\nsendMessageThreadPoolNums=5\n")
-    assert [record.getMessage() for record in caplog.records] == [
-        "sendMessageThreadPoolNums has no effect here: there are no send threads"
+    load(conf, "serverSelectorThreads=4\nsendMessageThreadPoolNums=4\nserverSocketSndBufSize=1\n")
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+        (
+            logging.WARNING,
+            "these settings have no effect here: sendMessageThreadPoolNums (there are no send threads)",
+        ),
+        (
+            logging.WARNING,
+            "these settings have no effect here: serverSelectorThreads, sendMessageThreadPoolNums (there are no send "
+            "threads); serverSocketSndBufSize (sockets are the system's)",
+        ),
     ]
 
 
@@ -269,7 +284,9 @@ def test_a_misspelt_variable_is_warned_about(caplog: pytest.LogCaptureFixture) -
 
 
 def test_dumps(conf: Path) -> None:
-    made = load(conf, b"brokerName=caf\xe9=1\ntls.server.keyPassword=secret\nsendMessageThreadPoolNums=4\n")
+    made = load(
+        conf, b"brokerName=caf\xe9=1\ntls.server.keyPassword=secret\ncredentials=secret\nsendMessageThreadPoolNums=4\n"
+    )
     lines = made.dump().splitlines()
     assert lines[-1] == "sendMessageThreadPoolNums=4"
     assert lines[0] == "listenPort=9876"
