@@ -21,6 +21,8 @@ Properties = Mapping[str, str]
 Eval = Callable[[Properties], Value]
 
 _DEEPEST = 200
+#: Fits into 64 bits behind a minus only.
+_LEAST_MAGNITUDE = str(1 << 63)
 #: Characters of an expression, and words, values and signs: 40 ms of the loop.
 _LONGEST = 16 * 1024
 _MOST_TOKENS = 4_000
@@ -259,6 +261,8 @@ class _Parser:
             if self._take(Kind.SIGN, "+"):
                 return self._unary()
             if token := self._take(Kind.SIGN, "-"):
+                if self._peek().text.rstrip("lL") == _LEAST_MAGNITUDE and self._take(Kind.INTEGER):
+                    return _literal(Long(-(1 << 63)), token.at)
                 return _negative(self._unary().eval, token.at)
             if token := self._take(Kind.WORD, "NOT"):
                 return _not(self._boolean(self._unary()), token.at)
@@ -281,8 +285,8 @@ class _Parser:
             return _literal(self._integer(token), token.at)
         if self._take(Kind.FLOAT):
             value = float(token.text)
-            if value == 0.0 or value == float("inf"):
-                raise self._error(f"{token.text} is outside the range of numbers (0 is written 0)", token.at)
+            if value == float("inf"):
+                raise self._error(f"{token.text} is outside the range of numbers", token.at)
             return _literal(value, token.at)
         if self._take(Kind.WORD, "TRUE", "FALSE", "NULL"):
             value_of = {"TRUE": True, "FALSE": False, "NULL": None}

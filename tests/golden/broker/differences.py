@@ -43,6 +43,7 @@ SERIALIZED = "An answer is serialised like its request"
 SQL_OFF = "A refused SQL92 subscription names the setting"
 AUTO_CREATE = "autoCreateTopicEnable counts at once, and after a restart"
 NEGATIVE_OFFSET = "An offset below 0 is refused"
+SQL_ZERO = "Zero is a number in SQL92 expressions"
 TIME_END = "A time after a queue's last message is its end"
 SQL_END = "Text behind a complete SQL92 expression is refused"
 UNKNOWN_TYPE = "An unknown expression type is named in the refusal"
@@ -134,6 +135,7 @@ ACCEPTED = (
         code=1,
         remark=r"The broker does not support consumer to filter message by \w+ \(enablePropertyFilter is false\)",
     ),
+    Difference(SQL_ZERO, ("broker.sql.check_4",), 0),
     Difference(AUTO_CREATE, ("broker.send.auto_create_on_again",), 0),
     Difference(
         NEGATIVE_OFFSET,
