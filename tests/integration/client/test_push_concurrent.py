@@ -97,6 +97,26 @@ async def test_a_queue_that_changes_hands_goes_on_where_it_was(monkeypatch: pyte
 
 
 @in_virtual_time
+async def test_a_consumer_tells_how_far_it_noted_each_queue() -> None:
+    async with scene() as s:
+        consumer = s.consumer()
+        queue = MessageQueue("T", "broker-0", 0)
+        seen: list[str] = []
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            seen.append(message.msg_id)
+
+        assert consumer.committed(queue) == -1, "it is not started"
+        await consumer.start()
+        await s.send(40)
+        await eventually(lambda: len(seen) == 40)
+        await eventually(lambda: consumer.committed(queue) == 10)
+        assert consumer.committed(MessageQueue("T", "broker-0", 99)) == -1
+        await consumer.shutdown()
+
+
+@in_virtual_time
 async def test_sixteen_retries_with_growing_delays_then_the_dead_letters() -> None:
     """Field case B049."""
     # Eighteen levels of 1 s to 18 s instead of hours: the first retry is level 3, the last one level 18.
