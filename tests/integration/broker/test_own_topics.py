@@ -157,6 +157,6 @@ async def test_what_clients_may_do_with_topics_of_the_system(tmp_path: Path) -> 
 
 async def test_traces_are_not_put_among_the_broker_s_own_records(tmp_path: Path) -> None:
     settings = {"traceTopicEnable": "true", "msgTraceTopicName": "rmq_sys_wheel_timer_done"}
-    with pytest.raises(ConfigError, match="msgTraceTopicName=rmq_sys_wheel_timer_done"):
+    with pytest.raises(ConfigError, match="msgTraceTopicName='rmq_sys_wheel_timer_done'"):
         async with Cluster(tmp_path, settings=settings):
             pass
