@@ -31,6 +31,8 @@ _entry = Struct(">qiq").pack
 #: Entries a queue may lack because their records are damaged; more than that is itself damage.
 _MOST_BLANK = 1 << 20
 _MOST_TAGS = 4096
+#: Entries of a queue, so that every byte of its files has a number.
+_MOST_ENTRIES = 1 << 58
 
 
 class Dispatcher:
@@ -110,9 +112,14 @@ class Dispatcher:
             if sys_flag & 0x4:
                 continue
             properties = data[text : at + size]
-            copies = [] if multi_dispatch is None else multi_dispatch.copies(properties, topic, queue_id)
-            found = derive(data, at, self._rule)
-            touched.update(dict.fromkeys(await self._put_in_all(found, copies, base + at, size, properties)))
+            try:
+                copies = [] if multi_dispatch is None else multi_dispatch.copies(properties, topic, queue_id)
+                found = derive(data, at, self._rule)
+                touched.update(dict.fromkeys(await self._put_in_all(found, copies, base + at, size, properties)))
+            except OSError:
+                raise
+            except Exception as error:  # a record from nowhere costs itself: a start reads it, and those behind it
+                log.error("record at %d is in no queue: %s: %s", base + at, type(error).__name__, error)
 
     def _put_plain(self, run: Run, first: int, touched: dict[Queue, None]) -> int:
         """Put records from number ``first`` on while each is the next of a queue that is there, and nothing is special.
@@ -183,6 +190,10 @@ class Dispatcher:
         if offset + size <= queue.max_phys:
             return None
         index = found.queue_offset
+        if not 0 <= index < _MOST_ENTRIES:
+            log.error("record at %d says it is entry %d of %r; it is skipped", offset, index, queue)
+            return None
+        new = _entry(offset, size, found.tags_code)  # before anything is changed
         entries = 1
         if index != queue.next:
             gap = index - queue.next
@@ -203,7 +214,7 @@ class Dispatcher:
         code = found.tags_code
         if self._queues.unit_code is not None:
             code = self._queues.unit_code(queue, code, found.store_timestamp, properties)
-        queue.tail += _entry(offset, size, code)
+        queue.tail += new if code == found.tags_code else _entry(offset, size, code)
         queue.next = index + 1
         queue.max_phys = offset + size
         self._queues.note([queue], entries)

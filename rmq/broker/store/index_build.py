@@ -17,6 +17,7 @@ from rmq.broker.store.index_feed import ROLLED_BACK, IndexFeed
 from rmq.broker.store.log_reader import LogReader
 from rmq.broker.store.record_runs import Topics, take
 from rmq.broker.store.records import check, index_keys, is_blank
+from rmq.broker.store.refusal import told
 from rmq.runtime.world import World
 
 __all__ = ["IndexBuild"]
@@ -32,6 +33,9 @@ _MOST_AT_ONCE = 4 << 20
 #: Bytes of entries that may wait in memory.
 _MOST_WAITING = 16 << 20
 _SECONDS_BETWEEN_LINES = 10.0
+#: Bytes read at a time where the disk is bad, and left out at first; and how often a place is tried before.
+_LEAST_GAP = 4096
+_TRIES = 3
 
 
 class IndexBuild:
@@ -52,6 +56,7 @@ class IndexBuild:
         self._crc = crc
         #: Reads the log; what it finds damaged is in its ``damages``.
         self.reader = LogReader(world, commit_log, crc=crc)
+        self._chunk = self.reader.chunk
         #: The index has all that lies before it in the log, or nothing is known yet.
         self.position = 0
         #: Appends put their keys themselves from now on.
@@ -63,6 +68,10 @@ class IndexBuild:
         self._begun = False
         self._at_once = _LEAST_AT_ONCE
         self._told = 0.0
+        #: Where the log could not be read, how often that was tried, and how much is left out should it stay so.
+        self._bad = -1
+        self._tries = 0
+        self._gap = _LEAST_GAP
 
     async def open(self, *, clean: bool) -> None:
         """Open the index; the end of the log is not known yet."""
@@ -120,11 +129,20 @@ class IndexBuild:
     async def _settle_start(self) -> None:
         """Where to begin to read: what points behind the recovered end of the log is of no use."""
         index, end = self._index, self._recovered_end
-        found = await index.check()
+        try:
+            found = await index.check()
+        except OSError as error:
+            log.error("the index cannot be read: %s; it is built anew", told(error))
+            found = None
         if found is not None and (found[0] > end or index.end[1] >= end > 0):
             log.warning("the index points behind the end of the commit log; it is built anew")
             found = None
-        if found is not None and (gap := await self._gap()) is not None:
+        try:
+            gap = None if found is None else await self._uncovered()
+        except OSError as error:
+            log.error("whether the index lacks a file is not known: %s", told(error))
+            gap = None
+        if gap is not None:
             log.warning("no index file has the keys of the commit log behind %d; the index is built anew", gap)
             found = None
         if found is None:
@@ -132,11 +150,15 @@ class IndexBuild:
             found = (self._log.start, self._log.start)
         start, self._from = found
         start = max(start, self._log.start)
-        if start < end and not await self._is_record(start):
+        try:
+            is_record = start >= end or await self._is_record(start)
+        except OSError:
+            is_record = False
+        if not is_record:
             start -= start % self._log.file_size
         self.position = start
 
-    async def _gap(self) -> int | None:
+    async def _uncovered(self) -> int | None:
         """Commit-log offset of a message with keys that lies before the first index file or between two, if any.
 
         A file was deleted or zeroed, then; between two whole ones lie only messages without keys, few as a rule.
@@ -172,12 +194,43 @@ class IndexBuild:
         """Put the keys of the next part of the log."""
         start = max(self.position, self._log.start)
         stop = min(self._log.end, start + _STEP)
-        async for run in self.reader.runs(start, stop):
-            self._feed.put(run, self._from)
-            self.position = run.base + run.end
+        reader = self.reader
+        try:
+            async for run in reader.runs(start, stop):
+                self._feed.put(run, self._from)
+                self.position = run.base + run.end
+                self._gap = _LEAST_GAP
+        except OSError as error:
+            self.position = max(self.position, reader.position)
+            self._pass_over(error)
+            return
+        reader.chunk = self._chunk
         # Where no record is to be found, there are none up to the end that was seen.
-        self.position = self.reader.position if self.reader.position > start else stop
+        self.position = reader.position if reader.position > start else stop
         await self._write()
+
+    def _pass_over(self, error: OSError) -> None:
+        """The log cannot be read behind the position: find out where exactly, and go on behind that.
+
+        :raises OSError: it may be read when it is tried again, some time later.
+        """
+        if self.reader.chunk > _LEAST_GAP:
+            self.reader.chunk = _LEAST_GAP
+            return
+        if self.position != self._bad:
+            self._bad, self._tries = self.position, 0
+        self._tries += 1
+        if self._tries < _TRIES:
+            raise error
+        size = self._log.file_size
+        self.position = min(self.position + self._gap, self.position - self.position % size + size)
+        log.error(
+            "the commit log cannot be read from %d to %d: %s; messages there are not found by key",
+            self._bad, self.position, told(error),
+        )  # fmt: skip
+        # What lies behind is tried at once, in growing leaps: a bad region may be large.
+        self._gap *= 2
+        self._bad, self._tries = self.position, _TRIES - 1
 
     async def _write(self) -> None:
         while not await self._index.try_write():

@@ -13,6 +13,9 @@ __all__ = ["ROLLED_BACK", "IndexFeed"]
 ROLLED_BACK = 0xC
 _MOST_HASHERS = 4096
 
+#: No store time is so late, ms.
+_LATEST = 1 << 53
+
 
 class IndexFeed:
     """Hashes keys and puts them."""
@@ -34,6 +37,8 @@ class IndexFeed:
             if not keys:
                 continue
             stored = store_time(data, at)
+            if not 0 < stored < _LATEST:
+                continue  # a whole index file would have this time: its other messages would not be found
             if stored != stamp:
                 if hashes:
                     self._index.put_many(hashes, stamp)

@@ -30,6 +30,7 @@ from rmq.protocol.names import (
     is_broker_topic,
     is_lmq,
 )
+from rmq.protocol.numbers import whole
 from rmq.protocol.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
 
 if TYPE_CHECKING:
@@ -204,13 +205,16 @@ class MultiDispatch:
             return []
         names = _split(_value(properties, _NAMES))
         indexes = _split(_value(properties, _INDEXES))
-        if len(names) != len(indexes) or not all(index.isascii() and index.isdigit() for index in indexes):
+        numbers = [whole(index) for index in indexes]
+        if len(names) != len(indexes):
             return []
         copies: dict[tuple[str, int], Copy] = {}
-        for name, index in zip(names, indexes, strict=True):
+        for name, index in zip(names, numbers, strict=True):
             key = name, self._id(name, queue_id)
+            if index is None:
+                return []
             if key != (topic, queue_id):
-                copies.setdefault(key, Copy(*key, int(index)))
+                copies.setdefault(key, Copy(*key, index))
         return list(copies.values())
 
 

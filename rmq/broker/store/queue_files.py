@@ -6,6 +6,7 @@ put end to end; a file's name is its first byte. Entries with offset 0 and size 
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from rmq.broker.store.log_files import file_name, offset_of
+from rmq.broker.store.refusal import told
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import File, Files
@@ -130,6 +132,20 @@ class QueueDisk:
                 file.close()
         return found
 
+    def _read(self, file: File, *, heads: bool) -> bytes:
+        parts: list[bytes] = []
+        at = 0
+        block = 204 * ENTRY_SIZE
+        while at < self.file_size:
+            want = min(block, self.file_size - at)
+            data = file.pread(want, at)
+            parts.append(data)
+            at += len(data)
+            if heads or len(data) < want or not any(data[-ENTRY_SIZE:]):
+                break
+            block = min(block * 16, 1 << 20) // ENTRY_SIZE * ENTRY_SIZE
+        return b"".join(parts)
+
     def sync(self, items: Sequence[tuple[FileKey, File | None]]) -> None:
         """Force files to disk; those that are not open any more are opened for it. One that is gone is fine."""
         for key, file in items:
@@ -241,7 +257,7 @@ class QueueDisk:
         return found
 
     def read_files(self, keys: Sequence[FileKey], *, heads: bool = False) -> list[bytes]:
-        """What each file holds, up to the first block that ends in zeros.
+        """What each file holds, up to the first block that ends in zeros; nothing of one with a bad sector.
 
         The first block is small: of 40,000 queues most have a few entries, and their files are mostly holes.
 
@@ -257,18 +273,13 @@ class QueueDisk:
                         f"mappedFileSizeConsumeQueue to what this store was made with, or make its queues anew with "
                         f"mqadmin store rebuild"
                     )
-                parts: list[bytes] = []
-                at = 0
-                block = 204 * ENTRY_SIZE
-                while at < self.file_size:
-                    want = min(block, self.file_size - at)
-                    data = file.pread(want, at)
-                    parts.append(data)
-                    at += len(data)
-                    if heads or len(data) < want or not any(data[-ENTRY_SIZE:]):
-                        break
-                    block = min(block * 16, 1 << 20) // ENTRY_SIZE * ENTRY_SIZE
-                found.append(b"".join(parts))
+                found.append(self._read(file, heads=heads))
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                # Its entries are made of the commit log again, in a new file: in this one they could not be written.
+                log.error("%s; its queue is made of the commit log from there on", told(error, file.path))
+                found.append(b"")
             finally:
                 file.close()
         return found

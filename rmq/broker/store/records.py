@@ -13,6 +13,7 @@ from zlib import crc32
 
 from rmq.broker.store.commit_log import BLANK_MAGIC
 from rmq.protocol.names import SCHEDULE_TOPIC
+from rmq.protocol.numbers import INT_MAX, whole
 from rmq.protocol.tags import string_hash
 
 __all__ = [
@@ -202,8 +203,8 @@ def derive(data: bytes, at: int, rule: TagsRule) -> Derived:
     topic = data[topic_at:behind].decode(errors="replace")
     tags, delay, keys = _texts(data[behind + 2 : at + size])
     tags_code = rule.tag(tags)
-    if delay and topic == SCHEDULE_TOPIC and delay.isdigit() and int(delay) > 0:
-        tags_code = rule.due(int(delay), store_timestamp)
+    if delay and topic == SCHEDULE_TOPIC and (level := whole(delay, INT_MAX, 1)) is not None:
+        tags_code = rule.due(level, store_timestamp)
     return Derived(topic, queue_id, queue_offset, sys_flag, store_timestamp, tags_code, keys)
 
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
+from rmq.broker.store.aside import SetAside
 from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.gate import Gate
 from rmq.broker.store.index import Index
@@ -49,6 +50,8 @@ class Retention:
             world.clock, log, "looking how full the disks are", "messages are taken until one of them refuses"
         )
         self._deleting = Trouble(world.clock, log, "deleting old files", "they stay until that works")
+        #: Queues that do not follow the log because of their disk.
+        self._behind: SetAside[Queue] = SetAside(world.clock, log, "deleting old files of a queue")
         self._manual = 0
         self._cleaned_to = 0
         #: Used shares of the disks of commit log and consume queues, as last seen; -1 = unknown.
@@ -134,6 +137,14 @@ class Retention:
         if self._log.start != self._cleaned_to:
             self._cleaned_to = self._log.start
             await self.delete_derived()
+        for queue in self._behind.due():
+            try:
+                if not queue.files.dropped:
+                    await self.correct_min(queue)
+            except OSError as error:
+                self._behind.failed(queue, queue.files.directory, error)
+            else:
+                self._behind.done(queue)
 
     async def _must_make_room(self) -> bool:
         """Whether files go whatever their age."""
@@ -177,8 +188,14 @@ class Retention:
         for at, queue in enumerate(list(self._queues), 1):
             if not at % _QUEUES_AT_ONCE:
                 await asyncio.sleep(0)
-            if await self.correct_min(queue):
-                await asyncio.sleep(self._settings.delete_queue_pause_ms / 1000)
+            try:
+                deleted = await self.correct_min(queue)
+            except OSError as error:  # the others do not wait for it; its next round comes with the next file's end
+                self._behind.failed(queue, queue.files.directory, error)
+            else:
+                self._behind.done(queue)
+                if deleted:
+                    await asyncio.sleep(self._settings.delete_queue_pause_ms / 1000)
         if self._index is not None:
             await self._index.delete_expired(start)
 
