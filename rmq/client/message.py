@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from rmq.protocol import ids
 from rmq.protocol.errors import ClientError
+from rmq.protocol.numbers import INT_MAX, whole
 from rmq.protocol.queue import MessageQueue
 
 __all__ = ["Message", "MessageExt", "MessageQueue"]
@@ -170,7 +171,7 @@ class MessageExt:
 
     @property
     def delay_level(self) -> int:
-        return int(self.properties.get("DELAY") or 0)
+        return whole(self.properties.get("DELAY"), INT_MAX) or 0
 
     @property
     def wait_store_ok(self) -> bool:

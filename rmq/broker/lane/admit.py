@@ -18,6 +18,7 @@ from rmq.protocol import batch, properties
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ProtocolError, ResponseError
 from rmq.protocol.names import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
+from rmq.protocol.numbers import INT_MAX, whole
 from rmq.protocol.sysflags import perm_text
 from rmq.protocol.tags import string_hash
 
@@ -429,12 +430,12 @@ class Admission:
         text = table.get("DELAY")
         if text is None:
             return 0
-        try:
-            return int(text)
-        except ValueError:
+        level = whole(text.strip(), INT_MAX, -INT_MAX)
+        if level is None:
             raise ResponseError(
                 ResponseCode.SYSTEM_ERROR, f"the property DELAY is {text[:32]!r}: a delay level is a number"
-            ) from None
+            )
+        return level
 
     def _batch(
         self,

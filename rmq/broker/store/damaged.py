@@ -21,11 +21,15 @@ from rmq.broker.store.queue_files import BLANK_ENTRY, FileKey, QueueFiles, is_bl
 from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.broker.store.trouble import Trouble
+from rmq.protocol.numbers import is_whole
 from rmq.runtime.world import World
 
 __all__ = ["DamagedParts"]
 
 log = logging.getLogger(__name__)
+
+#: The last millisecond that has a date.
+_LATEST = 253_402_300_799_999
 
 _pair = Struct(">qi8x").unpack_from
 #: Queues looked at before the loop goes on.
@@ -53,11 +57,18 @@ class DamagedParts:
         """Read the file; what is not there or makes no sense is as if nothing were known. Blocks."""
         try:
             read = json.loads(self._files.read(self.path))
-            self.parts = sorted(Damage(int(start), int(end)) for start, end in read["damaged"])
-            self.position, self.began_ms = int(read["position"]), int(read["began"])
+            parts = sorted(Damage(start, end) for start, end in read["damaged"])
+            position, began = read["position"], read["began"]
+            if not (
+                all(is_whole(part.start) and is_whole(part.end) and part.start < part.end for part in parts)
+                and is_whole(position, least=-1)
+                and is_whole(began, _LATEST)
+            ):
+                raise ValueError("it holds other numbers than offsets and a time")
+            self.parts, self.position, self.began_ms = parts, position, began
         except FileNotFoundError:
             return
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             log.warning("%s cannot be used (%s); the commit log is checked anew", self.path, error)
             self.parts, self.position, self.began_ms = [], -1, 0
 

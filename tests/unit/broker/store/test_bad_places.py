@@ -199,3 +199,33 @@ def test_a_queue_file_with_a_bad_sector_is_made_anew(clean: bool, caplog: pytest
         await store.stop()
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"damaged":[],"position":1e400,"began":0}',
+        '{"damaged":[],"position":0,"began":%s}' % ("9" * 400),
+        '{"damaged":[],"position":0,"began":%s}' % ("9" * 5000),
+        '{"damaged":[[5,1e300]],"position":0,"began":0}',
+        '{"damaged":[[9,5]],"position":0,"began":0}',
+        '{"damaged":[["a","b"],[1,2]],"position":0,"began":0}',
+        '{"damaged":7,"position":0,"began":0}',
+        "[" * 100_000,
+        "7",
+    ],
+    ids=lambda text: text[:50],
+)  # fmt: skip
+def test_odd_numbers_in_scrub_json_cost_no_start(text: str) -> None:
+    async def main() -> None:
+        node = Simulation(1).node("a")
+        node.files.mkdir("/store")
+        node.files.write_atomic("/store/scrub.json", text.encode())
+        store = await opened(node.world, small())
+        assert store.scrub.progress() == "not begun yet; no damage known"
+        append(store, "T", b"good")
+        await asyncio.sleep(90)
+        assert store.scrub.checked > 0
+        await store.stop()
+
+    run(main())
