@@ -62,6 +62,7 @@ from rmq.broker.transaction.ends import TransactionEnds
 from rmq.broker.transaction.halves import Halves
 from rmq.protocol.errors import ConfigError, ProtocolError
 from rmq.protocol.ids import pack_host
+from rmq.protocol.names import is_lmq
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.health import Observer
 from rmq.remoting.latency import CallLatency
@@ -99,6 +100,8 @@ class BrokerApp:
         self.show_progress: Progress | None = None
         self._offsets_written = 0
         self._settled_topics = 0
+        self._deleted = False
+        self._deleting = asyncio.Lock()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -182,6 +185,9 @@ class BrokerApp:
         consumers.on_heartbeat.append(filters.register)
         consumers.on_gone.append(filters.unregister)
         store.bit_map = filters.bit_map
+        topics.file.before_write = self._deletions_saved
+        store.retention.is_gone = lambda topic: not (topic in topics or topics.is_system(topic) or is_lmq(topic))
+        store.retention.on_gone = self._forget_topic
         self.stats = stats = (LmqStats if lmq else BrokerStats)(
             clock, settings.broker_cluster_name, store.queues, lambda: settings.enable_detail_stat
         )
@@ -229,7 +235,7 @@ class BrokerApp:
         memory = world.identity.physical_memory() * settings.access_message_in_memory_max_ratio // 100
         self._pop = pop = PopService(
             world, settings, topics, groups, consumers, offsets, store, admission, store_host, stats.delivered,
-            lambda: self._client, lambda: self._registration.addresses, self._drop_topic,
+            lambda: self._client, lambda: self._registration.addresses, self._forget_topic,
         )  # fmt: skip
         lookup = Lookup(store, memory)
         runtime = RuntimeAdmin(world, settings, store, stats, self._schedule.offsets, pressure)
@@ -241,7 +247,7 @@ class BrokerApp:
             ends,
             Recall(clock, settings, topics, store, admission, timers),
             ClientAdmin(settings, topics, groups, consumers, producers, locks),
-            TopicAdmin(settings, topics, offsets, consumers, lookup, self._drop_topic),
+            TopicAdmin(settings, topics, offsets, consumers, lookup, self._delete_topic),
             GroupAdmin(clock, settings, topics, groups, offsets, consumers, lookup, stats, self._advertised),
             offset_admin,
             ResetAdmin(settings, topics, offsets, consumers, lookup, offset_admin),
@@ -310,13 +316,43 @@ class BrokerApp:
         self._timers.arrived(queues)
         self._pop.arrived(queues)
 
-    def _drop_topic(self, topic: str) -> None:
-        """A topic was deleted: nothing of it may come back with a new topic of its name."""
-        self.store.queues.drop(topic)
-        self.store.appender.forget(topic)
+    def _forget_topic(self, topic: str) -> None:
+        """Delete a topic: nothing of it may come back with a new topic of its name."""
+        self.topics.delete(topic)
+        # A topic of the same name starts at 0: old offsets would lie behind its end.
+        self.offsets.remove_topic(topic)
+        self._deleted = True
+        version = self.topics.data_version
+        self.store.delete_topic(topic, version.counter, version.timestamp)
         self._kinds.forget(topic)
         if self.settings.auto_delete_unused_stats:
             self.stats.forget_topic(topic)
+
+    async def _delete_topic(self, topic: str) -> None:
+        """The same, and wait until a kill does not bring it back."""
+        self._forget_topic(topic)
+        await self._deletions_saved()
+        await self.topics.file.saved()
+
+    async def _deletions_saved(self) -> None:
+        """Bring deletions to disk, then offsets without them: only then may topics.json be without the topics.
+
+        The other way round a kill would leave a store in which queues and offsets wait for a new topic of that name.
+        """
+        async with self._deleting:
+            while self._deleted:
+                self._deleted = False
+                await self.store.deletions.saved()
+                await self._persist_offsets()
+
+    def _finish_deletions(self) -> None:
+        """Delete what a kill has left in topics.json of topics whose messages are gone."""
+        version = self.topics.data_version
+        for topic, deletion in self.store.deletions.items():
+            older = version.counter < deletion.counter and version.timestamp <= deletion.timestamp
+            if older and topic in self.topics and not self.store.queues.all(topic):
+                log.warning("topic %s was being deleted when the broker was killed; it is deleted now", topic)
+                self._forget_topic(topic)
 
     def _advertised(self) -> str:
         return f"{self.settings.broker_ip1}:{self.settings.listen_port}"
@@ -336,6 +372,7 @@ class BrokerApp:
         # A queue that is not there has lost what was in it, unless the last stop was a clean one: then nothing was.
         self.offsets.bring_back(lambda topic, queue_id: self._end_of(topic, queue_id, lost=not recovered.clean))
         try:
+            self._finish_deletions()
             await self._schedule.load()
             await self._timers.load()
             await self._transaction_check.load()

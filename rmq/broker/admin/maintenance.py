@@ -48,9 +48,9 @@ class MaintenanceAdmin:
         log.info("%s cleans queues of unknown topics", conn.peer)
         for topic in self._store.queues.topics():
             if topic not in self._topics and not self._topics.is_system(topic) and not is_lmq(topic):
-                self._store.queues.drop(topic)
-                self._store.appender.forget(topic)
+                self._store.delete_topic(topic)
             await asyncio.sleep(0)
+        await self._store.deletions.saved()
         return request.reply(ResponseCode.SUCCESS)
 
     @handles(RequestCode.DELETE_EXPIRED_COMMITLOG)

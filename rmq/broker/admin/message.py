@@ -7,6 +7,7 @@ import logging
 from rmq.broker.admin.lookup import Lookup
 from rmq.broker.groups.clients import Consumers
 from rmq.broker.settings import BrokerSettings
+from rmq.broker.store.records import topic_of
 from rmq.broker.store.store import Store
 from rmq.protocol.bodies.stats import ConsumeQueueData, QueryConsumeQueueResponseBody
 from rmq.protocol.codes import RequestCode, ResponseCode
@@ -68,9 +69,9 @@ class MessageAdmin:
 
     @handles(RequestCode.VIEW_MESSAGE_BY_ID, header=ViewMessageRequest, answer=_MESSAGES)
     async def view(self, conn: Conn, request: Command, header: ViewMessageRequest) -> Command:
-        """33: the record at a commit-log offset."""
+        """33: the record at a commit-log offset, unless its topic was deleted since."""
         record = await self._store.record_at(header.offset)
-        if record is None:
+        if record is None or self._store.deletions.is_dead(topic_of(record), header.offset):
             raise ResponseError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
         return _plain(request.reply(ResponseCode.SUCCESS, body=record))
 

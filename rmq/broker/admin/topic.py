@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from rmq.broker.admin.lookup import Lookup
 from rmq.broker.admin.slices import Turns, read_list
@@ -42,7 +42,7 @@ _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 class TopicAdmin:
     """Handlers of the topic requests.
 
-    :param drop: called with a deleted topic: its queues go, and what was counted for it.
+    :param delete: forgets a topic with all that is known of it, and returns when no restart brings it back.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class TopicAdmin:
         offsets: OffsetTable,
         consumers: Consumers,
         lookup: Lookup,
-        drop: Callable[[str], None],
+        delete: Callable[[str], Awaitable[None]],
     ) -> None:
         self._settings = settings
         self._topics = topics
         self._offsets = offsets
         self._consumers = consumers
         self._lookup = lookup
-        self._drop = drop
+        self._delete = delete
 
     @handles(RequestCode.UPDATE_AND_CREATE_TOPIC)
     async def update_and_create(self, conn: Conn, request: Command) -> Command:
@@ -118,11 +118,7 @@ class TopicAdmin:
         self._check_name((request.ext or {}).get("topic"))
         topic = request.header(DeleteTopicRequest).topic
         log.info("%s deletes topic %s", conn.peer, topic)
-        self._topics.delete(topic)
-        # A topic of the same name starts at 0: old offsets would lie behind its end.
-        self._offsets.remove_topic(topic)
-        self._drop(topic)
-        await self._topics.file.saved()
+        await self._delete(topic)
         return request.reply(ResponseCode.SUCCESS)
 
     @handles(RequestCode.GET_ALL_TOPIC_CONFIG)

@@ -45,7 +45,7 @@ class PopService:
     :param on_delivered: called with (group, topic, queue id, messages, bytes) of what is handed out.
     :param client: calls the name servers.
     :param namesrvs: their addresses.
-    :param drop_topic: removes the queues of a topic.
+    :param delete_topic: forgets a topic with all that is known of it.
     """
 
     def __init__(
@@ -62,13 +62,12 @@ class PopService:
         on_delivered: Callable[[str, str, int, int, int], None],
         client: Callable[[], RemotingClient],
         namesrvs: Callable[[], Sequence[str]],
-        drop_topic: Callable[[str], None],
+        delete_topic: Callable[[str], None],
     ) -> None:
         self.tasks = TaskOwner("pop")
         self._topics = topics
         self._groups = groups
-        self._offsets = offsets
-        self._drop_topic = drop_topic
+        self._delete_topic = delete_topic
         topics.on_change.append(self._topic_changed)
         self.state = state = PopState(world.clock, store, topics, offsets, store_host)
         self.polls = polls = Polls()
@@ -119,9 +118,7 @@ class PopService:
         for group in self._groups.all():
             retry = pop_retry_topic(group.group_name, topic)
             if retry in self._topics and self._groups.get(retry[len(RETRY_PREFIX) :]) is None:
-                self._drop_topic(retry)
-                self._offsets.remove_topic(retry)
-                self._topics.delete(retry)
+                self._delete_topic(retry)
 
     def closed(self, conn: Conn) -> None:
         """A connection is gone."""

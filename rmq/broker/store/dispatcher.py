@@ -11,6 +11,7 @@ from itertools import islice
 from struct import Struct, pack
 
 from rmq.broker.store.commit_log import CommitLog
+from rmq.broker.store.deletions import Deletions
 from rmq.broker.store.index import Index
 from rmq.broker.store.index_feed import IndexFeed
 from rmq.broker.store.log_reader import LogReader
@@ -40,6 +41,7 @@ class Dispatcher:
 
     :param rule: tags codes.
     :param index: or None when ``messageIndexEnable`` is off.
+    :param deletions: what of the log is not to come into queues again.
     :param multi_dispatch: or None when ``enableMultiDispatch`` is off.
     """
 
@@ -49,10 +51,12 @@ class Dispatcher:
         queues: QueueTable,
         index: Index | None,
         rule: TagsRule,
+        deletions: Deletions,
         multi_dispatch: MultiDispatch | None = None,
     ) -> None:
         self._log = commit_log
         self._queues = queues
+        self._deletions = deletions
         self._feed = None if index is None else IndexFeed(index)
         self._rule = rule
         #: From TAGS on to the end of the properties -> tags code.
@@ -128,6 +132,7 @@ class Dispatcher:
         """
         data, base, records = run.data, run.base, run.records
         find, known = data.find, self._tags
+        is_dead = self._deletions.is_dead
         #: Queue -> the next index, and offset, size and tags code of its new entries.
         new: dict[tuple[str, int], list[int]] = {}
         nexts: dict[tuple[str, int], int] = {}
@@ -136,6 +141,9 @@ class Dispatcher:
             if not sys_flag & 0x4:
                 key = (topic, queue_id)
                 if index != nexts.get(key):
+                    if is_dead(topic, base + at):
+                        done += 1
+                        continue
                     queue = self._queues.get(topic, queue_id)
                     if key in nexts or queue is None or topic == SCHEDULE_TOPIC:
                         break
@@ -182,6 +190,8 @@ class Dispatcher:
         return [queue for queue in got if queue is not None]
 
     async def _put(self, found: Derived, offset: int, size: int, properties: bytes) -> Queue | None:
+        if self._deletions.is_dead(found.topic, offset):
+            return None
         try:
             queue = self._queues.get_or_create(found.topic, found.queue_id)
         except StoreError as error:

@@ -305,9 +305,12 @@ class ExtQueueTable(QueueTable):
         self._bury(f"{self.ext.disk.root}/{topic}")
 
     def drop_queue(self, queue: Queue) -> None:
+        # The last queue of a topic goes with the topic.
+        stays = self.get(queue.topic, queue.id) is queue and len(self.all(queue.topic)) > 1
         super().drop_queue(queue)
-        self._bury(self.ext.of(queue).directory)
-        self._forget_units(queue)
+        if stays:
+            self._bury(self.ext.of(queue).directory)
+            self._forget_units(queue)
 
     def _forget_units(self, queue: Queue) -> None:
         ext = self.ext.of(queue)

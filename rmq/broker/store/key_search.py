@@ -35,6 +35,7 @@ class KeySearch:
     :param index: None = there is none, and nothing is found.
     :param hasher: of a topic's keys.
     :param record_at: the record at a commit-log offset, or None.
+    :param alive_from: the commit-log offset before which a topic's records are of a life that was deleted.
     """
 
     def __init__(
@@ -42,10 +43,12 @@ class KeySearch:
         index: Index | None,
         hasher: Callable[[str], KeyHasher],
         record_at: Callable[[int], Awaitable[bytes | None]],
+        alive_from: Callable[[str], int] = lambda topic: 0,
     ) -> None:
         self._index = index
         self._hasher = hasher
         self._record_at = record_at
+        self._alive_from = alive_from
 
     async def find(self, topic: str, key: str, limit: int, begin: int, end: int, size: int = 1 << 62) -> Found:
         """The newest messages of a topic that have this very key: as unique key or among their KEYS.
@@ -64,8 +67,11 @@ class KeySearch:
         cut = ""
         looked = read = 0
         room = size
+        alive = self._alive_from(topic)
         async with aclosing(self._index.offsets(self._hasher(topic)(wanted), begin, end)) as offsets:
             async for offset in offsets:
+                if offset < alive:
+                    break
                 if offset in found:
                     continue
                 if looked >= _MOST_LOOKED_AT or read >= _MOST_READ:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 
+from rmq.broker.store.buried import BuriedQueues
 from rmq.broker.store.checkpoint import Checkpoint
 from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.damaged import DamagedParts
+from rmq.broker.store.deletions import Deletions
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.ext_queues import ExtQueueTable
 from rmq.broker.store.index_build import IndexBuild
@@ -39,6 +41,8 @@ class Opening:
         checkpoint: Checkpoint,
         dispatcher: Dispatcher,
         damaged: DamagedParts,
+        deletions: Deletions,
+        buried: BuriedQueues,
     ) -> None:
         self._world = world
         self._offload = world.offload
@@ -50,6 +54,8 @@ class Opening:
         self._checkpoint = checkpoint
         self._dispatcher = dispatcher
         self._damaged = damaged
+        self._deletions = deletions
+        self._buried = buried
         #: The list of damaged parts is not what its file says any more.
         self.parts_changed = False
 
@@ -64,6 +70,7 @@ class Opening:
         checkpoint, damaged = self._checkpoint, self._damaged
         await self._offload(checkpoint.load)
         await self._offload(damaged.load)
+        await self._offload(self._deletions.load)
         await self._offload(self._look_at_folders)
         await self._offload(self._look_at_queue_files)
         if clean:
@@ -73,12 +80,15 @@ class Opening:
         recovery = Recovery(
             self._world, self._log, self._queues, self._writer, self._index_build, checkpoint, self._dispatcher,
             clean=clean, forced=checkpoint.forced_in(boot), noted=-1 if clean else checkpoint.forced_once,
-            damaged=damaged, crc=self._settings.check_crc_on_recover, index_at_start=self._settings.index_at_start,
+            damaged=damaged, deletions=self._deletions, buried=self._buried, crc=self._settings.check_crc_on_recover,
+            index_at_start=self._settings.index_at_start,
         )  # fmt: skip
         recovery.progress = progress = SpokenProgress(self._world.clock, show_progress)
         recovered = await recovery.run()
         progress("", 0, 0)
         self._look_for_start()
+        self._deletions.log_begins(self._log.start)
+        self._deletions.log_ends(self._log.end)
         self.parts_changed = damaged.forget_from(self._log.end)
         for part in sorted({*damaged.parts, *recovered.damages}):
             # Queues are filled without comparing checksums where nothing can have happened since they were.

@@ -29,6 +29,8 @@ BLANK_ENTRY = Struct(">qiq").pack(0, BLANK_ENTRY_SIZE, 0)
 #: Topics looked at to see what size the files have, and how many files tell.
 _SAMPLE = 20
 _ENOUGH = 3
+#: Stands in names below ``trash`` between a number and a topic.
+_TOPIC_MARK = "="
 
 #: (directory, first byte): what an open file is known by.
 FileKey = tuple[str, int]
@@ -187,17 +189,37 @@ class QueueDisk:
         finally:
             file.close()
 
-    def bury(self, directory: str) -> str | None:
-        """Move a directory out of the way at once; :meth:`remove_tree` of what is returned does the slow part."""
+    def bury(self, directory: str, *, topic: bool = False) -> str | None:
+        """Move a directory out of the way at once; :meth:`remove_tree` of what is returned does the slow part.
+
+        :param topic: it holds the queues of one topic (:meth:`buried_topic`).
+        """
         if not self._files.is_dir(directory):
             return None
         self._files.mkdir(self._trash)
         # What an earlier process buried may still be there.
         serial = 0
-        while self._files.exists(grave := os.path.join(self._trash, f"{serial}-{os.path.basename(directory)}")):
+        mark = _TOPIC_MARK if topic else "-"
+        while self._files.exists(grave := os.path.join(self._trash, f"{serial}{mark}{os.path.basename(directory)}")):
             serial += 1
         self._files.rename(directory, grave)
         return grave
+
+    @staticmethod
+    def buried_topic(grave: str) -> str | None:
+        """The topic whose queues were moved there, or None for anything else."""
+        serial, mark, topic = os.path.basename(grave).partition(_TOPIC_MARK)
+        return topic if mark and serial.isdecimal() else None
+
+    def buried_files(self, grave: str) -> list[FileKey]:
+        """The queue files of a topic that was moved out of the way."""
+        found: list[FileKey] = []
+        for name in self._files.list(grave):
+            directory = f"{grave}/{name}"
+            if self._files.is_dir(directory):
+                starts = sorted(filter(lambda start: start >= 0, map(offset_of, self._files.list(directory))))
+                found += [(directory, start) for start in starts]
+        return found
 
     def trash(self) -> list[str]:
         """What an earlier process moved out of the way and did not finish removing."""

@@ -15,6 +15,7 @@ from operator import add, le
 from struct import Struct
 from typing import NamedTuple
 
+from rmq.broker.store.deletions import Deletions
 from rmq.broker.store.queue_files import BLANK_ENTRY_SIZE, FileKey, QueueFiles, is_blank
 from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.state import ENTRY_SIZE, Queue
@@ -53,13 +54,17 @@ class _Listed(NamedTuple):
 class QueueLoader:
     """Fills a :class:`QueueTable` from disk.
 
+    :param deletions: entries before them are of no use, either.
     :param log_start: first byte of the commit log; entries before it point to nothing.
     :param log_file_size: bytes of a commit-log file.
     """
 
-    def __init__(self, world: World, table: QueueTable, log_start: int, log_file_size: int) -> None:
+    def __init__(
+        self, world: World, table: QueueTable, deletions: Deletions, log_start: int, log_file_size: int
+    ) -> None:
         self._offload = world.offload
         self._table = table
+        self._deletions = deletions
         self._log_start = log_start
         self._segment = segment_size(log_file_size)
         #: Segment start -> bytes of records that entries point to.
@@ -179,8 +184,9 @@ class QueueLoader:
     def _tally(self, queue: Queue, index: int, offsets: tuple[int, ...], sizes: tuple[int, ...]) -> None:
         segment = self._segment
         boundaries = self._boundaries.setdefault(queue, [])
-        if offsets[0] < self._log_start:
-            gone = bisect_left(offsets, self._log_start)
+        first_alive = max(self._log_start, self._deletions.end_of(queue.topic))
+        if offsets[0] < first_alive:
+            gone = bisect_left(offsets, first_alive)
             queue.min = index + gone
             offsets = offsets[gone:]
             sizes = sizes[gone:]
@@ -203,6 +209,10 @@ class QueueLoader:
         """Let go of files behind the last good entry; the table's state is that of a queue just written."""
         files: QueueFiles = queue.files
         if not self._boundaries.get(queue):
+            if 0 < queue.max_phys <= self._deletions.end_of(queue.topic):
+                # Its topic was deleted, and a power cut or another broker has brought the directory back.
+                self._table.drop_queue(queue)
+                return
             # Nothing points into the log: what there is, is past.
             queue.min = queue.next
         end = queue.next * ENTRY_SIZE

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import math
 import os
+from collections.abc import Awaitable, Callable
 
 from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.gate import Gate
@@ -59,6 +60,8 @@ class QueueWriter:
         self._graves = Trouble(
             world.clock, log, "removing the queues of deleted topics", "the next start removes what is left of them"
         )
+        #: Called before the directories of deleted topics are removed.
+        self.before_sweep: Callable[[], Awaitable[None]] | None = None
         self._unsynced: dict[FileKey, None] = {}
         self._unsynced_directories: dict[str, None] = {}
 
@@ -95,15 +98,17 @@ class QueueWriter:
 
     async def sweep(self) -> None:
         """Remove the directories of deleted topics."""
-        graves = self._table.graves
-        while graves:
+        graves = list(self._table.graves)
+        if graves and self.before_sweep is not None:
+            await self.before_sweep()
+        for grave in graves:
             try:
-                await self._offload(self._table.disk.remove_tree, graves[0])
+                await self._offload(self._table.disk.remove_tree, grave)
             except OSError as error:
                 self._graves.failed(error)
             else:
                 self._graves.over()
-            graves.pop(0)
+            self._table.graves.remove(grave)
 
     async def write(self, *, everything: bool = False, until: float = math.inf) -> bool:
         """Write tails: the large ones and a share of the small ones, or all there are now.

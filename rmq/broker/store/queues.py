@@ -105,16 +105,17 @@ class QueueTable:
             return
         for queue in queues.values():
             self._forget(queue)
-        self._bury(f"{self.disk.root}/{topic}")
+        self._bury(f"{self.disk.root}/{topic}", topic=True)
 
     def drop_queue(self, queue: Queue) -> None:
         """Delete one queue."""
         queues = self._topics.get(queue.topic)
         if queues is None or queues.get(queue.id) is not queue:
             return
+        if len(queues) == 1:
+            self.drop(queue.topic)
+            return
         del queues[queue.id]
-        if not queues:
-            del self._topics[queue.topic]
         self._forget(queue)
         self._bury(queue.files.directory)
 
@@ -133,10 +134,10 @@ class QueueTable:
         for listener in self.on_dropped:
             listener(queue)
 
-    def _bury(self, directory: str) -> None:
+    def _bury(self, directory: str, *, topic: bool = False) -> None:
         # A rename is quick, and a topic of the same name may be created in the next moment.
         try:
-            grave = self.disk.bury(directory)
+            grave = self.disk.bury(directory, topic=topic)
         except OSError as error:
             log.error(
                 "%s could not be moved away (%s); remove it by hand while the broker is stopped", directory, error

@@ -28,6 +28,7 @@ __all__ = [
     "is_blank",
     "layout",
     "store_time",
+    "topic_of",
 ]
 
 MAGIC = -626843481
@@ -192,6 +193,12 @@ def layout(data: bytes, at: int) -> tuple[int, int, int]:
     if _int(data, at + 4)[0] == MAGIC:
         return topic_at, topic_at + 1, topic_at + 1 + data[topic_at]
     return topic_at, topic_at + 2, topic_at + 2 + _short(data, topic_at)[0]
+
+
+def topic_of(record: bytes) -> str:
+    """The topic of a good record."""
+    _, name_at, behind = layout(record, 0)
+    return record[name_at:behind].decode(errors="replace")
 
 
 def derive(data: bytes, at: int, rule: TagsRule) -> Derived:

@@ -7,6 +7,7 @@
    that ends, at the offset that the sums of the queues give. If what was forced is not all there, nothing of it is
    believed.
    Where good records follow bad bytes, the bad bytes are reported and skipped; nothing behind them is cut.
+   What deleted topics held is in no queue; it is added up apart, too (:mod:`rmq.broker.store.deletions`).
    Light message queues are added up apart, for their entries point to records that other queues hold, too; while
    multi-dispatch is off they are left as they are.
 4. Cut queues back to the first segment that differs and dispatch again from there. Where queues have nothing at all of
@@ -25,9 +26,11 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from struct import Struct
 
+from rmq.broker.store.buried import BuriedQueues
 from rmq.broker.store.checkpoint import Checkpoint
 from rmq.broker.store.commit_log import BLANK_MAGIC, CommitLog
 from rmq.broker.store.damaged import DamagedParts
+from rmq.broker.store.deletions import Deletions
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.index_build import IndexBuild
 from rmq.broker.store.log_files import LogFile
@@ -76,6 +79,7 @@ class Recovery:
     :param forced: the log was forced to disk up to here since the machine was booted; -1 when that is not known.
     :param noted: the same in whatever boot, -1 after a clean stop.
     :param damaged: what earlier lives found damaged: no queue covers it.
+    :param deletions: nor does one cover what deleted topics held.
     :param index_at_start: bytes of the log that are indexed before the start is done, if there are no more of them.
     """
 
@@ -93,6 +97,8 @@ class Recovery:
         forced: int,
         noted: int,
         damaged: DamagedParts,
+        deletions: Deletions,
+        buried: BuriedQueues,
         crc: bool,
         index_at_start: int,
     ) -> None:
@@ -108,6 +114,8 @@ class Recovery:
         self._forced = forced
         self._noted = noted
         self._damaged = damaged
+        self._deletions = deletions
+        self._buried = buried
         self._crc = crc
         self._index_at_start = index_at_start
         self._segment = segment_size(commit_log.file_size)
@@ -118,6 +126,8 @@ class Recovery:
         self._found = Recovered()
         #: Segment -> offset of the first good record that begins in it.
         self._first_records: dict[int, int] = {}
+        #: Segment -> bytes of deleted topics' records, by what was checked.
+        self._dead: dict[int, int] = {}
 
     async def run(self) -> Recovered:
         """Leave everything as if the process had never stopped.
@@ -129,8 +139,11 @@ class Recovery:
         commit_log.adopt_loaded(await self._offload(commit_log.files.open_all, self._noted))
         files = list(commit_log.segments)
         found = self._found = Recovered(clean=self._clean, start=commit_log.start)
-        loader = QueueLoader(self._world, self._queues, commit_log.start, commit_log.file_size)
+        loader = QueueLoader(
+            self._world, self._queues, self._deletions, commit_log.start, commit_log.file_size
+        )  # fmt: skip
         await loader.load()
+        await self._buried.count()
         self._light = self._light or bool(loader.light)
         if self._index is not None:
             await self._index.open(clean=self._clean)
@@ -156,6 +169,7 @@ class Recovery:
                 reader, there, light, fill = await self._check_files(files, loader)
                 segment = found.checked_from
             found.compared_from = max(found.checked_from, reader.crc_from)
+            self._deletions.measured(segment, self._dead)
             if not fill:
                 differs = self._first_difference(there, loader.covered, segment)
             if self._fills_light and not fill:
@@ -272,7 +286,7 @@ class Recovery:
     def _covered(self, covered: dict[int, int], start: int, stop: int) -> int:
         """Bytes of some segments that are in queues or known to be damaged."""
         sizes = sum(covered.get(segment, 0) for segment in range(start, stop, self._segment))
-        return sizes + self._damaged.bytes_in(start, stop)
+        return sizes + self._damaged.bytes_in(start, stop) + self._deletions.bytes_in(start, stop)
 
     async def _scan(
         self, reader: LogReader, start: int, stop: int, *, fill: bool
@@ -284,8 +298,11 @@ class Recovery:
         there: dict[int, int] = {}
         light: dict[int, int] = {}
         self._first_records = {}
+        self._dead = {}
         async for run in reader.runs(start, stop):
             self._tally(run, there)
+            if run.base < self._deletions.horizon:
+                self._set_dead_apart(run, there)
             self.progress("checking the commit log", run.base + run.end - start, stop - start)
             if self._light:
                 self._tally_light(run, there, light)
@@ -313,18 +330,31 @@ class Recovery:
             there[current] = there.get(current, 0) + end - records[first][0] - lost
             first = behind
 
+    def _set_dead_apart(self, run: Run, there: dict[int, int]) -> None:
+        """Move what a run has of deleted topics to their sums."""
+        for at, size, sys_flag, _, _, topic, _ in run.records:
+            offset = run.base + at
+            if not sys_flag & 0x4 and self._deletions.is_dead(topic, offset):
+                segment = offset - offset % self._segment
+                there[segment] -= size
+                self._dead[segment] = self._dead.get(segment, 0) + size
+
     def _tally_light(self, run: Run, there: dict[int, int], light: dict[int, int]) -> None:
         """Move what a run has in light queues to their sums, and add what it has in further queues."""
         multi_dispatch = self._dispatcher.multi_dispatch
         for at, size, sys_flag, queue_id, _, topic, text in run.records:
             if sys_flag & 0x4:
                 continue
-            segment = (run.base + at) // self._segment * self._segment
-            if is_lmq(topic):
+            offset = run.base + at
+            is_dead = self._deletions.is_dead
+            segment = offset - offset % self._segment
+            if is_lmq(topic) and not is_dead(topic, offset):
                 there[segment] -= size
                 light[segment] = light.get(segment, 0) + size
             if multi_dispatch is not None:
                 for copy in multi_dispatch.copies(run.data[text : at + size], topic, queue_id):
+                    if is_dead(copy.topic, offset):
+                        continue
                     sums = light if is_lmq(copy.topic) else there
                     sums[segment] = sums.get(segment, 0) + size
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from rmq.broker.store.aside import SetAside
 from rmq.broker.store.commit_log import CommitLog
+from rmq.broker.store.deletions import Deletions
 from rmq.broker.store.gate import Gate
 from rmq.broker.store.index import Index
 from rmq.broker.store.queue_files import QueueFiles, is_blank
@@ -36,7 +38,13 @@ class Retention:
     """The clean-up service of one store."""
 
     def __init__(
-        self, world: World, settings: StoreSettings, commit_log: CommitLog, queues: QueueTable, index: Index | None
+        self,
+        world: World,
+        settings: StoreSettings,
+        commit_log: CommitLog,
+        queues: QueueTable,
+        index: Index | None,
+        deletions: Deletions,
     ) -> None:
         self._world = world
         self._offload = world.offload
@@ -44,6 +52,11 @@ class Retention:
         self._log = commit_log
         self._queues = queues
         self._index = index
+        self._deletions = deletions
+        #: Whether a topic that has queues does not exist (set by the broker), and who deletes it when its messages are
+        #: gone, too.
+        self.is_gone: Callable[[str], bool] = lambda topic: False
+        self.on_gone: Callable[[str], None] = queues.drop
         #: Brings queues to disk before the first file of a round goes.
         self.before_delete: Callable[[], Awaitable[None]] | None = None
         self._looking = Trouble(
@@ -198,6 +211,9 @@ class Retention:
                     await asyncio.sleep(self._settings.delete_queue_pause_ms / 1000)
         if self._index is not None:
             await self._index.delete_expired(start)
+        await self._drop_unused()
+        self._deletions.log_begins(start)
+        await self._deletions.saved()
 
     async def correct_min(self, queue: Queue) -> bool:
         """Move a queue's first readable index behind what the log has lost; whether files were deleted for it."""
@@ -237,6 +253,13 @@ class Retention:
         if gone:
             await self._offload(self._queues.disk.remove_files, gone)
         return bool(gone)
+
+    async def _drop_unused(self) -> None:
+        """Delete the queues that have neither a topic nor messages."""
+        for topic, expired in Counter(queue.topic for queue in self.expired_queues()).items():
+            if self.is_gone(topic) and expired == len(self._queues.all(topic)):
+                self.on_gone(topic)
+            await asyncio.sleep(0)
 
     def expired_queues(self) -> list[Queue]:
         """Queues whose newest message the log has lost (request 306), but those of the delay schedule."""

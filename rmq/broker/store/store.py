@@ -13,9 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rmq.broker.store.append import Appender
+from rmq.broker.store.buried import BuriedQueues
 from rmq.broker.store.checkpoint import Checkpoint
 from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.damaged import DamagedParts
+from rmq.broker.store.deletions import Deletion, Deletions
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.durability import FLUSH, REPLICA, Answers, Durability
 from rmq.broker.store.ext_queues import BitMap, ExtQueueTable, queue_table
@@ -31,6 +33,7 @@ from rmq.broker.store.markers import Markers
 from rmq.broker.store.multi_dispatch import Copies, MultiDispatch
 from rmq.broker.store.opening import Opening
 from rmq.broker.store.progress import Progress
+from rmq.broker.store.queue_loader import segment_size
 from rmq.broker.store.queue_search import QueueSearch
 from rmq.broker.store.queue_writer import QueueWriter
 from rmq.broker.store.records import SMALLEST, TagsRule, check, store_time
@@ -94,14 +97,23 @@ class Store:
             if settings.multi_dispatch
             else None
         )
-        self.dispatcher = Dispatcher(self.log, self.queues, self.index, self.tags, self.multi_dispatch)
+        segment = segment_size(settings.commit_log_file_size)
+        #: Which topics were deleted, and up to where the log holds what is left of them.
+        self.deletions = Deletions(world, settings.root, segment)
+        self._buried = BuriedQueues(
+            world.offload, self.queues, self.deletions, segment, shared=settings.multi_dispatch
+        )  # fmt: skip
+        self.writer.before_sweep = self._buried.count
+        self.dispatcher = Dispatcher(
+            self.log, self.queues, self.index, self.tags, self.deletions, self.multi_dispatch
+        )  # fmt: skip
         # The index build puts keys until it meets the appends.
         self.dispatcher.index_from = 1 << 62
         self.search = QueueSearch(self.log, self.queues, self.checkpoint.steps)
         #: What of the log is known to be damaged, and who looks for more.
         self.damaged = DamagedParts(world, settings.root, self.queues)
         self.scrub = Scrub(world, self.log, settings, self.damaged, lambda: self.flusher.flushed)
-        self.retention = Retention(world, settings, self.log, self.queues, self.index)
+        self.retention = Retention(world, settings, self.log, self.queues, self.index, self.deletions)
         self._full_disk = FullDisk(world.clock, self.log, self.retention, self.tasks)
         self._forbidden = ForbiddenWrites(world.clock, self.log, self.tasks)
         self.appender = Appender(self.log, self.index)
@@ -112,7 +124,7 @@ class Store:
         )
         self._opening = Opening(
             world, settings, self.log, self.queues, self.writer, self.index_build, self.checkpoint, self.dispatcher,
-            self.damaged,
+            self.damaged, self.deletions, self._buried,
         )  # fmt: skip
         #: The rhythms behind it.
         self.upkeep = Upkeep(
@@ -172,6 +184,7 @@ class Store:
         clean = await self._offload(self._markers.was_clean)
         try:
             await self._offload(self._markers.set_abort)
+            await self.deletions.saved()
             await self.upkeep.begin()
         except OSError as error:
             if clean:
@@ -274,6 +287,19 @@ class Store:
                 del tail[-ENTRY_SIZE:]
                 queue.next -= 1
             queue.max_phys = min(queue.max_phys, before)
+
+    def delete_topic(self, topic: str, counter: int = 0, timestamp: int = 0) -> None:
+        """Take away all messages of a topic, for good once ``deletions.saved()`` has returned.
+
+        :param counter: with
+        :param timestamp: the data version of topics.json without the topic.
+        """
+        queues = self.queues.all(topic)
+        if any(queue.max_phys > self.log.start for queue in queues):
+            self.deletions.note(topic, Deletion(self.log.end, counter, timestamp))
+            self._buried.count_tails(queues, self.log.end)
+        self.queues.drop(topic)
+        self.appender.forget(topic)
 
     @property
     def waits(self) -> bool:
@@ -387,7 +413,8 @@ class Store:
 
     async def query_message(self, topic: str, key: str, limit: int, begin: int, end: int, size: int = 1 << 62) -> Found:
         """:meth:`KeySearch.find`."""
-        return await KeySearch(self.index, self.hasher, self.record_at).find(topic, key, limit, begin, end, size)
+        search = KeySearch(self.index, self.hasher, self.record_at, self.deletions.end_of)
+        return await search.find(topic, key, limit, begin, end, size)
 
     async def offset_by_time(self, queue: Queue, time: int, *, upper: bool = False) -> int:
         """:meth:`QueueSearch.offset_by_time`."""

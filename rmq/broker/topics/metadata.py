@@ -43,6 +43,8 @@ class MetadataFile:
         self._writing: asyncio.Task[None] | None = None
         #: Changes asked for so far, and up to which of them a write has ended.
         self.asked = self.settled = 0
+        #: Awaited before each write: what it brings to disk is there whenever the file tells of it.
+        self.before_write: Callable[[], Awaitable[None]] | None = None
         #: Called when a write has ended: the content is in the file, or the log says why it is not.
         self.on_settled: Callable[[], None] | None = None
         self._waiters: list[asyncio.Future[None]] = []
@@ -93,6 +95,8 @@ class MetadataFile:
                 self._dirty = False
                 asked = self.asked
                 try:
+                    if self.before_write is not None:
+                        await self.before_write()
                     rendered = self._render()
                     await self._file.replace(await rendered if inspect.isawaitable(rendered) else rendered)
                 except Exception as error:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from rmq.broker.store.checkpoint import Checkpoint
 from rmq.broker.store.commit_log import CommitLog
+from rmq.broker.store.deletions import Deletions
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.ext_queues import queue_table
 from rmq.broker.store.index import Index
@@ -21,6 +22,7 @@ from rmq.broker.store.log_reader import Damage, LogReader
 from rmq.broker.store.markers import Markers
 from rmq.broker.store.multi_dispatch import MultiDispatch
 from rmq.broker.store.queue_files import QueueDisk
+from rmq.broker.store.queue_loader import segment_size
 from rmq.broker.store.queue_writer import QueueWriter
 from rmq.broker.store.records import TagsRule
 from rmq.broker.store.settings import StoreSettings
@@ -134,7 +136,9 @@ class _Rebuild:
             for part in ("consumequeue", "index"):
                 await self._offload(self._files.mkdir, os.path.join(self._place, part))
             writer = QueueWriter(world, queues, commit_log, tasks)
-            dispatcher = Dispatcher(commit_log, queues, index, TagsRule(settings.delays_ms))
+            deletions = Deletions(world, self._root, segment_size(settings.commit_log_file_size))
+            await self._offload(deletions.load)
+            dispatcher = Dispatcher(commit_log, queues, index, TagsRule(settings.delays_ms), deletions)
             if settings.multi_dispatch:
                 dispatcher.multi_dispatch = MultiDispatch(queues, lmq=settings.lmq, most_lmq=settings.most_lmq)
             reader = LogReader(world, commit_log)

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 
 from rmq.broker.store.checkpoint import SIZE, Checkpoint
 from rmq.broker.store.commit_log import CommitLog
+from rmq.broker.store.deletions import Deletions
 from rmq.broker.store.log_reader import LogReader
 from rmq.broker.store.markers import Markers
 from rmq.broker.store.multi_dispatch import MultiDispatch
+from rmq.broker.store.queue_loader import segment_size
 from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.records import TagsRule, derive, is_blank
 from rmq.broker.store.stopped.findings import Finding, Findings, Progress
@@ -65,6 +67,7 @@ class _Verify:
         self._add = self._found.findings.add
         self._rule = TagsRule(store.settings.delays_ms)
         settings = store.settings
+        self._deletions = Deletions(store.world, store.root, segment_size(settings.commit_log_file_size))
         self._dispatch = MultiDispatch(QueueTable(store.world, settings), lmq=settings.lmq, most_lmq=settings.most_lmq)
 
     async def run(self) -> Verified:
@@ -78,6 +81,7 @@ class _Verify:
                         "the last stop was not clean: the next start checks the store and mends what it can", False)
             )  # fmt: skip
         await offload(self._look_at_files)
+        await offload(self._deletions.load)
         queues = QueueCheck(store, self._add, self._progress)
         await queues.begin()
         index = IndexCheck(store, self._add) if store.settings.index_enable else None
@@ -128,8 +132,11 @@ class _Verify:
             for at, size, *_, text in piece.records:
                 offset = piece.base + at
                 derived = derive(data, at, self._rule)
-                await queues.record(derived, offset, size)
+                if not self._deletions.is_dead(derived.topic, offset):
+                    await queues.record(derived, offset, size)
                 for copy in self._dispatch.copies(data[text : at + size], derived.topic, derived.queue_id):
+                    if self._deletions.is_dead(copy.topic, offset):
+                        continue
                     other = derived._replace(topic=copy.topic, queue_id=copy.queue_id, queue_offset=copy.queue_offset)
                     await queues.record(other, offset, size, lacking=store.settings.multi_dispatch)
                 if index is not None and derived.keys and derived.sys_flag & 0xC != 0xC:
