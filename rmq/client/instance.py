@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds after which a subscribed topic that no broker has is looked for again; twice as long each time.
 _FIRST_LOOK = 0.25
+#: Seconds without a send after which a topic's route is asked for no more.
+_IDLE_SECONDS = 600.0
 
 
 class ConsumerMember(Protocol):
@@ -329,7 +331,10 @@ class ClientInstance:
 
     async def refresh_routes(self) -> None:
         """Ask again for the route of every topic in use."""
-        topics = set(self.publish) | {topic for consumer in self.consumers.values() for topic in consumer.topics()}
+        subscribed = {topic for consumer in self.consumers.values() for topic in consumer.topics()}
+        self._forget_idle(subscribed)
+        topics = subscribed.union(self.publish)
+        self._unanswered &= topics
         for topic in sorted(topics):
             try:
                 await self.refresh_route(topic)
@@ -418,6 +423,42 @@ class ClientInstance:
             self._borrowed[topic] = route
         if (new_brokers or moved) and (self.producers or self.consumers):
             self.beats.soon()
+
+    def _forget_idle(self, subscribed: set[str]) -> None:
+        """Ask no more for topics that nobody uses: the next send to one asks again.
+
+        One topic of each broker stays, so that heartbeats go on to all brokers that a producer has sent to: they ask it
+        how its transactions ended.
+        """
+        now = self.world.clock.monotonic()
+        idle = []
+        named: set[str] = set()
+        for topic, info in self.publish.items():
+            if info.used or topic in subscribed:
+                info.used, info.used_at = False, now
+            if now - info.used_at < _IDLE_SECONDS:
+                named |= self._brokers_of(topic)
+            else:
+                idle.append(topic)
+        for topic in subscribed:
+            named |= self._brokers_of(topic)
+        gone = set()
+        for topic in idle:
+            brokers = self._brokers_of(topic)
+            if brokers <= named:
+                gone.add(topic)
+            named |= brokers
+        if gone:
+            self.publish = {topic: info for topic, info in self.publish.items() if topic not in gone}
+            for topic in gone:
+                self.routes.pop(topic, None)
+                self._borrowed.pop(topic, None)
+        for topic in self._templates.keys() - self.publish.keys() - {topic for topic, _ in self._refreshing}:
+            del self._templates[topic]
+
+    def _brokers_of(self, topic: str) -> set[str]:
+        route = self.routes.get(topic) or self._borrowed.get(topic)
+        return set() if route is None else {broker.broker_name for broker in route.broker_datas}
 
     def _forget_brokers(self) -> None:
         """Drop brokers that no route names any more."""

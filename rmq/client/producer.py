@@ -263,6 +263,7 @@ class Producer(Lookups):
         info = instance.publish.get(send.topic)
         if info is None or not info.queues:
             return None
+        info.used = True
         queue = info.next_queue(None, self.faults.avoided)
         address = instance.master_addr(queue.broker_name)
         if address is None:
@@ -390,6 +391,7 @@ class Producer(Lookups):
         instance = self.instance
         info = instance.publish.get(topic)
         if info is not None and info.queues:
+            info.used = True
             return info
         rest = deadline - self.world.clock.monotonic()
         if rest <= 0:

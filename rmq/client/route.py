@@ -53,6 +53,9 @@ class PublishInfo:
     topic: str
     queues: list[MessageQueue]
     turn: itertools.count[int] = field(default_factory=itertools.count)
+    #: Somebody has sent since :attr:`used_at` was noted, in seconds of the monotonic clock.
+    used: bool = True
+    used_at: float = 0.0
     brokers: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:

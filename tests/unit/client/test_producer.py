@@ -42,6 +42,29 @@ async def test_queues_take_turns() -> None:
         assert len(taken) == 4
 
 
+@in_virtual_time
+async def test_a_topic_that_is_sent_to_now_and_then_stays_known_and_others_are_asked_for_no_more() -> None:
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        c.topics |= {"U": ["a"], "V": ["a"]}
+        for topic in "TUV":
+            await p.send(Message(topic, b"x"))
+        known = {topic: p.instance.publish[topic] for topic in "TU"}
+        for _ in range(20):
+            await asyncio.sleep(60)
+            await p.send(Message("T", b"x"))
+            await p.send(Message("U", b"x"), selector=lambda queues, message, arg: queues[0])
+        c.routes_asked.clear()
+        await asyncio.sleep(60)
+        assert set(c.routes_asked) == {"T", "U"}
+        assert all(p.instance.publish[topic] is info for topic, info in known.items())
+        # As blocking callers send, on their own threads.
+        known["T"].used = False
+        assert p._first_try(p._prepare(Message("T", b"x")), 1) is not None
+        assert known["T"].used
+        await p.send(Message("V", b"x"))
+        assert c.routes_asked.count("V") == 1
+
+
 @pytest.mark.parametrize("code", [1, 2, 14, 16, 17, 204, 205])
 def test_codes_that_lead_to_another_broker(code: int) -> None:
     """Field case B081."""
