@@ -248,7 +248,9 @@ class BrokerApp:
             Recall(clock, settings, topics, store, admission, timers),
             ClientAdmin(settings, topics, groups, consumers, producers, locks),
             TopicAdmin(settings, topics, offsets, consumers, lookup, self._delete_topic),
-            GroupAdmin(clock, settings, topics, groups, offsets, consumers, lookup, stats, self._advertised),
+            GroupAdmin(
+                clock, settings, topics, groups, offsets, consumers, lookup, stats, self._advertised, self._forget_group
+            ),
             offset_admin,
             ResetAdmin(settings, topics, offsets, consumers, lookup, offset_admin),
             ClientRelay(settings, consumers, store.record_at),
@@ -286,6 +288,11 @@ class BrokerApp:
         )
         self._server.on_close += [consumers.closed, producers.closed, delivery.holds.drop, pop.closed]
         store.durability.on_visible = self._visible
+        #: Told of every deleted topic.
+        self._forget_of_topic = (
+            kinds.forget, stats.forget_topic, filters.forget_topic, groups.forget_topic, ends.forget_topic,
+            timers.forget_topic, timer_sends.forget_topic,
+        )  # fmt: skip
         figures = Figures(
             clock, settings, topics, groups, consumers, producers, offsets, stats, store, pressure, check, ends,
             schedule, timers, timer_sends, pop, kinds, latency,
@@ -318,15 +325,20 @@ class BrokerApp:
 
     def _forget_topic(self, topic: str) -> None:
         """Delete a topic: nothing of it may come back with a new topic of its name."""
-        self.topics.delete(topic)
+        existed = self.topics.delete(topic)
         # A topic of the same name starts at 0: old offsets would lie behind its end.
         self.offsets.remove_topic(topic)
         self._deleted = True
         version = self.topics.data_version
-        self.store.delete_topic(topic, version.counter, version.timestamp)
-        self._kinds.forget(topic)
-        if self.settings.auto_delete_unused_stats:
-            self.stats.forget_topic(topic)
+        self.store.delete_topic(topic, version.counter, version.timestamp, existed=existed)
+        for forget in self._forget_of_topic:
+            forget(topic)
+
+    def _forget_group(self, group: str, offsets: bool) -> None:
+        """A group was deleted."""
+        self.stats.forget_group(group)
+        self.filters.forget_group(group)
+        self._pop.forget_group(group, offsets=offsets)
 
     async def _delete_topic(self, topic: str) -> None:
         """The same, and wait until a kill does not bring it back."""

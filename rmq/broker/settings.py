@@ -680,9 +680,6 @@ class BrokerSettings(ObserverSettings):
     enable_detail_stat: bool = setting(
         True, key="enableDetailStat", important=True, live=True, doc="Keep latencies per queue."
     )
-    auto_delete_unused_stats: bool = setting(
-        False, key="autoDeleteUnusedStats", live=True, doc="Forget what was counted for deleted topics and groups."
-    )
     config_black_list: str = setting(
         "configBlackList;brokerConfigPath", key="configBlackList", doc="Keys that request 25 refuses, separated by ';'."
     )

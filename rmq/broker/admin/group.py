@@ -64,6 +64,7 @@ class GroupAdmin:
     """Handlers of the group requests.
 
     :param broker_addr: the address the broker registers, for 317.
+    :param forget: called with a deleted group, and whether its offsets went, too.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class GroupAdmin:
         lookup: Lookup,
         stats: BrokerStats,
         broker_addr: Callable[[], str],
+        forget: Callable[[str, bool], None],
     ) -> None:
         self._clock = clock
         self._settings = settings
@@ -87,6 +89,7 @@ class GroupAdmin:
         self._lookup = lookup
         self._stats = stats
         self._broker_addr = broker_addr
+        self._forget = forget
 
     # -- configs
 
@@ -176,8 +179,7 @@ class GroupAdmin:
         self._groups.delete(group)
         if header.remove_offset:
             self._offsets.remove_group(group)
-        if self._settings.auto_delete_unused_stats:
-            self._stats.forget_group(group)
+        self._forget(group, header.remove_offset)
         await self._groups.file.saved()
         return request.reply(ResponseCode.SUCCESS)
 

@@ -263,7 +263,9 @@ class Producers:
             self._notes.say(log.info, "producer %s joins %s from %s", client_id, group, conn.peer)
         else:
             if channel.client_id != client_id:
-                channel.client_id, channel.language, channel.version = client_id, language, version
+                before, channel.client_id = channel.client_id, client_id
+                channel.language, channel.version = language, version
+                self._left(conn, before)
             channel.last_update, channel.last_seen = now, seen
         self._clients[client_id] = conn
 
@@ -279,8 +281,7 @@ class Producers:
             names.pop(group, None)
             if not names:
                 del self._of_conn[conn]
-                if self._clients.get(channel.client_id) is conn:
-                    del self._clients[channel.client_id]
+        self._left(conn, channel.client_id)
         self._notes.say(log.info, "producer %s leaves %s", channel.client_id, group)
 
     def closed(self, conn: Conn) -> None:
@@ -307,6 +308,14 @@ class Producers:
 
     def groups(self) -> dict[str, list[Channel]]:
         return {name: list(channels.values()) for name, channels in self._groups.items()}
+
+    def _left(self, conn: Conn, client_id: str) -> None:
+        """Forget a client id that no group of its connection has any more."""
+        names = self._of_conn.get(conn, ())
+        if self._clients.get(client_id) is conn and not any(
+            self._groups[name][conn].client_id == client_id for name in names
+        ):
+            del self._clients[client_id]
 
     def client(self, client_id: str) -> Conn | None:
         """The open connection of a client id: where a reply is pushed to."""

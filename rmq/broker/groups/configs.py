@@ -121,6 +121,14 @@ class GroupTable:
             del self.forbidden[group]
         self._changed(group)
 
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: what groups must not do with it goes, too."""
+        for group in [group for group, topics in self.forbidden.items() if topic in topics]:
+            del self.forbidden[group][topic]
+            if not self.forbidden[group]:
+                del self.forbidden[group]
+            self._changed(group)
+
     def _keep(self, config: SubscriptionGroupConfig) -> None:
         name = config.group_name
         self._groups[name] = config

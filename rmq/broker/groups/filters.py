@@ -177,6 +177,16 @@ class ConsumerFilters:
                 del table[outer]
         self._changed = True
 
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: a message with a bit map of it is never asked for again."""
+        for one in list(self._topics.get(topic, {}).values()):
+            self._forget(one)
+
+    def forget_group(self, group: str) -> None:
+        """A group was deleted."""
+        for one in list(self._groups.get(group, {}).values()):
+            self._forget(one)
+
     def clean(self) -> None:
         """Forget what has been dead for ``filterDataCleanTimeSpan``."""
         oldest = self._clock.now_ms() - self._settings.filter_data_clean_time_span

@@ -53,6 +53,19 @@ class RequestModes:
         """The mode of a group on a topic; pulling unless it was set."""
         return self._modes.get(topic, {}).get(group, _PULL)
 
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: one of its name is pulled from."""
+        if self._modes.pop(topic, None) is not None:
+            self.file.changed()
+
+    def forget_group(self, group: str) -> None:
+        """A group was deleted."""
+        for topic in [topic for topic, groups in self._modes.items() if group in groups]:
+            del self._modes[topic][group]
+            if not self._modes[topic]:
+                del self._modes[topic]
+            self.file.changed()
+
     @handles(RequestCode.SET_MESSAGE_REQUEST_MODE, body=65_536)
     async def set_mode(self, conn: Conn, request: Command) -> Command:
         """401: let a group pop, or pull again."""

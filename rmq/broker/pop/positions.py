@@ -7,6 +7,7 @@ on the disk: a crash of the machine never leaves an offset behind messages of wh
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rmq.broker.pop.ordered import Place
@@ -98,9 +99,9 @@ class Positions:
         """What the table says of this place comes from the journal."""
         self._places[place] = _Position(offset, offset)
 
-    def forget(self, topic: str) -> list[Place]:
-        """A topic is gone; its places that were known."""
-        found = [place for place in self._places if place.topic == topic]
+    def forget(self, gone: Callable[[Place], bool]) -> list[Place]:
+        """A topic or a group is gone; its places that were known."""
+        found = [place for place in self._places if gone(place)]
         for place in found:
             del self._places[place]
         return found

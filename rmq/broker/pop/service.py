@@ -113,12 +113,33 @@ class PopService:
         if topic is None or topic in self._topics:
             return
         self.state.forget_topic(topic)
+        self.modes.forget_topic(topic)
+        self._forget_counts(topic)
         if topic.startswith(RETRY_PREFIX):
             return
         for group in self._groups.all():
             retry = pop_retry_topic(group.group_name, topic)
             if retry in self._topics and self._groups.get(retry[len(RETRY_PREFIX) :]) is None:
                 self._delete_topic(retry)
+
+    def forget_group(self, group: str, *, offsets: bool) -> None:
+        """With a group go the retries of what it has popped, and all that is known of them.
+
+        :param offsets: its offsets were deleted, too.
+        """
+        if offsets:
+            self.state.forget_group(group)
+        self.modes.forget_group(group)
+        self._forget_counts(group)
+        for topic in self._topics.names():
+            retry = pop_retry_topic(group, topic)
+            if retry in self._topics and self._groups.get(retry[len(RETRY_PREFIX) :]) is None:
+                self._delete_topic(retry)
+
+    def _forget_counts(self, gone: str) -> None:
+        self.state.forget_counts(gone)
+        for pair in [pair for pair in self.reviver.retried if gone in pair]:
+            del self.reviver.retried[pair]
 
     def closed(self, conn: Conn) -> None:
         """A connection is gone."""

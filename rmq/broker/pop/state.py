@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rmq.broker.pop.checkpoints import Checkpoint, Checkpoints
@@ -61,6 +62,11 @@ class PopState:
         #: Pops (CK) and acknowledgements (ACK) since start, by (kind, group, topic).
         self.written: Counter[tuple[str, str, str]] = Counter()
 
+    def forget_counts(self, gone: str) -> None:
+        """Drop what was counted for a deleted topic or group."""
+        for key in [key for key in self.written if gone in key[1:]]:
+            del self.written[key]
+
     def is_full(self, place: Place) -> bool:
         """Whether a queue gives out nothing because so much of it is open; :meth:`has_room_again` tells the end."""
         if len(self.checkpoints) < _MOST_CHECKPOINTS and self.checkpoints.in_flight(*place) < _MOST_OPEN:
@@ -106,21 +112,29 @@ class PopState:
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: nothing of it is given out again, not even when it is made anew."""
+        self._forget(f"topic {topic}", lambda place: place.topic == topic)
+
+    def forget_group(self, group: str) -> None:
+        """A group was deleted with its offsets: it would begin anew."""
+        self._forget(f"group {group}", lambda place: place.group == group)
+
+    def _forget(self, what: str, gone: Callable[[Place], bool]) -> None:
         events: list[Event] = []
-        for checkpoint in [checkpoint for checkpoint in self.checkpoints if checkpoint.key.topic == topic]:
+        for checkpoint in [one for one in self.checkpoints if gone(Place(*one.key[:3]))]:
             offsets = checkpoint.open_offsets()
             events.append(("d", *checkpoint.key, offsets))
             self.checkpoints.settle(checkpoint, offsets, 0, expired=True)
-        for batch in [batch for batch in self.ordered if batch.place.topic == topic]:
+        for batch in [batch for batch in self.ordered if gone(batch.place)]:
             batch.acked = (1 << len(batch.offsets)) - 1
             self.ordered.drop(batch.place)
             events.append(batch_event(batch))
-        events += (("x", *place) for place in self.positions.forget(topic))
+        events += (("x", *place) for place in self.positions.forget(gone))
+        self._full = {place for place in self._full if not gone(place)}
         if events:
             try:
                 self.journal.write(events)
             except (StoreError, OSError) as error:
-                log.warning("it was not noted that topic %s is gone: %s", topic, error)
+                log.warning("it was not noted that %s is gone: %s", what, error)
 
     def tell(self) -> None:
         """Tell the offset table what is on the disk by now, and notice who else has written to it."""

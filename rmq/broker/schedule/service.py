@@ -12,6 +12,7 @@ from rmq.broker.schedule.levels import DelayOffsets
 from rmq.broker.schedule.rebuild import HalfMessageParked, rebuild
 from rmq.broker.schedule.steady import Shifts, SteadyClock
 from rmq.broker.store.aside import SetAside
+from rmq.broker.store.deletions import TopicDeleted
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
 from rmq.broker.store.store import Store
 from rmq.broker.store.trouble import Trouble
@@ -347,6 +348,7 @@ class ScheduleService:
 
     def _append(self, puts: list[Put]) -> int:
         """Append the due messages; the commit-log end they make."""
+        puts = [put for put in puts if not put.queue.files.dropped]  # deleted while others were read
         if not puts:
             return self._ahead[-1][0] if self._ahead else 0
         try:
@@ -383,7 +385,9 @@ class ScheduleService:
         if data is None:
             data = await self._store.log.read_cold(position, length)
         try:
-            return rebuild(data, self._store.queues.get_or_create)
+            return rebuild(data, lambda topic, queue_id: self._store.destination(topic, queue_id, position))
+        except TopicDeleted:
+            return None
         except HalfMessageParked as error:
             log.error("a delayed transactional message is dropped: %s", error)
         except (ProtocolError, StoreError, ValueError) as error:

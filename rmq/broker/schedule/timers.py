@@ -21,6 +21,7 @@ from rmq.broker.schedule.rebuild import rebuild
 from rmq.broker.schedule.timing import DELETE_KEY, LATEST, OUT_MS, decode_code, encode_code
 from rmq.broker.schedule.wheel import Wheel
 from rmq.broker.store.aside import SetAside
+from rmq.broker.store.deletions import TopicDeleted
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol import properties
@@ -106,6 +107,10 @@ class TimerService:
         self.on_delivered: Callable[[list[Put]], None] = lambda puts: None
         #: Messages delivered since start, by topic.
         self.delivered: Counter[str] = Counter()
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop what was counted for a deleted topic."""
+        self.delivered.pop(topic, None)
 
     @property
     def behind(self) -> int:
@@ -380,8 +385,10 @@ class TimerService:
 
     def _deliver_all(self, kept: list[tuple[int, Put | None]]) -> None:
         """With one append, or, when one of them is at fault that it fails, with one each."""
+        # What is for a topic that was deleted while others were read is dealt with, and not delivered.
+        due = [put for _, put in kept if put is not None and not put.queue.files.dropped]
         try:
-            self._settle([put for _, put in kept if put is not None], [index for index, _ in kept])
+            self._settle(due, [index for index, _ in kept])
         except Exception as error:
             if self._store.log.gate:
                 raise
@@ -391,7 +398,7 @@ class TimerService:
             for one in kept:
                 self._deliver_all([one])
         else:
-            self.delivered.update(put.queue.topic for _, put in kept if put is not None)
+            self.delivered.update(put.queue.topic for put in due)
 
     async def _place(self, queue: Queue, index: int) -> tuple[int, int]:
         """Where the record of an entry lies; neighbours are read together."""
@@ -414,10 +421,15 @@ class TimerService:
         try:
             if position < self._store.log.start:
                 raise ValueError("its commit-log file is deleted")
-            return rebuild(await self._raw(position, length), self._store.queues.get_or_create, self._stamp)
+            return rebuild(await self._raw(position, length), self._destination(position), self._stamp)
+        except TopicDeleted:
+            return None
         except (ProtocolError, StoreError, ValueError) as error:
             log.error("the timer message at %d cannot be delivered and is skipped: %s", position, error)
             return None
+
+    def _destination(self, position: int) -> Callable[[str, int], Queue]:
+        return lambda topic, queue_id: self._store.destination(topic, queue_id, position)
 
     def _stamp(self, table: dict[str, str], stored: int) -> None:
         """What a delivered message shows of its wait, as with Java 5."""
@@ -530,7 +542,7 @@ class TimerService:
         return low
 
     async def _again(self, queue: Queue, indexes: list[int]) -> None:
-        puts: list[tuple[int, Put]] = []
+        puts: list[tuple[int, Put | None]] = []
         for index in indexes:
             try:
                 position, size = await self._place(queue, index)
@@ -538,7 +550,10 @@ class TimerService:
                 known = self._from_record(raw)
                 if known is None:
                     continue
-                moved = rebuild(raw, self._store.queues.get_or_create, _rolled)
+                moved = rebuild(raw, self._destination(position), _rolled)
+            except TopicDeleted:
+                puts.append((index, None))
+                continue
             except Exception as error:
                 self._unrolled.failed(index, f"{TIMER_TOPIC}-0 at {index}", error)
                 continue
@@ -548,7 +563,7 @@ class TimerService:
             )
         kept = [(index, put) for index, put in puts if index not in self._done]
         if kept:
-            self._settle([put for _, put in kept], [index for index, _ in kept])
+            self._settle([put for _, put in kept if put is not None], [index for index, _ in kept])
         await asyncio.sleep(0)
 
 

@@ -100,6 +100,10 @@ class TimerSends:
         #: Messages that were made to wait since start, by topic.
         self.taken: Counter[str] = Counter()
 
+    def forget_topic(self, topic: str) -> None:
+        """Drop what was counted for a deleted topic."""
+        self.taken.pop(topic, None)
+
     def divert(self, table: dict[str, str], queue: Queue, *, checked: bool = False) -> tuple[Queue, int] | None:
         """The queue to wait in and the entry's code, with ``table`` changed; None for a message to deliver at once.
 

@@ -40,12 +40,10 @@ class BuriedQueues:
         self, offload: Offload, queues: QueueTable, deletions: Deletions, segment: int, *, shared: bool
     ) -> None:
         self._offload = offload
-        self._queues = queues
         self._disk: QueueDisk = queues.disk
         self._deletions = deletions
         self._segment = segment
         self._shared = shared
-        self._counted: set[str] = set()
 
     def count_tails(self, queues: Iterable[Queue], end: int) -> None:
         """Add up the entries of a topic that were in memory only; call it before they are dropped.
@@ -60,17 +58,12 @@ class BuriedQueues:
         """Light queues point to records that are in other queues, too."""
         return not self._shared and not is_lmq(topic)
 
-    async def count(self) -> None:
-        """Add up what the directories hold that are to be removed, each once."""
-        graves = list(self._queues.graves)
-        self._counted.intersection_update(graves)
+    async def count(self, graves: Iterable[str]) -> None:
+        """Add up what directories hold that are removed next."""
         for grave in graves:
             topic = self._disk.buried_topic(grave)
-            if topic is None or grave in self._counted:
-                continue
-            self._counted.add(grave)
             # A deletion that a kill has undone has its records dispatched again.
-            if self._counts(topic) and (end := self._deletions.end_of(topic)):
+            if topic is not None and self._counts(topic) and (end := self._deletions.end_of(topic)):
                 await self._count(grave, end)
         await self._deletions.saved()
 

@@ -28,7 +28,7 @@ from zlib import crc32
 from rmq.broker.store.trouble import Trouble
 from rmq.runtime.world import World
 
-__all__ = ["Deletion", "Deletions"]
+__all__ = ["Deletion", "Deletions", "TopicDeleted"]
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,10 @@ class Deletion(NamedTuple):
     timestamp: int = 0
 
 
+class TopicDeleted(ValueError):
+    """A message has waited for a topic that was deleted meanwhile: it is dropped."""
+
+
 class Deletions:
     """The deletions that matter to one store.
 
@@ -59,6 +63,8 @@ class Deletions:
         self.path = os.path.join(root, "deletions.json")
         self._known: dict[str, Deletion] = {}
         self._bytes: dict[int, int] = {}
+        #: Topics of which it was told that what waits for them is dropped.
+        self._told: set[str] = set()
         #: No record behind it is dead.
         self.horizon = 0
         self._changes = self._written = 0
@@ -80,6 +86,19 @@ class Deletions:
         """Whether the record of a topic at a commit-log offset is of a life that was deleted."""
         return offset < self.horizon and offset < self.end_of(topic)
 
+    def check_alive(self, topic: str, offset: int) -> None:
+        """A message that has waited for a topic is due; that it is dropped is told once for each deletion.
+
+        :param offset: the commit-log offset at which it has waited.
+        :raises TopicDeleted: the topic was deleted since.
+        """
+        if not self.is_dead(topic, offset):
+            return
+        if topic not in self._told:
+            self._told.add(topic)
+            log.warning("messages that have waited for topic %s are dropped: it was deleted meanwhile", topic)
+        raise TopicDeleted(f"topic {topic} was deleted while the message at {offset} has waited for it")
+
     def bytes_in(self, start: int, stop: int) -> int:
         """Bytes of dead records in the segments from one commit-log offset to another."""
         return sum(self._bytes.get(segment, 0) for segment in range(start, stop, self._segment)) if self._bytes else 0
@@ -93,6 +112,7 @@ class Deletions:
     def note(self, topic: str, deletion: Deletion) -> None:
         """A topic is deleted; :meth:`saved` is due."""
         self._known[topic] = deletion
+        self._told.discard(topic)
         self.horizon = max(self.horizon, deletion.end)
         self._changes += 1
 
@@ -115,6 +135,7 @@ class Deletions:
         gone = [topic for topic, deletion in self._known.items() if deletion.end <= start]
         for topic in gone:
             del self._known[topic]
+            self._told.discard(topic)
         past = [segment for segment in self._bytes if segment + self._segment <= start]
         for segment in past:
             del self._bytes[segment]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 
-from rmq.broker.store.buried import BuriedQueues
 from rmq.broker.store.checkpoint import Checkpoint
 from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.damaged import DamagedParts
@@ -42,7 +41,6 @@ class Opening:
         dispatcher: Dispatcher,
         damaged: DamagedParts,
         deletions: Deletions,
-        buried: BuriedQueues,
     ) -> None:
         self._world = world
         self._offload = world.offload
@@ -55,7 +53,6 @@ class Opening:
         self._dispatcher = dispatcher
         self._damaged = damaged
         self._deletions = deletions
-        self._buried = buried
         #: The list of damaged parts is not what its file says any more.
         self.parts_changed = False
 
@@ -80,7 +77,7 @@ class Opening:
         recovery = Recovery(
             self._world, self._log, self._queues, self._writer, self._index_build, checkpoint, self._dispatcher,
             clean=clean, forced=checkpoint.forced_in(boot), noted=-1 if clean else checkpoint.forced_once,
-            damaged=damaged, deletions=self._deletions, buried=self._buried, crc=self._settings.check_crc_on_recover,
+            damaged=damaged, deletions=self._deletions, crc=self._settings.check_crc_on_recover,
             index_at_start=self._settings.index_at_start,
         )  # fmt: skip
         recovery.progress = progress = SpokenProgress(self._world.clock, show_progress)

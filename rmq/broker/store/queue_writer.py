@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from rmq.broker.store.commit_log import CommitLog
 from rmq.broker.store.gate import Gate
@@ -61,7 +61,7 @@ class QueueWriter:
             world.clock, log, "removing the queues of deleted topics", "the next start removes what is left of them"
         )
         #: Called before the directories of deleted topics are removed.
-        self.before_sweep: Callable[[], Awaitable[None]] | None = None
+        self.before_sweep: Callable[[Sequence[str]], Awaitable[None]] | None = None
         self._unsynced: dict[FileKey, None] = {}
         self._unsynced_directories: dict[str, None] = {}
 
@@ -100,7 +100,7 @@ class QueueWriter:
         """Remove the directories of deleted topics."""
         graves = list(self._table.graves)
         if graves and self.before_sweep is not None:
-            await self.before_sweep()
+            await self.before_sweep(graves)
         for grave in graves:
             try:
                 await self._offload(self._table.disk.remove_tree, grave)

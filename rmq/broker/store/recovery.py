@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from struct import Struct
 
-from rmq.broker.store.buried import BuriedQueues
 from rmq.broker.store.checkpoint import Checkpoint
 from rmq.broker.store.commit_log import BLANK_MAGIC, CommitLog
 from rmq.broker.store.damaged import DamagedParts
@@ -98,7 +97,6 @@ class Recovery:
         noted: int,
         damaged: DamagedParts,
         deletions: Deletions,
-        buried: BuriedQueues,
         crc: bool,
         index_at_start: int,
     ) -> None:
@@ -115,7 +113,6 @@ class Recovery:
         self._noted = noted
         self._damaged = damaged
         self._deletions = deletions
-        self._buried = buried
         self._crc = crc
         self._index_at_start = index_at_start
         self._segment = segment_size(commit_log.file_size)
@@ -143,7 +140,7 @@ class Recovery:
             self._world, self._queues, self._deletions, commit_log.start, commit_log.file_size
         )  # fmt: skip
         await loader.load()
-        await self._buried.count()
+        await self._writer.sweep()
         self._light = self._light or bool(loader.light)
         if self._index is not None:
             await self._index.open(clean=self._clean)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
@@ -21,6 +20,7 @@ from rmq.broker.store.queues import QueueTable
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.broker.store.trouble import Trouble
+from rmq.protocol.names import SCHEDULE_TOPIC
 from rmq.runtime.world import World
 
 __all__ = ["Retention"]
@@ -198,9 +198,12 @@ class Retention:
     async def delete_derived(self) -> None:
         """Let queues and index follow the commit log's new start."""
         start = self._log.start
+        gone: dict[str, None] = {}
         for at, queue in enumerate(list(self._queues), 1):
             if not at % _QUEUES_AT_ONCE:
                 await asyncio.sleep(0)
+            if self._is_expired(queue) and self.is_gone(queue.topic):
+                gone[queue.topic] = None
             try:
                 deleted = await self.correct_min(queue)
             except OSError as error:  # the others do not wait for it; its next round comes with the next file's end
@@ -211,7 +214,10 @@ class Retention:
                     await asyncio.sleep(self._settings.delete_queue_pause_ms / 1000)
         if self._index is not None:
             await self._index.delete_expired(start)
-        await self._drop_unused()
+        for topic in gone:
+            if all(map(self._is_expired, self._queues.all(topic))) and self.is_gone(topic):
+                self.on_gone(topic)
+                await asyncio.sleep(0)
         self._deletions.log_begins(start)
         await self._deletions.saved()
 
@@ -254,18 +260,9 @@ class Retention:
             await self._offload(self._queues.disk.remove_files, gone)
         return bool(gone)
 
-    async def _drop_unused(self) -> None:
-        """Delete the queues that have neither a topic nor messages."""
-        for topic, expired in Counter(queue.topic for queue in self.expired_queues()).items():
-            if self.is_gone(topic) and expired == len(self._queues.all(topic)):
-                self.on_gone(topic)
-            await asyncio.sleep(0)
-
     def expired_queues(self) -> list[Queue]:
         """Queues whose newest message the log has lost (request 306), but those of the delay schedule."""
-        start = self._log.start
-        return [
-            queue
-            for queue in self._queues
-            if queue.topic != "SCHEDULE_TOPIC_XXXX" and queue.next and 0 < queue.max_phys <= start
-        ]
+        return [queue for queue in self._queues if queue.topic != SCHEDULE_TOPIC and self._is_expired(queue)]
+
+    def _is_expired(self, queue: Queue) -> bool:
+        return queue.next > 0 and 0 < queue.max_phys <= self._log.start

@@ -124,7 +124,7 @@ class Store:
         )
         self._opening = Opening(
             world, settings, self.log, self.queues, self.writer, self.index_build, self.checkpoint, self.dispatcher,
-            self.damaged, self.deletions, self._buried,
+            self.damaged, self.deletions,
         )  # fmt: skip
         #: The rhythms behind it.
         self.upkeep = Upkeep(
@@ -288,18 +288,29 @@ class Store:
                 queue.next -= 1
             queue.max_phys = min(queue.max_phys, before)
 
-    def delete_topic(self, topic: str, counter: int = 0, timestamp: int = 0) -> None:
+    def delete_topic(self, topic: str, counter: int = 0, timestamp: int = 0, *, existed: bool = False) -> None:
         """Take away all messages of a topic, for good once ``deletions.saved()`` has returned.
 
         :param counter: with
         :param timestamp: the data version of topics.json without the topic.
+        :param existed: messages may wait for it although it has none itself.
         """
         queues = self.queues.all(topic)
-        if any(queue.max_phys > self.log.start for queue in queues):
+        if existed or any(queue.max_phys > self.log.start for queue in queues):
             self.deletions.note(topic, Deletion(self.log.end, counter, timestamp))
             self._buried.count_tails(queues, self.log.end)
         self.queues.drop(topic)
         self.appender.forget(topic)
+
+    def destination(self, topic: str, queue_id: int, waited_at: int) -> Queue:
+        """The queue for a message that has waited.
+
+        :param waited_at: the commit-log offset where it did.
+        :raises TopicDeleted: it is to be dropped.
+        :raises StoreError: a topic or queue id that no queue can have.
+        """
+        self.deletions.check_alive(topic, waited_at)
+        return self.queues.get_or_create(topic, queue_id)
 
     @property
     def waits(self) -> bool:
@@ -408,8 +419,8 @@ class Store:
         return data if check(data, 0, offset, limit) == size else None
 
     def hasher(self, topic: str) -> KeyHasher:
-        """Hashes keys of a topic as the index holds them."""
-        return self.appender.hasher(topic)
+        """Hashes keys of a topic as the index holds them; who asks for a topic that is not there leaves nothing."""
+        return self.appender.hasher(topic) if self.queues.all(topic) else KeyHasher(topic)
 
     async def query_message(self, topic: str, key: str, limit: int, begin: int, end: int, size: int = 1 << 62) -> Found:
         """:meth:`KeySearch.find`."""

@@ -75,6 +75,8 @@ class Verdict(Enum):
     CHECK = auto()
     #: Asked often enough, or too old.
     DISCARD = auto()
+    #: Its topic was deleted: there is nothing to ask for.
+    DROP = auto()
 
 
 def judge(
@@ -399,12 +401,14 @@ class TransactionCheck:
             try:
                 if isinstance(record, OSError):
                     raise record
-                verdict = self._judge(record, at < seen)
+                verdict = Verdict.DROP if self._halves.is_dead(record) else self._judge(record, at < seen)
                 if verdict is Verdict.STOP:
                     return False
                 if verdict is Verdict.LATER:
                     continue
-                if verdict is Verdict.CHECK:
+                if verdict is Verdict.DROP:
+                    self.settle(record, at, [])
+                elif verdict is Verdict.CHECK:
                     self._ask(at, record, counted)
                 else:
                     self._discard(at, record)

@@ -86,14 +86,17 @@ class TransactionEnds:
         if self._store.log.gate:
             raise _not_now()
         try:
-            puts = [self._halves.committed(half)] if verdict == _COMMIT else []
+            # What is committed to a topic that was deleted has nowhere to go: it ends as if it were rolled back.
+            committed = verdict == _COMMIT and not self._halves.is_dead(half)
+            puts = [self._halves.committed(half)] if committed else []
             span = self._check.settle(half, current, puts)
         except (OSError, StoreError) as error:
             log.error("the end of half message %s is not stored: %s", half.properties.get("UNIQ_KEY"), error)
             if self._store.log.gate:
                 raise _not_now() from None
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "Create mapped file failed.") from None
-        self._count(half, committed=verdict == _COMMIT)
+        if not self._halves.is_dead(half):
+            self._count(half, committed=committed)
         self.on_committed(puts)
         return self._answer(conn, request, span.end)
 
@@ -106,6 +109,11 @@ class TransactionEnds:
         if topic not in self.latencies:
             self.latencies[topic] = Histogram(_LATENCY_BOUNDS)
         self.latencies[topic].add(max(0, self._clock.now_ms() - half.born_timestamp) / 1000)
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop what was counted for a deleted topic."""
+        for counted in (self.commits, self.rollbacks, self.latencies):
+            counted.pop(topic, None)
 
     def _answer(self, conn: Conn, request: Command, end: int) -> Command | None:
         """Success, when what was appended is as durable as configured. A wait that was too long is no failure."""
@@ -151,6 +159,8 @@ class TransactionEnds:
             if not (table.get("REAL_TOPIC") and table.get("PGROUP")) or whole(table.get("REAL_QID"), INT_MAX) is None:
                 raise refusal
             check_target(table["REAL_TOPIC"])
+            if self._halves.is_dead(record):
+                raise refusal
             again = self._halves.again(record, table, keep_flags=True)
             current = self._check.live(record) if record.topic == HALF_TOPIC else None
             if current is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rmq.broker.store.deletions import TopicDeleted
 from rmq.broker.store.state import Put
 from rmq.protocol import properties
 from rmq.protocol.errors import StoreError
@@ -46,12 +47,14 @@ class Halves:
         """The message of a committed half, for its real topic; delayed when it carries a level.
 
         The property string stays as it was: consumers still see TRAN_MSG, REAL_TOPIC and REAL_QID, as with Java.
+
+        :raises TopicDeleted: there is nothing to deliver it to.
         """
         table = dict(half.properties)
         queue_id = whole(table.get("REAL_QID"), INT_MAX)
         if queue_id is None:
             raise StoreError("the half message names no queue")
-        queue = self._store.queues.get_or_create(table["REAL_TOPIC"], queue_id)
+        queue = self._store.destination(table["REAL_TOPIC"], queue_id, half.physical_offset)
         tag = table.get("TAGS")
         code = string_hash(tag) if tag else 0
         table.pop("TRAN_PREPARED_QUEUE_OFFSET", None)
@@ -72,6 +75,14 @@ class Halves:
             half.physical_offset,
             code,
         )
+
+    def is_dead(self, half: MessageRecord) -> bool:
+        """Whether a half's own topic was deleted since it was stored."""
+        try:
+            self._store.deletions.check_alive(half.properties.get("REAL_TOPIC", ""), half.physical_offset)
+        except TopicDeleted:
+            return True
+        return False
 
     def again(self, half: MessageRecord, table: dict[str, str], *, keep_flags: bool = False) -> Put:
         """A half put back at the end of the half topic, with other properties."""

@@ -10,6 +10,7 @@ from rmq.protocol.codes import RequestCode
 from rmq.protocol.headers.message import QueryMessageRequest, ViewMessageRequest
 from rmq.protocol.headers.offset import UpdateConsumerOffsetRequest
 from rmq.protocol.headers.topic import DeleteTopicRequest
+from rmq.protocol.headers.transaction import EndTransactionRequest
 from rmq.testing.simworld import SimOffload
 from tests.support.pop_scene import PopScene, pop_scene
 from tests.support.store_kit import bodies
@@ -94,6 +95,91 @@ async def test_a_kill_in_the_middle_of_a_deletion_leaves_all_of_it_or_nothing(st
         await scene.kill()
         assert await stored(scene) == ["new"]
         assert scene.app.offsets.of("g", "T") == {}
+
+
+#: What a message is sent with that waits, and for how many seconds at most.
+WAITS = {"level": "DELAY\x013\x02", "time": "TIMER_DELAY_SEC\x0110\x02", "half": "TRAN_MSG\x01true\x02PGROUP\x01pg\x02"}
+
+
+async def end_half(scene: PopScene, index: int, position: int, verdict: int = 8) -> int:
+    header = EndTransactionRequest(
+        producer_group="pg", tran_state_table_offset=index, commit_log_offset=position, commit_or_rollback=verdict
+    )  # fmt: skip
+    return (await scene.ask(RequestCode.END_TRANSACTION, header)).code
+
+
+async def last_half(scene: PopScene) -> tuple[int, int]:
+    """Queue index and commit-log offset of the newest half message."""
+    queue = scene.app.store.queues.get("RMQ_SYS_TRANS_HALF_TOPIC", 0)
+    assert queue is not None
+    entry = await scene.app.store.queues.entries_cold(queue, queue.next - 1, 1)
+    return queue.next - 1, int.from_bytes(entry[:8], "big")
+
+
+@pytest.mark.parametrize("how", ["none", "kill"])
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("waits", WAITS)
+@in_virtual_time
+async def test_what_waits_for_a_deleted_topic_is_dropped_when_it_is_due(
+    caplog: pytest.LogCaptureFixture, waits: str, again: bool, how: str
+) -> None:
+    """Told once for all of it; what was sent to a topic of the same name later is delivered."""
+    async with pop_scene(flushDiskType="SYNC_FLUSH") as scene:
+        await scene.topic()
+        halves = []
+        for body in "abc":
+            await scene.send(body, properties=WAITS[waits])
+            halves += [await last_half(scene)] if waits == "half" else []
+        await delete(scene)
+        if again:
+            await scene.topic()
+            await scene.send("new", properties=WAITS[waits])
+            halves += [await last_half(scene)] if waits == "half" else []
+        if how == "kill":
+            await scene.kill()
+        caplog.clear()
+        for half in halves:
+            assert await end_half(scene, *half) == 0
+        await asyncio.sleep(30)
+        assert await stored(scene) == (["new"] if again else [])
+        assert (scene.app.store.queues.get("T", 0) is None) != again
+        told = [record.message for record in caplog.records if "are dropped" in record.message]
+        assert told == ["messages that have waited for topic T are dropped: it was deleted meanwhile"]
+        assert scene.app._transaction_check.open_halves == 0
+
+
+@in_virtual_time
+async def test_nobody_is_asked_about_half_messages_of_a_deleted_topic() -> None:
+    async with pop_scene(transactionTimeOut="1000", transactionCheckInterval="1000") as scene:
+        await scene.topic()
+        await scene.send("a", properties=WAITS["half"])
+        await delete(scene)
+        assert scene.app._transaction_check.open_halves == 1
+        await asyncio.sleep(5)
+        assert scene.app._transaction_check.open_halves == 0
+        assert "TRANS_CHECK_MAX_TIME_TOPIC" not in scene.app.store.queues.topics()
+
+
+@in_virtual_time
+async def test_queues_without_topic_and_messages_go_with_retention() -> None:
+    """Those that another broker left; a topic that exists keeps its numbering."""
+    async with pop_scene(fileReservedTime="1", mappedFileSizeCommitLog=str(64 << 10)) as scene:
+        for topic in ("T", "Kept", "Filler"):
+            await scene.topic(topic)
+            await scene.send("a", topic=topic)
+        scene.app.topics.delete("T")
+        await commit(scene, 1)
+        for _ in range(40):
+            await scene.send("x" * 4000, topic="Filler")
+        await asyncio.sleep(3700)
+        assert scene.app.store.queues.all("T") != []
+        scene.app.store.retention.trigger()
+        await asyncio.sleep(60)
+        assert scene.app.store.queues.all("T") == []
+        assert scene.app.offsets.of("g", "T") == {}
+        kept = scene.app.store.queues.get("Kept", 0)
+        assert kept is not None
+        assert (kept.min, kept.next) == (1, 1)
 
 
 @in_virtual_time
