@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, wait
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 
 from rmq.client.admin import AdminClient as AioAdminClient
-from rmq.client.consumer.listeners import F
+from rmq.client.consumer.listeners import F, ListenerResult
 from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
 from rmq.client.consumer.push import PushConsumer as AioPushConsumer
 from rmq.client.lookup import FOREVER
@@ -475,7 +475,9 @@ class PushConsumer(_Lookups[AioPushConsumer]):
 
         return self._run(there())
 
-    def register_message_listener(self, listener: Callable[..., Any], *, batch: bool = False) -> None:
+    def register_message_listener(
+        self, listener: Callable[..., ListenerResult | Awaitable[ListenerResult]], *, batch: bool = False
+    ) -> None:
         self._on_loop(lambda client: client.register_message_listener(listener, batch=batch))
 
     def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
@@ -499,13 +501,17 @@ class PushConsumer(_Lookups[AioPushConsumer]):
         """Start, consume until SIGTERM, SIGINT or SIGHUP, shut down; for the main thread.
 
         A second signal, more than a second later, ends the process at once with exit code 1.
+
+        :raises SystemExit: a listener did, with its code; likewise KeyboardInterrupt. Its message comes again.
         """
-        with signal_wait() as came:
+        with signal_wait() as came, self._alive()._exits(came.end) as exits:
             self.start()
             try:
                 log.info("group %s: %s: stopping", self.group, came())
             finally:
                 self.shutdown()
+            for error in exits:
+                raise error
 
     def persist_offsets(self) -> None:
         self._run(self._alive().persist_offsets())

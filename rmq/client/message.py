@@ -192,7 +192,9 @@ class MessageExt:
         return datetime.datetime.fromtimestamp(self.store_timestamp / 1000, datetime.UTC)
 
     def __repr__(self) -> str:
+        # One that was made by hand may lack where it is stored.
+        name = self.msg_id if hasattr(self, "store_host") else self.properties.get("UNIQ_KEY")
         return (
-            f"MessageExt({self.topic!r}, {len(self.body)} B, tags={self.tags!r}, keys={self.keys!r}, "
+            f"MessageExt({self.topic!r}, id={name}, {len(self.body)} B, tags={self.tags!r}, keys={self.keys!r}, "
             f"queue={self.broker_name}:{self.queue_id}, offset={self.queue_offset}, reconsume={self.reconsume_times})"
         )

@@ -11,12 +11,16 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from queue import SimpleQueue
 from types import FrameType
+from typing import Generic, TypeVar
 
 from rmq.protocol.errors import ClientError
 
-__all__ = ["insists", "signal_wait", "signal_wait_on_loop", "stop_signals"]
+__all__ = ["Wait", "insists", "signal_wait", "signal_wait_on_loop", "stop_signals"]
+
+T = TypeVar("T")
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
@@ -39,6 +43,17 @@ def insists(number: int) -> bool:
     SIGTERM.
     """
     return number != _HANGUP
+
+
+@dataclass(frozen=True, slots=True)
+class Wait(Generic[T]):
+    """Called, it waits for a signal and gives its name. ``end(why)`` ends the wait as one would, and gives ``why``."""
+
+    wait: Callable[[], T]
+    end: Callable[[str], None]
+
+    def __call__(self) -> T:
+        return self.wait()
 
 
 class _Wishes:
@@ -67,8 +82,9 @@ def _impatient(number: int) -> SystemExit:
 
 
 @contextmanager
-def signal_wait() -> Iterator[Callable[[], str]]:
-    """Handle the signals in the block, which gets a function that waits for one and returns its name.
+def signal_wait() -> Iterator[Wait[str]]:
+    """Handle the signals in the block, which gets a function that waits for one and returns its name; any thread may
+    end the wait.
 
     Another one, later in the block, ends the process with exit code 1.
 
@@ -86,14 +102,14 @@ def signal_wait() -> Iterator[Callable[[], str]]:
 
     before = {number: signal.signal(number, note) for number in stop_signals()}
     try:
-        yield came.get
+        yield Wait(came.get, came.put)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 @contextmanager
-def signal_wait_on_loop() -> Iterator[Callable[[], Awaitable[str]]]:
+def signal_wait_on_loop() -> Iterator[Wait[Awaitable[str]]]:
     """The same for a coroutine on the main thread's loop."""
     _check_thread()
     loop = asyncio.get_running_loop()
@@ -114,7 +130,7 @@ def signal_wait_on_loop() -> Iterator[Callable[[], Awaitable[str]]]:
     for number in before:
         loop.add_signal_handler(number, note, number)
     try:
-        yield came.get
+        yield Wait(came.get, came.put_nowait)
     except asyncio.CancelledError:
         if impatient:
             raise impatient[0] from None

@@ -46,6 +46,7 @@ class ConcurrentService:
     :param give_back: sends a failed message back (message, delay level); says whether that worked.
     :param settled: told a queue and the offset that may be committed.
     :param on_consume: told (topic, ok, failed, seconds) for statistics.
+    :param on_failed: told what a listener raised.
     :param limit: listener calls at the same time, for coroutine listeners; plain ones are bounded by the pool.
     """
 
@@ -59,6 +60,7 @@ class ConcurrentService:
         give_back: Callable[[MessageExt, int], Awaitable[bool]],
         settled: Callable[[ProcessQueue, int], None],
         on_consume: Callable[[str, int, int, float], None],
+        on_failed: Callable[[BaseException], None],
         broadcasting: bool,
         batch_max: int,
         limit: int,
@@ -71,6 +73,7 @@ class ConcurrentService:
         self._give_back = give_back
         self._settled = settled
         self._on_consume = on_consume
+        self._on_failed = on_failed
         self._broadcasting = broadcasting
         self._batch_max = batch_max
         self.limit = limit
@@ -182,11 +185,18 @@ class ConcurrentService:
                 outcome: Outcome | None = None
                 try:
                     self._begin(job)
-                    outcome = await listener.call_async(job.messages, job.context)
+                    outcome = await listener.call_async(job.messages, job.context, stopping=self._is_stopping)
                 finally:
                     self._end(job, outcome)
+                if outcome.cancelled:
+                    break
         finally:
             self._workers -= 1
+        if not self._stopping:
+            self._pump()
+
+    def _is_stopping(self) -> bool:
+        return self._stopping or self._tasks.closed
 
     # -- both ---------------------------------------------------------------------------------------------------------
 
@@ -215,6 +225,8 @@ class ConcurrentService:
             return
         failed = list(outcome.failed)
         self._on_consume(job.messages[0].topic, len(job.messages) - len(failed), len(failed), duration)
+        if outcome.error is not None:
+            self._on_failed(outcome.error)
         if job.expired:
             log.warning(
                 "a listener ended after %.1f s, over the consume timeout: its message was given up meanwhile, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,12 +14,14 @@ from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult
 from rmq.protocol.errors import ClientError
 
-__all__ = ["ConsumeContext", "F", "Listener", "Outcome", "ends_task"]
+__all__ = ["ConsumeContext", "F", "Listener", "ListenerResult", "Outcome", "ends_task"]
 
 log = logging.getLogger(__name__)
 
+#: What a listener may return: nothing, True and SUCCESS are success, False and the other results are not.
+ListenerResult = ConsumeResult | bool | None
 #: Any listener: it takes a message (or, for a batch, a list of them), and the context when it has a second parameter.
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., ListenerResult | Awaitable[ListenerResult]])
 
 
 @dataclass(slots=True)
@@ -45,13 +48,15 @@ class Outcome:
     failed: Sequence[MessageExt] = ()
     context: ConsumeContext | None = None
     error: BaseException | None = None
+    #: The task that called it was cancelled, and not by us: it goes to its end, and another one takes its place.
+    cancelled: bool = False
     returned_none: bool = False
     messages: Sequence[MessageExt] = field(default_factory=tuple)
 
 
 def _ok(returned: object) -> bool:
-    """It says success. What it is is asked before what it equals: arrays have no truth value when compared."""
-    return returned is None or returned is ConsumeResult.SUCCESS or (isinstance(returned, int) and returned == 1)
+    """It says success. What it is is asked and not what it equals: arrays have no truth value when compared."""
+    return returned is None or returned is True or returned is ConsumeResult.SUCCESS
 
 
 def ends_task(error: BaseException) -> bool:
@@ -69,110 +74,174 @@ def ends_task(error: BaseException) -> bool:
 class Listener:
     """A listener and how it wants to be called.
 
+    However it ends but by returning, by raising whatever there is, it has failed; unless its consumer is stopping.
+
     :param function: plain (runs on a thread of the pool) or a coroutine function (runs on the loop).
     :param batch: it takes a list of messages instead of one.
+    :param group: whose messages it gets, for the log.
+    :raises ClientError: it is no function, or cannot be called with a message.
     """
 
-    def __init__(self, function: Callable[..., Any], *, batch: bool = False) -> None:
+    def __init__(self, function: Callable[..., Any], *, batch: bool = False, group: str = "") -> None:
         if not callable(function):
             raise ClientError(f"a listener is a function, not {type(function).__name__}")
         self.function = function
+        self.name = getattr(function, "__qualname__", type(function).__name__)
+        if _is(inspect.isgeneratorfunction, function) or _is(inspect.isasyncgenfunction, function):
+            raise ClientError(f"the listener {self.name} has a yield: calling it would do nothing; let it return")
         self.batch = batch
-        self.is_coroutine = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - an object with a coroutine __call__
-        )
+        self.is_coroutine = _is(inspect.iscoroutinefunction, function)
+        self._group = group
+        self._warned = False
         self._wants_context = _positional(function) >= 2
         _check_parameters(function, 2 if self._wants_context else 1)
 
     def call(self, messages: list[MessageExt], context: ConsumeContext, *, in_order: bool = False) -> Outcome:
-        """Call a plain listener; never raises but for what ends the process.
+        """Call a plain listener; never raises.
 
         :param in_order: what comes after a message that failed is not tried, and counts as failed.
         """
         failed: list[MessageExt] = []
         outcome = Outcome(ConsumeResult.SUCCESS, failed, context, messages=messages)
-        for given in [messages] if self.batch else [[message] for message in messages]:
+        for given in self._portions(messages):
             try:
                 returned = self._invoke(given, context)
-            except Exception as error:
-                self._note(outcome, failed, given, None, error)
+            except BaseException as error:  # a thread of ours is nobody's to end
+                self._note_error(outcome, failed, given, error)
             else:
-                if not _ok(returned) or context.ack_index is not None:
-                    self._note(outcome, failed, given, returned, None)
-                elif returned is None:
-                    outcome.returned_none = True
-            if failed and in_order and not self.batch:
-                failed[:] = messages[messages.index(failed[0]) :]
+                self._note(outcome, failed, given, returned)
+            if self._is_over(messages, failed, in_order):
                 break
         return outcome
 
     async def call_async(
-        self, messages: list[MessageExt], context: ConsumeContext, *, in_order: bool = False
+        self,
+        messages: list[MessageExt],
+        context: ConsumeContext,
+        *,
+        in_order: bool = False,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> Outcome:
-        """The same for a coroutine listener."""
+        """The same for a coroutine listener.
+
+        :param stopping: whether who cancels its task now is us.
+        :raises CancelledError: we did.
+        """
         failed: list[MessageExt] = []
         outcome = Outcome(ConsumeResult.SUCCESS, failed, context, messages=messages)
-        for given in [messages] if self.batch else [[message] for message in messages]:
+        task = asyncio.current_task()
+        assert task is not None
+        for given in self._portions(messages):
             try:
                 returned = self._invoke(given, context)
                 if isinstance(returned, Awaitable):
                     returned = await returned
             except BaseException as error:
-                if ends_task(error):
+                if _closed(task) or (task.cancelling() and stopping()):
                     raise
-                self._note(outcome, failed, given, None, error)
+                self._note_error(outcome, failed, given, error)
             else:
-                if not _ok(returned) or context.ack_index is not None:
-                    self._note(outcome, failed, given, returned, None)
-                elif returned is None:
-                    outcome.returned_none = True
-            if failed and in_order and not self.batch:
-                failed[:] = messages[messages.index(failed[0]) :]
+                self._note(outcome, failed, given, returned)
+            if task.cancelling() and not stopping():
+                await _live_on(task)
+                outcome.cancelled = True
+            if self._is_over(messages, failed, in_order):
                 break
         return outcome
+
+    def _portions(self, messages: list[MessageExt]) -> list[list[MessageExt]]:
+        return [messages] if self.batch else [[message] for message in messages]
+
+    def _is_over(self, messages: list[MessageExt], failed: list[MessageExt], in_order: bool) -> bool:
+        if not failed or not in_order or self.batch:
+            return False
+        failed[:] = messages[messages.index(failed[0]) :]
+        return True
 
     def _invoke(self, given: list[MessageExt], context: ConsumeContext) -> Any:
         what = given if self.batch else given[0]
         return self.function(what, context) if self._wants_context else self.function(what)
 
-    def _note(
-        self,
-        outcome: Outcome,
-        failed: list[MessageExt],
-        given: list[MessageExt],
-        returned: object,
-        error: BaseException | None,
+    def _note_error(
+        self, outcome: Outcome, failed: list[MessageExt], given: list[MessageExt], error: BaseException
     ) -> None:
-        if error is not None:
-            log.warning("a listener raised for %r, at try %d", given[0], given[0].reconsume_times + 1, exc_info=error)
-            outcome.error = error
-            outcome.result = ConsumeResult.RECONSUME_LATER
-            failed += given
-            return
-        if _ok(returned):
-            # ack_index says how much of a batch succeeded; the rest is tried again.
-            assert outcome.context is not None
-            index = outcome.context.ack_index
-            if index is not None and index + 1 < len(given):
-                failed += given[max(0, index + 1) :]
-                outcome.result = ConsumeResult.RECONSUME_LATER
-            return
-        if isinstance(returned, ConsumeResult):
-            if returned in (ConsumeResult.COMMIT, ConsumeResult.ROLLBACK):
-                outcome.result = returned
-                return
-            outcome.result = returned
-            failed += given
-            return
-        if returned is False:
-            outcome.result = ConsumeResult.RECONSUME_LATER
-            failed += given
-            return
-        kind = type(returned).__name__
-        log.error("a listener returned %s: it must return nothing, True, False or a ConsumeResult; tried again", kind)
-        outcome.error = ClientError(f"the listener returned {kind}")
+        first = given[0]
+        log.warning(
+            "group %s, topic %s: a listener raised, %s, for %r, at try %d",
+            self._group,
+            first.topic,
+            self.name,
+            first,
+            first.reconsume_times + 1,
+            exc_info=error,
+        )
+        outcome.error = error
         outcome.result = ConsumeResult.RECONSUME_LATER
         failed += given
+
+    def _note(self, outcome: Outcome, failed: list[MessageExt], given: list[MessageExt], returned: object) -> None:
+        if returned is None:
+            outcome.returned_none = True
+        elif isinstance(returned, Awaitable) or inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+            self._note_error(outcome, failed, given, _unbegun(self.name, returned))
+            return
+        elif isinstance(returned, ConsumeResult) and returned is not ConsumeResult.SUCCESS:
+            outcome.result = returned
+            if returned not in (ConsumeResult.COMMIT, ConsumeResult.ROLLBACK):
+                failed += given
+            return
+        elif returned is False:
+            outcome.result = ConsumeResult.RECONSUME_LATER
+            failed += given
+            return
+        elif not _ok(returned) and not self._warned:
+            self._warned = True
+            log.warning(
+                "group %s, topic %s: the listener %s returns %s, which is no result: taken as success, as whatever it "
+                "returns but False and the other results of ConsumeResult; raise to have a message tried again",
+                self._group,
+                given[0].topic,
+                self.name,
+                type(returned).__name__,
+            )
+        # ack_index says how much of a batch succeeded; the rest is tried again.
+        assert outcome.context is not None
+        index = outcome.context.ack_index
+        if index is not None and index + 1 < len(given):
+            failed += given[max(0, index + 1) :]
+            outcome.result = ConsumeResult.RECONSUME_LATER
+
+
+def _is(kind: Callable[[object], bool], function: object) -> bool:
+    """Whether a function, or an object that can be called, is of a kind."""
+    return kind(function) or kind(getattr(function, "__call__", None))  # noqa: B004 - an object of a kind
+
+
+def _unbegun(name: str, returned: object) -> ClientError:
+    """What is wrong with work that was returned instead of done."""
+    if inspect.iscoroutine(returned):
+        returned.close()  # or the interpreter complains that nobody awaited it
+    kind = type(returned).__name__
+    return ClientError(
+        f"the listener {name} returned a {kind}, whose work nobody does: make the listener a coroutine function (async "
+        "def) that awaits it, or do the work before returning"
+    )
+
+
+def _closed(task: asyncio.Task[Any]) -> bool:
+    """The coroutine that runs here is thrown away, by whoever: its task is not what runs."""
+    try:
+        return asyncio.current_task() is not task
+    except RuntimeError:
+        return True
+
+
+async def _live_on(task: asyncio.Task[Any]) -> None:
+    """Take back that an application cancelled a task of ours, so that it can do what is left to do."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)  # one that was asked for without a pause since comes now
+    while task.cancelling():
+        task.uncancel()
 
 
 def _check_parameters(function: Callable[..., Any], count: int) -> None:

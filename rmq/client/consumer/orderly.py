@@ -28,6 +28,7 @@ class OrderlyService:
     :param locks: whether the queue must be locked at its broker (clustering).
     :param relock: asks the broker for the lock of one queue again; says whether it is ours.
     :param bury: sends a message that was tried too often to the retry topic, whose broker rule makes it a dead letter.
+    :param on_failed: told what a listener raised.
     :param max_reconsume_times: -1 = tried for ever.
     """
 
@@ -42,6 +43,7 @@ class OrderlyService:
         relock: Callable[[MessageQueue], Awaitable[bool]],
         settled: Callable[[ProcessQueue, int], None],
         on_consume: Callable[[str, int, int, float], None],
+        on_failed: Callable[[BaseException], None],
         locks: bool,
         batch_max: int,
         suspend: float,
@@ -55,6 +57,7 @@ class OrderlyService:
         self._relock = relock
         self._settled = settled
         self._on_consume = on_consume
+        self._on_failed = on_failed
         self._locks = locks
         self._batch_max = batch_max
         self._suspend = suspend
@@ -93,8 +96,10 @@ class OrderlyService:
 
     def open(self, pq: ProcessQueue) -> None:
         """A queue became ours: start its worker."""
-        wake = asyncio.Event()
-        task = self._tasks.spawn(self._worker(pq, wake), f"orderly {pq.queue}")
+        self._begin(pq, asyncio.Event())
+
+    def _begin(self, pq: ProcessQueue, wake: asyncio.Event, pause: float = 0.0) -> None:
+        task = self._tasks.spawn(self._worker(pq, wake, pause), f"orderly {pq.queue}")
         self._workers[pq.queue] = (wake, task)
         self.listener_tasks.add(task)
         task.add_done_callback(self.listener_tasks.discard)
@@ -107,7 +112,8 @@ class OrderlyService:
         found[0].set()
         return found[1]
 
-    async def _worker(self, pq: ProcessQueue, wake: asyncio.Event) -> None:
+    async def _worker(self, pq: ProcessQueue, wake: asyncio.Event, pause: float) -> None:
+        await self._rest(pq, wake, pause)
         while not pq.dropped and not self._stopping:
             if not pq.messages:
                 wake.clear()
@@ -120,8 +126,14 @@ class OrderlyService:
             messages = pq.take(self._batch_max)
             outcome = await self._call(pq, messages)
             pause = await self._settle(pq, messages, outcome)
-            if pause > 0 and not pq.dropped and not self._stopping:
-                await self._rest(pq, wake, pause)
+            if outcome.cancelled:
+                if not pq.dropped and not self._is_stopping():
+                    self._begin(pq, wake, pause)
+                return
+            await self._rest(pq, wake, pause)
+
+    def _is_stopping(self) -> bool:
+        return self._stopping or self._tasks.closed
 
     async def _rest(self, pq: ProcessQueue, wake: asyncio.Event, pause: float) -> None:
         """Pause, but not beyond the end of the queue's or the consumer's time here."""
@@ -148,7 +160,7 @@ class OrderlyService:
         self._busy += 1
         try:
             if listener.is_coroutine:
-                outcome = await listener.call_async(messages, context, in_order=True)
+                outcome = await listener.call_async(messages, context, in_order=True, stopping=self._is_stopping)
             else:
                 outcome = await self._on_thread(listener, messages, context)
         finally:
@@ -156,6 +168,8 @@ class OrderlyService:
             self._busy -= 1
         if outcome.result is ConsumeResult.RECONSUME_LATER:
             outcome.result = ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT
+        if outcome.error is not None:
+            self._on_failed(outcome.error)
         failed = len(outcome.failed)
         self._on_consume(messages[0].topic, len(messages) - failed, failed, self._clock.monotonic() - began)
         return outcome

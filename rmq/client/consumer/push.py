@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 from rmq.client.allocate import allocation_strategy
 from rmq.client.checks import check_group
@@ -14,7 +15,7 @@ from rmq.client.consumer import sendback
 from rmq.client.consumer.concurrent import ConcurrentService
 from rmq.client.consumer.delivery import Delivery
 from rmq.client.consumer.describe import consume_directly, describe
-from rmq.client.consumer.listeners import F, Listener
+from rmq.client.consumer.listeners import F, Listener, ListenerResult
 from rmq.client.consumer.offsets import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from rmq.client.consumer.orderly import OrderlyService
 from rmq.client.consumer.process_queue import ProcessQueue
@@ -79,6 +80,7 @@ class PushConsumer(Lookups):
         self.started_ms = 0
         self._stopping: asyncio.Task[None] | None = None
         self._paused = False
+        self._leave: Callable[[BaseException], None] | None = None
         self._options = options
 
     def _renew(self) -> PushConsumer:
@@ -95,7 +97,8 @@ class PushConsumer(Lookups):
         """Subscribe a topic and make the decorated function its listener.
 
         It takes a message and, if it has a second parameter, the :class:`ConsumeContext`. Returning nothing, True or
-        SUCCESS means done; raising, False or another :class:`ConsumeResult` means that the message comes again.
+        SUCCESS means done; raising, False or another :class:`ConsumeResult` means that the message comes again. What
+        else it returns is taken as success, with a warning.
 
         :param expression: tags, ``TagA || TagB``; with ``sql=True`` a SQL92 condition.
         :param batch: the listener takes a list of up to ``consume_message_batch_max_size`` messages.
@@ -103,16 +106,21 @@ class PushConsumer(Lookups):
         """
 
         def register(function: F) -> F:
-            listener = Listener(function, batch=batch)
+            listener = Listener(function, batch=batch, group=self.group)
             self.subscribe(topic, expression, sql=sql)
             self._listeners[topic] = listener
             return function
 
         return register
 
-    def register_message_listener(self, listener: Callable[..., Any], *, batch: bool = False) -> None:
-        """The listener of topics that have none of their own."""
-        self._default = Listener(listener, batch=batch)
+    def register_message_listener(
+        self, listener: Callable[..., ListenerResult | Awaitable[ListenerResult]], *, batch: bool = False
+    ) -> None:
+        """The listener of topics that have none of their own; see :meth:`on`.
+
+        :raises ClientError: the listener cannot be used.
+        """
+        self._default = Listener(listener, batch=batch, group=self.group)
 
     def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
         """Receive a topic's messages; takes effect at once on a started consumer.
@@ -258,6 +266,7 @@ class PushConsumer(Lookups):
                 relock=delivery.relock,
                 settled=delivery.settled,
                 on_consume=self._on_consume,
+                on_failed=self._on_failed,
                 locks=delivery.locks,
                 batch_max=settings.consume_message_batch_max_size,
                 suspend=settings.suspend_current_queue_time,
@@ -271,6 +280,7 @@ class PushConsumer(Lookups):
             give_back=give_back,
             settled=delivery.settled,
             on_consume=self._on_consume,
+            on_failed=self._on_failed,
             broadcasting=settings.broadcasting,
             batch_max=settings.consume_message_batch_max_size,
             limit=settings.consume_thread_max,
@@ -349,13 +359,40 @@ class PushConsumer(Lookups):
         """Start, consume until SIGTERM, SIGINT or SIGHUP, shut down; for the main thread.
 
         A second signal, more than a second later, ends the process at once with exit code 1.
+
+        :raises SystemExit: a listener did, with its code; likewise KeyboardInterrupt. Its message comes again.
         """
-        with signal_wait_on_loop() as came:
+        with signal_wait_on_loop() as came, self._exits(came.end) as exits:
             await self.start()
             try:
                 log.info("group %s: %s: stopping", self.group, await came())
             finally:
                 await self.shutdown()
+            for error in exits:
+                raise error
+
+    @contextmanager
+    def _exits(self, end: Callable[[str], None]) -> Iterator[list[BaseException]]:
+        """In the block ``end`` is told, on the loop, that a listener wants the process to end; gives what it raised."""
+        raised: list[BaseException] = []
+
+        def leave(error: BaseException) -> None:
+            raised.append(error)
+            end(f"a listener raised {type(error).__name__}")
+
+        self._leave = leave
+        try:
+            yield raised
+        finally:
+            self._leave = None
+
+    def _on_failed(self, error: BaseException) -> None:
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            if self._leave is not None:
+                self._leave(error)
+            else:
+                text = "group %s: a listener raised %s: it ends run(), but nothing else: the process goes on"
+                log.error(text, self.group, type(error).__name__)
 
     def suspend(self) -> None:
         """Pull nothing more until :meth:`resume`; what is held is still consumed."""

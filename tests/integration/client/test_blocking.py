@@ -195,10 +195,10 @@ def test_a_call_from_the_loop_thread_is_refused(cluster: BlockingCluster) -> Non
     assert "use rmq.aio" in str(caught[0])
 
 
-def python(code: str, cluster: BlockingCluster) -> subprocess.Popen[str]:
+def python(code: str, cluster: BlockingCluster, *arguments: str) -> subprocess.Popen[str]:
     root = Path(rmq.__file__).parent.parent
     return subprocess.Popen(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", code, *arguments],
         env={**os.environ, "NAMESRV_ADDR": cluster.namesrv_addr, "PYTHONPATH": str(root)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -278,6 +278,40 @@ def test_run_ends_cleanly_on_sigterm(cluster: BlockingCluster) -> None:
         stats = admin.consume_stats("run")
         one = stats.offset_table[sent.message_queue]
         assert one.consumer_offset == one.broker_offset == 1
+
+
+EXIT = """
+import asyncio, rmq, rmq.aio, sys
+consumer = {api}.PushConsumer(sys.argv[1], consume_from_where="CONSUME_FROM_FIRST_OFFSET", orderly={orderly})
+
+@consumer.on("Exit")
+{kind} handle(message):
+    raise {error}
+
+{run}
+"""
+
+
+@pytest.mark.parametrize(
+    ("api", "kind", "run", "orderly"),
+    [
+        ("rmq", "def", "consumer.run()", False),
+        ("rmq", "async def", "consumer.run()", True),
+        ("rmq.aio", "def", "asyncio.run(consumer.run())", True),
+        ("rmq.aio", "async def", "asyncio.run(consumer.run())", False),
+    ],
+)
+@pytest.mark.parametrize(("error", "code"), [("SystemExit(3)", 3), ("KeyboardInterrupt", -signal.SIGINT)])
+def test_a_listener_that_exits_ends_run(
+    api: str, kind: str, run: str, orderly: bool, error: str, code: int, cluster: BlockingCluster
+) -> None:
+    script = EXIT.format(api=api, kind=kind, run=run, error=error, orderly=orderly)
+    with Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT) as producer:
+        producer.send(Message("Exit", b"hello"))
+    process = python(script, cluster, f"exit-{api[-3:]}-{len(kind)}-{code}")
+    _, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == code, told
+    assert "a listener raised, handle, for MessageExt('Exit', id=" in told
 
 
 def test_what_is_no_address_of_a_broker_is_refused(cluster: BlockingCluster) -> None:

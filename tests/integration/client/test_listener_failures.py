@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -37,13 +38,36 @@ async def leave() -> None:
     raise SystemExit(3)
 
 
-async def return_an_array() -> object:
-    return Ambiguous()
+async def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+async def whatever() -> None:
+    raise BaseException("of the application's own")
+
+
+async def its_task_is_cancelled() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().call_soon(task.cancel)
+    await asyncio.sleep(100)
+
+
+async def its_task_is_cancelled_twice() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    try:
+        task.cancel()
+        await asyncio.sleep(100)
+    finally:
+        task.cancel()
 
 
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrently", "orderly"])
-@pytest.mark.parametrize("fail", [await_what_was_cancelled, leave, return_an_array])
-def test_what_failed_comes_again(fail: Callable[[], object], orderly: bool) -> None:
+@pytest.mark.parametrize("fail", [
+    await_what_was_cancelled, leave, interrupt, whatever, its_task_is_cancelled, its_task_is_cancelled_twice
+])  # fmt: skip
+def test_what_failed_comes_again(fail: Callable[[], Awaitable[None]], orderly: bool) -> None:
     @in_virtual_time
     async def run() -> None:
         async with scene(messageDelayLevel=" ".join(["1s"] * 18)) as s:
@@ -52,13 +76,12 @@ def test_what_failed_comes_again(fail: Callable[[], object], orderly: bool) -> N
             consumer = s.consumer(orderly=orderly, suspend_current_queue_time=0.1)
 
             @consumer.on("T")
-            async def handle(message: MessageExt) -> object:
+            async def handle(message: MessageExt) -> None:
                 name = message.keys or ""
                 tries[name] = tries.get(name, 0) + 1
                 if tries[name] == 1:
-                    return await fail()  # type: ignore[misc]
+                    await fail()
                 done.add(name)
-                return None
 
             async with consumer:
                 await s.send(8)
@@ -66,6 +89,101 @@ def test_what_failed_comes_again(fail: Callable[[], object], orderly: bool) -> N
                 await asyncio.sleep(6)
             assert set(tries.values()) == {2}
             assert {name: behind for name, behind in (await s.diff()).items() if behind} == {}
+
+    run()
+
+
+async def return_an_array() -> object:
+    return Ambiguous()
+
+
+async def cancel_and_return() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrently", "orderly"])
+@pytest.mark.parametrize("end", [return_an_array, cancel_and_return])
+def test_what_returned_is_done(end: Callable[[], Awaitable[object]], orderly: bool) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        async with scene() as s:
+            calls: list[str | None] = []
+            consumer = s.consumer(orderly=orderly)
+
+            @consumer.on("T")
+            async def handle(message: MessageExt) -> Any:  # as where nobody checks types
+                calls.append(message.keys)
+                return await end()
+
+            async with consumer:
+                await s.send(8)
+                await eventually(lambda: len(calls) == 8)
+                await asyncio.sleep(30)
+            assert len(calls) == 8
+            assert {name: behind for name, behind in (await s.diff()).items() if behind} == {}
+
+    run()
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrently", "orderly"])
+def test_a_listener_that_the_stop_of_its_consumer_cancels_has_not_failed(orderly: bool) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        async with scene() as s:
+            await s.topic("One", 1)
+            begun: list[int] = []
+            consumer = s.consumer(orderly=orderly, await_termination_when_shutdown=1)
+
+            @consumer.on("One")
+            async def handle(message: MessageExt) -> None:
+                begun.append(message.reconsume_times)
+                await asyncio.sleep(1000)
+
+            async with consumer:
+                await s.send(1, "One")
+                await eventually(lambda: begun)
+            assert (await s.diff())[("One", 0)] == 1
+            after = s.consumer(orderly=orderly)
+
+            @after.on("One")
+            async def take(message: MessageExt) -> None:
+                begun.append(message.reconsume_times)
+
+            async with after:
+                await eventually(lambda: begun == [0, 0])
+
+    run()
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrently", "orderly"])
+def test_a_loop_that_cancels_all_its_tasks_at_its_end_ends(orderly: bool) -> None:
+    """As asyncio.run does with what its main coroutine has left behind."""
+
+    @in_virtual_time
+    async def run() -> None:
+        async with scene() as s:
+            calls = 0
+            consumer = s.consumer(orderly=orderly, consume_thread_max=1, consume_thread_min=1)
+
+            @consumer.on("T")
+            async def handle(message: MessageExt) -> None:
+                nonlocal calls
+                calls += 1
+                await asyncio.sleep(1000)
+
+            async with consumer:
+                await s.send(8)
+                await eventually(lambda: calls)
+                before = calls
+                listening = list(consumer._delivery.service.listener_tasks)  # type: ignore[union-attr]
+                for task in listening:
+                    task.cancel()
+                done, _ = await asyncio.wait(listening, timeout=1)
+                assert done == set(listening)
+                await eventually(lambda: calls > before, within=5)
+                await consumer.shutdown(timeout=0)
 
     run()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,12 @@ def batch_of(count: int) -> list[MessageExt]:
     made = []
     for i in range(count):
         message = MessageExt()
-        message.topic, message.body, message.queue_offset, message.properties = "T", str(i).encode(), i, {}
+        message.topic, message.body, message.queue_offset, message.properties = (
+            "T",
+            str(i).encode(),
+            i,
+            {"UNIQ_KEY": "0A0B"},
+        )
         message.broker_name, message.queue_id, message.reconsume_times = "b", 0, 0
         made.append(message)
     return made
@@ -30,17 +36,94 @@ def called(listener: Listener, count: int = 1, **how: bool) -> Outcome:
 
 
 @pytest.mark.parametrize("returned", [None, True, ConsumeResult.SUCCESS])
-def test_success(returned: object) -> None:
+def test_success(returned: object, caplog: pytest.LogCaptureFixture) -> None:
     outcome = called(Listener(lambda message: returned))
     assert (outcome.result, list(outcome.failed)) == (ConsumeResult.SUCCESS, [])
+    assert caplog.records == []
 
 
-@pytest.mark.parametrize("returned", [False, ConsumeResult.RECONSUME_LATER, "yes", 1.5])
+@pytest.mark.parametrize("returned", [False, ConsumeResult.RECONSUME_LATER])
 def test_failure(returned: object) -> None:
     outcome = called(Listener(lambda message: returned))
     assert outcome.result is ConsumeResult.RECONSUME_LATER
     assert len(outcome.failed) == 1
-    assert (outcome.error is not None) == (not isinstance(returned, (bool, ConsumeResult)))
+    assert outcome.error is None
+
+
+@pytest.mark.parametrize("returned", [0, 1, "yes", 1.5, [], ["row"], object()])
+def test_a_function_that_returned_has_done_its_work(returned: object, caplog: pytest.LogCaptureFixture) -> None:
+    def store(message: MessageExt) -> object:
+        return returned
+
+    listener = Listener(store, group="g")
+    for _ in range(3):
+        outcome = called(listener, 2)
+        assert (outcome.result, list(outcome.failed), outcome.error) == (ConsumeResult.SUCCESS, [], None)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith(
+        "group g, topic T: the listener test_a_function_that_returned_has_done_its_work.<locals>.store "
+    )
+    assert f"returns {type(returned).__name__}, which is no result: taken as success" in line
+
+
+async def later(message: MessageExt) -> None: ...
+
+
+def generator_of(message: MessageExt) -> object:
+    return (each for each in [message])
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"), [(lambda message: later(message), "coroutine"), (generator_of, "generator")]
+)
+def test_work_that_is_returned_instead_of_done_is_a_failure(
+    function: Callable[..., object], kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcome = called(Listener(function, group="g"))
+    assert outcome.result is ConsumeResult.RECONSUME_LATER
+    assert f"returned a {kind}, whose work nobody does" in str(outcome.error)
+
+
+def yields(message: MessageExt) -> object:
+    yield message
+
+
+async def yields_later(message: MessageExt) -> object:
+    yield message
+
+
+class Yields:
+    def __call__(self, message: MessageExt) -> object:
+        yield message
+
+
+@pytest.mark.parametrize("function", [yields, yields_later, Yields()])
+def test_a_generator_is_refused_when_it_is_registered(function: Callable[..., object]) -> None:
+    with pytest.raises(ClientError, match="has a yield: calling it would do nothing"):
+        Listener(function)
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, BaseException])
+def test_whatever_a_listener_raises_is_a_failure_that_the_log_tells(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def store(message: MessageExt) -> None:
+        raise error
+
+    async def store_later(message: MessageExt) -> None:
+        raise error
+
+    for outcome in (
+        called(Listener(store, group="g")),
+        asyncio.run(Listener(store_later, group="g").call_async(batch_of(1), ConsumeContext(QUEUE))),
+    ):
+        assert outcome.result is ConsumeResult.RECONSUME_LATER
+        assert isinstance(outcome.error, error)
+    for record, name in zip(caplog.records, ("store", "store_later"), strict=True):
+        line = record.getMessage()
+        assert line.startswith("group g, topic T: a listener raised, ")
+        assert f".<locals>.{name}, for MessageExt('T', id=0A0B, " in line
+        assert line.endswith(", at try 1")
 
 
 def test_raising_fails_only_that_message() -> None:
