@@ -174,6 +174,8 @@ class RealFile:
 
 #: Files locked by this process, as (device, inode): record locks do not exclude their own process.
 _held: set[tuple[int, int]] = set()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_held.clear)  # a child has none of its parent's locks
 
 
 class _RecordLock:

@@ -21,7 +21,7 @@ from rmq.protocol.headers.offset import (
     UpdateConsumerOffsetRequest,
 )
 from rmq.runtime.backed_file import BackedFile, DamagedFile
-from rmq.runtime.world import World
+from rmq.runtime.world import FileLock, World
 
 __all__ = ["LocalFileOffsetStore", "OffsetStore", "RemoteBrokerOffsetStore"]
 
@@ -31,8 +31,14 @@ log = logging.getLogger(__name__)
 class OffsetStore(Protocol):
     """Offsets of one group (Java: OffsetStore)."""
 
-    async def load(self) -> None:
-        """Read what was kept, once at start."""
+    async def open(self) -> None:
+        """Read what was kept, once at start.
+
+        :raises ClientError: it cannot be read, or somebody else keeps his offsets there.
+        """
+
+    async def close(self) -> None:
+        """Nothing is kept any more: the end of the consumer."""
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
         """Note the offset of the next message to consume."""
@@ -61,6 +67,12 @@ class OffsetStore(Protocol):
 class _Table:
     """The offsets in memory."""
 
+    async def open(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
     def __init__(self) -> None:
         self._offsets: dict[MessageQueue, int] = {}
 
@@ -88,9 +100,6 @@ class RemoteBrokerOffsetStore(_Table):
         self._group = group
         #: The last offsets could not be kept.
         self._failing = False
-
-    async def load(self) -> None:
-        return None
 
     async def read(self, queue: MessageQueue) -> int:
         address, _ = await self._instance.find_reader(queue)
@@ -157,6 +166,8 @@ class RemoteBrokerOffsetStore(_Table):
 class LocalFileOffsetStore(_Table):
     """Kept in ``<directory>/<client id>/<group>/offsets.json`` (Java: LocalFileOffsetStore).
 
+    One consumer keeps its offsets there: while it is open, a lock beside the file says so.
+
     :param ignore_damage: start without offsets when neither the file nor its backup can be read.
     """
 
@@ -171,10 +182,44 @@ class LocalFileOffsetStore(_Table):
         self._ignore_damage = ignore_damage
         self._written: dict[MessageQueue, int] | None = None
         self._writing = asyncio.Lock()
+        self._lock: FileLock | None = None
         #: Saves that failed so far.
         self.failed_saves = 0
 
+    async def open(self) -> None:
+        claiming = asyncio.ensure_future(self._world.offload(self._claim))
+        try:
+            await asyncio.shield(claiming)
+            await self.load()
+        except BlockingIOError:
+            raise ClientError(
+                "another consumer on this machine broadcasts under the same client id and group, and keeps its offsets "
+                f"in {self.path}: each would miss what the other has read. Give each an instance_name of its own, the "
+                "same one at every start, or another offset_store_dir"
+            ) from None
+        except BaseException:
+            await asyncio.wait({claiming})  # its thread goes on when we are cancelled
+            await self.close()
+            raise
+
+    def _claim(self) -> None:
+        folder = os.path.dirname(self.path)
+        try:
+            self._world.files.mkdir(folder)
+            self._lock = self._world.files.lock(os.path.join(folder, "lock"))
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            text = "%s cannot be locked, and another consumer that keeps its offsets there would not be noticed: %s"
+            log.warning(text, self.path, error)
+
+    async def close(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            await self._world.offload(lock.release)
+
     async def load(self) -> None:
+        """Read the file, or its backup. :raises ClientError: neither can be read."""
         try:
             await self._world.offload(self._file.load, self._parse)
         except OSError as error:

@@ -90,8 +90,8 @@ class PullConsumer(Lookups):
         except BaseException:
             del instance.consumers[self.group]
             raise
+        store: OffsetStore | None = None
         try:
-            store: OffsetStore
             if settings.broadcasting:
                 store = LocalFileOffsetStore(
                     self.world,
@@ -102,7 +102,7 @@ class PullConsumer(Lookups):
                 )
             else:
                 store = RemoteBrokerOffsetStore(instance, self.group)
-            await store.load()
+            await store.open()
             self._instance, self._store, self._puller = instance, store, Puller(instance, self.group)
             self._started_ms = self.world.clock.now_ms()
             for topic in self._topics:
@@ -110,6 +110,8 @@ class PullConsumer(Lookups):
             await instance.beats.beat()
         except BaseException:
             self._instance = self._store = self._puller = None
+            if store is not None:
+                await store.close()
             await instance.leave(consumer=self.group)
             raise
         if self._topics:
@@ -125,6 +127,7 @@ class PullConsumer(Lookups):
             await store.persist(list(store.table()), wait=True)
         finally:
             self._store = self._puller = None
+            await store.close()
             await instance.leave(consumer=self.group)
 
     async def __aenter__(self) -> Self:

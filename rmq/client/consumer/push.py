@@ -184,7 +184,7 @@ class PushConsumer(Lookups):
             raise
         try:
             store = self._make_store(instance)
-            await store.load()
+            await store.open()
         except BaseException:
             await instance.leave(consumer=self.group)
             raise
@@ -331,6 +331,8 @@ class PushConsumer(Lookups):
                     _CANCEL_WAIT,
                 )
             try:
+                if self._store is not None:
+                    await self._store.close()
                 await instance.leave(consumer=self.group)
             finally:
                 self._instance = self._delivery = self._tasks = self._pool = self._stopping = None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmq.aio import ClientError, Message, MessageExt, PullStatus, PushConsumer
+from rmq.aio import ClientError, Message, MessageExt, PullConsumer, PullStatus, PushConsumer
 from rmq.protocol.queue import MessageQueue
 from tests.support.client_scene import scene
 from tests.support.virtual import eventually, in_virtual_time
@@ -217,3 +217,38 @@ async def test_look_ups() -> None:
                 assert found.message_queue == queue
             with pytest.raises(ClientError, match="no offset message id"):
                 await consumer.view_message("nonsense")
+
+
+@pytest.mark.parametrize("kind", ["push", "pull"])
+def test_two_that_would_share_their_offsets_are_told_apart(kind: str) -> None:
+    """Each would go on where the other is."""
+
+    @in_virtual_time
+    async def run() -> None:
+        async with scene() as s:
+
+            def member(**options: Any) -> PushConsumer | PullConsumer:
+                options = {"message_model": "BROADCASTING", "offset_store_dir": "/home/offsets", **options}
+                if kind == "pull":
+                    return s.puller(**options)
+                made = s.consumer(**options)
+                made.on("T")(lambda message: None)
+                return made
+
+            first, other = member(), member(instance_name="other")
+            # As a client of another process: it has connections of its own.
+            second = member()
+            second.settings.namesrv = f"{s.cluster.namesrv_addr};{s.cluster.namesrv_addr}"
+            await first.start()
+            await other.start()
+            for _ in range(2):
+                with pytest.raises(
+                    ClientError, match=r"/10\.0\.0\.1@DEFAULT/g/offsets\.json.*instance_name of its own"
+                ):
+                    await second.start()
+            await first.shutdown()
+            await second.start()
+            await second.shutdown()
+            await other.shutdown()
+
+    run()

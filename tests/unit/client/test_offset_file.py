@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from rmq.client.consumer.offsets import LocalFileOffsetStore
 from rmq.client.message import MessageQueue
 from rmq.protocol.errors import ClientError
-from rmq.runtime.world import World
+from rmq.runtime.world import FileLock, World
 
 Q0, Q1 = MessageQueue("T1", "b1", 0), MessageQueue("T1", "b1", 1)
 
@@ -156,3 +158,47 @@ def test_offsets_go_backwards_only_when_told_to(tmp_path: Path) -> None:
     assert made.known(Q0) == 3
     made.remove(Q0)
     assert made.known(Q0) == -1
+
+
+async def test_another_process_with_the_same_file_is_refused(tmp_path: Path) -> None:
+    made = store(tmp_path)
+    await made.open()
+    program = (
+        "import asyncio, sys\n"
+        "from rmq.client.consumer.offsets import LocalFileOffsetStore as Store\n"
+        "from rmq.runtime.world import FileLock, World\n"
+        "asyncio.run(Store(World.real(), sys.argv[1], '10.0.0.1@DEFAULT', 'g').open())\n"
+    )
+
+    async def other() -> str:
+        command = sys.executable, "-c", program, str(tmp_path)
+        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+        _, told = await process.communicate()
+        return told.decode().strip().rpartition("\n")[2]
+
+    assert (await other()).startswith("rmq.protocol.errors.ClientError: another consumer on this machine broadcasts ")
+    await made.close()
+    assert await other() == ""
+
+
+async def test_offsets_that_cannot_be_read_do_not_stay_locked(tmp_path: Path) -> None:
+    made = await saved(tmp_path, 5)
+    damage(made.path, "{")
+    for _ in range(2):
+        with pytest.raises(ClientError, match="cannot be read"):
+            await store(tmp_path).open()
+
+
+async def test_a_place_where_nothing_can_be_locked_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World.real()
+
+    def no_locks(path: str, *, shared: bool = False) -> FileLock:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(type(world.files), "lock", staticmethod(no_locks))
+    made = store(tmp_path)
+    await made.open()
+    await made.close()
+    assert "offsets.json cannot be locked" in caplog.text

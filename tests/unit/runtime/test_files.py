@@ -172,6 +172,20 @@ def test_the_lock_excludes_this_process_and_others(tree: RealFiles, tmp_path: Pa
     tree.lock(path).release()
 
 
+def test_a_forked_child_has_none_of_its_parents_locks(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from rmq.runtime.files import RealFiles\n"
+        "lock = RealFiles().lock(sys.argv[1])\n"
+        "read, write = os.pipe()\n"
+        "if child := os.fork():\n"
+        "    lock.release(); os.write(write, b'x'); os.waitpid(child, 0)\n"
+        "else:\n"
+        "    os.read(read, 1); RealFiles().lock(sys.argv[1]); print('free')\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program, str(tmp_path / "lock")], capture_output=True, text=True)
+    assert (run.stdout.strip(), run.stderr) == ("free", "")
+
+
 def test_a_shared_lock_keeps_writers_out_and_changes_nothing(tree: RealFiles, tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with pytest.raises(FileNotFoundError):
