@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self, Unpack
 
+from rmq.client.checks import typed
 from rmq.client.instance import ClientInstance, connect_instance
 from rmq.client.lookup import Lookups
 from rmq.client.reset import OffsetReset, reset_queue, reset_to_time
@@ -33,6 +34,7 @@ from rmq.runtime.world import World
 __all__ = ["AdminClient"]
 
 
+@typed()
 class AdminClient(Lookups):
     """Asks and changes a cluster; coroutines of one loop may share it.
 

@@ -179,14 +179,14 @@ def _md5(text: str) -> int:
 
 
 def allocation_strategy(given: str | AllocateMessageQueueStrategy) -> AllocateMessageQueueStrategy:
-    """A strategy by its name (those that need no arguments) or the strategy itself."""
-    if not isinstance(given, str):
-        return given
+    """A strategy by its name (those that need no arguments) or the strategy itself. :raises ClientError: neither."""
     kinds: dict[str, Callable[[], AllocateMessageQueueStrategy]] = {
         "AVG": AllocateQueuesAveragely,
         "AVG_BY_CIRCLE": AllocateQueuesAveragelyByCircle,
         "CONSISTENT_HASH": AllocateConsistentHash,
     }
-    if given not in kinds:
-        raise ClientError(f"no allocation strategy {given!r}: use one of {', '.join(kinds)}, or a strategy object")
+    if not isinstance(given, str) and callable(getattr(given, "allocate", None)):
+        return given
+    if not isinstance(given, str) or given not in kinds:
+        raise ClientError(f"no allocation strategy {given!r:.60}: use one of {', '.join(kinds)}, or a strategy object")
     return kinds[given]()

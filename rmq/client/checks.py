@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Collection
+from enum import Enum
+from typing import Any, TypeVar
+
 from rmq.protocol import names
 from rmq.protocol.errors import ClientError
 from rmq.protocol.queue import MessageQueue
 
-__all__ = ["check_expression", "check_group", "check_number", "check_queue", "check_text", "check_topic"]
+__all__ = [
+    "check_expression",
+    "check_flag",
+    "check_group",
+    "check_number",
+    "check_queue",
+    "check_text",
+    "check_topic",
+    "check_word",
+    "typed",
+]
+
+T = TypeVar("T")
+_Check = Callable[[object, str], None]
 
 
 def check_topic(topic: object) -> None:
@@ -20,7 +39,25 @@ def check_text(topic: object) -> str:
     """:raises ClientError: a topic to look up is no text. Those that brokers make have longer names than others."""
     if not isinstance(topic, str):
         raise ClientError(f"a topic is a text, not {type(topic).__name__}")
+    check_word(topic, "the topic")
     return topic
+
+
+def check_word(value: object, name: str) -> None:
+    """:raises ClientError: it is no text, or one that cannot be sent."""
+    if not isinstance(value, str):
+        raise ClientError(f"{name} is {value!r:.60}: give a text")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ClientError(f"{name} is {value!r:.60}, which is not valid Unicode") from None
+
+
+def check_flag(value: object, name: str) -> None:
+    """:raises ClientError: it is neither True nor False; a text that says so is neither."""
+    if not isinstance(value, bool):
+        raise ClientError(f"{name} is {value!r:.60}: give True or False")
 
 
 def check_group(group: object, placeholder: str) -> None:
@@ -51,3 +88,99 @@ def check_expression(expression: object) -> None:
     """:raises ClientError: a subscription is no text; None stands for everything, as in Java."""
     if expression is not None and not isinstance(expression, str):
         raise ClientError(f"the subscription is {expression!r}: give tags as 'TagA || TagB', or *")
+    check_word(expression or "", "the subscription")
+
+
+def typed(*, but: Collection[str] = (), inner: Collection[str] = ()) -> Callable[[type[T]], type[T]]:
+    """Have the public methods of a class refuse arguments of another type than they declare, in one line.
+
+    Flags, whole numbers, texts and objects of the SDK are looked at; what else a method declares is its own business.
+    A misunderstood argument would otherwise mean something else (a text "false" is true), or fail somewhere inside.
+
+    :param but: names of arguments that the methods look at themselves.
+    :param inner: methods that the SDK alone calls, some of them for every message.
+    """
+
+    def wrap(cls: type[T]) -> type[T]:
+        for name, method in list(vars(cls).items()):
+            if inspect.isfunction(method) and not name.startswith("_") and name not in inner:
+                checks = _checks_of(method, but)
+                if any(checks.values()):
+                    setattr(cls, name, _checking(method, checks))
+        return cls
+
+    return wrap
+
+
+def _checks_of(method: Callable[..., Any], but: Collection[str]) -> dict[str, _Check | None]:
+    """What is asked of each argument, in order."""
+    arguments = list(inspect.signature(method).parameters.values())[1:]
+    return {one.name: None if one.name in but else _check_for(one, method) for one in arguments}
+
+
+def _check_for(argument: inspect.Parameter, method: Callable[..., Any]) -> _Check | None:
+    kind, _, rest = str(argument.annotation).partition(" | ")
+    check: _Check | None
+    if argument.name == "expression":
+        check = _check_subscription
+    elif kind == "str" and argument.name == "topic":
+        check = _check_topic_text
+    else:
+        check = _CHECKS.get(kind) or _check_class(method.__globals__.get(kind))
+    if rest == "None" and check is not None:
+        given = check
+        return lambda value, name: None if value is None else given(value, name)
+    return None if rest else check
+
+
+def _check_topic_text(value: object, name: str) -> None:
+    check_text(value)
+
+
+def _check_subscription(value: object, name: str) -> None:
+    check_expression(value)
+
+
+def _check_class(kind: object) -> _Check | None:
+    """A check for objects of a class that the SDK has."""
+    if not isinstance(kind, type) or issubclass(kind, Enum):
+        return None
+    if kind is MessageQueue:
+        return lambda value, name: check_queue(value)
+
+    def check(value: object, name: str) -> None:
+        if not isinstance(value, kind):
+            raise ClientError(f"{name} is {value!r:.60}: give a {kind.__name__}")
+
+    return check
+
+
+_CHECKS: dict[str, _Check] = {"bool": check_flag, "int": check_number, "str": check_word}
+
+
+def _checking(method: Callable[..., Any], checks: dict[str, _Check | None]) -> Callable[..., Any]:
+    in_order = list(checks.items())
+
+    def look(given: tuple[object, ...], named: dict[str, object]) -> None:
+        for (name, check), value in zip(in_order, given, strict=False):
+            if check is not None:
+                check(value, name)
+        for name, value in named.items():
+            if (check := checks.get(name)) is not None:
+                check(value, name)
+
+    if inspect.iscoroutinefunction(method):
+
+        @functools.wraps(method)
+        async def call_later(self: object, *given: object, **named: object) -> Any:
+            look(given, named)
+            return await method(self, *given, **named)
+
+        return call_later
+
+    @functools.wraps(method)
+    def call(self: object, *given: object, **named: object) -> Any:
+        look(given, named)
+        return method(self, *given, **named)
+
+    return call

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from rmq.client.checks import check_number, check_queue, check_text
+from rmq.client.checks import check_number, check_queue, check_text, check_word, typed
 from rmq.client.decode import decode_messages
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageExt, MessageQueue
@@ -160,6 +160,7 @@ async def query_message(
     check_text(topic)
     if not isinstance(key, str) or not key:
         raise ClientError(f"the key to look for is {key!r}: give a text that is not empty")
+    check_word(key, "the key to look for")
     limit = 10.0 if timeout is None else timeout
     route = await instance.name_servers.route(topic, limit)
     if route is None:
@@ -214,6 +215,7 @@ def _has(message: MessageExt, key: str, unique: bool) -> bool:
     return key in (message.keys or "").split(" ") or message.properties.get("UNIQ_KEY") == key
 
 
+@typed(but=("msg_id", "key"))
 class Lookups:
     """Look-ups of a started client; ``instance`` is its own."""
 

@@ -10,7 +10,7 @@ from rmq.protocol.errors import ClientError
 from rmq.protocol.numbers import INT_MAX, whole
 from rmq.protocol.queue import MessageQueue
 
-__all__ = ["Message", "MessageExt", "MessageQueue"]
+__all__ = ["Message", "MessageExt", "MessageQueue", "body_bytes", "join_keys"]
 
 
 def join_keys(keys: str | Iterable[str] | None) -> str | None:
@@ -18,9 +18,23 @@ def join_keys(keys: str | Iterable[str] | None) -> str | None:
     if keys is None or isinstance(keys, str):
         return keys or None
     try:
-        return " ".join(keys) or None
+        if not isinstance(keys, (bytes, Mapping)):
+            return " ".join(keys) or None
     except TypeError:
-        raise ClientError(f"keys is {keys!r}: give a text, or several texts") from None
+        pass
+    raise ClientError(f"keys is {keys!r}: give a text, or several texts")
+
+
+def body_bytes(body: object) -> bytes:
+    """A body as it is sent. :raises ClientError: it is neither bytes nor a text that is valid Unicode."""
+    if isinstance(body, str):
+        try:
+            return body.encode()
+        except UnicodeEncodeError:
+            raise ClientError("the body of a message is not valid Unicode: send bytes") from None
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return bytes(body)
+    raise ClientError(f"the body of a message is bytes or text, not {type(body).__name__}: encode it first")
 
 
 class Message:
@@ -39,7 +53,8 @@ class Message:
     :raises ClientError: the body is neither bytes nor text, or keys or properties are of another type. The rest is
         looked at when it is sent.
 
-    The SDK never changes a message it is given: the same object may be sent again.
+    Its attributes may be set until it is sent, and are looked at then. The SDK never changes a message it is given: the
+    same object may be sent again.
     """
 
     __slots__ = (
@@ -70,17 +85,7 @@ class Message:
         properties: Mapping[str, str] | None = None,
     ) -> None:
         self.topic = topic
-        if type(body) is bytes:
-            self.body: bytes = body
-        elif isinstance(body, str):
-            try:
-                self.body = body.encode()
-            except UnicodeEncodeError:
-                raise ClientError("the body of a message is not valid Unicode: send bytes") from None
-        elif isinstance(body, (bytes, bytearray, memoryview)):
-            self.body = bytes(body)
-        else:
-            raise ClientError(f"the body of a message is bytes or text, not {type(body).__name__}: encode it first")
+        self.body: bytes = body if type(body) is bytes else body_bytes(body)
         self.tags = tags
         self.keys = keys if keys is None or type(keys) is str else join_keys(keys)
         self.flag = flag
@@ -96,7 +101,7 @@ class Message:
     @property
     def waits(self) -> bool:
         """Whether it is to be delivered later."""
-        return self.delay_level > 0 or self.delay is not None or self.deliver_at is not None
+        return self.delay_level != 0 or self.delay is not None or self.deliver_at is not None
 
     def __repr__(self) -> str:
         return f"Message({self.topic!r}, {len(self.body)} B, tags={self.tags!r}, keys={self.keys!r})"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self, Unpack
 
-from rmq.client.checks import check_group, check_queue, check_text
+from rmq.client.checks import check_group, check_queue, check_text, typed
 from rmq.client.fault import LatencyFault
 from rmq.client.identity import message_ids
 from rmq.client.instance import ClientInstance, connect_instance
@@ -46,6 +46,7 @@ class FirstTry(NamedTuple):
     others: bool
 
 
+@typed(but=("recall_handle",))
 class Producer(Lookups):
     """Sends messages; coroutines of one loop may share it.
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from struct import Struct
 
 import orjson
 
-from rmq.client.checks import check_topic
-from rmq.client.message import Message, MessageExt, MessageQueue
+from rmq.client.checks import check_flag, check_topic
+from rmq.client.message import Message, MessageExt, MessageQueue, body_bytes, join_keys
 from rmq.client.results import SendResult, SendStatus
 from rmq.client.settings import ProducerSettings, seconds
 from rmq.protocol.codes import ResponseCode
@@ -113,9 +113,11 @@ class SendEncoder:
         :raises ClientError: says what is wrong with it and what to do.
         """
         topic = message.topic
-        if topic not in self._checked:
+        if type(topic) is not str or topic not in self._checked:
             self._check_topic(topic)
         body = message.body
+        if type(body) is not bytes:  # set after it was made
+            body = body_bytes(body)
         if not body or len(body) > self._settings.max_message_size:
             self._refuse_body(body, topic)
         msg_id = self._next_id()
@@ -177,11 +179,18 @@ class SendEncoder:
                 raise ClientError(f"tags is {tags!r}: a message has one tag, only subscriptions have several")
             text = f"TAGS\x01{tags}\x02{text}"
             count = 1
-        if keys := message.keys:
+        elif tags is not None and type(tags) is not str:
+            raise ClientError(f"tags is {tags!r}: give one tag, a text")
+        keys = message.keys
+        if keys is not None and type(keys) is not str:  # set after it was made
+            keys = join_keys(keys)
+        if keys:
             text = f"KEYS\x01{keys}\x02{text}"
             count += 1
         own = message.properties
         if own:
+            if not isinstance(own, Mapping):
+                raise ClientError(f"properties is {own!r}: give a mapping of texts to texts")
             if isinstance(message, MessageExt):
                 # A received message that is passed on keeps what its application set, not what brokers added.
                 own = {name: value for name, value in own.items() if name not in RESERVED}
@@ -196,16 +205,17 @@ class SendEncoder:
                 text = f"{name}\x01{value}\x02{text}"
                 count += 1
         if isinstance(message, Message):
-            if message.delay_level:
-                level = message.delay_level
-                if not isinstance(level, int) or not 0 < level < 1 << 31:
+            level = message.delay_level
+            if type(level) is not int or level:
+                if not isinstance(level, int) or isinstance(level, bool) or not 0 < level < 1 << 31:
                     raise ClientError(f"delay_level is {level!r}: give 0 (none) or 1 to 18")
-                text += f"\x02DELAY\x01{message.delay_level}"
+                text += f"\x02DELAY\x01{level:d}"
                 count += 1
             if message.delay is not None or message.deliver_at is not None:
                 text += _timer_text(message)
                 count += 1
-            if not message.wait_store_ok:
+            if message.wait_store_ok is not True:
+                check_flag(message.wait_store_ok, "wait_store_ok")
                 text += "\x02WAIT\x01false"
                 count += 1
         if count and (text.count("\x01") != count + 1 or text.count("\x02") != count):
@@ -218,7 +228,7 @@ class SendEncoder:
                 f"a message holds {_MOST_PROPERTIES}: move the content to the body"
             )
         flag = message.flag
-        if not isinstance(flag, int) or not -(1 << 31) <= flag < 1 << 31:
+        if not isinstance(flag, int) or isinstance(flag, bool) or not -(1 << 31) <= flag < 1 << 31:
             raise ClientError(f"flag is {flag!r}: give a whole number of 32 bits")
         return text
 
@@ -233,7 +243,7 @@ class SendEncoder:
             raise ClientError("the batch is empty")
         first = messages[0]
         topic = first.topic
-        if topic not in self._checked:
+        if type(topic) is not str or topic not in self._checked:
             self._check_topic(topic)
         if topic.startswith("%RETRY%"):
             raise ClientError("messages for a retry topic cannot be sent as a batch")
@@ -248,10 +258,12 @@ class SendEncoder:
             if message.wait_store_ok != first.wait_store_ok:
                 raise ClientError("all messages of a batch have the same wait_store_ok")
             body = message.body
+            if type(body) is not bytes:
+                body = body_bytes(body)
             if not body or len(body) > self._settings.max_message_size:
                 self._refuse_body(body, topic)
             ids.append(self._next_id())
-            properties = self._property_text(message, ids[-1]).encode("utf-8", "replace")
+            properties = _utf8(self._property_text(message, ids[-1]), message)
             length = _ITEM_SIZE + len(body) + len(properties)
             size += length
             items += (
@@ -321,8 +333,9 @@ class SendEncoder:
 
     def item_size(self, message: Message | MessageExt) -> int:
         """Bytes a message takes in a batch."""
-        text = self._property_text(message, "0" * 32)
-        return _ITEM_SIZE + len(message.body) + len(text.encode("utf-8", "replace"))
+        properties = _utf8(self._property_text(message, "0" * 32), message)
+        body = message.body
+        return _ITEM_SIZE + len(body if type(body) is bytes else body_bytes(body)) + len(properties)
 
     # -- frames -------------------------------------------------------------------------------------------------------
 
@@ -385,7 +398,18 @@ def _json_text(text: str, message: Message | MessageExt) -> bytes:
     try:
         return orjson.dumps(text)
     except (TypeError, ValueError):
-        raise ClientError(f"a tag, key or property of the message for {message.topic} is not valid Unicode") from None
+        raise _no_unicode(message) from None
+
+
+def _utf8(text: str, message: Message | MessageExt) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise _no_unicode(message) from None
+
+
+def _no_unicode(message: Message | MessageExt) -> ClientError:
+    return ClientError(f"a tag, key or property of the message for {message.topic} is not valid Unicode")
 
 
 def send_result(reply: Command, send: PreparedSend, queue: MessageQueue, address: str | None = None) -> SendResult:

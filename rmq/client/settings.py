@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, Self, TypedDict, TypeVar
 
 from rmq.client.allocate import AllocateMessageQueueStrategy
+from rmq.client.checks import check_flag, check_word
 from rmq.client.message import MessageQueue
 from rmq.protocol.errors import ClientError
 from rmq.protocol.frame import MAX_FRAME
@@ -47,6 +48,7 @@ _PAUSES = frozenset({
 })  # fmt: skip
 _INT_MAX = (1 << 31) - 1
 E = TypeVar("E", bound=Enum)
+T = TypeVar("T")
 
 
 class MessageModel(Enum):
@@ -209,18 +211,7 @@ class ClientSettings:
                 raise ClientError(f"no setting {name!r}" + (f": did you mean {near[0]}?" if near else ""))
         made = cls(**options)
         for name, field in known.items():
-            if field.type == "float":
-                setattr(made, name, seconds(getattr(made, name), name))
-                if name in _PAUSES and getattr(made, name) < 0.001:
-                    raise ClientError(f"{name} is {getattr(made, name):g}: give at least a millisecond (0.001)")
-            elif field.type == "int" and not (
-                isinstance(value := getattr(made, name), int) and not isinstance(value, bool)
-            ):
-                raise ClientError(f"{name} is {value!r}: give a whole number")
-            elif field.type in ("str", "str | None"):
-                value = getattr(made, name)
-                if not isinstance(value, str) and (value is not None or field.type == "str"):
-                    raise ClientError(f"{name} is {value!r}: give a text")
+            setattr(made, name, _value(str(field.type), getattr(made, name), name))
         made.check()
         return made
 
@@ -341,6 +332,44 @@ class PullConsumerSettings(ConsumerSettings):
     def check(self) -> None:
         ConsumerSettings.check(self)
         _suspend_below_timeout(self.broker_suspend_max_time, self.consumer_timeout_when_suspend)
+
+
+def _value(kind: str, value: object, name: str) -> object:
+    """A setting's value as its field has it. :raises ClientError: it is of another type than the field."""
+    if value is None and kind.endswith("| None"):
+        return None
+    kind = kind.removesuffix(" | None")
+    if kind == "float":
+        period = seconds(value, name)  # type: ignore[arg-type]
+        if name in _PAUSES and period < 0.001:
+            raise ClientError(f"{name} is {period:g}: give at least a millisecond (0.001)")
+        return period
+    if kind == "bool":
+        check_flag(value, name)
+    elif kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
+        raise ClientError(f"{name} is {value!r:.60}: give a whole number")
+    elif kind == "str":
+        check_word(value, name)
+    elif kind.startswith("Callable") and not callable(value):
+        raise ClientError(f"{name} is {value!r:.60}: give a function")
+    elif kind == "bool | ssl.SSLContext" and not isinstance(value, (bool, ssl.SSLContext)):
+        raise ClientError(f"{name} is {value!r:.60}: give True, False or an ssl.SSLContext")
+    elif kind == "datetime | str" and not isinstance(value, (datetime, str)):
+        raise ClientError(f"{name} is {value!r:.60}: give a datetime, or yyyyMMddHHmmss in local time")
+    elif kind == "frozenset[int]":
+        return frozenset(_several(int, value, f"{name} is {value!r:.60}: give whole numbers, as a set"))
+    elif kind == "tuple[str, ...]":
+        return tuple(_several(str, value, f"{name} is {value!r:.60}: give texts, as a tuple"))
+    return value
+
+
+def _several(kind: type[T], value: object, why: str) -> list[T]:
+    """Several of a kind. A text is one, not its letters. :raises ClientError: with the text ``why``."""
+    if not isinstance(value, (tuple, list, set, frozenset)) or any(
+        not isinstance(one, kind) or isinstance(one, bool) for one in value
+    ):
+        raise ClientError(why)
+    return list(value)
 
 
 def _within(settings: ClientSettings, name: str, low: int, high: int) -> None:

@@ -10,8 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from rmq.client.checks import check_flag, check_number
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult
+from rmq.client.settings import seconds
 from rmq.protocol.errors import ClientError
 
 __all__ = ["ConsumeContext", "F", "Listener", "ListenerResult", "Outcome", "ends_task"]
@@ -30,7 +32,7 @@ class ConsumeContext:
 
     ``delay_level_when_next_consume``: -1 to the dead letters at once, 0 the broker decides, over 0 that delay level.
     ``ack_index``: of a batch, the index of the last message that succeeded. Orderly: ``auto_commit``, and
-    ``suspend_current_queue_time`` (seconds) for the next pause of this queue.
+    ``suspend_current_queue_time`` (seconds, or a timedelta) for the next pause of this queue.
     """
 
     message_queue: MessageQueue
@@ -38,6 +40,24 @@ class ConsumeContext:
     ack_index: int | None = None
     auto_commit: bool = True
     suspend_current_queue_time: float | None = None
+
+    def check(self) -> None:
+        """Look at what a listener has set. :raises ClientError: it is of a wrong type; it is as before then."""
+        level, index, pause = self.delay_level_when_next_consume, self.ack_index, self.suspend_current_queue_time
+        commit: object = self.auto_commit
+        if commit is not True and commit is not False:
+            self.auto_commit = True
+            check_flag(commit, "context.auto_commit")
+        if type(level) is not int:
+            self.delay_level_when_next_consume = 0
+            check_number(level, "context.delay_level_when_next_consume")
+        if index is not None:
+            self.ack_index = None
+            check_number(index, "context.ack_index")
+            self.ack_index = index
+        if pause is not None:
+            self.suspend_current_queue_time = None
+            self.suspend_current_queue_time = seconds(pause, "context.suspend_current_queue_time")
 
 
 @dataclass(slots=True)
@@ -106,6 +126,7 @@ class Listener:
         for given in self._portions(messages):
             try:
                 returned = self._invoke(given, context)
+                context.check()
             except BaseException as error:  # a thread of ours is nobody's to end
                 self._note_error(outcome, failed, given, error)
             else:
@@ -136,6 +157,7 @@ class Listener:
                 returned = self._invoke(given, context)
                 if isinstance(returned, Awaitable):
                     returned = await returned
+                context.check()
             except BaseException as error:
                 if _closed(task) or (task.cancelling() and stopping()):
                     raise
@@ -166,6 +188,9 @@ class Listener:
         self, outcome: Outcome, failed: list[MessageExt], given: list[MessageExt], error: BaseException
     ) -> None:
         first = given[0]
+        assert outcome.context is not None
+        with contextlib.suppress(ClientError):
+            outcome.context.check()
         log.warning(
             "group %s, topic %s: a listener raised, %s, for %r, at try %d",
             self._group,

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from rmq.client.allocate import allocation_strategy
-from rmq.client.checks import check_expression, check_group, check_number, check_queue, check_topic
+from rmq.client.checks import check_expression, check_group, check_number, check_queue, check_topic, typed
 from rmq.client.consumer import rebalance, sendback
 from rmq.client.consumer.describe import stack_text
 from rmq.client.consumer.offsets import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
@@ -31,6 +31,7 @@ __all__ = ["PullConsumer"]
 log = logging.getLogger(__name__)
 
 
+@typed(but=("queue", "offset", "max_nums"), inner=("offsets", "reset_offsets"))
 class PullConsumer(Lookups):
     """Pulls when asked to; coroutines of one loop may share it.
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from rmq.client.allocate import allocation_strategy
-from rmq.client.checks import check_group
+from rmq.client.checks import check_group, typed
 from rmq.client.consumer import sendback
 from rmq.client.consumer.concurrent import ConcurrentService
 from rmq.client.consumer.delivery import Delivery
@@ -43,6 +43,7 @@ _TOLD_WAIT = 10.0
 _CANCEL_WAIT = 3.0
 
 
+@typed(inner=("listener_of", "statistics", "committed", "offsets", "reset_offsets"))
 class PushConsumer(Lookups):
     """Gets messages as they come and hands them to listeners; coroutines of one loop may share it.
 

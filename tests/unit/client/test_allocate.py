@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rmq.client.allocate import (
@@ -80,3 +82,9 @@ def test_an_empty_room_is_refused() -> None:
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(ClientError, match="use one of AVG, AVG_BY_CIRCLE, CONSISTENT_HASH"):
         allocation_strategy("AVERAGE")
+
+
+@pytest.mark.parametrize("given", ["EVENLY", None, 5, object(), ["AVG"]])
+def test_what_is_no_strategy_is_refused(given: Any) -> None:
+    with pytest.raises(ClientError, match=r"no allocation strategy .*: use one of AVG, AVG_BY_CIRCLE, CONSISTENT_HASH"):
+        allocation_strategy(given)

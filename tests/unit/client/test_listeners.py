@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from collections.abc import Callable
 from typing import Any
 
@@ -212,3 +213,44 @@ def keyword(message: MessageExt, *, more: object) -> None: ...
 def test_what_could_not_be_called_is_refused_when_it_is_registered(function: Callable[..., None]) -> None:
     with pytest.raises(ClientError, match=f"the listener {function.__name__} cannot be called: it takes a mess"):
         Listener(function)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("delay_level_when_next_consume", "3"),
+        ("delay_level_when_next_consume", None),
+        ("delay_level_when_next_consume", True),
+        ("ack_index", "0"),
+        ("auto_commit", "false"),
+        ("suspend_current_queue_time", "1"),
+        ("suspend_current_queue_time", -1),
+    ],
+)
+async def test_what_a_listener_sets_to_a_wrong_type_is_a_failure(name: str, value: object, raises: bool) -> None:
+    def listener(message: MessageExt, context: ConsumeContext) -> None:
+        setattr(context, name, value)
+        if raises:
+            raise ValueError("no")
+
+    async def listener_later(message: MessageExt, context: ConsumeContext) -> None:
+        listener(message, context)
+
+    for outcome in (
+        called(Listener(listener)),
+        await Listener(listener_later).call_async(batch_of(1), ConsumeContext(QUEUE)),
+    ):
+        assert len(outcome.failed) == 1
+        assert isinstance(outcome.error, ValueError) if raises else f"context.{name} is {value!r}" in str(outcome.error)
+        assert outcome.context == ConsumeContext(QUEUE)
+
+
+def test_a_pause_may_be_a_timedelta() -> None:
+    def listener(message: MessageExt, context: ConsumeContext) -> bool:
+        context.suspend_current_queue_time = datetime.timedelta(minutes=1)  # type: ignore[assignment]
+        return False
+
+    outcome = called(Listener(listener))
+    assert outcome.context is not None
+    assert outcome.context.suspend_current_queue_time == 60.0

@@ -1,0 +1,140 @@
+"""Arguments of a wrong type, in every public method: one line before anything is sent, and no other meaning."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rmq import aio
+from rmq.aio import ClientError, Message, MessageExt, MessageQueue
+from rmq.protocol.bodies.group import SubscriptionGroupConfig
+from tests.support.client_scene import Scene, scene
+from tests.support.virtual import in_virtual_time
+from tests.unit.client.test_surface import CLASSES, public
+
+WRONG: dict[str, list[object]] = {
+    "bool": [None, "false", "true", 0, 1, b"", [True]],
+    "int": [None, "1", 1.0, True, b"1", [1], 1 << 63],
+    "str": [None, 1, 2.5, True, b"x", ["x"], {"x": 1}, object(), "\ud800"],
+    "MessageQueue": [None, "T", ("T", "broker-0", 0), 1],
+    "MessageExt": [None, "id", 1, Message("T", b"x")],
+    "SubscriptionGroupConfig": [None, {"groupName": "g"}, "g"],
+}
+QUEUE = MessageQueue("T", "broker-0", 0)
+RIGHT: dict[str, object] = {
+    "arg": None, "batch": False, "begin": 0, "broker_addr": "127.0.0.1:1", "broker_name": "broker-0",
+    "client_id": "c", "cluster": "DefaultCluster", "config": SubscriptionGroupConfig("g"), "count": 5, "delay_level": 0,
+    "end": 1, "expression": "*", "force": True, "from_store": False, "group": "g", "jstack": False, "key": "k",
+    "listener": lambda message: None, "max_num": 1, "max_nums": 1, "message": Message("T", b"x"), "msg_id": "0" * 32,
+    "namesrv": "127.0.0.1:1", "offset": 0, "order": False, "perm": 6, "queue": QUEUE, "read_queue_nums": 1,
+    "recall_handle": "x", "remove_offset": False, "sql": False, "timestamp": 0, "topic": "T", "topic_sys_flag": 0,
+    "write_queue_nums": 1,
+}  # fmt: skip
+
+
+def wrong_calls(cls: type) -> Iterator[tuple[str, str, dict[str, object]]]:
+    """(method, argument, arguments of which that one is wrong) of all public methods of a class."""
+    for name, method in public(cls).items():
+        if not inspect.isfunction(method):
+            continue
+        arguments = list(inspect.signature(method).parameters.values())[1:]
+        right = {one.name: RIGHT[one.name] for one in arguments if one.name in RIGHT}
+        for one in arguments:
+            kind, _, rest = str(one.annotation).partition(" | ")
+            for value in WRONG.get(kind, ()):
+                if value is None and (rest or one.name == "expression"):
+                    continue
+                yield name, one.name, {**right, one.name: value}
+
+
+async def outcome(client: Any, name: str, arguments: dict[str, Any]) -> str:
+    try:
+        result = getattr(client, name)(**arguments)
+        if inspect.isawaitable(result):
+            await result
+        elif name == "on":
+            result(lambda message: None)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "taken"
+
+
+def client_of(s: Scene, name: str) -> Any:
+    options: dict[str, Any] = {"namesrv": s.cluster.namesrv_addr, "world": s.cluster.world}
+    if name == "TransactionProducer":
+        return aio.TransactionProducer("t", lambda message: None, **options)  # type: ignore[arg-type, return-value]
+    return aio.AdminClient(**options) if name == "AdminClient" else getattr(aio, name)("w", **options)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_method_refuses_them_in_one_line(name: str) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        async with scene() as s:
+            client = client_of(s, name)
+            if name == "PushConsumer":
+                client.on("T")(lambda message: None)
+            async with client:
+                calls = list(wrong_calls(type(client)))
+                assert {kind for kind, *_ in calls}
+                for method, argument, arguments in calls:
+                    told = await outcome(client, method, arguments)
+                    assert told.startswith("ClientError: "), f"{method}({argument}={arguments[argument]!r}): {told}"
+                    assert "\n" not in told
+
+    run()
+
+
+def test_the_blocking_methods_refuse_them_likewise() -> None:
+    consumer = __import__("rmq").PushConsumer("g", namesrv="127.0.0.1:1")
+    with pytest.raises(ClientError, match="sql is 'false': give True or False"):
+        consumer.subscribe("T", "a = 1", sql="false")
+    with pytest.raises(ClientError, match="batch is 1: give True or False"):
+        consumer.on("T", batch=1)(lambda message: None)
+
+
+@in_virtual_time
+async def test_what_a_message_is_changed_to_is_looked_at_when_it_is_sent() -> None:
+    async with scene() as s:
+        wrong: dict[str, list[Any]] = {
+            "topic": [None, 1, b"T", ["T"], "\ud800"],
+            "body": [None, 1, ["x"], "\ud800"],
+            "tags": [0, 1, b"A", ["A"], "\ud800"],
+            "keys": [0, 1, [1], [None], b"k", {"k": "v"}, "\ud800", ["\ud800"]],
+            "flag": [None, "1", 1.0, True, 1 << 31],
+            "delay_level": [None, "1", 1.0, True, -1, ""],
+            "wait_store_ok": [None, "false", "true", 0, 1],
+            "properties": [["a"], 1, "a=b", {"a": 1}, {1: "a"}, {"a": ""}, {"a": "\ud800"}, {"\ud800": "a"}],
+        }
+        for name, values in wrong.items():
+            for value in values:
+                message = Message("T", b"x")
+                setattr(message, name, value)
+                for send in (s.producer.send, s.producer.send_oneway):
+                    with pytest.raises(ClientError) as caught:
+                        await send(message)
+                    assert "\n" not in str(caught.value)
+                with pytest.raises(ClientError):
+                    await s.producer.send([message])  # type: ignore[arg-type]
+        message = Message("T", b"x")
+        message.keys, message.body = ["one", "two"], "text"  # type: ignore[assignment]
+        await s.producer.send(message)
+        await s.producer.send([message, message])  # type: ignore[arg-type]
+        for key in ("one", "two"):
+            found = (await s.admin.query_message("T", key)).messages
+            assert [(each.keys, each.body) for each in found] == [("one two", b"text")] * 3
+
+
+@in_virtual_time
+async def test_received_messages_that_are_passed_on_are_none_of_a_wrong_type() -> None:
+    async with scene() as s:
+        await s.topic("One", 1)
+        await s.producer.send(Message("One", b"x", keys=["a", "b"], tags="A", properties={"n": "1"}))
+        async with s.puller() as puller:
+            (message,) = (await puller.pull(MessageQueue("One", "broker-0", 0), "*", 0)).messages
+        assert isinstance(message, MessageExt)
+        await s.producer.send(message)
+        assert len((await s.admin.query_message("One", "b")).messages) == 2
