@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -9,10 +10,11 @@ from rmq.client.checks import typed
 from rmq.client.instance import ClientInstance, connect_instance
 from rmq.client.lookup import Lookups
 from rmq.client.reset import OffsetReset, reset_queue, reset_to_time
+from rmq.client.results import GroupConnections, GroupStats, TopicStats
 from rmq.client.settings import AdminOptions, AdminSettings
 from rmq.client.topics import create_topic_on
 from rmq.protocol.bodies.cluster import ClusterInfo
-from rmq.protocol.bodies.connection import ConsumerConnection
+from rmq.protocol.bodies.connection import Connection, ConsumerConnection
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq.protocol.bodies.kv import GroupList, KVTable, TopicList
 from rmq.protocol.bodies.route import TopicRouteData
@@ -32,6 +34,11 @@ from rmq.protocol.queue import MessageQueue
 from rmq.runtime.world import World
 
 __all__ = ["AdminClient"]
+
+#: For what a broker gathers over all its queues.
+_BROKER_SECONDS = 5.0
+#: Answers about a group: 206, and 213 of 5.x, say that there is nobody, or no offset.
+_NOTHING_THERE = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE, 213)
 
 
 @typed()
@@ -153,18 +160,36 @@ class AdminClient(Lookups):
             raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, what)
         return route
 
-    async def topic_stats(self, topic: str) -> TopicStatsTable:
-        """Lowest and highest offset and last store time of each queue (topicStatus)."""
+    async def _ask_brokers(
+        self, topic: str, code: RequestCode, header: Header, *, accept: tuple[int, ...] = (ResponseCode.SUCCESS,)
+    ) -> tuple[dict[str, Command], dict[str, RMQError]]:
+        """Ask every broker of a topic at once: the answers, and what went wrong, by broker name.
+
+        :raises RMQError: the one of the first of them, when none has answered.
+        """
         route = await self.topic_route(topic)
-        table = TopicStatsTable()
-        for broker in route.broker_datas:
-            if not broker.broker_addrs:
-                continue
-            reply = await self.instance.call(
-                broker.broker_addrs[min(broker.broker_addrs)],
-                RequestCode.GET_TOPIC_STATS_INFO,
-                GetTopicStatsInfoRequest(topic=topic),
-            )
+        addresses = {
+            one.broker_name: one.broker_addrs[min(one.broker_addrs)] for one in route.broker_datas if one.broker_addrs
+        }
+
+        async def ask(address: str) -> Command | RMQError:
+            try:
+                return await self.instance.call(address, code, header, timeout=_BROKER_SECONDS, accept=accept)
+            except RMQError as error:
+                return error
+
+        outcomes = dict(zip(addresses, await asyncio.gather(*map(ask, addresses.values())), strict=True))
+        failed = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, RMQError)}
+        if failed and len(failed) == len(outcomes):
+            raise next(iter(failed.values()))
+        return {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Command)}, failed
+
+    async def topic_stats(self, topic: str) -> TopicStats:
+        """Lowest and highest offset and last store time of each queue (topicStatus)."""
+        header = GetTopicStatsInfoRequest(topic=topic)
+        answers, failed = await self._ask_brokers(topic, RequestCode.GET_TOPIC_STATS_INFO, header)
+        table = TopicStats(missing=_said(failed))
+        for reply in answers.values():
             table.offset_table.update(TopicStatsTable.decode(reply.body).offset_table)
         return table
 
@@ -201,17 +226,15 @@ class AdminClient(Lookups):
         return (await self.topic_configs(broker_addr)).topic_config_table.get(topic)
 
     async def query_topic_consume_by_who(self, topic: str) -> list[str]:
-        """The groups that have offsets or connections for a topic."""
-        groups: set[str] = set()
-        for broker in (await self.topic_route(topic)).broker_datas:
-            if broker.broker_addrs:
-                reply = await self.instance.call(
-                    broker.broker_addrs[min(broker.broker_addrs)],
-                    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
-                    QueryTopicConsumeByWhoRequest(topic=topic),
-                )
-                groups.update(GroupList.decode(reply.body).group_list)
-        return sorted(groups)
+        """The groups that have offsets or connections for a topic.
+
+        :raises RMQError: one of its brokers does not tell.
+        """
+        header = QueryTopicConsumeByWhoRequest(topic=topic)
+        answers, failed = await self._ask_brokers(topic, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+        for error in failed.values():
+            raise error
+        return sorted({group for reply in answers.values() for group in GroupList.decode(reply.body).group_list})
 
     # -- groups -------------------------------------------------------------------------------------------------------
 
@@ -224,49 +247,56 @@ class AdminClient(Lookups):
         reply = await self.instance.call(broker_addr, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return SubscriptionGroupTable.decode(reply.body)
 
-    async def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
+    async def consume_stats(self, group: str, topic: str | None = None) -> GroupStats:
         """Where a group stands in each queue, over all brokers of its retry topic (consumerProgress -g).
+
+        ``missing`` names brokers that did not tell.
 
         :param topic: only this topic.
         :raises ResponseError: code 17: the group never connected; another code: no broker has figures.
         """
-        route = await self.topic_route(retry_topic(group))
-        merged = ConsumeStats()
-        failed: RMQError | None = None
-        answered = False
-        for broker in route.broker_datas:
-            if not broker.broker_addrs:
-                continue
-            header = GetConsumeStatsRequest(consumer_group=group, topic=topic)
-            address = broker.broker_addrs[min(broker.broker_addrs)]
-            try:
-                reply = await self.instance.call(address, RequestCode.GET_CONSUME_STATS, header, timeout=15.0)
-            except RMQError as error:
-                failed = error
-                continue
-            answered = True
+        header = GetConsumeStatsRequest(consumer_group=group, topic=topic)
+        answers, failed = await self._ask_group(group, RequestCode.GET_CONSUME_STATS, header)
+        merged = GroupStats(missing=_said(failed))
+        for reply in answers:
             one = ConsumeStats.decode(reply.body)
             merged.offset_table.update(one.offset_table)
             merged.consume_tps += one.consume_tps
-        if not answered and failed is not None:
-            raise failed
         return merged
 
-    async def consumer_connections(self, group: str, broker_addr: str | None = None) -> ConsumerConnection:
+    async def consumer_connections(self, group: str, broker_addr: str | None = None) -> GroupConnections:
         """The clients of a group and what they subscribe.
 
-        :param broker_addr: ask this broker; by default one that has the group's retry topic.
+        ``missing`` names brokers that did not tell; while there are some, no client is an answer, too.
+
+        :param broker_addr: ask this broker; by default all that have the group's retry topic.
         :raises ResponseError: code 206: no client is connected.
         """
-        if broker_addr is None:
-            route = await self.topic_route(retry_topic(group))
-            addresses = [data.broker_addrs[min(data.broker_addrs)] for data in route.broker_datas if data.broker_addrs]
-            if not addresses:
-                raise ResponseError(ResponseCode.CONSUMER_NOT_ONLINE, f"no broker has the group {group}")
-            broker_addr = self.world.random.choice(addresses)
         header = GetConsumerConnectionListRequest(consumer_group=group)
-        reply = await self.instance.call(broker_addr, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
-        return ConsumerConnection.decode(reply.body)
+        if broker_addr is not None:
+            reply = await self.instance.call(broker_addr, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+            return _connections([reply])
+        answers, failed = await self._ask_group(group, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        merged = _connections(answers)
+        merged.missing = _said(failed)
+        return merged
+
+    async def _ask_group(
+        self, group: str, code: RequestCode, header: Header
+    ) -> tuple[list[Command], dict[str, RMQError]]:
+        """Ask every broker that has a group's retry topic; one that knows nothing of the group has nothing to add.
+
+        :raises ResponseError: code 206: none of them does. :raises RMQError: none of them answers.
+        """
+        answers, failed = await self._ask_brokers(retry_topic(group), code, header, accept=_NOTHING_THERE)
+        found = [reply for reply in answers.values() if reply.code == ResponseCode.SUCCESS]
+        if not found and not failed:
+            code_, remark = next(
+                ((reply.code, reply.remark) for reply in answers.values()),
+                (ResponseCode.CONSUMER_NOT_ONLINE, f"no broker has the group {group}"),
+            )
+            raise ResponseError(code_, remark)
+        return found, failed
 
     async def delete_subscription_group(self, broker_addr: str, group: str, *, remove_offset: bool = False) -> None:
         """Delete a subscription group on one broker; an unknown one is no error (deleteSubGroup).
@@ -306,3 +336,22 @@ class AdminClient(Lookups):
         :raises ClientError: the queue does not have that offset; nothing is changed.
         """
         return await reset_queue(self.instance, group, queue, offset)
+
+
+def _said(failed: dict[str, RMQError]) -> dict[str, str]:
+    return {name: str(error) for name, error in sorted(failed.items())}
+
+
+def _connections(replies: list[Command]) -> GroupConnections:
+    """What brokers say of a group, each client once; the last one's word counts where they differ."""
+    merged = GroupConnections()
+    clients: dict[str, Connection] = {}
+    for reply in replies:
+        one = ConsumerConnection.decode(reply.body)
+        clients.update((client.client_id, client) for client in one.connection_set)
+        merged.subscription_table.update(one.subscription_table)
+        merged.consume_from_where = one.consume_from_where
+        merged.consume_type = one.consume_type
+        merged.message_model = one.message_model
+    merged.connection_set = list(clients.values())
+    return merged

@@ -18,7 +18,15 @@ from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer as AioProducer
 from rmq.client.producer import Sendable, check_callback
 from rmq.client.reset import OffsetReset
-from rmq.client.results import PullResult, QueryResult, SendResult, SendStatus
+from rmq.client.results import (
+    GroupConnections,
+    GroupStats,
+    PullResult,
+    QueryResult,
+    SendResult,
+    SendStatus,
+    TopicStats,
+)
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import PreparedSend, next_opaque, send_result
 from rmq.client.settings import (
@@ -37,12 +45,10 @@ from rmq.client.transaction import (
 )
 from rmq.client.transaction import TransactionProducer as AioTransactionProducer
 from rmq.protocol.bodies.cluster import ClusterInfo
-from rmq.protocol.bodies.connection import ConsumerConnection
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq.protocol.bodies.kv import TopicList
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.bodies.running import ConsumerRunningInfo
-from rmq.protocol.bodies.stats import ConsumeStats, TopicStatsTable
 from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
 from rmq.protocol.command import Command
 from rmq.protocol.errors import RMQError, TransportError
@@ -619,7 +625,7 @@ class AdminClient(_Lookups[AioAdminClient]):
     def topic_route(self, topic: str) -> TopicRouteData:
         return self._run(self._alive().topic_route(topic))
 
-    def topic_stats(self, topic: str) -> TopicStatsTable:
+    def topic_stats(self, topic: str) -> TopicStats:
         return self._run(self._alive().topic_stats(topic))
 
     def create_and_update_topic(
@@ -660,10 +666,10 @@ class AdminClient(_Lookups[AioAdminClient]):
     def subscription_groups(self, broker_addr: str) -> SubscriptionGroupTable:
         return self._run(self._alive().subscription_groups(broker_addr))
 
-    def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
+    def consume_stats(self, group: str, topic: str | None = None) -> GroupStats:
         return self._run(self._alive().consume_stats(group, topic))
 
-    def consumer_connections(self, group: str, broker_addr: str | None = None) -> ConsumerConnection:
+    def consumer_connections(self, group: str, broker_addr: str | None = None) -> GroupConnections:
         return self._run(self._alive().consumer_connections(group, broker_addr))
 
     def delete_subscription_group(self, broker_addr: str, group: str, *, remove_offset: bool = False) -> None:

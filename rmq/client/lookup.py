@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from rmq.client.checks import check_number, check_queue, check_text, check_word, typed
 from rmq.client.decode import decode_messages
@@ -43,6 +43,10 @@ __all__ = [
 ]
 
 FOREVER = (1 << 63) - 1
+#: A broker that takes longer to look for a key stands still.
+_QUERY_SECONDS = 5.0
+#: What a broker says that has no message with a key, and nothing besides.
+_NONE = "can not find message, maybe time range not correct"
 
 
 async def fetch_publish_message_queues(instance: ClientInstance, topic: str) -> list[MessageQueue]:
@@ -149,19 +153,24 @@ async def query_message(
     *,
     unique: bool = False,
     timeout: float | None = None,
+    without: Collection[str] = (),
 ) -> QueryResult:
     """Messages of a topic with a key, from every broker of the topic.
+
+    What is missing is said in the result's remark: brokers that do not answer, and a broker that may have more.
 
     :param max_num: most messages a broker is asked for.
     :param begin: from this store time on (milliseconds since the epoch). :param end: up to this one.
     :param unique: the key is a ``msg_id``.
+    :param without: addresses of brokers that are not asked.
     :raises ResponseError: code 22: no broker has one; with what they say about it.
+    :raises TransportError: those that answer have none, and one does not answer.
     """
     check_text(topic)
     if not isinstance(key, str) or not key:
         raise ClientError(f"the key to look for is {key!r}: give a text that is not empty")
     check_word(key, "the key to look for")
-    limit = 10.0 if timeout is None else timeout
+    limit = _QUERY_SECONDS if timeout is None else timeout
     route = await instance.name_servers.route(topic, limit)
     if route is None:
         raise ClientError(f"the topic {topic} does not exist: no broker has registered it")
@@ -178,26 +187,29 @@ async def query_message(
         return (
             updated,
             decode_messages(reply.body, broker_name),
-            f"{broker_name}: {reply.remark}" if reply.remark else "",
+            f"{broker_name}: {reply.remark}" if reply.remark and reply.remark != _NONE else "",
         )
 
     brokers = [
         (broker.broker_name, broker.broker_addrs[min(broker.broker_addrs)])
         for broker in route.broker_datas
-        if broker.broker_addrs
+        if broker.broker_addrs and broker.broker_addrs[min(broker.broker_addrs)] not in without
     ]
     outcomes = await asyncio.gather(*(ask(*broker) for broker in brokers), return_exceptions=True)
     found: list[MessageExt] = []
     updated = 0
     remarks: list[str] = []
     error: BaseException | None = None
-    for outcome in outcomes:
+    for (name, _), outcome in zip(brokers, outcomes, strict=True):
         if isinstance(outcome, BaseException):
             error = outcome
+            remarks.append(f"{name}: what it has is missing: {outcome}")
             continue
         updated = max(updated, outcome[0])
         if outcome[2]:
             remarks.append(outcome[2])
+        elif len(outcome[1]) >= max_num and not unique:
+            remarks.append(f"{name}: {max_num} messages were asked for, and there may be more")
         # A Java broker compares hashes: the key and the topic are compared here.
         found += [message for message in outcome[1] if message.topic == topic and _has(message, key, unique)]
     if not found:

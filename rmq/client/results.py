@@ -6,8 +6,20 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from rmq.client.message import MessageExt, MessageQueue
+from rmq.protocol.bodies.connection import ConsumerConnection
+from rmq.protocol.bodies.stats import ConsumeStats, TopicStatsTable
 
-__all__ = ["ConsumeResult", "PullResult", "PullStatus", "QueryResult", "SendResult", "SendStatus"]
+__all__ = [
+    "ConsumeResult",
+    "GroupConnections",
+    "GroupStats",
+    "PullResult",
+    "PullStatus",
+    "QueryResult",
+    "SendResult",
+    "SendStatus",
+    "TopicStats",
+]
 
 
 class SendStatus(Enum):
@@ -68,8 +80,33 @@ class QueryResult:
 
     index_last_update_timestamp: int
     messages: list[MessageExt]
-    #: What brokers say about it: an index that is being rebuilt does not find every message yet.
+    #: What is to be known about it: brokers that did not answer, an answer that was cut, an index that is being rebuilt
+    #: and does not find every message yet.
     remark: str = ""
+
+
+@dataclass(slots=True)
+class TopicStats(TopicStatsTable):
+    """Offsets of a topic's queues on all brokers."""
+
+    #: Brokers whose queues are not in it, by name, and why.
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class GroupStats(ConsumeStats):
+    """Where a group stands on all brokers."""
+
+    #: Brokers whose queues are not in it, by name, and why.
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class GroupConnections(ConsumerConnection):
+    """The clients of a group on all brokers, each once."""
+
+    #: Brokers that did not say who is connected, by name, and why.
+    missing: dict[str, str] = field(default_factory=dict)
 
 
 class ConsumeResult(Enum):

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 import click
 
-from rmq.cli.mqadmin.session import admin_command, broker_or_cluster, cut, masters_of, print_json, seconds
+from rmq.cli.mqadmin.session import (
+    admin_command,
+    broker_or_cluster,
+    complain,
+    cut,
+    masters_of,
+    missing_from,
+    print_json,
+    seconds,
+)
 from rmq.client.admin import AdminClient
 from rmq.protocol.bodies.connection import ConsumerConnection
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.bodies.stats import ConsumeStats
 from rmq.protocol.codes import ResponseCode, version_name
-from rmq.protocol.errors import ClientError, ResponseError, TransportError
+from rmq.protocol.errors import ClientError, ResponseError, RMQError, TransportError
 from rmq.protocol.queue import MessageQueue
 
 __all__ = ["consumer_progress", "delete_sub_group", "update_sub_group"]
@@ -20,6 +30,8 @@ __all__ = ["consumer_progress", "delete_sub_group", "update_sub_group"]
 RETRY = "%RETRY%"
 #: A group that is offline or has no offsets: 206 in 4.9, 213 in 5.x (mqadmin.md).
 NOT_ONLINE = (ResponseCode.CONSUMER_NOT_ONLINE, 213)
+#: Groups looked at at the same time.
+_AT_ONCE = 16
 
 
 @admin_command(
@@ -175,19 +187,19 @@ async def _members(admin: AdminClient, group: str, addr: str) -> list[str]:
         "-s", "--showClientIP", "show_ip", type=bool, metavar="BOOL", default=False, help="Which client has each queue."
     ),
 )
-async def consumer_progress(admin: AdminClient, group: str | None, show_ip: bool, json: bool) -> None:
+async def consumer_progress(admin: AdminClient, group: str | None, show_ip: bool, json: bool) -> int:
     """How far a group is in each queue; without -g, a line for every group."""
     if group is None:
-        await _every_group(admin, json)
-        return
+        return await _every_group(admin, json)
     progress = await _progress(admin, group)
-    owners = await _owners(admin, group) if show_ip else None
+    owners = await _owners(admin, progress) if show_ip else None
     if json:
         print_json(_as_json(progress, owners))
     elif not progress.stats.offset_table:
         click.echo(f"{group}: {progress.state}")
     else:
         _print_progress(progress, owners)
+    return missing_from(progress.connection, progress.stats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +220,7 @@ class Progress:
 
 async def _progress(admin: AdminClient, group: str) -> Progress:
     """What is known of a group: never used, offline and broadcasting are states, not errors."""
-    connection = None
+    connection: ConsumerConnection | None = None
     try:
         connection = await admin.consumer_connections(group)
     except ResponseError as error:
@@ -216,35 +228,46 @@ async def _progress(admin: AdminClient, group: str) -> Progress:
             return Progress(group, ConsumeStats(), None, "never connected")
         if error.code not in NOT_ONLINE:
             raise
+    stats = ConsumeStats()
     try:
         stats = await admin.consume_stats(group)
     except ResponseError as error:
         if error.code not in (*NOT_ONLINE, ResponseCode.TOPIC_NOT_EXIST):
             raise
-        stats = ConsumeStats()
     if connection is not None and connection.message_model == "BROADCASTING":
         state = "broadcast (offsets are local)"
     else:
-        state = "offline, no offsets" if connection is None else "connected, no offsets yet"
+        members = connection is not None and connection.connection_set
+        state = "connected, no offsets yet" if members else "offline, no offsets"
     return Progress(group, stats, connection, state)
 
 
-async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
+async def _owners(admin: AdminClient, progress: Progress) -> dict[MessageQueue, str]:
     """Queue -> address of the client that has it, as far as the clients tell."""
     owners: dict[MessageQueue, str] = {}
-    try:
-        route = await admin.topic_route(RETRY + group)
-        addr = next(b.broker_addrs[min(b.broker_addrs)] for b in route.broker_datas if b.broker_addrs)
-        clients = (await admin.consumer_connections(group, addr)).connection_set
-    except (ResponseError, StopIteration):
+    if progress.connection is None:
         return owners
-    for client in clients:
-        try:
-            info = await admin.consumer_running_info(group, client.client_id, addr)
-        except (ResponseError, TransportError):
-            continue
-        owners.update(dict.fromkeys(info.mq_table, client.client_id.partition("@")[0]))
+    brokers = await brokers_of(admin, progress.group, progress.connection)
+    for client in progress.connection.connection_set:
+        for addr in brokers:
+            try:
+                info = await admin.consumer_running_info(progress.group, client.client_id, addr)
+            except (ResponseError, TransportError):
+                continue  # perhaps it is connected to another one
+            owners.update(dict.fromkeys(info.mq_table, client.client_id.partition("@")[0]))
+            break
     return owners
+
+
+async def brokers_of(admin: AdminClient, group: str, connection: ConsumerConnection) -> list[str]:
+    """Addresses of the brokers through which members of a group can be asked: those that told of them."""
+    missing = getattr(connection, "missing", {})
+    route = await admin.topic_route(RETRY + group)
+    return [
+        one.broker_addrs[min(one.broker_addrs)]
+        for one in route.broker_datas
+        if one.broker_addrs and one.broker_name not in missing
+    ]
 
 
 def _print_progress(progress: Progress, owners: dict[MessageQueue, str] | None) -> None:
@@ -292,9 +315,23 @@ def _as_json(progress: Progress, owners: dict[MessageQueue, str] | None) -> dict
     }
 
 
-async def _every_group(admin: AdminClient, json: bool) -> None:
+async def _every_group(admin: AdminClient, json: bool) -> int:
     names = sorted(t.removeprefix(RETRY) for t in (await admin.topic_list()).topic_list if t.startswith(RETRY))
-    found = [await _progress(admin, name) for name in names]
+    gate = asyncio.Semaphore(_AT_ONCE)
+    failed: dict[str, RMQError] = {}
+
+    async def look(name: str) -> Progress | None:
+        async with gate:
+            try:
+                return await _progress(admin, name)
+            except RMQError as error:
+                failed[name] = error
+                return None
+
+    found = [one for one in await asyncio.gather(*map(look, names)) if one is not None]
+    for name, error in sorted(failed.items()):
+        complain(f"{name}: {error}")
+    code = max(missing_from(*(part for one in found for part in (one.connection, one.stats))), bool(failed))
     found.sort(key=lambda one: (-one.diff, one.group))
     if json:
         print_json(
@@ -311,13 +348,14 @@ async def _every_group(admin: AdminClient, json: bool) -> None:
                 for one in found
             ]
         )
-        return
+        return code
     columns = "{:<64}  {:<6}  {:<24} {:<5}  {:<14}  {:<7}  {}".format
     click.echo(columns("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total"))
     for one in found:
         count = len(one.connection.connection_set) if one.connection else 0
         tps = int(one.stats.consume_tps)
         click.echo(columns(cut(one.group, 64), count, _version(one), _type(one), _model(one), tps, one.diff))
+    return code
 
 
 def _version(one: Progress) -> str:

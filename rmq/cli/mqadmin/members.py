@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import click
 
-from rmq.cli.mqadmin.groups import NOT_ONLINE
-from rmq.cli.mqadmin.session import admin_command, cut, print_json
+from rmq.cli.mqadmin.groups import NOT_ONLINE, brokers_of
+from rmq.cli.mqadmin.session import admin_command, cut, missing_from, print_json
 from rmq.client.admin import AdminClient
 from rmq.protocol.bodies.connection import Connection
 from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.codes import ResponseCode, version_name
 from rmq.protocol.errors import ClientError, ResponseError, TransportError
-from rmq.protocol.names import retry_topic
 
 __all__ = ["consumer_status"]
 
@@ -25,30 +24,38 @@ __all__ = ["consumer_status"]
 )
 async def consumer_status(
     admin: AdminClient, group: str, client_id: str | None, broker: str | None, jstack: bool, json: bool
-) -> None:
+) -> int:
     """The members of a group; fails when they subscribe different things, and says how they differ.
 
     A group without members is offline, or never connected: that is no failure.
     """
+    addrs = [] if broker is None else [broker]
+    code = 0
     try:
-        addr = broker or await _broker_of(admin, group)
-        connections = (await admin.consumer_connections(group, addr)).connection_set
+        connection = await admin.consumer_connections(group, broker)
+        addrs = addrs or await brokers_of(admin, group, connection)
+        code = missing_from(connection)
+        connections = connection.connection_set
     except ResponseError as error:
         if error.code not in (*NOT_ONLINE, ResponseCode.TOPIC_NOT_EXIST):
             raise
         if client_id is None:  # a state, not an error (field case B119)
             _print_nobody(group, "offline" if error.code in NOT_ONLINE else "never connected", json)
-            return
-        addr, connections = "", []
+            return 0
+        connections = []
     members = {one.client_id: one for one in connections if client_id in (None, one.client_id)}
+    if not members and code and client_id is None:
+        raise ClientError(f"no member of {group} is known to the brokers that answer")
     if not members:
         raise ClientError(f"the group {group} has no member {client_id} that is online")
     told: dict[str, ConsumerRunningInfo | str] = {}
     for name in sorted(members):
-        try:
-            told[name] = await admin.consumer_running_info(group, name, addr, jstack=jstack)
-        except (ResponseError, TransportError) as error:
-            told[name] = str(error)
+        for addr in addrs:
+            try:
+                told[name] = await admin.consumer_running_info(group, name, addr, jstack=jstack)
+                break
+            except (ResponseError, TransportError) as error:
+                told.setdefault(name, str(error))  # perhaps it is connected to another broker
     infos = {name: info for name, info in told.items() if isinstance(info, ConsumerRunningInfo)}
     differences = _differences(infos)
     if json:
@@ -76,6 +83,7 @@ async def consumer_status(
             f"members of {group} subscribe different things, so messages are lost or stay where they are: "
             + ", ".join(differences)
         )
+    return code
 
 
 def _print_nobody(group: str, state: str, json: bool) -> None:
@@ -91,14 +99,6 @@ def _print_table(members: dict[str, Connection], told: dict[str, ConsumerRunning
     for number, (name, info) in enumerate(told.items(), 1):
         what = _subscription(info) if isinstance(info, ConsumerRunningInfo) else f"does not answer: {info}"
         click.echo(columns(number, cut(name, 40), version_name(members[name].version), what))
-
-
-async def _broker_of(admin: AdminClient, group: str) -> str:
-    route = await admin.topic_route(retry_topic(group))
-    for broker in route.broker_datas:
-        if broker.broker_addrs:
-            return broker.broker_addrs[min(broker.broker_addrs)]
-    raise ResponseError(ResponseCode.CONSUMER_NOT_ONLINE, f"no broker has the group {group}")
 
 
 def _by_topic(info: ConsumerRunningInfo) -> dict[str, str]:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
+from collections.abc import Collection
 
 import click
 
 from rmq.cli.mqadmin.session import address, admin_command, print_json, stamp
 from rmq.client.admin import AdminClient
 from rmq.client.decode import decode_messages
+from rmq.client.lookup import query_message
 from rmq.client.message import Message, MessageExt
 from rmq.client.producer import Producer
 from rmq.protocol import ids, properties
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult
 from rmq.protocol.codes import RequestCode, ResponseCode
-from rmq.protocol.errors import ClientError, ProtocolError, ResponseError, RMQError
+from rmq.protocol.errors import ClientError, ProtocolError, ResponseError, RMQError, TransportError
 from rmq.protocol.headers.client import ConsumeMessageDirectlyRequest
 from rmq.protocol.headers.message import ViewMessageRequest
 
@@ -104,55 +107,72 @@ async def query_msg_by_key(admin: AdminClient, topic: str, key: str, json: bool)
 async def _find(admin: AdminClient, msg_id: str, topic: str | None) -> MessageExt:
     """The message with an id of either kind; only brokers that a name server knows are ever asked."""
     info = await admin.cluster_info()
+    away: dict[str, str] = {}
     if len(msg_id) in ID_LENGTHS:
         try:
             host, port, offset = ids.decode_offset_msg_id(msg_id)
         except (ProtocolError, ValueError):
             raise ClientError(f"{msg_id!r} is no message id: hexadecimal digits are expected") from None
-        message = await _by_offset(admin, info, (host, port), offset, msg_id)
+        message = await _by_offset(admin, info, offset, msg_id, away)
         if message is not None:
             return message
+        if (owner := address((host, port))) in away:
+            raise ClientError(f"the broker of this id does not answer: {away[owner]}")
     elif not msg_id:
         raise ClientError("the message id is empty")
     said: dict[str, None] = {}
-    message = await _by_unique_id(admin, msg_id, topic, said)
+    message = await _by_unique_id(admin, msg_id, topic, said, away)
     if message is None:
         where = f"the topic {topic}" if topic else "any topic"
         raise ResponseError(
             ResponseCode.QUERY_NOT_FOUND,
             "; ".join([f"{msg_id} is neither the offset id of a message on a broker of this cluster nor a unique id in "
-                       f"{where}", *said]),
+                       f"{where}", *said, *(f"not looked for where nobody answers: {why}" for why in away.values())]),
         )  # fmt: skip
     return message
 
 
 async def _by_offset(
-    admin: AdminClient, info: ClusterInfo, host: tuple[str, int], offset: int, msg_id: str
+    admin: AdminClient, info: ClusterInfo, offset: int, msg_id: str, away: dict[str, str]
 ) -> MessageExt | None:
-    """Ask the broker whose address the id holds, when the cluster has one; otherwise those that may have taken over its
-    store (a broker that came back at another address): theirs counts only when it bears the very id."""
+    """Ask the brokers of the cluster: the one whose address the id holds, and those that may have taken over its store
+    (a broker that came back at another address); only a message that bears the very id counts.
+
+    :param away: gets the addresses that do not answer, and why.
+    """
     addrs = {addr: name for name, broker in info.broker_addr_table.items() for addr in broker.broker_addrs.values()}
-    first = address(host)
-    for addr in (first, *addrs) if first in addrs else addrs:
+
+    async def ask(addr: str) -> MessageExt | None:
+        header = ViewMessageRequest(offset=offset)
         try:
-            reply = await admin.instance.call(addr, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequest(offset=offset))
+            reply = await admin.instance.call(addr, RequestCode.VIEW_MESSAGE_BY_ID, header)
+        except TransportError as error:
+            away[addr] = f"{addrs[addr]} ({addr}): {error}"
+            return None
         except RMQError:
-            continue
-        for message in decode_messages(reply.body, addrs[addr]):
-            if message.offset_msg_id == msg_id.upper():
-                return message
-    return None
+            return None
+        found = decode_messages(reply.body, addrs[addr])
+        return next((message for message in found if message.offset_msg_id == msg_id.upper()), None)
+
+    found = await asyncio.gather(*map(ask, addrs))
+    return next((message for message in found if message is not None), None)
 
 
-async def _by_unique_id(admin: AdminClient, msg_id: str, topic: str | None, said: dict[str, None]) -> MessageExt | None:
+async def _by_unique_id(
+    admin: AdminClient, msg_id: str, topic: str | None, said: dict[str, None], away: Collection[str]
+) -> MessageExt | None:
     """The message with a unique id.
 
     :param said: gets what the brokers of one topic say when they have none: an index may be incomplete.
+    :param away: addresses of brokers that do not answer.
     """
     topics = [topic] if topic else (await admin.topic_list()).topic_list
     for name in topics:
         try:
-            found = (await admin.query_message(name, msg_id, 1)).messages
+            if away:
+                result = await query_message(admin.instance, name, msg_id, 1, without=away)
+            else:
+                result = await admin.query_message(name, msg_id, 1)
         except ResponseError as error:
             if error.code in (ResponseCode.QUERY_NOT_FOUND, ResponseCode.TOPIC_NOT_EXIST):
                 if topic and error.remark:
@@ -161,7 +181,7 @@ async def _by_unique_id(admin: AdminClient, msg_id: str, topic: str | None, said
             raise
         except ClientError:
             continue  # the topic went meanwhile
-        for message in found:
+        for message in result.messages:
             if message.msg_id == msg_id:
                 return message
     return None

@@ -15,7 +15,18 @@ import orjson
 from rmq.cli.command import CONTEXT
 from rmq.client.admin import AdminClient
 
-__all__ = ["address", "admin_command", "broker_or_cluster", "cut", "masters_of", "print_json", "seconds", "stamp"]
+__all__ = [
+    "address",
+    "admin_command",
+    "broker_or_cluster",
+    "complain",
+    "cut",
+    "masters_of",
+    "missing_from",
+    "print_json",
+    "seconds",
+    "stamp",
+]
 
 P = ParamSpec("P")
 Work = Callable[Concatenate[AdminClient, P], Awaitable[int | None]]
@@ -85,7 +96,25 @@ async def masters_of(admin: AdminClient, broker: str | None, cluster: str | None
     if broker is not None:
         return [broker]
     assert cluster is not None
-    return list((await admin.masters(cluster)).values())
+    masters = await admin.masters(cluster)
+    for name in sorted(set((await admin.cluster_info()).cluster_addr_table.get(cluster, ())) - masters.keys()):
+        complain(f"{name} has no master now: it is left out")
+    return list(masters.values())
+
+
+def complain(text: str) -> None:
+    """A line on standard error beside what a command prints."""
+    click.echo(f"mqadmin: {text}", err=True)
+
+
+def missing_from(*answers: object) -> int:
+    """Name the brokers that answers of the admin client lack; the exit code, 1 when there are some."""
+    missing: dict[str, str] = {}
+    for answer in answers:
+        missing.update(getattr(answer, "missing", {}))
+    for name, why in sorted(missing.items()):
+        complain(f"{name} is missing here: {why}")
+    return 1 if missing else 0
 
 
 def print_json(value: object) -> None:

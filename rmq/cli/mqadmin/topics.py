@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import click
 
-from rmq.cli.mqadmin.session import admin_command, broker_or_cluster, cut, masters_of, print_json, stamp
+from rmq.cli.mqadmin.hidden import warn_of_hidden
+from rmq.cli.mqadmin.session import (
+    admin_command,
+    broker_or_cluster,
+    complain,
+    cut,
+    masters_of,
+    missing_from,
+    print_json,
+    stamp,
+)
 from rmq.client.admin import AdminClient
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.codes import RequestCode, ResponseCode
-from rmq.protocol.errors import ClientError, ResponseError
+from rmq.protocol.errors import ClientError, ResponseError, RMQError
 from rmq.protocol.headers.namesrv import GetKVConfigRequest, GetKVConfigResponse, PutKVConfigRequest
 
 __all__ = ["topic_list", "topic_route", "topic_status", "update_topic"]
@@ -24,7 +34,7 @@ _topic = click.option("-t", "--topic", "topic", required=True, metavar="NAME", h
 @admin_command(
     "topicList", click.option("-c", "--clusterModel", "clusters", is_flag=True, help="With cluster and groups.")
 )
-async def topic_list(admin: AdminClient, clusters: bool, json: bool) -> None:
+async def topic_list(admin: AdminClient, clusters: bool, json: bool) -> int:
     """Every topic; with -c its cluster and groups, too."""
     if not clusters:
         topics = sorted((await admin.topic_list()).topic_list)
@@ -33,19 +43,30 @@ async def topic_list(admin: AdminClient, clusters: bool, json: bool) -> None:
         else:
             for topic in topics:
                 click.echo(topic)
-        return
+        return 0
     rows = []
+    code = 0
     for cluster in sorted((await admin.cluster_info()).cluster_addr_table):
         for topic in sorted((await admin.topics_by_cluster(cluster)).topic_list):
-            if not topic.startswith(("%RETRY%", "%DLQ%")):
-                rows.append((cluster, topic, sorted(await admin.query_topic_consume_by_who(topic))))
+            if topic.startswith(("%RETRY%", "%DLQ%")):
+                continue
+            groups: list[str] = []
+            try:
+                groups = sorted(await admin.query_topic_consume_by_who(topic))
+            except RMQError as error:
+                if isinstance(error, ResponseError) and error.code == ResponseCode.TOPIC_NOT_EXIST:
+                    continue  # it went meanwhile
+                code = 1
+                complain(f"the groups of {topic} are missing here: {error}")
+            rows.append((cluster, topic, groups))
     if json:
         print_json([{"cluster": cluster, "topic": topic, "groups": groups} for cluster, topic, groups in rows])
-        return
+        return code
     click.echo(f"{'#Cluster Name':<20}  {'#Topic':<48}  {'#Consumer Group':<48}")
     for cluster, topic, groups in rows:
         for group in groups or [""]:
             click.echo(f"{cut(cluster, 20):<20}  {cut(topic, 64):<64}  {cut(group, 64):<64}")
+    return code
 
 
 @admin_command("topicRoute", _topic, click.option("-l", "--list", "table", is_flag=True, help="As a table."))
@@ -84,10 +105,11 @@ def _print_route(route: TopicRouteData) -> None:
 
 
 @admin_command("topicStatus", _topic)
-async def topic_status(admin: AdminClient, topic: str, json: bool) -> None:
+async def topic_status(admin: AdminClient, topic: str, json: bool) -> int:
     """Lowest and highest offset and last store time of each queue."""
-    stats = (await admin.topic_stats(topic)).offset_table
-    rows = sorted(stats.items())
+    stats = await admin.topic_stats(topic)
+    code = missing_from(stats)
+    rows = sorted(stats.offset_table.items())
     if json:
         print_json(
             [
@@ -101,12 +123,13 @@ async def topic_status(admin: AdminClient, topic: str, json: bool) -> None:
                 for queue, one in rows
             ]
         )
-        return
+        return code
     click.echo(f"{'#Broker Name':<32}  {'#QID':<4}  {'#Min Offset':<20}  {'#Max Offset':<20}    #Last Updated")
     for queue, one in rows:
         last = stamp(one.last_update_timestamp) if one.last_update_timestamp > 0 else ""
         name = cut(queue.broker_name, 32)
         click.echo(f"{name:<32}  {queue.queue_id:<4}  {one.min_offset:<20}  {one.max_offset:<20}    {last}")
+    return code
 
 
 @admin_command(
@@ -151,6 +174,7 @@ async def update_topic(
     addrs = await masters_of(admin, broker, cluster)
     if not addrs:
         raise ClientError(f"the cluster {cluster} has no master: nothing was created")
+    await warn_of_hidden(admin, topic, addrs, reads if int(perm) & 4 else 0)
     flag = (FLAG_UNIT if unit else 0) | (FLAG_UNIT_SUB if unit_sub else 0)
     if order:
         await _update_order(admin, topic, addrs, writes, whole=cluster is not None, quiet=json)

@@ -1,0 +1,239 @@
+"""What mqadmin says when a broker does not answer, a topic goes meanwhile, or an answer is not all there is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq.aio import AdminClient, Message, MessageExt, MessageQueue, Producer, PushConsumer
+from rmq.cli.command import invoke
+from rmq.cli.mqadmin.commands import root
+from rmq.protocol.command import Command
+from rmq.protocol.errors import RequestTimeout
+from rmq.remoting.client import RemotingClient
+from rmq.testing.cluster import Cluster
+from tests.integration.cli.test_mqadmin import Admin
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path, brokers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def admin(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Admin:
+    made = Admin(cluster, capsys)
+    await made.run("updateTopic", "-c", "DefaultCluster", "-t", "T", "-r", "4", "-w", "4")
+    return made
+
+
+class Silence:
+    """Brokers that take connections and answer nothing; what they were asked."""
+
+    def __init__(self) -> None:
+        self.addresses: set[str] = set()
+        self.asked: list[int] = []
+
+    def begin(self, cluster: Cluster, number: int = 1) -> str:
+        host, port = cluster.brokers[number].address
+        self.addresses.add(f"{host}:{port}")
+        return f"{host}:{port}"
+
+
+@pytest.fixture
+def silence(monkeypatch: pytest.MonkeyPatch) -> Iterator[Silence]:
+    made = Silence()
+    answered = RemotingClient.request
+
+    async def request(self: RemotingClient, address: str, command: Command, timeout: float) -> Command:
+        if address in made.addresses:
+            assert timeout <= 5
+            made.asked.append(command.code)
+            raise RequestTimeout(f"{address} does not answer within {timeout:g} s")
+        return await answered(self, address, command, timeout)
+
+    monkeypatch.setattr(RemotingClient, "request", request)
+    yield made
+    made.addresses.clear()
+
+
+async def send(cluster: Cluster, count: int, **how: Any) -> list[Any]:
+    async with Producer("p", namesrv=cluster.namesrv_addr) as producer:
+        return [
+            await producer.send(Message("T", f"{n}", **how), queue=MessageQueue("T", f"broker-{n % 2}", n // 2 % 4))
+            for n in range(count)
+        ]
+
+
+async def read_all(cluster: Cluster, count: int) -> PushConsumer:
+    got: list[MessageExt] = []
+    consumer = PushConsumer("g", namesrv=cluster.namesrv_addr, consume_from_where="CONSUME_FROM_FIRST_OFFSET")  # type: ignore[arg-type]
+
+    @consumer.on("T")
+    async def take(message: MessageExt) -> None:
+        got.append(message)
+
+    await consumer.start()
+    while len(got) < count:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await consumer.persist_offsets()
+    return consumer
+
+
+async def shown(admin: Admin, capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    words = [*args, "-n", admin.cluster.namesrv_addr]
+    capsys.readouterr()
+    code = await asyncio.to_thread(invoke, root, "mqadmin", words)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+async def test_a_message_of_a_silent_broker_is_one_line_and_no_second_question(admin: Admin, silence: Silence) -> None:
+    results = await send(admin.cluster, 2, keys="k")
+    addr = silence.begin(admin.cluster)
+    for wanted in (results[1].offset_msg_id, results[1].msg_id, "F" * 32):
+        silence.asked.clear()
+        error = await admin.run("queryMsgById", "-i", wanted, code=1)
+        assert addr in error
+        assert "broker-1" in error
+        assert len(silence.asked) == 1
+    for wanted in (results[0].offset_msg_id, results[0].msg_id):
+        silence.asked.clear()
+        assert (await admin.json("queryMsgById", "-i", wanted))["body"] == "0"
+        assert len(silence.asked) <= 1
+
+
+async def test_a_key_query_says_whose_answer_is_missing(
+    admin: Admin, silence: Silence, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await send(admin.cluster, 2, keys="k")
+    addr = silence.begin(admin.cluster)
+    code, out, err = await shown(admin, capsys, "queryMsgByKey", "-t", "T", "-k", "k", "--json")
+    assert code == 0
+    assert [one["body"] for one in json.loads(out)] == ["0"]
+    assert err == f"broker-1: what it has is missing: {addr} does not answer within 5 s\n"
+
+
+async def test_a_key_query_that_is_cut_says_so(admin: Admin, capsys: pytest.CaptureFixture[str]) -> None:
+    async with Producer("p", namesrv=admin.cluster.namesrv_addr) as producer:
+        for number in range(100):
+            await producer.send(Message("T", f"{number}", keys="k"), queue=MessageQueue("T", "broker-0", 0))
+    code, out, err = await shown(admin, capsys, "queryMsgByKey", "-t", "T", "-k", "k")
+    assert (code, len(out.splitlines())) == (0, 65)
+    assert err == "broker-0: 64 messages were asked for, and there may be more\n"
+
+
+async def test_how_far_a_group_is_lacks_a_broker_by_name(
+    admin: Admin, silence: Silence, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await send(admin.cluster, 16)
+    consumer = await read_all(admin.cluster, 16)
+    try:
+        whole = await admin.json("consumerProgress", "-g", "g")
+        assert {row["brokerName"] for row in whole["queues"]} == {"broker-0", "broker-1"}
+        addr = silence.begin(admin.cluster)
+        said = f"mqadmin: broker-1 is missing here: {addr} does not answer within 5 s\n"
+        for command in (
+            ["consumerProgress", "-g", "g", "-s", "true"],
+            ["consumerProgress"],
+            ["consumerStatus", "-g", "g"],
+        ):
+            code, out, err = await shown(admin, capsys, *command)
+            assert (code, err) == (1, said), command
+            assert consumer.client_id in out or "broker-0" in out or "\ng " in out
+        code, out, err = await shown(admin, capsys, "topicStatus", "-t", "T", "--json")
+        assert (code, err) == (1, said)
+        assert {row["brokerName"] for row in json.loads(out)} == {"broker-0"}
+        async with AdminClient(namesrv=admin.cluster.namesrv_addr) as client:
+            stats = await client.consume_stats("g")
+            assert list(stats.missing) == ["broker-1"]
+            assert {queue.broker_name for queue in stats.offset_table} == {"broker-0"}
+            assert list((await client.consumer_connections("g")).missing) == ["broker-1"]
+            silence.begin(admin.cluster, 0)
+            with pytest.raises(RequestTimeout):
+                await client.consume_stats("g")
+    finally:
+        silence.addresses.clear()
+        await consumer.shutdown()
+
+
+async def test_a_group_that_one_broker_does_not_know_is_found_at_the_other(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members are known to the brokers that they are connected to; the others must not decide."""
+    await send(admin.cluster, 16)
+    consumer = await read_all(admin.cluster, 16)
+    try:
+        for broker in admin.cluster.brokers:
+            with monkeypatch.context() as patch:
+                patch.setattr(broker.consumers, "group", lambda name: None)
+                for _ in range(4):
+                    progress = await admin.json("consumerProgress", "-g", "g", "-s", "true")
+                    assert None not in {row["clientIP"] for row in progress["queues"] if row["topic"] == "T"}
+                    assert "does not answer" not in await admin.run("consumerStatus", "-g", "g")
+    finally:
+        await consumer.shutdown()
+
+
+async def test_a_topic_that_goes_meanwhile_is_left_out_of_the_list(
+    admin: Admin, silence: Silence, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = AdminClient.query_topic_consume_by_who
+
+    async def meanwhile(self: AdminClient, topic: str) -> list[str]:
+        return await asked(self, "Gone" if topic == "T" else topic)
+
+    await admin.run("updateTopic", "-c", "DefaultCluster", "-t", "U")
+    with monkeypatch.context() as patch:
+        patch.setattr(AdminClient, "query_topic_consume_by_who", meanwhile)
+        topics = [row["topic"] for row in await admin.json("topicList", "-c")]
+    assert "U" in topics
+    assert "T" not in topics
+    silence.begin(admin.cluster)
+    code, out, err = await shown(admin, capsys, "topicList", "-c", "--json")
+    assert code == 1
+    assert {"T", "U"} <= {row["topic"] for row in json.loads(out)}
+    assert "mqadmin: the groups of T are missing here: " in err
+
+
+async def test_fewer_queues_name_what_is_hidden_first(admin: Admin, capsys: pytest.CaptureFixture[str]) -> None:
+    await send(admin.cluster, 16)
+    addr = admin.cluster.broker_addr
+    code, out, err = await shown(admin, capsys, "updateTopic", "-b", addr, "-t", "T", "-r", "3", "-w", "3")
+    assert code == 0
+    assert out.startswith(f"create topic to {addr} success.\n")
+    assert err == (
+        "mqadmin: 2 messages that no group has read are hidden in queues of T that are no longer read "
+        "(broker-0 queue 3: 2); to have them read, lower -w alone, and -r later\n"
+    )
+    assert await admin.run("updateTopic", "-c", "DefaultCluster", "-t", "T", "-r", "4", "-w", "4")
+    consumer = await read_all(admin.cluster, 16)
+    await consumer.shutdown()
+    assert await admin.run("updateTopic", "-c", "DefaultCluster", "-t", "T", "-r", "4", "-w", "2")
+    await admin.run("updateTopic", "-c", "DefaultCluster", "-t", "T", "-r", "4", "-w", "4")
+    await send(admin.cluster, 16)
+    code, _, err = await shown(admin, capsys, "updateTopic", "-c", "DefaultCluster", "-t", "T", "-r", "2", "-w", "2")
+    assert code == 0
+    assert "8 messages not read by g are hidden in queues of T that are no longer read (broker-0 queue 2: 2, " in err
+    code, _, err = await shown(admin, capsys, "updateTopic", "-b", addr, "-t", "T", "-r", "2", "-w", "2", "-p", "2")
+    assert "4 messages not read by g are hidden" in err
+
+
+async def test_a_broker_of_a_cluster_without_a_master_is_named(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    masters = AdminClient.masters
+
+    async def without(self: AdminClient, cluster: str) -> dict[str, str]:
+        return {name: addr for name, addr in (await masters(self, cluster)).items() if name != "broker-1"}
+
+    monkeypatch.setattr(AdminClient, "masters", without)
+    code, out, err = await shown(admin, capsys, "updateTopic", "-c", "DefaultCluster", "-t", "T", "-r", "4", "-w", "4")
+    assert (code, out.count("success")) == (0, 1)
+    assert err == "mqadmin: broker-1 has no master now: it is left out\n"
