@@ -71,12 +71,15 @@ async def reset_to_time(
     by_address: dict[str, list[MessageQueue]] = {}
     for queue in await fetch_subscribe_message_queues(instance, topic):
         by_address.setdefault(await instance.find_master(queue), []).append(queue)
+    # Every broker is asked before any is changed: one that does not answer leaves the group as it is.
+    known: dict[str, tuple[dict[MessageQueue, int | None], int]] = {}
     for address, queues in by_address.items():
-        old = {queue: await committed(instance, group, queue) for queue in queues}
+        stored = {queue: await committed(instance, group, queue) for queue in queues}
+        known[address] = stored, await _members(instance, group, address)
+    header = ResetOffsetRequest(topic=topic, group=group, timestamp=timestamp, is_force=force)
+    for address, (old, clients) in known.items():
         if all(offset is None for offset in old.values()):
             continue
-        header = ResetOffsetRequest(topic=topic, group=group, timestamp=timestamp, is_force=force)
-        clients = await _members(instance, group, address)
         new: dict[MessageQueue, int] = {}
         if clients:
             # A queue without an offset makes the broker refuse all of them.

@@ -237,3 +237,23 @@ async def test_a_broker_of_a_cluster_without_a_master_is_named(
     code, out, err = await shown(admin, capsys, "updateTopic", "-c", "DefaultCluster", "-t", "T", "-r", "4", "-w", "4")
     assert (code, out.count("success")) == (0, 1)
     assert err == "mqadmin: broker-1 has no master now: it is left out\n"
+
+
+async def test_a_reset_moves_nothing_while_a_broker_does_not_answer(admin: Admin, silence: Silence) -> None:
+    await send(admin.cluster, 16)
+    consumer = await read_all(admin.cluster, 16)
+    await consumer.shutdown()
+
+    async def offsets() -> dict[int, int]:
+        async with AdminClient(namesrv=admin.cluster.namesrv_addr) as client:
+            table = (await client.consume_stats("g", "T")).offset_table
+        return {queue.queue_id: one.consumer_offset for queue, one in table.items() if queue.broker_name == "broker-0"}
+
+    before = await offsets()
+    assert before == dict.fromkeys(range(4), 2)
+    addr = silence.begin(admin.cluster)
+    assert addr in await admin.run("resetOffsetByTime", "-g", "g", "-t", "T", "-s", "0", code=1)
+    assert await offsets() == before
+    silence.addresses.clear()
+    await admin.run("resetOffsetByTime", "-g", "g", "-t", "T", "-s", "0")
+    assert await offsets() == dict.fromkeys(range(4), 0)
