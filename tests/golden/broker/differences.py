@@ -99,7 +99,7 @@ ACCEPTED = (
         WRONG_VALUE,
         ("broker.config.update.bad_number",),
         code=1,
-        remark="update line 1: defaultQueryMaxNum=zz: a whole number is expected",
+        remark="update line 1: defaultQueryMaxNum='zz': a whole number is expected",
     ),
     Difference(NON_ASCII, ("broker.config.non_ascii_effect",), 0),
     Difference(BATCH, ("broker.batch.stored_0", "broker.batch.stored_1"), 0, without=("size",)),
