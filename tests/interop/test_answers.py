@@ -32,6 +32,10 @@ _STEPS = (
 )  # fmt: skip
 
 
+#: Java makes no topics again before a restart: everything that names an unknown topic would differ after these.
+_NOT_ASKED = ("broker.send.auto_create_on", "broker.send.auto_create_on_again")
+
+
 def bases(cases: Iterable[Ask], good: Collection[str]) -> list[Ask]:
     """One request of each code, and of each set of fields, that was answered well."""
     found: dict[tuple[object, ...], Ask] = {}
@@ -84,7 +88,7 @@ def test_a_broker_of_4_9(say: Callable[[str], None]) -> None:
     java, ours = both("4.9.4", SETTINGS | {"enablePropertyFilter": "false"})
     report = Report("4.9.4", Listed("broker-4.9.4"))
     good = {case["id"] for case in CASES if case["response"].get("code") == 0}
-    cases = [ask for ask in map(asked, CASES) if ask is not None]
+    cases = [ask for ask in map(asked, CASES) if ask is not None and ask.id not in _NOT_ASKED]
 
     async def run() -> None:
         pair = Pair(Side(java.broker_addr), Side(ours.broker_addr), report)
