@@ -9,10 +9,18 @@ from collections.abc import Coroutine, Generator
 from hashlib import sha256
 from typing import NamedTuple
 
+from rmq.config import values
 from rmq.namesrv.kvconfig import ORDER_TOPIC_CONFIG, KVConfig
 from rmq.namesrv.routes import Registration, RouteTable
 from rmq.protocol.bodies.kv import KVTable
-from rmq.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigTable, at_once
+from rmq.protocol.bodies.topic import (
+    DataVersion,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigTable,
+    at_once,
+    check_size,
+)
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ProtocolError, ResponseError
@@ -38,6 +46,8 @@ FILTER_SERVERS_SINCE = 37
 #: How a compressed body begins, and JSON never does: a 5.3.3 broker compresses and says that it does not.
 ZLIB = b"\x78"
 _INT31 = 0x7FFFFFFF
+#: Bytes of a name or an address: it goes into every route of the broker's topics.
+_LONGEST_NAME = 255
 #: Bytes of a registration that is read at once: some 400 topics.
 _SHORT = 65_536
 
@@ -100,6 +110,10 @@ class BrokerService:
         self, conn: Conn, request: Command, header: RegisterBrokerRequest, sender: tuple[str, str, int], digest: bytes
     ) -> Command:
         addr = header.broker_addr
+        try:
+            check_size(request.body)
+        except ProtocolError as error:
+            raise _unreadable(conn, header, error) from None
         self._reading[addr] = request
         try:
             body = await _in_turns(_read(request, header.compressed))
@@ -129,9 +143,12 @@ class BrokerService:
         )
         for notice in registered.notices:
             log.info("%s", notice)
+        if registered.rival is not None:
+            log.warning("%s", registered.rival)
         order = self._kv.table(ORDER_TOPIC_CONFIG)
         return request.reply(
             ResponseCode.SUCCESS,
+            registered.rival,
             header=RegisterBrokerResponse(ha_server_addr=registered.ha_addr, master_addr=registered.master_addr),
             body=b"" if order is None else KVTable(table=order).encode(),
         )
@@ -141,6 +158,7 @@ class BrokerService:
         self._reading.pop(header.broker_addr, None)
         if self._routes.unregister(header.broker_name, header.broker_id, header.broker_addr):
             log.info("%s id %d at %s unregistered", header.broker_name, header.broker_id, header.broker_addr)
+        self._tell_returned()
         return request.reply(ResponseCode.SUCCESS)
 
     @handles(RequestCode.QUERY_DATA_VERSION, header=QueryDataVersionRequest, body=65_536)
@@ -179,12 +197,18 @@ class BrokerService:
         """A connection closed: the brokers that registered over it are gone."""
         for addr in self._routes.close(conn):
             log.info("the broker at %s closed its connection: dropped", addr)
+        self._tell_returned()
+
+    def _tell_returned(self) -> None:
+        for name, addr in self._routes.returned():
+            log.info("%s at %s has its place again", name, addr)
 
     def scan(self) -> None:
         """Drop brokers that have been silent for too long and close their connections."""
         silent, idle = self._routes.expire(self._clock.monotonic())
         for addr in silent:
             log.warning("the broker at %s was silent for more than 120 s: dropped", addr)
+        self._tell_returned()
         for conn in idle:
             if isinstance(conn, Conn):
                 conn.close("its broker was silent for more than 120 s")
@@ -228,6 +252,8 @@ def _check_names(header: RegisterBrokerRequest) -> None:
     ):
         if not value.strip():
             raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the field {key} is empty")
+        if fault := values.fault(value, _LONGEST_NAME):
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the field {key} is {values.shown(value)}: {fault}")
 
 
 def _check_crc(body: bytes, crc: int) -> None:

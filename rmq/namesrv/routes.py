@@ -7,7 +7,7 @@ out. Rules: store-and-broker.md 9.2 and 9.3; where it is stricter than Java on p
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from rmq.protocol.bodies.cluster import ClusterInfo
@@ -22,6 +22,8 @@ __all__ = ["BROKER_EXPIRY", "MASTER_ID", "PERM_WRITE", "Registered", "Registrati
 BROKER_EXPIRY = 120.0
 MASTER_ID = 0
 PERM_WRITE = 2
+#: No broker has this version of its topics.
+_ANY_OTHER = DataVersion(counter=-1, timestamp=-1)
 
 #: Flag bits of a topic (protocol.md 5.7).
 FLAG_UNIT = 1
@@ -53,6 +55,8 @@ class Registered:
     master_addr: str | None
     ha_addr: str | None
     notices: tuple[str, ...]
+    #: Another living broker has the same name and id: told to both, each time one takes the place of the other.
+    rival: str | None = None
 
 
 @dataclass(slots=True)
@@ -98,6 +102,9 @@ class RouteTable:
         self._channels: dict[Hashable, dict[str, None]] = {}
         self._filters: dict[str, list[str]] = {}
         self._wiped: set[str] = set()
+        #: Broker name and id -> the address that another one has taken the place of, and what was known of it.
+        self._displaced: dict[tuple[str, int], tuple[str, _Live]] = {}
+        self._returned: list[tuple[str, str]] = []
 
     # -- brokers ---------------------------------------------------------------------------------------------
 
@@ -109,6 +116,7 @@ class RouteTable:
         :raises ResponseError: another living broker of that name belongs to another cluster (field case B092).
         """
         notices: list[str] = []
+        rival = None
         broker = self._brokers.get(what.broker_name)
         if broker is not None and broker.cluster != what.cluster:
             self._leave_cluster_or_refuse(broker, what)
@@ -126,9 +134,11 @@ class RouteTable:
         if before is None:
             first = True
         elif before != what.addr:
-            self._forget_live(before)
-            notices.append(f"{what.broker_name} id {what.broker_id} moved from {before} to {what.addr}")
+            rival = self._displace(what, before, channel, notices)
         broker.addrs[what.broker_id] = what.addr
+        place = what.broker_name, what.broker_id
+        if place in self._displaced and self._displaced[place][0] == what.addr:
+            del self._displaced[place]
 
         known = self._live.get(what.addr)
         if known is None:
@@ -156,18 +166,35 @@ class RouteTable:
             master = broker.addrs.get(MASTER_ID)
             live = None if master is None else self._live.get(master)
             master, ha = (None, None) if live is None else (master, live.ha_addr or None)
-        return Registered(master, ha, tuple(notices))
+        return Registered(master, ha, tuple(notices), rival)
+
+    def _displace(self, what: Registration, before: str, channel: Hashable, notices: list[str]) -> str | None:
+        """A broker registers in another's place: it has moved, or there are two of them."""
+        live = self._live.get(before)
+        self._forget_live(before)
+        if live is None or live.channel == channel:
+            notices.append(f"{what.broker_name} id {what.broker_id} moved from {before} to {what.addr}")
+            return None
+        self._displaced[what.broker_name, what.broker_id] = before, live
+        return (
+            f"{what.broker_name} id {what.broker_id} at {what.addr} takes the place of the one at {before}, "
+            f"which has not gone: if both run, give one of them another brokerName"
+        )
 
     def unregister(self, broker_name: str, broker_id: int, addr: str) -> bool:
         """Drop one broker; False when there is no such broker at that address."""
         self._forget_live(addr)
+        self._forget_displaced(addr)
         broker = self._brokers.get(broker_name)
         if broker is None or broker.addrs.get(broker_id) != addr:
             return False
-        del broker.addrs[broker_id]
-        if not broker.addrs:
-            self._remove(broker)
+        self._vacate(broker, broker_id)
         return True
+
+    def returned(self) -> list[tuple[str, str]]:
+        """Names and addresses of brokers that got the place back that another one had taken, since the last call."""
+        returned, self._returned = self._returned, []
+        return returned
 
     def version_of(self, addr: str) -> DataVersion | None:
         """The data version held for a broker address, or None."""
@@ -185,6 +212,9 @@ class RouteTable:
 
         :returns: their addresses, and the connections that no other living broker uses: they are to be closed.
         """
+        for addr, live in list(self._displaced.values()):
+            if now - live.updated > BROKER_EXPIRY:
+                self._forget_displaced(addr)
         silent = [addr for addr, live in self._live.items() if now - live.updated > BROKER_EXPIRY]
         idle: list[Hashable] = []
         for addr in silent:
@@ -199,6 +229,9 @@ class RouteTable:
 
         :returns: their addresses.
         """
+        for addr, live in list(self._displaced.values()):
+            if live.channel == channel:
+                self._forget_displaced(addr)
         gone = list(self._channels.get(channel, ()))
         for addr in gone:
             self._drop_addr(addr)
@@ -315,9 +348,24 @@ class RouteTable:
         if broker is None:
             return
         for broker_id in [i for i, a in broker.addrs.items() if a == addr]:
-            del broker.addrs[broker_id]
-        if not broker.addrs:
+            self._vacate(broker, broker_id)
+
+    def _vacate(self, broker: _Broker, broker_id: int) -> None:
+        """The broker with this id has gone: who had the place before has it again, or the name goes with the last."""
+        del broker.addrs[broker_id]
+        addr, live = self._displaced.pop((broker.name, broker_id), ("", None))
+        if live is not None:
+            broker.addrs[broker_id] = addr
+            # What the other one said of the topics stands until its next registration, whatever its version is.
+            self._live[addr] = replace(live, version=_ANY_OTHER)
+            self._channels.setdefault(live.channel, {})[addr] = None
+            self._returned.append((broker.name, addr))
+        elif not broker.addrs:
             self._remove(broker)
+
+    def _forget_displaced(self, addr: str) -> None:
+        for place in [place for place, (displaced, _) in self._displaced.items() if displaced == addr]:
+            del self._displaced[place]
 
     def _forget_live(self, addr: str) -> None:
         self._forget_channel(addr)

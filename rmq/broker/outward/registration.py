@@ -301,6 +301,8 @@ class Registration:
         answer = await self._client.request(link.address, request, settings.register_broker_timeout_mills / 1000)
         if answer.code != ResponseCode.SUCCESS:
             raise ResponseError(answer.code, answer.remark, link.address)
+        if answer.remark:
+            log.warning("name server %s: %s", link.address, answer.remark)
         link.order_topics = frozenset(KVTable.decode(answer.body).table) if answer.body else None
         tables = [other.order_topics for other in self._links.values() if other.order_topics is not None]
         if tables:

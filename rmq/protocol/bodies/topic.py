@@ -22,6 +22,7 @@ from rmq.protocol.bodies.static_topic import TopicQueueMappingDetail, TopicQueue
 from rmq.protocol.errors import BodyError, ProtocolError
 
 __all__ = [
+    "MOST_TOPICS",
     "TOPIC_FILTER_TYPES",
     "CreateTopicListRequestBody",
     "DataVersion",
@@ -29,6 +30,7 @@ __all__ = [
     "TopicConfig",
     "TopicConfigTable",
     "at_once",
+    "check_size",
 ]
 
 T = TypeVar("T")
@@ -36,6 +38,8 @@ T = TypeVar("T")
 TOPIC_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 #: Bytes a compressed registration may have once unpacked.
 MAX_REGISTRATION = 64 * 1024 * 1024
+#: Topics of one broker: a registration of so many takes some 45 MiB for the moment it is read.
+MOST_TOPICS = 65_536
 #: Topics read between two pauses: about 5 ms.
 _TOPICS_AT_ONCE = 500
 
@@ -97,6 +101,21 @@ class CreateTopicListRequestBody(Body):
     """18 UPDATE_AND_CREATE_TOPIC_LIST (5.x)."""
 
     topic_config_list: list[TopicConfig] = member("topicConfigList", factory=list)
+
+
+def check_size(data: bytes) -> None:
+    """Refuse a registration of too many topics before it is read; one that is compressed says their number itself.
+
+    :raises BodyError: it has more than :data:`MOST_TOPICS`.
+    """
+    # Every topic is an object with its name, of 5.x with another object in it; nothing else of a registration is many.
+    topics = max(data.count(b'"topicName"'), data.count(b"{") // 2, data.count(b",") // 16)
+    _check_count(topics)
+
+
+def _check_count(topics: int) -> None:
+    if topics > MOST_TOPICS:
+        raise BodyError(f"RegisterBrokerBody: {topics} topics; a broker may register {MOST_TOPICS}: run more brokers")
 
 
 def at_once(reading: Generator[None, None, T]) -> T:
@@ -220,6 +239,7 @@ class RegisterBrokerBody(Body):
         topics = wrapper.get("topicConfigTable") if isinstance(wrapper, dict) else None
         if not isinstance(topics, dict) or len(topics) <= _TOPICS_AT_ONCE:
             return cls.from_object(value)
+        _check_count(len(topics))
         yield
         wrapper["topicConfigTable"] = None
         whole = cls.from_object(value)
@@ -242,6 +262,7 @@ class RegisterBrokerBody(Body):
         pieces = _Pieces(plain)
         version = DataVersion.decode(pieces.piece())
         count = pieces.number()
+        _check_count(count)
         configs: dict[str, TopicConfig] = {}
         for number in range(count):
             if number and not number % _TOPICS_AT_ONCE:

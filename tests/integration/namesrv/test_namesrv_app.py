@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
 import zlib
 from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
 import pytest
 
+from rmq.namesrv import brokers
 from rmq.namesrv.app import NamesrvApp
 from rmq.namesrv.settings import JAVA_DEFAULTS, NamesrvSettings
+from rmq.protocol.bodies import topic
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.route import TopicRouteData
-from rmq.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigTable
+from rmq.protocol.bodies.topic import MOST_TOPICS, DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigTable
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError
@@ -53,18 +56,28 @@ class Rig:
     async def ask(self, command: Command) -> Command:
         return await self.client.request("{}:{}".format(*self.app.address), command, 60.0)
 
-    async def register(self, *topics: str, body: bytes | None = None, crc: int | None = None) -> Command:
+    async def register(
+        self,
+        *topics: str,
+        body: bytes | None = None,
+        crc: int | None = None,
+        addr: str = "127.0.0.1:10911",
+        compressed: bool = False,
+        client: RemotingClient | None = None,
+    ) -> Command:
         if body is None:
             table = TopicConfigTable(DataVersion(1, 2), {name: TopicConfig(name, 4, 4) for name in topics})
             body = RegisterBrokerBody([], table).encode()
         header = RegisterBrokerRequest(
             broker_name="broker-a",
-            broker_addr="127.0.0.1:10911",
+            broker_addr=addr,
             cluster_name="C",
             broker_id=0,
+            compressed=compressed,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF if crc is None else crc,
         )
-        return await self.ask(Command.request(RequestCode.REGISTER_BROKER, header, body))
+        command = Command.request(RequestCode.REGISTER_BROKER, header, body)
+        return await (client or self.client).request("{}:{}".format(*self.app.address), command, 60.0)
 
     async def route(self, topic: str, **fields: object) -> Command:
         header = GetRouteInfoRequest(topic=topic)
@@ -103,6 +116,56 @@ async def test_a_silent_broker_is_dropped_and_its_connection_closed(rig: Rig) ->
     async with asyncio.timeout(100):
         await gone.wait()
     assert (await rig.route("T")).code == 17
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+async def test_a_registration_of_too_many_topics_is_refused_before_it_is_read(
+    rig: Rig, compressed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 200_000
+    if compressed:
+        version = DataVersion(1, 2).encode()
+        plain = len(version).to_bytes(4, "big") + version + count.to_bytes(4, "big")
+        body = zlib.compress(plain + b"\0\0\0\x09T 4 4 6 X" * 10 + os.urandom(70_000))
+    else:
+        topics = ",".join(f'"t{number}":{{"topicName":"t{number}"}}' for number in range(count))
+        body = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{topics}}}}}}}'.encode()
+        monkeypatch.setattr(brokers, "_read", None)
+    answer = await rig.register(body=body, compressed=compressed)
+    assert answer.code == 1
+    assert f"{count} topics; a broker may register {MOST_TOPICS}: run more brokers" in (answer.remark or "")
+    assert rig.app.routes.topics() == []
+
+
+async def test_as_many_topics_as_may_be_are_taken(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic, "MOST_TOPICS", 600)
+    assert (await rig.register(*(f"T{number}" for number in range(600)))).code == 0
+    assert len(rig.app.routes.topics()) == 600
+    refused = await rig.register(*(f"{number}".rjust(100, "U") for number in range(601)))
+    assert "601 topics; a broker may register 600" in (refused.remark or "")
+
+
+async def test_a_rival_of_the_same_name_is_told_at_both_brokers(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    assert (await rig.register("T")).remark is None
+    async with RemotingClient(World.real()) as other:
+        told = await rig.register("T", addr="127.0.0.1:20911", client=other)
+        assert told.code == 0
+        assert "broker-a id 0 at 127.0.0.1:20911 takes the place of the one at 127.0.0.1:10911" in (told.remark or "")
+        assert told.remark in caplog.text
+        told = await rig.register("T")
+        assert "at 127.0.0.1:10911 takes the place of the one at 127.0.0.1:20911" in (told.remark or "")
+        await rig.register("T", addr="127.0.0.1:20911", client=other)
+    async with asyncio.timeout(100):
+        while b"10911" not in (await rig.route("T")).body:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("name", ["b" * 256, "a\nb"])
+async def test_a_name_that_no_route_can_carry_is_refused(rig: Rig, name: str) -> None:
+    header = RegisterBrokerRequest(broker_name=name, broker_addr="1.1.1.1:1", cluster_name="C", broker_id=0)
+    answer = await rig.ask(Command.request(RequestCode.REGISTER_BROKER, header))
+    assert answer.code == 1
+    assert rig.app.routes.system_topics() == ([], None)
 
 
 async def test_an_unchanged_version_query_keeps_the_broker(rig: Rig) -> None:

@@ -158,7 +158,7 @@ def test_a_broker_replaced_at_another_address_cannot_unregister_its_successor() 
     table = RouteTable()
     table.register(registration(A, topic("T")), "c1", 0.0)
     told = table.register(registration(B, topic("T")), "c2", 1.0)
-    assert told.notices[0] == f"broker-a id 0 moved from {A} to {B}"
+    assert told.rival is not None
     assert not table.unregister("broker-a", 0, A)
     assert table.close("c1") == []
     assert addrs(table, "T") == {"broker-a": {0: B}}
@@ -280,3 +280,54 @@ def test_a_registration_is_told_of_once() -> None:
     assert table.register(registration(A, topic("T")), "c1", 30.0).notices == ()
     table.close("c1")
     assert table.register(registration(A, topic("T")), "c2", 40.0).notices == (line,)
+
+
+def test_two_brokers_of_one_name_and_id_are_told_and_the_first_has_its_place_again() -> None:
+    table = RouteTable()
+    assert table.register(registration(A, topic("T")), "c1", 0.0).rival is None
+    told = table.register(registration(B, topic("T", queues=8), counter=5), "c2", 1.0)
+    assert told.rival is not None
+    assert f"broker-a id 0 at {B} takes the place of the one at {A}, which has not gone" in told.rival
+    assert addrs(table, "T") == {"broker-a": {0: B}}
+    # The first one registers in its turn: it is told the same, and the second one waits.
+    told = table.register(registration(A, topic("T")), "c1", 30.0)
+    assert told.rival is not None
+    assert f"at {A} takes the place of the one at {B}" in told.rival
+    table.register(registration(B, topic("T", queues=8), counter=5), "c2", 31.0)
+    assert table.unregister("broker-a", 0, B)
+    assert table.close("c2") == []
+    assert addrs(table, "T") == {"broker-a": {0: A}}, "there is a route at once"
+    assert table.returned() == [("broker-a", A)]
+    assert table.returned() == []
+    # What it says of its topics counts, though its version is the same.
+    table.register(registration(A, topic("T", queues=4)), "c1", 60.0)
+    route = table.route("T")
+    assert route is not None
+    assert route.queue_datas[0].read_queue_nums == 4
+    assert table.close("c1") == [A]
+    assert table.route("T") is None
+
+
+@pytest.mark.parametrize("end", ["closed", "unregistered", "silent"])
+def test_a_broker_that_has_gone_gets_no_place_back(end: str) -> None:
+    table = RouteTable()
+    table.register(registration(A, topic("T")), "c1", 0.0)
+    assert table.register(registration(B, topic("T"), counter=2), "c2", 100.0).rival is not None
+    if end == "closed":
+        assert table.close("c1") == []
+    elif end == "unregistered":
+        assert not table.unregister("broker-a", 0, A)
+    else:
+        assert table.expire(BROKER_EXPIRY + 1) == ([], [])
+    assert table.close("c2") == [B]
+    assert table.route("T") is None
+    assert table.returned() == []
+
+
+def test_a_broker_that_moves_is_no_other_one() -> None:
+    table = RouteTable()
+    table.register(registration(A, topic("T")), "c1", 0.0)
+    assert table.register(registration(B, topic("T"), counter=2), "c1", 1.0).rival is None
+    table.close("c1")
+    table.register(registration(A, topic("T")), "c3", 2.0)
+    assert table.register(registration(A, topic("T")), "c4", 3.0).rival is None, "its own older connection"

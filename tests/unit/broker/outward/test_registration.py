@@ -38,6 +38,7 @@ class FakeNamesrv:
         self.asked = 0
         self.order: dict[str, str] = {}
         self.refuses = False
+        self.remark: str | None = None
         self.version: DataVersion | None = None
         self._server: Server | None = None
 
@@ -67,7 +68,7 @@ class FakeNamesrv:
         body = RegisterBrokerBody.decode(request.body, header.compressed)
         self.registered.append((asyncio.get_running_loop().time(), header, body))
         self.version = body.topic_config_serialize_wrapper.data_version
-        return request.reply(0, body=KVTable(table=self.order).encode() if self.order else b"")
+        return request.reply(0, self.remark, body=KVTable(table=self.order).encode() if self.order else b"")
 
     @handles(RequestCode.UNREGISTER_BROKER)
     def unregister(self, conn: Conn, request: Command) -> Command:
@@ -120,6 +121,19 @@ def scenario(test: Callable[[Scene], Awaitable[None]], namesrvs: int = 1, **sett
                 await namesrv.stop()
 
     run(main())
+
+
+def test_what_a_name_server_says_of_a_registration_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Another broker of the same name and id is known to the name server alone."""
+
+    async def test(scene: Scene) -> None:
+        scene.namesrvs[0].remark = "broker-a id 0 at 10.0.0.1:10911 takes the place of the one at 10.0.0.9:10911"
+        await scene.registration.start()
+        assert scene.registration.missing is None
+        await scene.registration.stop()
+
+    scenario(test)
+    assert "takes the place of the one at 10.0.0.9:10911" in caplog.text
 
 
 def test_at_start_after_ten_seconds_and_every_thirty() -> None:
