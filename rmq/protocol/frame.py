@@ -23,18 +23,22 @@ import orjson
 
 from rmq.protocol import fastjson
 from rmq.protocol.codes import Language, language_name, language_of
-from rmq.protocol.command import Command, SerializeType
+from rmq.protocol.command import FLAG_RESPONSE, Command, SerializeType
 from rmq.protocol.errors import FrameError, ProtocolError
 from rmq.protocol.fastjson.reader import Parser
 from rmq.protocol.fastjson.writer import ext_fields
 
-__all__ = ["MAX_FRAME", "MAX_HEADER", "FrameDecoder", "decode", "encode"]
+__all__ = ["MAX_FRAME", "MAX_HEADER", "MAX_REMARK", "FrameDecoder", "decode", "encode"]
 
 #: Bytes of the largest frame, its length word included (protocol.md 1.1).
 MAX_FRAME = 16_777_216
-#: Bytes of the largest header; the largest real one (properties of 32,767 control characters) has about 200 KB. It is
-#: parsed in one go on the loop.
+#: Bytes of the largest header of a request; the largest real one (properties of 32,767 control characters) has about
+#: 200 KB. A server parses it in one go on the loop. That of an answer is bounded by its frame alone: it names every
+#: message of a batch.
 MAX_HEADER = 262_144
+#: Characters of the longest remark; a longer one is cut: remarks repeat what they refuse, and in JSON a character may
+#: take six bytes.
+MAX_REMARK = 4_096
 #: Ext fields of a ROCKETMQ header, which are read one by one; the longest requests have about twenty.
 _MOST_FIELDS = 1_000
 #: A header that is not strict JSON is read by a slow parser: only up to this many bytes.
@@ -59,7 +63,7 @@ _KNOWN = {
 
 
 def encode(command: Command) -> bytes:
-    """The whole frame of a command, length word included.
+    """The whole frame of a command, length word included. A remark beyond ``MAX_REMARK`` is cut.
 
     :raises FrameError: it would be larger than any peer takes, or the ROCKETMQ header cannot hold its code.
     """
@@ -67,7 +71,7 @@ def encode(command: Command) -> bytes:
     body = command.body
     size = len(header)
     length = 4 + size + len(body)
-    if size > MAX_HEADER:
+    if size > MAX_HEADER and not command.flag & FLAG_RESPONSE:
         raise FrameError(f"a header of {size} bytes: at most {MAX_HEADER} are allowed (code {command.code})")
     if length > MAX_FRAME - 4:
         raise FrameError(f"a frame of {length + 4} bytes: at most {MAX_FRAME} are allowed (code {command.code})")
@@ -89,15 +93,18 @@ def decode(frame: bytes | bytearray | memoryview) -> Command:
         raise FrameError(f"a header of {end - 4} bytes in a frame of {len(frame)}")
     if end == 4:
         raise FrameError("an empty header")
-    if end - 4 > MAX_HEADER:
-        raise FrameError(f"a header of {end - 4} bytes: at most {MAX_HEADER} are allowed")
     header = frame[4:end]
     body = frame[end:]
     if kind == 0:
-        return _decode_json(header, body)
-    if kind == 1:
-        return _decode_binary(header, body)
-    raise FrameError(f"the serialize type {kind} is unknown")
+        command = _decode_json(header, body)
+    elif kind == 1:
+        command = _decode_binary(header, body)
+    else:
+        raise FrameError(f"the serialize type {kind} is unknown")
+    if end - 4 > MAX_HEADER and not command.flag & FLAG_RESPONSE:
+        # Whoever serves strangers looks at the size before it reads one (``Limits.header``).
+        raise FrameError(f"a header of {end - 4} bytes: at most {MAX_HEADER} are allowed")
+    return command
 
 
 def _encode_json(command: Command) -> bytes:
@@ -110,7 +117,7 @@ def _encode_json(command: Command) -> bytes:
         command.flag,
         b"" if language is None else _LANGUAGE_JSON.get(language, b""),
         command.opaque,
-        b"" if remark is None else b'"remark":%s,' % fastjson.quote(remark).encode(),
+        b"" if remark is None else b'"remark":%s,' % fastjson.quote(remark[:MAX_REMARK]).encode(),
         command.version,
     )
 
@@ -229,7 +236,7 @@ def _encode_binary(command: Command) -> bytes:
     if not -32768 <= code <= 32767:
         raise FrameError(f"code {code} does not fit a ROCKETMQ header: send it as JSON")
     language = Language.OTHER if command.language is None else command.language
-    remark = b"" if command.remark is None else command.remark.encode("utf-8", "replace")
+    remark = b"" if command.remark is None else command.remark[:MAX_REMARK].encode("utf-8", "replace")
     fields: list[bytes] = []
     for name, text in (command.ext or {}).items():
         if text is None:

@@ -12,13 +12,15 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError, ConnectFailed, RequestTimeout
 from rmq.remoting.conn import Conn, Done
 from rmq.remoting.endpoint import Endpoint
-from rmq.remoting.limits import Limits
+from rmq.remoting.limits import MAX_FRAME, Limits
 from rmq.remoting.router import Router
 from rmq.runtime.world import World
 
 __all__ = ["Hook", "RemotingClient", "split_address"]
 
 CONNECT_SECONDS = 3.0
+#: Of the servers that we choose, an answer may be as long as its frame.
+_LIMITS = Limits(header=MAX_FRAME - 8)
 
 
 class Hook(Protocol):
@@ -71,7 +73,7 @@ class RemotingClient:
         self.hooks: list[Hook] = []
         self._tls = tls
         self._connect_timeout = connect_timeout
-        self._endpoint = Endpoint(world, self.router, limits or Limits(), step=None, name=name)
+        self._endpoint = Endpoint(world, self.router, limits or _LIMITS, step=None, name=name)
         self._conns: dict[str, Conn] = {}
         self._opening: dict[str, asyncio.Task[Conn | ConnectFailed]] = {}
         self._closed = False

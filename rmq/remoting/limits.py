@@ -17,7 +17,7 @@ class Limits:
 
     #: Whole frame, length word included. A longer one closes the connection before it is read.
     frame: int = MAX_FRAME
-    #: The header part of a frame: it is parsed in one go on the loop.
+    #: The header part of a frame that is read: it is parsed in one go on the loop.
     header: int = MAX_HEADER
     #: A frame that was begun must be whole after this time ...
     partial_seconds: float = 30.0

@@ -134,7 +134,30 @@ def test_a_frame_too_long_for_any_peer_is_not_written() -> None:
     with pytest.raises(FrameError, match="16777216"):
         frame.encode(Command(310, body=bytes(frame.MAX_FRAME)))
     with pytest.raises(FrameError, match="header"):
-        frame.encode(Command(310, remark="x" * (frame.MAX_HEADER + 1)))
+        frame.encode(Command(310, ext={"i": "x" * (frame.MAX_HEADER + 1)}))
+
+
+@pytest.mark.parametrize("serialize", list(SerializeType))
+def test_the_header_of_an_answer_may_fill_its_frame(serialize: SerializeType) -> None:
+    """A batch is answered with the ids of all its messages."""
+    answer = Command(0, flag=1, ext={"msgId": ",".join(["7F00000100002A9F0000000000000000"] * 20_000)})
+    answer.serialize = serialize
+    assert frame.decode(frame.encode(answer)[4:]) == answer
+    answer.ext = {"msgId": "0" * frame.MAX_FRAME}
+    with pytest.raises(FrameError, match="16777216"):
+        frame.encode(answer)
+
+
+@pytest.mark.parametrize("serialize", list(SerializeType))
+@pytest.mark.parametrize("char", ["x", "\x7f", "\0", '"', "é", "\u2028", "日", "😀", "\ud800"])
+def test_a_remark_too_long_is_cut(char: str, serialize: SerializeType) -> None:
+    """However much longer it gets when it is written."""
+    for size in (60_000, 3_000_000):
+        whole = frame.encode(Command(1, flag=1, remark=char * size, serialize=serialize))
+        assert len(whole) < 6 * frame.MAX_REMARK + 200
+        assert frame.decode(whole[4:]).remark == (char * frame.MAX_REMARK).replace("\ud800", "?")
+    whole = frame.encode(Command(1, flag=1, remark=char * frame.MAX_REMARK, serialize=serialize))
+    assert frame.decode(whole[4:]).remark == (char * frame.MAX_REMARK).replace("\ud800", "?")
 
 
 def test_a_header_beyond_the_limit_is_refused() -> None:
