@@ -25,14 +25,18 @@ __all__ = ["dumps", "java_double", "pretty", "quote", "quote_ascii", "standard"]
 
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 #: fastjson escapes C0, DEL, C1 and the two line separators; with upper-case digits.
-_SPECIAL = re.compile('["\\\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
+_SPECIAL = re.compile('["\\\\\x00-\x1f\x7f-\x9f\u2028\u2029]+')
+_ESCAPED = {
+    char: _SHORT.get(char) or f"\\u{ord(char):04X}"
+    for char in map(chr, [*range(0x20), *map(ord, '"\\\\'), *range(0x7F, 0xA0), 0x2028, 0x2029])
+}
 _SPECIAL_ASCII = re.compile(r'["\\/\x00-\x1f\x7f-\U0010ffff]')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def _escape(match: re.Match[str]) -> str:
-    char = match[0]
-    return _SHORT.get(char) or f"\\u{ord(char):04X}"
+    """A run of them: a text may consist of nothing else."""
+    return "".join([_ESCAPED[char] for char in match[0]])
 
 
 def _escape_ascii(match: re.Match[str]) -> str:
