@@ -149,10 +149,14 @@ def _enum_reader(values: tuple[str, ...]) -> Reader:
     return read
 
 
-def _list_reader(item: Reader) -> Reader:
+def _list_reader(item: Reader, *, objects: bool) -> Reader:
+    """:param objects: the items are bodies of their own: none of them may be null."""
+
     def read(value: Any) -> list[Any]:
         if not isinstance(value, list):
             raise ValueError("no array")
+        if objects and None in value:
+            raise ValueError("null among the objects of an array")
         return [None if one is None else item(one) for one in value]
 
     return read
@@ -175,18 +179,22 @@ def _map_reader(key: Reader, item: Reader) -> Reader:
     return read
 
 
+def _is_body(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Body)
+
+
 def _reader(kind: Any) -> Reader:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return _reader(next(arg for arg in args if arg is not type(None)))
     if origin is list:
-        return _list_reader(_reader(args[0]))
+        return _list_reader(_reader(args[0]), objects=_is_body(args[0]))
     if origin is dict:
         return _map_reader(_key_reader(args[0]), _reader(args[1]))
     if kind is MessageQueue:
         return queue_from
-    if isinstance(kind, type) and issubclass(kind, Body):
-        return kind.from_object
+    if _is_body(kind):
+        return typing.cast(type[Body], kind).from_object
     readers: dict[Any, Reader] = {
         str: _read_text,
         int: _read_int,
