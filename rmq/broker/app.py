@@ -66,7 +66,7 @@ from rmq.protocol.names import is_lmq
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.health import Observer
 from rmq.remoting.latency import CallLatency
-from rmq.remoting.limits import Limits
+from rmq.remoting.limits import Limits, Rationed
 from rmq.remoting.router import Router
 from rmq.remoting.server import Server
 from rmq.runtime.loop import keep_memory
@@ -99,6 +99,7 @@ class BrokerApp:
         #: Shows how far a long recovery is; the log says so in any case.
         self.show_progress: Progress | None = None
         self._offsets_written = 0
+        self._complaints = Rationed(world.clock)
         self._settled_topics = 0
         self._deleted = False
         self._deleting = asyncio.Lock()
@@ -173,6 +174,7 @@ class BrokerApp:
     def _wire(self, store_host: bytes) -> None:
         world, settings = self.world, self.settings
         clock, config = world.clock, settings.config_path
+        self.router = router = Router()
         self.store = store = Store(world, settings.store_settings())
         lmq = settings.enable_lmq
         self.topics = topics = (LmqTopicTable if lmq else TopicTable)(world, settings, config("topics.json"))
@@ -213,6 +215,7 @@ class BrokerApp:
             OffsetMovedEvents(clock, settings, store, store_host),
             stats.delivered,
             latency,
+            router.faults,
         )
         halves = Halves(clock, store, admission, store_host)
         self._transaction_check = check = TransactionCheck(world, settings, topics, offsets, producers, store, halves)
@@ -225,7 +228,6 @@ class BrokerApp:
         self._locks = locks = RebalanceLocks(clock)
         consumers.on_came.append(locks.came)
         consumers.on_left.append(locks.left)
-        self.router = router = Router()
         self.pressure = pressure = Pressure(clock, settings, store, stats)
         router.latency = pressure.latency = latency
         lane = Lane(
@@ -317,11 +319,12 @@ class BrokerApp:
         return self._registration.missing
 
     def _visible(self, queues: list[Queue]) -> None:
-        """New messages may be told of: to parked pulls and to the schedule."""
-        self._delivery.holds.wake(queues)
-        self._schedule.arrived(queues)
-        self._timers.arrived(queues)
-        self._pop.arrived(queues)
+        """New messages may be told of, to parked pulls and to the schedule: they are stored whatever comes of it."""
+        for told in (self._delivery.holds.wake, self._schedule.arrived, self._timers.arrived, self._pop.arrived):
+            try:
+                told(queues)
+            except Exception:
+                self._complaints.say(log.exception, "%s did not take that messages have arrived", told.__qualname__)
 
     def _forget_topic(self, topic: str) -> None:
         """Delete a topic: nothing of it may come back with a new topic of its name."""

@@ -13,13 +13,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from struct import Struct
 
 from rmq.protocol import properties as property_string
 from rmq.protocol.errors import ProtocolError
 
-__all__ = ["decode", "decode_raw", "encode", "item_size"]
+__all__ = ["decode", "decode_raw", "encode", "holds_more_than", "item_size", "read"]
 
 _HEAD = Struct(">iiiii")
 _SHORT = Struct(">h")
@@ -50,12 +50,11 @@ def encode(messages: Iterable[tuple[int, bytes, Mapping[str, str]]]) -> bytes:
     return b"".join(parts)
 
 
-def decode_raw(data: bytes | memoryview) -> list[tuple[int, bytes, bytes]]:
-    """The (flag, body, property string as bytes) of a batch, for a broker that stores them as they are.
+def read(data: bytes | memoryview) -> Iterator[tuple[int, bytes, bytes]]:
+    """The (flag, body, property string as bytes) of a batch, one by one.
 
     :raises ProtocolError: not a batch, or cut off: nothing of it is to be stored.
     """
-    items: list[tuple[int, bytes, bytes]] = []
     at, whole = 0, len(data)
     while at < whole:
         if at + _FIXED > whole:
@@ -69,9 +68,24 @@ def decode_raw(data: bytes | memoryview) -> list[tuple[int, bytes, bytes]]:
         tail_size = _SHORT.unpack_from(data, tail_at)[0]
         if tail_size < 0 or tail_at + 2 + tail_size != end:
             raise ProtocolError(f"a batch whose message at byte {at} has properties of {tail_size} bytes")
-        items.append((flag, bytes(data[body_at:tail_at]), bytes(data[tail_at + 2 : end])))
+        yield flag, bytes(data[body_at:tail_at]), bytes(data[tail_at + 2 : end])
         at = end
-    return items
+
+
+def decode_raw(data: bytes | memoryview) -> list[tuple[int, bytes, bytes]]:
+    """All that :func:`read` gives, for a broker that stores the property strings as they are."""
+    return list(read(data))
+
+
+def holds_more_than(data: bytes, count: int) -> bool:
+    """Whether a batch has more messages than that, by their sizes; of what is no batch: whether it may have."""
+    at, whole = 0, len(data)
+    if whole <= count * _FIXED:
+        return False
+    while at < whole and count >= 0:
+        at += max(int.from_bytes(data[at : at + 4], "big"), _FIXED)
+        count -= 1
+    return count < 0
 
 
 def decode(data: bytes | memoryview) -> list[tuple[int, bytes, dict[str, str]]]:

@@ -416,7 +416,7 @@ class Conn(asyncio.Protocol):
         if waiting:
             why = self._doomed or (str(exc) if exc else "closed by the other side")
             for done in waiting.values():
-                done(ConnectionLost(f"{self.address or self.peer}: connection lost: {why}"))
+                self._tell(done, ConnectionLost(f"{self.address or self.peer}: connection lost: {why}"))
         self._endpoint.lost(self)
 
     # -- flow ---------------------------------------------------------------------------------------------------
@@ -624,18 +624,25 @@ class Conn(asyncio.Protocol):
         self._waiting.pop(opaque, None)
 
     def answered(self, answer: Command) -> None:
-        """An answer came in."""
+        """An answer came in. Never raises."""
         done = self._waiting.pop(answer.opaque, None)
         if done is None:
             log.debug("%s: an answer nobody waits for, opaque %d", self.peer, answer.opaque)
         else:
-            done(answer)
+            self._tell(done, answer)
+
+    def _tell(self, done: Done, how: Command | Exception) -> None:
+        """A call of ours has ended. Who asked and fails at the answer fails alone."""
+        try:
+            done(how)
+        except Exception:
+            log.exception("%s: taking an answer failed", self.address or self.peer)
 
     def expired(self, opaque: int, timeout: float) -> None:
         """The time of a request of ours is up, if it still waits."""
         done = self._waiting.pop(opaque, None)
         if done is not None:
-            done(RequestTimeout(f"{self.address or self.peer}: no answer in {timeout:g} s"))
+            self._tell(done, RequestTimeout(f"{self.address or self.peer}: no answer in {timeout:g} s"))
 
     async def request(self, command: Command, timeout: float = 3.0) -> Command:
         """Send a request and wait for its answer, whatever its code.

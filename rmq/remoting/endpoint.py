@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 
 #: A whole frame: (buffer, position of the serialize-type byte, end).
 Frame = tuple[bytes, int, int]
-#: Serves connections: takes over each one's ``frames``; what it leaves there comes again next tick.
+#: Serves connections: takes over each one's ``frames``; what it leaves there comes again next tick. It must not raise:
+#: a request that fails is answered by itself.
 Step = Callable[[list[Conn]], None]
 _SWEEP_SECONDS = 1.0
 
@@ -113,18 +114,29 @@ class Endpoint:
         try:
             self._step(turn)
         except Exception:
-            log.exception("%s: the step failed; the connections it served are closed", self.name)
-            for conn in turn:
-                conn.frames.clear()
-                conn.close("internal error")
-            later = []
+            log.exception("%s: the step failed; what it left is served one connection at a time", self.name)
+            self._serve_singly([conn for conn in turn if conn.frames])
         owed = limits.owed
         for conn in turn:
             if conn._calm and not conn.frames and conn is not cut and conn.owed_bytes <= owed:
                 conn.queued = 0
                 conn._ready = False
-            else:
+                continue
+            try:
                 self._look_after(conn, later if conn is cut else [])
+            except Exception as error:  # a transport that is broken
+                self.complain("%s: closed: %r", conn.peer, error)
+                conn.abort(repr(error))
+
+    def _serve_singly(self, conns: list[Conn]) -> None:
+        """After a step that broke its promise not to raise: whoever makes it raise again is closed."""
+        for conn in conns:
+            try:
+                self._step([conn])
+            except Exception:
+                log.exception("%s: the step failed again for %s, which is closed", self.name, conn.peer)
+                conn.frames.clear()
+                conn.close("internal error")
 
     def _portion(self, waiting: list[Conn]) -> tuple[list[Conn], Conn | None, list[Frame]]:
         """The connections whose turn it is, the one of them that was cut, and its frames that come next tick."""
@@ -206,7 +218,7 @@ class Endpoint:
                     break
 
     def route_frame(self, conn: Conn, buffer: bytes, low: int, high: int) -> None:
-        """Decode one frame and route it: a request to the router, an answer to who waits for it."""
+        """Decode one frame and route it: a request to the router, an answer to who waits for it. Never raises."""
         try:
             command = frame.decode(buffer[low:high])
         except ProtocolError as error:

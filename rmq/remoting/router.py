@@ -14,23 +14,21 @@ that answers later with ``conn.send_command``) or ever. To refuse it raises ``Re
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rmq.protocol.codes import RequestCode, ResponseCode
-from rmq.protocol.command import FLAG_RESPONSE, Command
-from rmq.protocol.errors import ProtocolError, ResponseError
+from rmq.protocol.codes import ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ResponseError
 from rmq.protocol.header import Header
+from rmq.remoting.faults import Faults
 from rmq.remoting.latency import CallLatency, polled
 
 if TYPE_CHECKING:
     from rmq.remoting.conn import Conn
 
 __all__ = ["BUSY", "LARGE", "Handler", "Router", "handles"]
-
-log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "_rmq_handles"
@@ -40,10 +38,6 @@ LARGE = 256 << 10
 BUSY = "[OVERLOAD]system busy, start flow control for a while"
 #: What a request under way in a coroutine counts for in ``owed_bytes``, besides its body.
 _TASK_COST = 4_096
-#: The same error of the same handler is logged with its traceback once; later ones in one line.
-_SEEN_MOST = 1_000
-#: Characters of the remark of a refusal: some repeat what they refuse.
-_LONGEST_REMARK = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +78,14 @@ class Router:
     """Request code -> handler (Java: the processor table of the remoting server).
 
     ``before`` holds checks made ahead of every handler, in order (access control): ``check(conn, request)`` raises
-    ResponseError to refuse. ``latency`` counts the answers, when there is one.
+    ResponseError to refuse. ``latency`` counts the answers, when there is one. ``faults`` answers what raised.
     """
 
-    __slots__ = ("_handlers", "_seen", "before", "latency")
+    __slots__ = ("_handlers", "before", "faults", "latency")
 
     def __init__(self, services: Iterable[object] = ()) -> None:
         self._handlers: dict[int, Handler] = {}
-        self._seen: set[tuple[int, str]] = set()
+        self.faults = Faults()
         self.latency: CallLatency | None = None
         self.before: list[Callable[[Conn, Command], None]] = []
         for service in services:
@@ -133,20 +127,18 @@ class Router:
         return self._handlers.get(code)
 
     def route(self, conn: Conn, request: Command) -> None:
-        """Handle one request; answers on the connection unless the request is oneway."""
-        handler = self._handlers.get(request.code)
+        """Handle one request; answers on the connection unless the request is oneway. Never raises."""
         began = conn.read_at
-        if handler is None:
-            if not request.flag & 2:
-                remark = f" request type {request.code} not supported"
-                conn.send_command(request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
-            self._answered(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, began)
-            return
-        if not (request.flag & 2 or conn.has_room()):
-            if not conn.when_room(lambda: None if conn.closed else self.route(conn, request)):
-                self._failed(conn, request, handler, ResponseError(ResponseCode.SYSTEM_BUSY, BUSY), began)
-            return
+        handler = self._handlers.get(request.code)
         try:
+            if handler is None:
+                raise ResponseError(
+                    ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
+                )
+            if not (request.flag & 2 or conn.has_room()):
+                if not conn.when_room(lambda: None if conn.closed else self.route(conn, request)):
+                    raise ResponseError(ResponseCode.SYSTEM_BUSY, BUSY)
+                return
             for check in self.before:
                 check(conn, request)
             if handler.body is not None and len(request.body) > handler.body:
@@ -158,23 +150,22 @@ class Router:
                 answer = handler.call(conn, request)
             else:
                 answer = handler.call(conn, request, handler.header.decode(request.ext or {}))
+            if answer is None:
+                return
+            if inspect.iscoroutine(answer):
+                cost = _TASK_COST + len(request.body)
+                work = self._finish(conn, request, handler, answer, cost, began)
+                try:
+                    conn.spawn(work, f"request {request.code}")
+                except RuntimeError:  # stopping: the other side finds the connection closed
+                    answer.close()
+                else:
+                    conn.owed_bytes += cost
+                    conn.promise(handler.answer)
+                return
+            self._answer(conn, request, answer, began)
         except Exception as error:
-            self._failed(conn, request, handler, error, began)
-            return
-        if answer is None:
-            return
-        if inspect.iscoroutine(answer):
-            cost = _TASK_COST + len(request.body)
-            conn.owed_bytes += cost
-            conn.promise(handler.answer)
-            try:
-                conn.spawn(self._finish(conn, request, handler, answer, cost, began), f"request {request.code}")
-            except RuntimeError:  # stopping: the other side finds the connection closed
-                answer.close()
-                conn.settle(cost)
-                conn.promise(-handler.answer)
-            return
-        self._answer(conn, request, handler, answer, began)
+            self._failed(conn, request, "Router.route" if handler is None else handler.owner, error, began)
 
     async def _finish(
         self,
@@ -187,22 +178,17 @@ class Router:
     ) -> None:
         try:
             answer = await work
-        except Exception as error:
-            self._failed(conn, request, handler, error, began)
-        else:
             if answer is not None:
-                self._answer(conn, request, handler, answer, began)
+                self._answer(conn, request, answer, began)
+        except Exception as error:
+            self._failed(conn, request, handler.owner, error, began)
         finally:
             conn.settle(cost)
             conn.promise(-handler.answer)
 
-    def _answer(self, conn: Conn, request: Command, handler: Handler, answer: Command, began: float) -> None:
+    def _answer(self, conn: Conn, request: Command, answer: Command, began: float) -> None:
         if not request.flag & 2:
-            try:
-                conn.send_command(answer)
-            except Exception as error:  # an answer that cannot be encoded is the handler's fault
-                self._failed(conn, request, handler, error, began)
-                return
+            conn.send_command(answer)  # one that cannot be encoded is the handler's fault
         self._answered(request, answer.code, began)
 
     def _answered(self, request: Command, code: int, began: float) -> None:
@@ -210,30 +196,5 @@ class Router:
             result = "oneway" if request.flag & 2 else "success"
             self.latency.add(request.code, code, began, result=result, long_polling=polled.get())
 
-    def _failed(self, conn: Conn, request: Command, handler: Handler, error: Exception, began: float) -> None:
-        if isinstance(error, ResponseError):
-            answer = request.reply(error.code, (error.remark or "")[:_LONGEST_REMARK] or None)
-        elif isinstance(error, ProtocolError):
-            answer = _system_error(request, f"{error}"[:_LONGEST_REMARK])
-        else:
-            self._log(conn, request, handler, error)
-            answer = _system_error(request, f"internal error while handling request code {request.code}")
-        if not request.flag & 2:
-            conn.send_command(answer)
-        self._answered(request, answer.code, began)
-
-    def _log(self, conn: Conn, request: Command, handler: Handler, error: Exception) -> None:
-        key = (request.code, type(error).__name__)
-        first = key not in self._seen and len(self._seen) < _SEEN_MOST
-        if first:
-            self._seen.add(key)
-        name = RequestCode(request.code).name if request.code in RequestCode.__members__.values() else request.code
-        if first:
-            log.error("%s failed for %s from %s", handler.owner, name, conn.peer, exc_info=error)
-        else:
-            log.error("%s failed for %s from %s again: %r", handler.owner, name, conn.peer, error)
-
-
-def _system_error(request: Command, remark: str) -> Command:
-    """The answer for a handler that threw: always JSON, without ext fields (protocol.md 1.1, 1.7)."""
-    return Command(ResponseCode.SYSTEM_ERROR, flag=FLAG_RESPONSE, opaque=request.opaque, remark=remark)
+    def _failed(self, conn: Conn, request: Command, owner: str, error: Exception, began: float) -> None:
+        self._answered(request, self.faults.fail(conn, request, owner, error), began)

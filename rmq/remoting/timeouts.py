@@ -21,7 +21,7 @@ _PER_SECOND = 100
 class Timeouts(Generic[K]):
     """Calls ``expire(key)`` when a key's time is up, at most 20 ms late and never early.
 
-    :param expire: told every key that was added, answered or not: it knows which still wait.
+    :param expire: told every key that was added, answered or not: it knows which still wait. It must not raise.
     """
 
     __slots__ = ("_buckets", "_due", "_expire", "_loop", "_timer")

@@ -56,8 +56,8 @@ class Holds:
     """All parked pulls of a broker.
 
     :param clock: monotonic deadlines.
-    :param retry: serves a woken hold again; returns False when it stays parked.
-    :param expired: answers a hold whose time is up.
+    :param retry: serves a woken hold again; returns False when it stays parked. Neither it nor
+    :param expired: which answers a hold whose time is up, may raise.
     """
 
     def __init__(self, clock: Clock, retry: Callable[[Hold], bool], expired: Callable[[Hold], None]) -> None:

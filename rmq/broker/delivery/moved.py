@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import orjson
 
 from rmq.broker.store.state import Put
+from rmq.broker.store.trouble import Trouble
 from rmq.protocol import properties
-from rmq.protocol.errors import StoreError
 from rmq.protocol.tags import string_hash
 
 if TYPE_CHECKING:
@@ -25,19 +25,28 @@ _TOPIC = "OFFSET_MOVED_EVENT"
 
 
 class OffsetMovedEvents:
-    """Writes the events; a store that takes no messages loses them, with a log line."""
+    """Writes the events; one that cannot be written is lost, with a log line, and the pull is answered all the same."""
 
     def __init__(self, clock: Clock, settings: BrokerSettings, store: Store, store_host: bytes) -> None:
         self._clock = clock
         self._settings = settings
         self._store = store
         self._store_host = store_host
+        self._trouble = Trouble(clock, log, f"writing {_TOPIC} messages", "the pulls are answered all the same")
 
     def add(self, group: str, topic: str, queue_id: int, asked: int, given: int) -> None:
         """One event: ``group`` asked for index ``asked`` of a queue and was sent to ``given``."""
-        store = self._store
-        if store.log.gate:
+        if self._store.log.gate:
             return
+        try:
+            self._add(group, topic, queue_id, asked, given)
+        except Exception as error:
+            self._trouble.failed(error)
+        else:
+            self._trouble.over()
+
+    def _add(self, group: str, topic: str, queue_id: int, asked: int, given: int) -> None:
+        store = self._store
         body = orjson.dumps(
             {
                 "consumerGroup": group,
@@ -65,7 +74,4 @@ class OffsetMovedEvents:
             string_hash(group),
             (group.encode(),),
         )
-        try:
-            store.append([put])
-        except (OSError, StoreError) as error:
-            log.warning("cannot write that %s was moved on %s-%d: %s", group, topic, queue_id, error)
+        store.append([put])

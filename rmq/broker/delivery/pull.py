@@ -22,6 +22,7 @@ from rmq.protocol.command import FLAG_RESPONSE, Command, SerializeType
 from rmq.protocol.errors import HeaderError, ResponseError, RMQError
 from rmq.protocol.frame import encode
 from rmq.protocol.names import BROKER_GROUPS, group_of_retry_topic, is_private_topic, is_retry_topic
+from rmq.remoting.faults import Faults
 from rmq.remoting.router import BUSY, handles
 from rmq.runtime.tasks import TaskOwner
 
@@ -68,6 +69,7 @@ class Delivery:
 
     :param on_delivered: called with (group, topic, queue id, messages, bytes) of each batch handed out.
     :param latency: counts the answers, when there is one.
+    :param faults: answers pulls that fail in a way nobody expected.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Delivery:
         moved: OffsetMovedEvents,
         on_delivered: Callable[[str, str, int, int, int], None],
         latency: CallLatency | None = None,
+        faults: Faults | None = None,
     ) -> None:
         self._settings = settings
         self._topics = topics
@@ -94,6 +97,7 @@ class Delivery:
         self._moved = moved
         self._on_delivered = on_delivered
         self._latency = latency
+        self._faults = faults or Faults()
         self._tasks = TaskOwner("delivery")
         self._trouble = Trouble(world.clock, log, "reading messages from disk", "who pulls them is told so")
         self._reader = Reader(
@@ -118,7 +122,7 @@ class Delivery:
         await self._tasks.close()
 
     def serve_frame(self, conn: Conn, frame: PullFrame) -> None:
-        """A pull that the lane decoded."""
+        """A pull that the lane decoded. Never raises."""
         if frame.flag & 2:
             return
         self._serve(conn, frame.opaque, frame.extFields, SerializeType.JSON)
@@ -126,6 +130,8 @@ class Delivery:
     @handles(RequestCode.PULL_MESSAGE)
     def pull(self, conn: Conn, request: Command) -> Command | None:
         """PULL_MESSAGE in any form of header."""
+        if request.is_oneway:
+            return None
         if conn.fast:
             # The VIP port serves everything but this (protocol.md 0).
             raise ResponseError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported")
@@ -143,10 +149,18 @@ class Delivery:
         return self.pull(conn, request)
 
     def _serve(self, conn: Conn, opaque: int, fields: PullFields, serialize: SerializeType) -> None:
+        """Answer a pull, now or later. Never raises."""
+        began = conn.read_at
+        try:
+            self._look(conn, opaque, fields, serialize, began)
+        except Exception as error:
+            self._failed(conn, opaque, error, began)
+
+    def _look(self, conn: Conn, opaque: int, fields: PullFields, serialize: SerializeType, began: float) -> None:
         if not conn.has_room():
             # What it was answered before has to be taken first.
             if not conn.when_room(lambda: None if conn.closed else self._serve(conn, opaque, fields, serialize)):
-                self._refuse_more(conn, opaque, conn.read_at)
+                self._refuse_more(conn, opaque, began)
             return
         try:
             queue, wants = self._check(conn, fields)
@@ -156,7 +170,7 @@ class Delivery:
                 refusal.code, remark=refusal.remark, ext={}, flag=FLAG_RESPONSE, opaque=opaque, serialize=serialize
             )
             conn.send(encode(answer))
-            self._answered(refusal.code, conn.read_at)
+            self._answered(refusal.code, began)
             return
         if fields.sys_flag & _COMMIT and not is_private_topic(fields.topic):
             self._offsets.commit(fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset)
@@ -169,9 +183,8 @@ class Delivery:
                     self.slow_readers.read(fields.consumer_group, fields.topic, fields.queue_id, batch.behind)
                 conn.send_parts(*pull_answer(opaque, batch, 0, 0, serialize))
                 if self._latency is not None:
-                    self._latency.add(RequestCode.PULL_MESSAGE, 0, conn.read_at)
+                    self._latency.add(RequestCode.PULL_MESSAGE, 0, began)
                 return
-        began = conn.read_at
         scan = self._reader.scan(queue, fields.queue_offset, fields.max_msg_nums, wants)
         try:
             waits_for = next(scan)
@@ -185,6 +198,7 @@ class Delivery:
             opaque,
             serialize,
             lambda batch: self._finish(conn, opaque, fields, serialize, queue, wants, batch, began),
+            began,
         )
 
     def _refuse_more(self, conn: Conn, opaque: int, began: float) -> None:
@@ -201,6 +215,7 @@ class Delivery:
         opaque: int,
         serialize: SerializeType,
         done: Callable[[Batch], None],
+        began: float,
     ) -> None:
         """Have a scan read from the disk: until it is answered it counts as owed, as much as it may bring."""
         size = self._reader.limits.bytes_in_memory
@@ -208,7 +223,7 @@ class Delivery:
 
         async def reading() -> None:
             try:
-                await self._read_cold(scan, waits_for, conn, opaque, serialize, done)
+                await self._read_cold(scan, waits_for, conn, opaque, serialize, done, began)
             finally:
                 conn.promise(-size)
 
@@ -222,6 +237,7 @@ class Delivery:
         opaque: int,
         serialize: SerializeType,
         done: Callable[[Batch], None],
+        began: float,
     ) -> None:
         """Go on with a scan that needs the disk."""
         try:
@@ -244,6 +260,13 @@ class Delivery:
                 serialize=serialize,
             )
             conn.send(encode(answer))
+        except Exception as error:
+            self._failed(conn, opaque, error, began)
+
+    def _failed(self, conn: Conn, opaque: int, error: Exception, began: float, *, parked: bool = False) -> None:
+        """A pull met what nobody expected: it is answered so, and its neighbours are served."""
+        code = self._faults.fail(conn, Command(RequestCode.PULL_MESSAGE, opaque=opaque), "Delivery", error)
+        self._answered(code, began, parked=parked)
 
     def _finish(
         self,
@@ -395,10 +418,22 @@ class Delivery:
             ) from None
 
     def _wake(self, hold: Hold) -> bool:
-        """A message arrived: serve the hold again.
+        """A message arrived: serve the hold again; whether it is answered. Never raises."""
+        try:
+            return self._serve_again(hold)
+        except Exception as error:
+            self._failed(hold.conn, hold.opaque, error, hold.began, parked=True)
+            return True
 
-        False while only messages came that its filter refuses, and while its peer does not take its answers.
-        """
+    def _expire(self, hold: Hold) -> None:
+        """The hold's time is up. Never raises."""
+        try:
+            self._give_up(hold)
+        except Exception as error:
+            self._failed(hold.conn, hold.opaque, error, hold.began, parked=True)
+
+    def _serve_again(self, hold: Hold) -> bool:
+        """False while only messages came that its filter refuses, and while its peer does not take its answers."""
         if not hold.conn.has_room():
             if not hold.waits:
                 hold.waits = hold.conn.when_room(lambda: self._wake_again(hold))
@@ -424,6 +459,7 @@ class Delivery:
             hold.opaque,
             hold.serialize,
             lambda batch: self._answer_hold(hold, batch, code_of(batch, hold.next_offset)),
+            hold.began,
         )
         return True
 
@@ -433,8 +469,8 @@ class Delivery:
         if not (hold.done or hold.conn.closed) and self._wake(hold):
             self.holds.unpark(hold)
 
-    def _expire(self, hold: Hold) -> None:
-        """The hold's time is up: say so, or that everything that came was refused by its filter."""
+    def _give_up(self, hold: Hold) -> None:
+        """Say that nothing came, or that everything that came was refused by its filter."""
         queue = hold.queue
         if self._topics.get(queue.topic) is None:
             refusal = Command(

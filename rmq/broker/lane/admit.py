@@ -8,6 +8,7 @@ topics, batches, odd queue ids, the binary header. Order and texts of the refusa
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -17,6 +18,7 @@ from rmq.broker.topics.names import topic_name_fault
 from rmq.protocol import batch, properties
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ProtocolError, ResponseError
+from rmq.protocol.headers.send import SendMessageRequest, SendMessageV2Request
 from rmq.protocol.names import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
 from rmq.protocol.numbers import INT_MAX, whole
 from rmq.protocol.sysflags import perm_text
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from rmq.broker.store.store import Store
     from rmq.broker.topics.table import TopicTable
     from rmq.protocol.bodies.topic import TopicConfig
-    from rmq.protocol.headers.send import SendMessageRequest, SendMessageV2Request
     from rmq.remoting.conn import Conn
     from rmq.runtime.world import World
 
@@ -57,6 +58,8 @@ _ROOM = 750
 SENT_PROPERTIES = properties.MAX_BYTES - _ROOM
 #: What a copy keeps in any case: the broker's notes, and what readers find it by.
 _KEPT = properties.RESERVED - {properties.KEYS} | {"ORIGIN_GROUP"}
+#: Messages of a batch that are admitted in one go: some 4 ms.
+_SLICE = 500
 
 
 class DelayLevels(Protocol):
@@ -97,6 +100,7 @@ class Ticket:
     recall_handle: str | None = None
 
 
+AnySend = SendMessageRequest | SendMessageV2Request
 #: Widths of record fields.
 _INT32 = range(-(1 << 31), 1 << 31)
 
@@ -154,24 +158,15 @@ class Admission:
         self._store_host = store_host
         self._cluster_size = len(f"\x02CLUSTER\x01{settings.broker_cluster_name}".encode())
 
-    def admit(self, conn: Conn, header: SendMessageRequest | SendMessageV2Request, body: bytes, version: int) -> Ticket:
+    def admit(self, conn: Conn, header: AnySend, body: bytes, version: int) -> Ticket:
         """Check a send and make its records.
 
         :param version: what the client announced; decides whose retry limit counts.
         :raises ResponseError: with Java's code and remark.
         """
-        self._check_open()
-        for name, value in (
-            ("sysFlag", header.sys_flag),
-            ("flag", header.flag),
-            ("reconsumeTimes", header.reconsume_times or 0),
-        ):
-            if value not in _INT32:
-                raise ResponseError(ResponseCode.SYSTEM_ERROR, f"{name}={value} does not fit into 32 bits")
-        config = self._topic_for(conn, header)
-        queue_id = self._queue_id(conn, header.queue_id, config)
         if header.batch:
-            return self._batch(conn, header, body, config, queue_id)
+            return finished(self.batch(conn, header, body))
+        config, queue_id = self._addressed(conn, header)
         topic = config.topic_name
         text = header.properties or ""
         if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
@@ -221,6 +216,19 @@ class Admission:
             recall_handle=handle,
         )  # fmt: skip
 
+    def _addressed(self, conn: Conn, header: AnySend) -> tuple[TopicConfig, int]:
+        """The topic and the queue of a send, when it may be stored at all."""
+        self._check_open()
+        for name, value in (
+            ("sysFlag", header.sys_flag),
+            ("flag", header.flag),
+            ("reconsumeTimes", header.reconsume_times or 0),
+        ):
+            if value not in _INT32:
+                raise ResponseError(ResponseCode.SYSTEM_ERROR, f"{name}={value} does not fit into 32 bits")
+        config = self._topic_for(conn, header)
+        return config, self._queue_id(conn, header.queue_id, config)
+
     def put(
         self,
         queue: Queue,
@@ -263,6 +271,9 @@ class Admission:
             or size + 8 > self._store.log.file_size
         ):
             raise self._illegal()
+        if sys_flag & _PREPARED:
+            # Such a record is in no queue, says every recovery: it must not be in one until then.
+            sys_flag &= ~_TRANSACTION_BITS
         sys_flag &= ~_HOST_BITS
         if len(born_host) == 20:
             sys_flag |= _BORN_V6
@@ -372,7 +383,7 @@ class Admission:
             f"{self._settings.max_message_size}B, msg properties length limit 32KB.",
         )
 
-    def _topic_for(self, conn: Conn, header: SendMessageRequest | SendMessageV2Request) -> TopicConfig:
+    def _topic_for(self, conn: Conn, header: AnySend) -> TopicConfig:
         settings = self._settings
         topic = header.topic or ""
         if not settings.broker_permission & 2 and self._topics.is_order(topic):
@@ -408,9 +419,7 @@ class Admission:
             return self._random.randrange(max(config.write_queue_nums, 1))
         return queue_id
 
-    def _dead_letter_topic(
-        self, topic: str, header: SendMessageRequest | SendMessageV2Request, version: int
-    ) -> TopicConfig | None:
+    def _dead_letter_topic(self, topic: str, header: AnySend, version: int) -> TopicConfig | None:
         """Where a retried message goes that has used up its tries; None while it has some left."""
         group = topic[len(RETRY_PREFIX) :]
         found = self._groups.find(group)
@@ -437,15 +446,12 @@ class Admission:
             )
         return level
 
-    def _batch(
-        self,
-        conn: Conn,
-        header: SendMessageRequest | SendMessageV2Request,
-        body: bytes,
-        config: TopicConfig,
-        queue_id: int,
-    ) -> Ticket:
-        """One ticket with a record a message (store-and-broker.md 2.5)."""
+    def batch(self, conn: Conn, header: AnySend, body: bytes) -> Generator[None, None, Ticket]:
+        """One ticket with a record a message (store-and-broker.md 2.5), in slices: a batch may have very many.
+
+        :raises ResponseError: with Java's code and remark.
+        """
+        config, queue_id = self._addressed(conn, header)
         settings = self._settings
         if len(config.topic_name) > 127:
             raise ResponseError(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(config.topic_name)}")
@@ -454,15 +460,17 @@ class Admission:
         if len(body) > settings.max_message_size or sys_flag & _TRANSACTION_BITS or self.delay_level(shared) > 0:
             raise self._illegal()
         shared["CLUSTER"] = settings.broker_cluster_name
-        try:
-            items = batch.decode(body)
-        except ProtocolError as error:
-            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the batch cannot be read: {error}") from None
-        if not items:
-            raise ResponseError(ResponseCode.SYSTEM_ERROR, "the batch is empty: send at least one message")
         queue = self._queue(config.topic_name, queue_id)
-        puts = []
-        for item_flag, item_body, table in items:
+        puts: list[Put] = []
+        items = batch.read(body)
+        while True:
+            try:
+                item_flag, item_body, tail = next(items)
+            except StopIteration:
+                break
+            except ProtocolError as error:
+                raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the batch cannot be read: {error}") from None
+            table = properties.decode(tail.decode(errors="replace"))
             table.update(shared)
             # A batch is one write to one queue: none of it can wait. Java delivers it at once.
             if self.delay_level(table) > 0 or self.timers.asks(table):
@@ -477,5 +485,19 @@ class Admission:
             )  # fmt: skip
             self._check_room(len(put.properties) - self._cluster_size)
             puts.append(put)
+            if len(puts) % _SLICE == 0:
+                yield
+        if not puts:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "the batch is empty: send at least one message")
         wait = shared.get("WAIT", "true").lower() == "true"
         return Ticket(puts, queue_id, wait=wait, together=True)
+
+
+def finished(steps: Generator[None, None, Ticket]) -> Ticket:
+    """What a piece of work in slices gives, without a pause between them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            ticket: Ticket = end.value
+            return ticket

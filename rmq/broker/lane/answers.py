@@ -27,7 +27,7 @@ _DIGITS = 128
 
 def text_bytes(text: str) -> bytes:
     """A text as the inside of a JSON string, safe to stand in a ``%`` template."""
-    inside: bytes = orjson.dumps(text)[1:-1]
+    inside: bytes = orjson.dumps(text.encode(errors="replace").decode())[1:-1]
     return inside.replace(b"%", b"%%")
 
 
@@ -83,14 +83,28 @@ class SendAnswers:
         header = self.template % (code, queue_id, physical, index, opaque)
         return self.lengths[len(header)] + header
 
+    def ids(self, offsets: list[tuple[int, int]]) -> str:
+        """The ids of messages, as the answer to a batch has them."""
+        host = self._host_id
+        return ",".join([f"{host}{physical:016X}" for _, physical in offsets])
+
     def stored_command(
-        self, code: int, request: Command, queue_id: int, offsets: list[tuple[int, int]], transaction_id: str | None
+        self,
+        code: int,
+        request: Command,
+        queue_id: int,
+        offsets: list[tuple[int, int]],
+        transaction_id: str | None,
+        ids: str | None = None,
     ) -> bytes:
-        """The same for what the template does not fit: a batch's many ids, a binary header, a transaction id."""
+        """The same for what the template does not fit: a batch's many ids, a binary header, a transaction id.
+
+        :param ids: those of ``offsets``, when they are there already.
+        """
         ext: dict[str, str | None] = {
             "queueId": str(queue_id),
             **self.ext,
-            "msgId": ",".join(self.message_id(physical) for _, physical in offsets),
+            "msgId": self.ids(offsets) if ids is None else ids,
             "queueOffset": str(offsets[0][0]),
         }
         if transaction_id is not None:

@@ -19,7 +19,6 @@ from rmq.broker.lane.answers import text_bytes
 from rmq.broker.lane.hot_frames import PULL_START, SEND_START, decode_send
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import FLAG_RESPONSE, VERSION
-from rmq.protocol.errors import ProtocolError
 from rmq.protocol.frame import decode
 
 if TYPE_CHECKING:
@@ -220,8 +219,8 @@ def _send_of(frame: Frame) -> tuple[int, int] | None:
                 return None if hot.flag & _RESPONSE else (hot.opaque, hot.flag)
     try:
         command = decode(buf[lo:hi])
-    except ProtocolError:
-        return None  # the step closes the connection
+    except Exception:
+        return None  # the step says what is wrong with it
     if command.code not in _SENDS or command.flag & _RESPONSE:
         return None
     return command.opaque, command.flag

@@ -7,9 +7,11 @@ in arrival order. Pulls are served after the append, other commands after the pu
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Coroutine
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import DecodeError, ValidationError
 
@@ -20,21 +22,22 @@ from rmq.broker.lane.hot_frames import PULL_START, SEND_START, decode_pull, deco
 from rmq.broker.lane.new_topics import NewTopics
 from rmq.broker.lane.plain import plain_properties
 from rmq.broker.lane.pressure import Owed
-from rmq.broker.store.append import RecordTooLarge
+from rmq.broker.store.append import PartlyAppended, RecordTooLarge
 from rmq.broker.store.durability import Answers
 from rmq.broker.store.state import Put, Span
 from rmq.broker.store.trouble import Trouble
+from rmq.protocol import batch
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import HeaderError, ProtocolError, ResponseError, StoreError
-from rmq.protocol.frame import decode
+from rmq.protocol.frame import decode, encode
 from rmq.protocol.headers.send import SendMessageRequest, SendMessageV2Request
 from rmq.remoting.router import handles
 
 if TYPE_CHECKING:
     from rmq.broker.delivery.pull import Delivery
     from rmq.broker.kinds import MessageKinds
-    from rmq.broker.lane.admit import Admission, Ticket
+    from rmq.broker.lane.admit import Admission, AnySend, Ticket
     from rmq.broker.lane.answers import SendAnswers
     from rmq.broker.lane.pressure import Pressure
     from rmq.broker.lane.topic_lane import LaneTable
@@ -63,6 +66,14 @@ _OTHER_BYTES_PER_TICK = 128 << 10
 _SENDS = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 #: System flags of a plain send: everything but transaction and host bits.
 _DIVERTED_FLAGS = 0x3C
+
+#: A batch of more messages is admitted in a task of its own, a slice a turn of the loop. One such batch at a time: its
+#: records take many times its bytes until they are stored.
+_LONG_BATCH = 1_000
+#: Messages of a batch that are appended in one go: some 10 ms. The next of them come a turn of the loop later.
+_PART = 5_000
+#: What a batch that waits for its turn takes, bytes, besides its body.
+_LONG_BATCH_COST = 4_096
 
 #: (connection, opaque or None for oneway, queue id, waits for durability, the request when it is answered in full)
 Ack = tuple["Conn", int | None, int, bool, Command | None]
@@ -102,10 +113,12 @@ class Lane:
         self._stats = stats
         self._pressure = pressure
         self._router = router
+        self._faults = router.faults
         self._store_host = store_host
         self._kinds = kinds
         self._latency = latency
         self._trouble = Trouble(world.clock, log, "appending to the commit log", "producers are told so")
+        self._long_batches = asyncio.Lock()
         # Sends with a sharding key that the next append takes.
         self._ordered: list[Put] = []
         self._cluster = f"CLUSTER\x01{settings.broker_cluster_name}".encode()
@@ -138,12 +151,14 @@ class Lane:
                 frames = pressure.shed(conn, frames, room - len(puts))
             pulled = 0
             for buf, lo, hi in frames:
-                (head,) = _head_of(buf, lo)
-                start = lo + 4
-                end = start + head
-                # A head of 16 MiB and more has a serialize type other than JSON in its first byte.
-                if end <= hi:
-                    if buf.startswith(SEND_START, start):
+                try:
+                    (head,) = _head_of(buf, lo)
+                    start = lo + 4
+                    end = start + head
+                    # A head of 16 MiB and more has a serialize type other than JSON in its first byte.
+                    if end > hi:
+                        pass
+                    elif buf.startswith(SEND_START, start):
                         try:
                             frame = decode_send(buf[start:end])
                         except (ValidationError, DecodeError):
@@ -190,20 +205,23 @@ class Lane:
                                 pulled += 1
                                 pulls.append((conn, pull))
                                 continue
-                if room_for_others <= 0 or len(later) == _OTHERS_PER_TICK:
-                    # A thousand heartbeats at once must not make everybody wait for the last of them.
-                    conn.frames = frames[frames.index((buf, lo, hi)) :]
-                    break
-                try:
-                    command = decode(buf[lo:hi])
-                except ProtocolError as error:
-                    conn.malformed(str(error))
-                    break
-                if command.code in _SENDS and not command.flag & _RESPONSE:
-                    self._slow(conn, command, puts, acks)
-                else:
-                    later.append((conn, command))
-                    room_for_others -= hi - lo
+                    if room_for_others <= 0 or len(later) == _OTHERS_PER_TICK:
+                        # A thousand heartbeats at once must not make everybody wait for the last of them.
+                        conn.frames = frames[frames.index((buf, lo, hi)) :]
+                        break
+                    try:
+                        command = decode(buf[lo:hi])
+                    except ProtocolError as error:
+                        conn.malformed(str(error))
+                        break
+                    if command.code in _SENDS and not command.flag & _RESPONSE:
+                        self._slow(conn, command, puts, acks)
+                    else:
+                        later.append((conn, command))
+                        room_for_others -= hi - lo
+                except Exception as error:
+                    if not self._frame_failed(conn, buf[lo:hi], error):
+                        break
         if puts:
             self._append(puts, acks)
         if pulls:
@@ -217,6 +235,25 @@ class Lane:
                     conn.answered(command)
                 else:
                     route(conn, command)
+
+    def _frame_failed(self, conn: Conn, data: bytes, error: Exception) -> bool:
+        """One frame met an error that nobody expected: it is answered by itself, and the tick goes on.
+
+        :returns: False when the frame cannot be read: its connection is given up.
+        """
+        try:
+            command = decode(data)
+        except Exception:
+            log.exception("a frame from %s broke the decoder", conn.peer)
+            conn.malformed("a frame that cannot be decoded")
+            return False
+        self._failed(conn, command, error)
+        return True
+
+    def _failed(self, conn: Conn, request: Command, error: Exception) -> None:
+        """A send that was not stored, for a reason that nobody expected."""
+        self._stats.put_failed()
+        self._timed(request, self._faults.fail(conn, request, "Lane", error), conn)
 
     @handles(RequestCode.SEND_MESSAGE)
     def send(self, conn: Conn, request: Command) -> Command | None:
@@ -240,29 +277,81 @@ class Lane:
 
     def _slow(self, conn: Conn, request: Command, puts: list[Put], acks: list[Ack]) -> None:
         """Admit one send of any form."""
-        oneway = request.is_oneway
         try:
-            header: SendMessageRequest | SendMessageV2Request
+            header: AnySend
             if request.code == RequestCode.SEND_MESSAGE:
                 header = request.header(SendMessageRequest)
             else:
                 header = request.header(SendMessageV2Request)
+            if header.batch and batch.holds_more_than(request.body, _LONG_BATCH):
+                cost = len(request.body) + _LONG_BATCH_COST
+                self._spawn(conn, self._long_batch(conn, request, header, cost), cost)
+                return
             ticket = self._admission.admit(conn, header, request.body, request.version)
         except (ResponseError, HeaderError) as error:
-            self._stats.put_failed()
-            if not oneway:
-                code, remark = (
-                    (error.code, error.remark)
-                    if isinstance(error, ResponseError)
-                    else (ResponseCode.SYSTEM_ERROR, str(error))
-                )
-                conn.send(self._answers.refused(request, code, remark))
-                self._timed(request, code, conn)
+            self._refused(conn, request, error)
             return
+        self._ready(conn, request, header, ticket, puts, acks)
+
+    def _ready(
+        self, conn: Conn, request: Command, header: AnySend, ticket: Ticket, puts: list[Put], acks: list[Ack]
+    ) -> None:
+        """An admitted send is stored, or waits until its topic is in its file."""
         if self._topics.unsaved and self._new_topics.keep(conn, request, header.topic or "", ticket):
             self._pressure.held += 1
             return
         self._admitted(conn, request, ticket, puts, acks)
+
+    def _refused(self, conn: Conn, request: Command, error: ResponseError | HeaderError) -> None:
+        """A send that is not admitted, and why."""
+        self._stats.put_failed()
+        if not request.is_oneway:
+            code, remark = (
+                (error.code, error.remark)
+                if isinstance(error, ResponseError)
+                else (ResponseCode.SYSTEM_ERROR, str(error))
+            )
+            conn.send(self._answers.refused(request, code, remark))
+            self._timed(request, code, conn)
+
+    async def _long_batch(self, conn: Conn, request: Command, header: AnySend, cost: int) -> None:
+        """Admit a batch of very many messages: between its slices others are served."""
+        try:
+            async with self._long_batches:
+                steps = self._admission.batch(conn, header, request.body)
+                while True:
+                    try:
+                        next(steps)
+                    except StopIteration as end:
+                        ticket: Ticket = end.value
+                        break
+                    await asyncio.sleep(0)
+            queue = ticket.puts[0].queue
+            if self._store.queues.get(queue.topic, queue.id) is not queue:
+                raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{queue.topic}] was deleted meanwhile")
+            self._ready(conn, request, header, ticket, [], [])
+        except (ResponseError, HeaderError) as error:
+            self._refused(conn, request, error)
+        except Exception as error:
+            self._failed(conn, request, error)
+        finally:
+            self._settle(conn, cost)
+
+    def _spawn(self, conn: Conn, work: Coroutine[Any, Any, None], cost: int) -> None:
+        """Go on with a send in a task, which ends with :meth:`_settle`.
+
+        :param cost: what it counts as owed meanwhile, bytes.
+        """
+        try:
+            conn.spawn(work, "long batch")
+        except RuntimeError:  # stopping: the other side finds the connection closed
+            return
+        conn.owed_bytes += cost
+        self._pressure.held += 1
+
+    def _settle(self, conn: Conn, cost: int) -> None:
+        self._pressure.held -= 1
+        conn.settle(cost)
 
     def _topics_saved(self) -> None:
         """Topics have come into topics.json: store what was sent to them."""
@@ -271,17 +360,19 @@ class Lane:
         acks: list[Ack] = []
         for conn, request, ticket, _ in self._new_topics.take():
             self._pressure.held -= 1
-            if all(there(put.queue.topic, put.queue.id) is put.queue for put in ticket.puts):
-                self._admitted(conn, request, ticket, puts, acks)
-            else:  # its topic was deleted meanwhile
-                self._slow(conn, request, puts, acks)
+            try:
+                if all(there(put.queue.topic, put.queue.id) is put.queue for put in ticket.puts):
+                    self._admitted(conn, request, ticket, puts, acks)
+                else:  # its topic was deleted meanwhile
+                    self._slow(conn, request, puts, acks)
+            except Exception as error:
+                self._failed(conn, request, error)
         if puts:
             self._append(puts, acks)
 
     def _admitted(self, conn: Conn, request: Command, ticket: Ticket, puts: list[Put], acks: list[Ack]) -> None:
         """An admitted send joins the next append; a batch is appended at once, after what came before it."""
         oneway = request.is_oneway
-        self._ordered += [put for put in ticket.puts if SHARDING_KEY in put.properties]
         if ticket.together:
             if puts:
                 self._append(puts, acks)
@@ -289,19 +380,31 @@ class Lane:
                 acks.clear()
             self._append_batch(conn, request, ticket)
             return
-        puts += ticket.puts
         if ticket.recall_handle is not None:
             request = Recallable(request, ticket.recall_handle)
         acks.append((conn, None if oneway else request.opaque, ticket.queue_id, ticket.wait, request))
+        puts += ticket.puts
+        self._ordered += _with_sharding_key(ticket.puts)
 
     def _append(self, puts: list[Put], acks: list[Ack]) -> None:
-        """Append and answer; with sync flush or a sync master the answers wait in the durability queue."""
+        """Append and answer; with sync flush or a sync master the answers wait in the durability queue.
+
+        A message that cannot be appended costs itself alone: the others are appended without it. Never raises.
+        """
         began = self._monotonic()
         try:
             span = self._store.append(puts)
-        except (OSError, StoreError) as error:
-            self._append_failed(error, acks)
-            return
+        except PartlyAppended as partly:
+            stored = len(partly.span.offsets)
+            self._ordered = _with_sharding_key(puts[:stored])
+            self._appended(partly.span, puts[:stored], acks[:stored], began)
+            self._append_failed(partly.reason, puts[stored:], acks[stored:])
+        except Exception as error:
+            self._append_failed(error, puts, acks)
+        else:
+            self._appended(span, puts, acks, began)
+
+    def _appended(self, span: Span, puts: list[Put], acks: list[Ack], began: float) -> None:
         self._stats.put_took((self._monotonic() - began) * 1000, len(puts))
         self._count_ordered()
         if self._store.waits:
@@ -329,7 +432,7 @@ class Lane:
                 out += (lengths[length], header)
                 size += length + 8
             else:
-                whole = self._answers.stored_command(0, request, queue_id, [(index, physical)], None)
+                whole = self._answer(0, (conn, opaque, queue_id, True, request), [(index, physical)])
                 out.append(whole)
                 size += len(whole)
                 slow += 1
@@ -387,39 +490,82 @@ class Lane:
 
             self._store.hold(span.end, answers(0), answers)
 
-    def _answer(self, code: int, ack: Ack, offsets: list[tuple[int, int]]) -> bytes:
-        _, opaque, queue_id, _, request = ack
-        if request is None:
+    def _answer(self, code: int, ack: Ack, offsets: list[tuple[int, int]], ids: str | None = None) -> bytes:
+        conn, opaque, queue_id, _, request = ack
+        try:
+            if request is not None:
+                return self._answers.stored_command(code, request, queue_id, offsets, None, ids)
             index, physical = offsets[0]
             return self._answers.stored(code, opaque or 0, queue_id, index, physical)
-        return self._answers.stored_command(code, request, queue_id, offsets, None)
+        except Exception as error:  # it is stored all the same: who sends it again has it twice
+            return encode(self._faults.unexpected(conn, request or _request(opaque), "SendAnswers", error))
 
     def _append_batch(self, conn: Conn, request: Command, ticket: Ticket) -> None:
+        """A batch lies in one file; one that would hold the loop too long is stored in parts."""
         ack: Ack = (conn, None if request.is_oneway else request.opaque, ticket.queue_id, ticket.wait, request)
+        if len(ticket.puts) > _PART:
+            self._spawn(conn, self._append_parts(ack, ticket.puts, cost := len(request.body)), cost)
+            return
         try:
             span = self._store.append(ticket.puts, together=True)
-        except (OSError, StoreError) as error:
-            self._append_failed(error, [ack])
+        except Exception as error:
+            self._append_failed(error, ticket.puts, [ack])
             return
+        self._batch_appended(ack, ticket.puts, span.end, span.offsets)
+
+    async def _append_parts(self, ack: Ack, puts: list[Put], cost: int) -> None:
+        end = 0
+        offsets: list[tuple[int, int]] = []
+        ids: list[str] = []
+        try:
+            for first in range(0, len(puts), _PART):
+                span = self._store.append(puts[first : first + _PART], together=True)
+                end = span.end
+                offsets += span.offsets
+                ids.append(self._answers.ids(span.offsets))
+                await asyncio.sleep(0)
+        except Exception as error:
+            self._append_failed(error, puts, [ack])
+        else:
+            self._batch_appended(ack, puts, end, offsets, ",".join(ids))
+        finally:
+            self._settle(ack[0], cost)
+
+    def _batch_appended(
+        self, ack: Ack, puts: list[Put], end: int, offsets: list[tuple[int, int]], ids: str | None = None
+    ) -> None:
+        self._ordered = _with_sharding_key(puts)
         self._count_ordered()
-        if ack[1] is None:
+        conn, opaque, _, wait, request = ack
+        if opaque is None or request is None:
             return
-        stored = self._answer(0, ack, span.offsets)
-        if self._store.waits and ticket.wait:
+        stored = self._answer(0, ack, offsets, ids)
+        if self._store.waits and wait:
             owed = Owed(self._pressure, conn, 1, len(request.body), request.code)
             self._store.hold(
-                span.end,
+                end,
                 [(owed, stored)],
-                lambda code: [(owed.answer(code), self._answer(code, ack, span.offsets))],
+                lambda code: [(owed.answer(code), self._answer(code, ack, offsets, ids))],
             )
         else:
             conn.send(stored)
             self._timed(request, 0, conn)
 
-    def _append_failed(self, error: Exception, acks: list[Ack]) -> None:
-        """Nothing of these sends was stored; say so to each."""
-        self._stats.put_failed(len(acks))
+    def _append_failed(self, error: Exception, puts: list[Put], acks: list[Ack]) -> None:
+        """Nothing of these sends was stored; say so to each, or store those that are not to blame."""
         self._ordered.clear()
+        # A disk or a gate refuses all of them.
+        refused = isinstance(error, (OSError, StoreError)) and not isinstance(error, RecordTooLarge)
+        if len(acks) > 1 and not refused:
+            for put, ack in zip(puts, acks, strict=True):
+                self._ordered = _with_sharding_key([put])
+                self._append([put], [ack])
+            return
+        if not refused and not isinstance(error, RecordTooLarge):
+            for conn, opaque, _, _, request in acks:
+                self._failed(conn, request or _request(opaque), error)
+            return
+        self._stats.put_failed(len(acks))
         if isinstance(error, RecordTooLarge):
             code, remark = int(ResponseCode.MESSAGE_ILLEGAL), str(error)
         else:
@@ -434,9 +580,19 @@ class Lane:
                 code, remark = int(ResponseCode.SYSTEM_ERROR), "create mapped file failed, server is busy or broken."
         for conn, opaque, _, _, request in acks:
             if opaque is not None:
-                command = request or Command(RequestCode.SEND_MESSAGE_V2, opaque=opaque)
+                command = request or _request(opaque)
                 conn.send(self._answers.refused(command, code, remark))
                 self._timed(command, code, conn)
+
+
+def _with_sharding_key(puts: list[Put]) -> list[Put]:
+    """The messages with a sharding key."""
+    return [put for put in puts if SHARDING_KEY in put[2]]
+
+
+def _request(opaque: int | None) -> Command:
+    """What is known of a plain send when it is answered; None: oneway."""
+    return Command(RequestCode.SEND_MESSAGE_V2, opaque=opaque or 0, flag=_ONEWAY if opaque is None else 0)
 
 
 def _code(ack: Ack) -> int:

@@ -14,12 +14,13 @@ from zlib import crc32
 from rmq.broker.store.keyhash import KeyHasher
 from rmq.broker.store.state import Put, Queue, Span
 from rmq.protocol.errors import StoreError
+from rmq.protocol.properties import MAX_BYTES
 
 if TYPE_CHECKING:
     from rmq.broker.store.commit_log import CommitLog
     from rmq.broker.store.index import Index
 
-__all__ = ["Appender", "RecordTooLarge"]
+__all__ = ["Appender", "PartlyAppended", "RecordTooLarge"]
 
 _MAGIC = -626843481
 _FIXED = 91
@@ -39,7 +40,16 @@ def _no_hash(key: bytes) -> int:
 
 
 class RecordTooLarge(StoreError):
-    """A record that fits in no commit-log file."""
+    """A record that fits in no commit-log file, or whose properties fit in no record."""
+
+
+class PartlyAppended(StoreError):
+    """The first messages of an append are stored, those behind ``span.offsets`` are not, for ``reason``."""
+
+    def __init__(self, span: Span, reason: Exception) -> None:
+        super().__init__(f"{len(span.offsets)} messages are stored, the next ones are not: {reason}")
+        self.span = span
+        self.reason = reason
 
 
 class Appender:
@@ -119,6 +129,10 @@ class Appender:
                     pack = _HEADS[len(born_host), len(store_host)]
                 else:
                     pack = pack4
+                if properties_size > MAX_BYTES:
+                    raise RecordTooLarge(
+                        f"a property string of {properties_size} bytes: at most {MAX_BYTES} are allowed"
+                    )
                 if size + prefix > room:
                     if size + prefix + 8 > log.file_size:
                         raise RecordTooLarge(f"a record of {size} bytes fits in no commit-log file of {log.file_size}")

@@ -7,6 +7,7 @@ failed (design.md section 4; field reports W4, W5 of reliability.md).
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, NamedTuple
@@ -14,6 +15,8 @@ from typing import Any, Final, NamedTuple
 from rmq.broker.store.state import Queue
 
 __all__ = ["FLUSH", "REPLICA", "Durability", "Held"]
+
+log = logging.getLogger(__name__)
 
 #: Bits of ``need``.
 FLUSH: Final = 1
@@ -147,10 +150,10 @@ class Durability:
             held = waiting.popleft()
             # Java combines the two outcomes so that the replica's one wins (store-and-broker.md 2.9).
             if held.need & REPLICA and held.end > self.replicated:
-                released += held.otherwise(_FLUSH_SLAVE_TIMEOUT)
+                released += _instead(held, _FLUSH_SLAVE_TIMEOUT)
                 self.waive(held.end)
             else:
-                released += held.otherwise(_FLUSH_DISK_TIMEOUT)
+                released += _instead(held, _FLUSH_DISK_TIMEOUT)
         return released
 
     def on_fsync_error(self) -> Answers:
@@ -160,7 +163,7 @@ class Durability:
         kept: deque[Held] = deque()
         for held in self._waiting:
             if held.need & FLUSH and held.end > self.flushed:
-                released += held.otherwise(_FLUSH_DISK_TIMEOUT)
+                released += _instead(held, _FLUSH_DISK_TIMEOUT)
             else:
                 kept.append(held)
         self._waiting = kept
@@ -200,3 +203,12 @@ class Durability:
                     moved[queue] = None
         if moved and self.on_visible is not None:
             self.on_visible(list(moved))
+
+
+def _instead(held: Held, code: int) -> Answers:
+    """The answers for another outcome. Whoever cannot build one leaves his own client without, and nobody else."""
+    try:
+        return held.otherwise(code)
+    except Exception:
+        log.exception("an answer with code %d could not be built", code)
+        return []

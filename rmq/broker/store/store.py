@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rmq.broker.store.append import Appender
+from rmq.broker.store.append import Appender, PartlyAppended
 from rmq.broker.store.buried import BuriedQueues
 from rmq.broker.store.checkpoint import Checkpoint
 from rmq.broker.store.commit_log import CommitLog
@@ -228,18 +228,21 @@ class Store:
 
         :param now_ms: wall clock; asked for when not given.
         :param together: a batch, which lies in one file.
+        :raises PartlyAppended: some are stored already, of those that name the queues of others (multi-dispatch).
         :raises StoreError: the gate is closed, or a record is too large.
         :raises OSError: the disk refused; the messages are not stored.
         """
         if self.multi_dispatch is None:
             return self._append(puts, now_ms, together, [])
-        groups = self.multi_dispatch.address(puts)
-        spans = [self._append(group, now_ms, together, copies) for group, copies in groups]
-        if len(spans) == 1:
-            return spans[0]
-        offsets = [offset for span in spans for offset in span.offsets]
-        touched = dict.fromkeys(queue for span in spans for queue in span.touched)
-        return Span(spans[0].start, spans[-1].end, offsets, list(touched))
+        spans: list[Span] = []
+        for group, copies in self.multi_dispatch.address(puts):
+            try:
+                spans.append(self._append(group, now_ms, together, copies))
+            except Exception as error:
+                if not spans:
+                    raise
+                raise PartlyAppended(_joined(spans), error) from error
+        return _joined(spans)
 
     def _append(self, puts: Sequence[Put], now_ms: int | None, together: bool, copies: Copies) -> Span:
         commit_log = self.log
@@ -441,6 +444,18 @@ class Store:
         return store_time(data) if len(data) == 80 else -1
 
 
+def _joined(spans: list[Span]) -> Span:
+    """Several appends in a row as one."""
+    if len(spans) == 1:
+        return spans[0]
+    offsets = [offset for span in spans for offset in span.offsets]
+    touched = dict.fromkeys(queue for span in spans for queue in span.touched)
+    return Span(spans[0].start, spans[-1].end, offsets, list(touched))
+
+
 def _send(answers: list[tuple[Any, bytes]]) -> None:
     for conn, data in answers:
-        conn.send(data)
+        try:
+            conn.send(data)
+        except Exception:  # the others wait for theirs
+            log.exception("an answer could not be sent to %r", conn)

@@ -289,7 +289,10 @@ class TopicTable:
         for topic in [topic for topic, asked in self.unsaved.items() if asked <= self.file.settled]:
             del self.unsaved[topic]
         for listener in self.on_saved:
-            listener()
+            try:
+                listener()
+            except Exception:
+                log.exception("%s did not take that topics are in their file", listener)
 
     def _bump(self) -> None:
         self.data_version = bumped(self.data_version, self._world.clock.now_ms())

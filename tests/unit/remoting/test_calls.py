@@ -172,6 +172,46 @@ def test_an_unexpected_error_is_logged_with_its_traceback_once(caplog: pytest.Lo
     assert [bool(record.exc_info) for record in errors] == [True, False, False]
 
 
+def test_whoever_fails_at_an_answer_fails_alone() -> None:
+    """An answer, a timeout and the end of the connection: told to each, and nobody is cut off by another's bug."""
+
+    async def main() -> None:
+        async with Rig() as rig:
+            told: list[str] = []
+
+            def broken(result: Command | Exception) -> None:
+                told.append("broken")
+                raise ZeroDivisionError
+
+            conn = await rig.client.connection(rig.addr)
+            for code in (1, 7):
+                for done in (broken, lambda result: told.append(type(result).__name__)):
+                    conn.call(Command(code), 0.2, done)
+            await asyncio.sleep(1)
+            assert told == ["broken", "Command", "broken", "RequestTimeout"]
+            for done in (broken, lambda result: told.append(type(result).__name__)):
+                conn.call(Command(7), 5, done)
+            await asyncio.sleep(0.1)
+            conn.close()
+            await asyncio.sleep(0.1)
+            assert told[4:] == ["broken", "ConnectionLost"]
+
+    simloop.run(main())
+
+
+def test_an_answer_that_no_frame_holds_is_an_error_of_its_own_request() -> None:
+    async def main() -> None:
+        async with Rig() as rig:
+            rig.server.router.on(20, lambda conn, request: request.reply(0, body=bytes(1 << 25)))
+            rig.server.router.on(21, lambda conn, request: Command(40_000, flag=1, opaque=request.opaque, serialize=1))
+            rig.server.router.on(22, lambda conn, request: request.reply(1, "\x7f" * 300_000))
+            answers = await asyncio.gather(*(rig.ask(code) for code in (1, 20, 21, 22, 1)))
+            assert [answer.code for answer in answers] == [0, 1, 1, 1, 0]
+            assert len(rig.client.addresses) == 1
+
+    simloop.run(main())
+
+
 def test_oneway_is_never_answered() -> None:
     async def main() -> None:
         async with Rig() as rig:

@@ -367,22 +367,30 @@ def test_frames_that_came_before_the_end_are_served_and_then_the_end_is_told() -
     simloop.run(main())
 
 
-def test_a_step_that_fails_closes_what_it_served_and_the_server_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_step_that_fails_costs_the_connections_that_make_it_fail_and_no_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         rig = Rig()
+        sound = rig.server._step
 
         def step(ready: list[Conn]) -> None:
-            raise ZeroDivisionError
+            if bad in ready:
+                raise ZeroDivisionError
+            sound(ready)
 
-        good, rig.server._step = rig.server._step, step
-        rig.conn.data_received(frames_of(1)[0])
+        rig.server._step = step
+        bad, wire = rig.open(("10.0.0.2", 1))
+        other, other_wire = rig.open(("10.0.0.3", 1))
+        for conn in (rig.conn, bad, other):
+            conn.data_received(frames_of(1)[0])
         await turn()
-        assert rig.wire.closed
-        rig.server._step = good
-        other, _ = rig.open(("10.0.0.2", 1))
+        assert len(rig.seen) == 2
+        assert wire.closed
+        assert [rig.wire.closed, other_wire.closed] == [False, False]
         other.data_received(frames_of(1)[0])
         await turn()
-        assert len(rig.seen) == 1
+        assert len(rig.seen) == 3
 
     simloop.run(main())
     assert "the step failed" in caplog.text
