@@ -23,6 +23,7 @@ from rmq.broker.admin.topic import TopicAdmin
 from rmq.broker.delays import DelayLevels
 from rmq.broker.delivery.moved import OffsetMovedEvents
 from rmq.broker.delivery.pull import Delivery
+from rmq.broker.delivery.read import ReadLimits
 from rmq.broker.delivery.slow_readers import JUDGED_EVERY
 from rmq.broker.groups.clients import SCAN_SECONDS, Consumers, Producers
 from rmq.broker.groups.configs import GroupTable
@@ -203,6 +204,7 @@ class BrokerApp:
         lanes = LaneTable(topics, store.queues)
         timer_sends = TimerSends(clock, settings, topics, store)
         admission = Admission(world, settings, topics, groups, store, lanes, schedule, timer_sends, store_host)
+        limits = ReadLimits.following(settings, world.identity.physical_memory())
         self._delivery = delivery = Delivery(
             world,
             settings,
@@ -214,6 +216,7 @@ class BrokerApp:
             store,
             OffsetMovedEvents(clock, settings, store, store_host),
             stats.delivered,
+            limits,
             latency,
             router.faults,
         )
@@ -234,12 +237,11 @@ class BrokerApp:
             world, settings, store, topics, lanes, admission, answers, delivery, stats, pressure, router,
             store_host, kinds, latency,
         )  # fmt: skip
-        memory = world.identity.physical_memory() * settings.access_message_in_memory_max_ratio // 100
         self._pop = pop = PopService(
             world, settings, topics, groups, consumers, offsets, store, admission, store_host, stats.delivered,
-            lambda: self._client, lambda: self._registration.addresses, self._forget_topic,
+            limits, lambda: self._client, lambda: self._registration.addresses, self._forget_topic,
         )  # fmt: skip
-        lookup = Lookup(store, memory)
+        lookup = Lookup(store, limits)
         runtime = RuntimeAdmin(world, settings, store, stats, self._schedule.offsets, pressure)
         offset_admin = OffsetAdmin(offsets, topics, store, lookup, self._schedule.offsets)
         for service in (

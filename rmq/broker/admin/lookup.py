@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
+from rmq.broker.delivery.read import ReadLimits
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.broker.store.store import Store
 
@@ -17,13 +18,12 @@ class Lookup:
     """Answers questions about single queue entries.
 
     :param store: the broker's store.
-    :param memory_bytes: how far behind the log's end a message counts as being in memory
-        (``accessMessageInMemoryMaxRatio`` of the machine's memory).
+    :param limits: say how far behind the log's end a message counts as being in memory.
     """
 
-    def __init__(self, store: Store, memory_bytes: int) -> None:
+    def __init__(self, store: Store, limits: ReadLimits) -> None:
         self._store = store
-        self._memory_bytes = memory_bytes
+        self._limits = limits
 
     def queue(self, topic: str, queue_id: int) -> Queue | None:
         return self._store.queues.get(topic, queue_id)
@@ -84,4 +84,4 @@ class Lookup:
         if queue is None:
             return True
         entry = await self.entry(queue, 0)
-        return entry is None or self._store.log.end - entry[0] <= self._memory_bytes
+        return entry is None or self._store.log.end - entry[0] <= self._limits.memory_bound

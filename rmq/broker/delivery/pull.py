@@ -84,6 +84,7 @@ class Delivery:
         store: Store,
         moved: OffsetMovedEvents,
         on_delivered: Callable[[str, str, int, int, int], None],
+        limits: ReadLimits,
         latency: CallLatency | None = None,
         faults: Faults | None = None,
     ) -> None:
@@ -100,16 +101,7 @@ class Delivery:
         self._faults = faults or Faults()
         self._tasks = TaskOwner("delivery")
         self._trouble = Trouble(world.clock, log, "reading messages from disk", "who pulls them is told so")
-        self._reader = Reader(
-            store,
-            ReadLimits(
-                settings.max_transfer_bytes_on_message_in_memory,
-                settings.max_transfer_count_on_message_in_memory,
-                settings.max_transfer_bytes_on_message_in_disk,
-                settings.max_transfer_count_on_message_in_disk,
-                world.identity.physical_memory() * settings.access_message_in_memory_max_ratio // 100,
-            ),
-        )
+        self._reader = Reader(store, limits)
         self.holds = Holds(world.clock, self._wake, self._expire)
         self.slow_readers = SlowReaders(settings, groups)
         #: Pulls that found nothing, for the statistics.

@@ -10,13 +10,14 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from rmq.broker.delivery.backlog import Backlog
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 
 if TYPE_CHECKING:
     from rmq.broker.delivery.filtering import Filter
+    from rmq.broker.settings import BrokerSettings
     from rmq.broker.store.store import Store
 
 __all__ = ["Batch", "ReadLimits", "Reader", "Status"]
@@ -64,9 +65,12 @@ class Batch(NamedTuple):
     behind: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadLimits:
-    """How much one pull may carry (``maxTransfer...`` keys), and what counts as being in memory."""
+    """How much one pull may carry (``maxTransfer...`` keys), and what counts as being in memory.
+
+    One object for the whole broker: it is asked for with every message, and follows the settings while they change.
+    """
 
     bytes_in_memory: int = 262_144
     count_in_memory: int = 32
@@ -74,6 +78,25 @@ class ReadLimits:
     count_on_disk: int = 8
     #: A message further back than this is on the disk: 40 % of the machine's memory.
     memory_bound: int = 24 * 1024**3 * 40 // 100
+
+    @classmethod
+    def following(cls, settings: BrokerSettings, physical_memory: int) -> Self:
+        """The limits that the settings say, now and after each update of them.
+
+        :param physical_memory: of the machine, bytes.
+        """
+        limits = cls()
+
+        def follow(_: list[str]) -> None:
+            limits.bytes_in_memory = settings.max_transfer_bytes_on_message_in_memory
+            limits.count_in_memory = settings.max_transfer_count_on_message_in_memory
+            limits.bytes_on_disk = settings.max_transfer_bytes_on_message_in_disk
+            limits.count_on_disk = settings.max_transfer_count_on_message_in_disk
+            limits.memory_bound = physical_memory * settings.access_message_in_memory_max_ratio // 100
+
+        follow([])
+        settings.on_update.append(follow)
+        return limits
 
 
 #: Yields what it waits for; is sent what came of it.

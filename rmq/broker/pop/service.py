@@ -60,6 +60,7 @@ class PopService:
         admission: Admission,
         store_host: bytes,
         on_delivered: Callable[[str, str, int, int, int], None],
+        limits: ReadLimits,
         client: Callable[[], RemotingClient],
         namesrvs: Callable[[], Sequence[str]],
         delete_topic: Callable[[str], None],
@@ -73,16 +74,8 @@ class PopService:
         self.polls = polls = Polls()
         self.modes = modes = RequestModes(world, settings.config_path("messageRequestMode.json"))
         self.reviver = reviver = Reviver(world, store, topics, groups, admission, state, polls, store_host)
-        memory = world.identity.physical_memory() * settings.access_message_in_memory_max_ratio // 100
-        limits = ReadLimits(
-            settings.max_transfer_bytes_on_message_in_memory,
-            settings.max_transfer_count_on_message_in_memory,
-            settings.max_transfer_bytes_on_message_in_disk,
-            settings.max_transfer_count_on_message_in_disk,
-            memory,
-        )
         checks = Checks(settings, topics, groups, store)
-        taker = Taker(world, settings, store, state, Reader(store, limits), on_delivered, reviver.changed, memory)
+        taker = Taker(world, settings, store, state, Reader(store, limits), on_delivered, reviver.changed, limits)
         #: What the router serves.
         self.handlers: tuple[object, ...] = (
             PopRequests(world.clock, checks, taker, polls),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rmq.broker.delivery.filtering import EVERYTHING, Filter
-from rmq.broker.delivery.read import Batch, Reader, Status
+from rmq.broker.delivery.read import Batch, Reader, ReadLimits, Status
 from rmq.broker.pop.checkpoints import Checkpoint, Key
 from rmq.broker.pop.handles import ORDERED, POP_CK, Handle, mark_of, pop_retry_topic
 from rmq.broker.pop.journal import Event, batch_event, checkpoint_event
@@ -93,7 +93,7 @@ class Taker:
 
     :param on_delivered: called with (group, topic, queue id, messages, bytes) of what is handed out of each queue.
     :param changed: called when a new deadline may be the next one.
-    :param memory_bytes: how far behind the log's end a message counts as being in memory.
+    :param limits: say how far behind the log's end a message counts as being in memory.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Taker:
         reader: Reader,
         on_delivered: Callable[[str, str, int, int, int], None],
         changed: Callable[[], None],
-        memory_bytes: int,
+        limits: ReadLimits,
     ) -> None:
         self._clock = world.clock
         self._random = world.random
@@ -115,7 +115,7 @@ class Taker:
         self._reader = reader
         self._on_delivered = on_delivered
         self._changed = changed
-        self._memory_bytes = memory_bytes
+        self._limits = limits
         #: Queues that a pop reads right now: nobody else takes the same messages.
         self._busy: set[Place] = set()
 
@@ -251,7 +251,7 @@ class Taker:
             return least
         if queue.min == 0:
             entry = await self._store.queues.entries_cold(queue, 0, 1)
-            if not entry or self._store.log.end - int.from_bytes(entry[:8], "big") <= self._memory_bytes:
+            if not entry or self._store.log.end - int.from_bytes(entry[:8], "big") <= self._limits.memory_bound:
                 return 0
         return queue.visible
 

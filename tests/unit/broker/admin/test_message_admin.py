@@ -7,6 +7,7 @@ import pytest
 
 from rmq.broker.admin.lookup import Lookup
 from rmq.broker.admin.message import MessageAdmin
+from rmq.broker.delivery.read import ReadLimits
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store import index_build
 from rmq.protocol.codes import RequestCode, ResponseCode
@@ -34,7 +35,7 @@ def test_key_queries_say_how_far_the_index_is(monkeypatch: pytest.MonkeyPatch, u
             machine.files.unlink(f"/store/index/{name}")
         store = await opened(machine.world, small(index_at_start=0))
         assert store.index_build is not None
-        admin = MessageAdmin(BrokerSettings(), store, cast(Any, None), Lookup(store, 0))
+        admin = MessageAdmin(BrokerSettings(), store, cast(Any, None), Lookup(store, ReadLimits(memory_bound=0)))
 
         async def ask(key: str) -> Command:
             header = QueryMessageRequest(

@@ -10,6 +10,7 @@ import pytest
 from rmq.broker.admin import message
 from rmq.broker.admin.lookup import Lookup
 from rmq.broker.admin.message import MessageAdmin
+from rmq.broker.delivery.read import ReadLimits
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store import index, key_search
 from rmq.broker.store.store import Store
@@ -91,7 +92,9 @@ def test_a_search_is_bounded_and_says_so(monkeypatch: pytest.MonkeyPatch, unique
 
     async def main() -> None:
         store = await fresh()
-        admin = MessageAdmin(BrokerSettings(max_msgs_num_batch=4), store, cast(Any, None), Lookup(store, 0))
+        admin = MessageAdmin(
+            BrokerSettings(max_msgs_num_batch=4), store, cast(Any, None), Lookup(store, ReadLimits(memory_bound=0))
+        )
 
         async def ask(key: str, maximum: int = 10) -> Command:
             header = QueryMessageRequest(
