@@ -23,7 +23,7 @@ from rmq.protocol.bodies.stats import ConsumeStats, TopicStatsTable
 from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, ResponseError, RMQError
+from rmq.protocol.errors import ClientError, ResponseError, RMQError, TransportError
 from rmq.protocol.header import Header
 from rmq.protocol.headers.client import GetConsumerConnectionListRequest, GetConsumerRunningInfoRequest
 from rmq.protocol.headers.group import DeleteSubscriptionGroupRequest, GetConsumeStatsRequest
@@ -37,6 +37,9 @@ __all__ = ["AdminClient"]
 
 #: For what a broker gathers over all its queues.
 _BROKER_SECONDS = 5.0
+#: Who took so many seconds to fail is not asked again for so many: a look at every topic must not wait each time.
+_SLOW_SECONDS = 1.0
+_NOT_AGAIN_SECONDS = 10.0
 #: Answers about a group: 206, and 213 of 5.x, say that there is nobody, or no offset.
 _NOTHING_THERE = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE, 213)
 
@@ -60,6 +63,8 @@ class AdminClient(Lookups):
         self.world = world or World.real()
         self._instance: ClientInstance | None = None
         self._options = options
+        #: Brokers that did not answer in time, by address: until when they are left alone, and what was said.
+        self._silent: dict[str, tuple[float, TransportError]] = {}
 
     def _renew(self) -> AdminClient:
         """The same client, not started: for a forked child."""
@@ -173,8 +178,17 @@ class AdminClient(Lookups):
         }
 
         async def ask(address: str) -> Command | RMQError:
+            began = self.world.clock.monotonic()
+            until, said = self._silent.get(address, (began, None))
+            if said is not None and began < until:
+                return said
             try:
                 return await self.instance.call(address, code, header, timeout=_BROKER_SECONDS, accept=accept)
+            except TransportError as error:
+                now = self.world.clock.monotonic()
+                if now - began >= _SLOW_SECONDS:
+                    self._silent[address] = now + _NOT_AGAIN_SECONDS, error
+                return error
             except RMQError as error:
                 return error
 

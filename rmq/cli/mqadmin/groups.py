@@ -10,7 +10,7 @@ import click
 from rmq.cli.mqadmin.session import (
     admin_command,
     broker_or_cluster,
-    complain,
+    complain_of,
     cut,
     masters_of,
     missing_from,
@@ -329,9 +329,8 @@ async def _every_group(admin: AdminClient, json: bool) -> int:
                 return None
 
     found = [one for one in await asyncio.gather(*map(look, names)) if one is not None]
-    for name, error in sorted(failed.items()):
-        complain(f"{name}: {error}")
-    code = max(missing_from(*(part for one in found for part in (one.connection, one.stats))), bool(failed))
+    missing = missing_from(*(part for one in found for part in (one.connection, one.stats)))
+    code = max(missing, complain_of("groups", failed))
     found.sort(key=lambda one: (-one.diff, one.group))
     if json:
         print_json(

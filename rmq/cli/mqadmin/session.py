@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, Concatenate, ParamSpec
 
@@ -20,6 +20,7 @@ __all__ = [
     "admin_command",
     "broker_or_cluster",
     "complain",
+    "complain_of",
     "cut",
     "masters_of",
     "missing_from",
@@ -27,6 +28,9 @@ __all__ = [
     "seconds",
     "stamp",
 ]
+
+#: Names in one line; the others are counted.
+_NAMED = 16
 
 P = ParamSpec("P")
 Work = Callable[Concatenate[AdminClient, P], Awaitable[int | None]]
@@ -105,6 +109,20 @@ async def masters_of(admin: AdminClient, broker: str | None, cluster: str | None
 def complain(text: str) -> None:
     """A line on standard error beside what a command prints."""
     click.echo(f"mqadmin: {text}", err=True)
+
+
+def complain_of(what: str, failed: Mapping[str, Exception]) -> int:
+    """Name on standard error what could not be looked at, a line for each reason; the exit code, 1 when there is some.
+
+    :param what: ``groups of topics``, for instance. :param failed: why, by name.
+    """
+    names: dict[str, list[str]] = {}
+    for name in sorted(failed):
+        names.setdefault(str(failed[name]), []).append(name)
+    for why, some in names.items():
+        more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
+        complain(f"{what} missing here: {', '.join(some[:_NAMED])}{more}: {why}")
+    return 1 if failed else 0
 
 
 def missing_from(*answers: object) -> int:

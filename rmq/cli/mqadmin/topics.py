@@ -8,7 +8,7 @@ from rmq.cli.mqadmin.hidden import warn_of_hidden
 from rmq.cli.mqadmin.session import (
     admin_command,
     broker_or_cluster,
-    complain,
+    complain_of,
     cut,
     masters_of,
     missing_from,
@@ -45,7 +45,7 @@ async def topic_list(admin: AdminClient, clusters: bool, json: bool) -> int:
                 click.echo(topic)
         return 0
     rows = []
-    code = 0
+    failed: dict[str, RMQError] = {}
     for cluster in sorted((await admin.cluster_info()).cluster_addr_table):
         for topic in sorted((await admin.topics_by_cluster(cluster)).topic_list):
             if topic.startswith(("%RETRY%", "%DLQ%")):
@@ -56,9 +56,9 @@ async def topic_list(admin: AdminClient, clusters: bool, json: bool) -> int:
             except RMQError as error:
                 if isinstance(error, ResponseError) and error.code == ResponseCode.TOPIC_NOT_EXIST:
                     continue  # it went meanwhile
-                code = 1
-                complain(f"the groups of {topic} are missing here: {error}")
+                failed[topic] = error
             rows.append((cluster, topic, groups))
+    code = complain_of("groups of topics", failed)
     if json:
         print_json([{"cluster": cluster, "topic": topic, "groups": groups} for cluster, topic, groups in rows])
         return code
