@@ -282,7 +282,7 @@ class ScheduleService:
     def _set_aside(self, level: int, index: int, error: Exception) -> None:
         """A message failed, and none but this one waits for it, unless it is the store that fails."""
         if self._store.log.gate or self._aside.full:
-            raise error
+            raise error if isinstance(error, OSError) else StoreError(str(error)) from error
         self._aside.failed((level, index), _place(level, index), error)
         self._durable.aside.add((level, index))
 

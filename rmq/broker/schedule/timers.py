@@ -256,7 +256,7 @@ class TimerService:
     def _set_aside(self, index: int, error: Exception) -> None:
         """A message failed, and none but this one waits for it, unless it is the store that fails."""
         if self._store.log.gate or self._aside.full:
-            raise error
+            raise error if isinstance(error, OSError) else StoreError(str(error)) from error
         self._aside.failed(index, f"{TIMER_TOPIC}-0 at {index}", error)
 
     async def _try_again(self, queue: Queue) -> None:
@@ -363,11 +363,13 @@ class TimerService:
     async def _batch(self, queue: Queue, taken: list[tuple[int, int, Wheel]]) -> list[tuple[int, int, Wheel]]:
         """Deliver as many as go into one append; what is left."""
         puts: list[tuple[int, Put | None]] = []
+        seen: set[int] = set()
         size = looked = 0
         for _, index, _ in taken:
             looked += 1
-            if index in self._done:
-                continue
+            if index in self._done or index in seen:
+                continue  # what was set aside and put back after a failure is in a wheel twice
+            seen.add(index)
             try:
                 position, length = await self._place(queue, index)
                 puts.append((index, await self._rebuilt(position, length)))

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from rmq.broker.schedule.timing import encode_code
+from rmq.broker.store import aside
 from rmq.broker.store.state import Put
 from rmq.protocol import properties
 from rmq.protocol.names import TIMER_DONE_TOPIC, TIMER_TOPIC
@@ -220,5 +221,24 @@ def test_marks_that_cannot_be_read_cost_no_start() -> None:
         await asyncio.sleep(40)
         # What its mark said was delivered comes once more; nothing else does.
         assert sorted(await again.bodies()) == ["a", "a", "b", "c"]
+
+    with_a_restart(check)
+
+
+def test_when_very_many_fail_all_wait_and_the_service_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aside, "_MOST", 2)
+
+    async def check(node: SimNode, broker: TimerBroker, restart: Callable[[], Awaitable[TimerBroker]]) -> None:
+        places = []
+        for number in range(4):
+            places.append(broker.store.log.end)
+            broker.send(str(number), 1000)
+        sick = Sick(broker.store, *places[:3])
+        await asyncio.sleep(5)
+        assert await broker.bodies() == []
+        sick.heal()
+        await asyncio.sleep(10)
+        assert sorted(await broker.bodies()) == ["0", "1", "2", "3"]
+        assert [task.get_name() for task in broker.service.tasks.services()].count("timers.deliver") == 1
 
     with_a_restart(check)
