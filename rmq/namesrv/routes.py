@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
-from rmq.protocol.bodies.topic import DataVersion, TopicConfig
+from rmq.protocol.bodies.topic import MOST_TOPICS, DataVersion, TopicConfig
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError
 
@@ -148,10 +148,13 @@ class RouteTable:
             and what.broker_id == MASTER_ID
             and (first or known is None or known.version != what.version)
         ):
+            named: set[str] = set()
             for topic in what.topics:
+                named.add(topic.topic_name)
                 self._topics.setdefault(topic.topic_name, {})[what.broker_name] = _Queues(
                     topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag
                 )
+            self._bound(what.broker_name, named, notices)
         self._forget_channel(what.addr)
         self._live[what.addr] = _Live(what.broker_name, now, what.version, channel, what.ha_addr)
         self._channels.setdefault(channel, {})[what.addr] = None
@@ -394,6 +397,18 @@ class RouteTable:
             del queues[broker.name]
             if not queues:
                 del self._topics[topic]
+
+    def _bound(self, broker_name: str, named: set[str], notices: list[str]) -> None:
+        """A registration removes no topic, unless a broker would have more than may be: then those it has no longer."""
+        if len(self._topics) <= MOST_TOPICS or self._count_topics(broker_name) <= MOST_TOPICS:
+            return
+        gone = [topic for topic, queues in self._topics.items() if broker_name in queues and topic not in named]
+        for topic in gone:
+            queues = self._topics[topic]
+            del queues[broker_name]
+            if not queues:
+                del self._topics[topic]
+        notices.append(f"{broker_name} has no longer {len(gone)} topics that it registered before: forgotten")
 
     def _count_topics(self, broker_name: str) -> int:
         return sum(broker_name in queues for queues in self._topics.values())

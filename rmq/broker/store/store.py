@@ -315,6 +315,10 @@ class Store:
         self.deletions.check_alive(topic, waited_at)
         return self.queues.get_or_create(topic, queue_id)
 
+    async def _keep_step(self) -> None:
+        with contextlib.suppress(OSError):  # the next checkpoint has it, or says why not
+            await self._offload(self.checkpoint.save)
+
     @property
     def waits(self) -> bool:
         """Whether SEND_OK has to wait for a flush or a replica."""
@@ -360,6 +364,8 @@ class Store:
     def _went_back(self, offset: int, stamp: int, by_ms: int) -> None:
         """Store times follow a clock that was far ahead."""
         self.checkpoint.went_back(offset, stamp)
+        if not self.tasks.closed:
+            self.tasks.spawn(self._keep_step(), "clock step")
         log.warning(
             "store times were %.0f s ahead of the clock, and follow it back from offset %d on; "
             "messages that were stored meanwhile keep theirs",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rmq.namesrv import routes
 from rmq.namesrv.routes import BROKER_EXPIRY, Registration, RouteTable
 from rmq.protocol.bodies.topic import DataVersion, TopicConfig
 from rmq.protocol.errors import ResponseError
@@ -331,3 +332,20 @@ def test_a_broker_that_moves_is_no_other_one() -> None:
     table.close("c1")
     table.register(registration(A, topic("T")), "c3", 2.0)
     assert table.register(registration(A, topic("T")), "c4", 3.0).rival is None, "its own older connection"
+
+
+def test_topics_that_a_broker_has_no_longer_are_forgotten_when_they_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(routes, "MOST_TOPICS", 10)
+    table = RouteTable()
+    table.register(registration(B, topic("other"), name="broker-b"), "c2", 0.0)
+    notices: list[str] = []
+    for number in range(10):
+        one = registration(A, *(topic(f"T{number}-{n}") for n in range(4)), counter=number)
+        notices += table.register(one, "c1", float(number)).notices
+        assert len(table.topics()) <= 11
+        assert table.route(f"T{number}-3") is not None
+    assert table.route("other") is not None
+    told = "broker-a has no longer 8 topics that it registered before: forgotten"
+    assert notices.count(told) == 4, "with every second registration from the third on"

@@ -97,6 +97,31 @@ def test_store_times_follow_a_clock_back_that_was_far_ahead(
     run(main())
 
 
+def test_the_place_is_kept_though_the_process_dies_a_moment_later() -> None:
+    async def main() -> None:
+        simulation, node = machine()
+        store = await opened(node.world, small())
+        await send(store, 20)
+        node.clock.skew_ms = YEAR
+        await send(store, 5)
+        node.clock.skew_ms = 0
+        back = store.log.end
+        await send(store, 1, pause=0.01)
+        world = simulation.kill(node)
+        await die(store)
+        store = await opened(world, small())
+        assert store.checkpoint.steps.offsets == [back]
+        await send(store, 20)
+        queue = store.queues.get("T", 0)
+        assert queue is not None
+        stored = await times(store, queue)
+        for index in range(46):
+            assert await store.offset_by_time(queue, stored[index]) == index, index
+        await store.stop()
+
+    run(main())
+
+
 def test_a_clock_that_was_behind_once_hides_nothing() -> None:
     """A machine that starts in 1970 until it is told the time."""
 
