@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 from rmq.client.message import MessageQueue
 from rmq.protocol.bodies.route import TopicRouteData
+from rmq.protocol.queue import MAX_QUEUES
 
 __all__ = ["PublishInfo", "publish_queues", "subscribe_queues"]
 
 PERM_READ = 4
 PERM_WRITE = 2
+#: A count of queues has fewer.
+_DIGITS = 10
 
 
 def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
@@ -20,15 +23,15 @@ def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
         queues = []
         for item in route.order_topic_conf.split(";"):
             broker, _, count = item.partition(":")
-            if broker and count.strip().isdecimal():
-                queues += [MessageQueue(topic, broker, i) for i in range(int(count))]
+            if broker and count.strip().isdecimal() and len(count) < _DIGITS:
+                queues += [MessageQueue(topic, broker, i) for i in range(min(int(count), MAX_QUEUES))]
         return queues
     masters = {data.broker_name for data in route.broker_datas if 0 in data.broker_addrs}
     return sorted(
         MessageQueue(topic, data.broker_name, i)
         for data in route.queue_datas
         if data.perm & PERM_WRITE and data.broker_name in masters
-        for i in range(data.write_queue_nums)
+        for i in range(min(data.write_queue_nums, MAX_QUEUES))
     )
 
 
@@ -38,7 +41,7 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
         MessageQueue(topic, data.broker_name, i)
         for data in route.queue_datas
         if data.perm & PERM_READ
-        for i in range(data.read_queue_nums)
+        for i in range(min(data.read_queue_nums, MAX_QUEUES))
     )
 
 

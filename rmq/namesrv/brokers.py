@@ -36,7 +36,7 @@ from rmq.protocol.headers.namesrv import (
     WipeWritePermOfBrokerResponse,
 )
 from rmq.remoting.conn import Conn
-from rmq.remoting.router import handles
+from rmq.remoting.router import SHORT, handles
 from rmq.runtime.world import Clock
 
 __all__ = ["BrokerService"]
@@ -50,6 +50,8 @@ _INT31 = 0x7FFFFFFF
 _LONGEST_NAME = 255
 #: Bytes of a registration that is read at once: some 400 topics.
 _SHORT = 65_536
+#: Bytes of one that is read at all: some 50,000 topics, or far more of them compressed.
+_LONGEST = 8 << 20
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +88,7 @@ class BrokerService:
         #: Broker address -> the registration of it that is being read.
         self._reading: dict[str, Command] = {}
 
-    @handles(RequestCode.REGISTER_BROKER, header=RegisterBrokerRequest)
+    @handles(RequestCode.REGISTER_BROKER, header=RegisterBrokerRequest, body=_LONGEST)
     def register(
         self, conn: Conn, request: Command, header: RegisterBrokerRequest
     ) -> Command | Coroutine[None, None, Command]:
@@ -117,11 +119,13 @@ class BrokerService:
         self._reading[addr] = request
         try:
             body = await _in_turns(_read(request, header.compressed))
+            if conn.closed or self._reading.get(addr) is not request:
+                raise ResponseError(ResponseCode.SYSTEM_ERROR, f"a later request of the broker at {addr} came first")
         except ProtocolError as error:
             raise _unreadable(conn, header, error) from None
-        if conn.closed or self._reading.get(addr) is not request:
-            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"a later request of the broker at {addr} came first")
-        del self._reading[addr]
+        finally:
+            if self._reading.get(addr) is request:
+                del self._reading[addr]
         answer = self._take_over(conn, request, header, body)
         self._told[addr] = _Told(sender, digest, body.version)
         return answer
@@ -161,7 +165,7 @@ class BrokerService:
         self._tell_returned()
         return request.reply(ResponseCode.SUCCESS)
 
-    @handles(RequestCode.QUERY_DATA_VERSION, header=QueryDataVersionRequest, body=65_536)
+    @handles(RequestCode.QUERY_DATA_VERSION, header=QueryDataVersionRequest, body=SHORT)
     def query_data_version(self, conn: Conn, request: Command, header: QueryDataVersionRequest) -> Command:
         if not request.body:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "QUERY_DATA_VERSION needs a DataVersion as its body")
@@ -212,6 +216,8 @@ class BrokerService:
         for conn in idle:
             if isinstance(conn, Conn):
                 conn.close("its broker was silent for more than 120 s")
+        for addr in [addr for addr in self._told if self._routes.version_of(addr) is None]:
+            del self._told[addr]
 
 
 def _read(request: Command, compressed: bool) -> Generator[None, None, _Body]:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from rmq.protocol.errors import HeaderError
+from rmq.protocol.names import LONGEST
 
 __all__ = ["Header", "wire", "wire_header"]
 
@@ -87,6 +88,10 @@ def _missing(header: str, name: str) -> HeaderError:
     return HeaderError(f"{header}: the field {name} is missing")
 
 
+def _too_long(header: str, name: str, size: int, most: int) -> HeaderError:
+    return HeaderError(f"{header}: the field {name} has {size} characters: at most {most} are taken")
+
+
 def _odd_int(header: str, name: str, text: str, numbers: range) -> int:
     """A number that is signed, long or wrong."""
     digits = text[1:] if text[:1] in ("-", "+") else text
@@ -139,7 +144,10 @@ class _Field:
         else:
             parse = "v"
         otherwise = f"raise _missing({header!r}, {name})" if self.required else f"{self.attribute} = d_{self.attribute}"
-        return [*lines, f"if v is None: {otherwise}", f"else: {self.attribute} = {parse}"]
+        lines += [f"if v is None: {otherwise}", f"else: {self.attribute} = {parse}"]
+        if self.kind is str and (most := LONGEST.get(self.name)):
+            lines.append(f"if v is not None and len(v) > {most}: raise _too_long({header!r}, {name}, len(v), {most})")
+        return lines
 
     def writing(self) -> list[str]:
         """Source that puts the field into ``ext``."""
@@ -159,6 +167,7 @@ def _functions(header: str, fields: list[_Field], defaults: dict[str, Any]) -> t
     source += "\n" + "\n    ".join(["def encode(self):", "ext = {}", *write, "return ext"])
     scope: dict[str, Any] = {
         "_missing": _missing,
+        "_too_long": _too_long,
         "_odd_int": _odd_int,
         "_optional_int": _optional_int,
         "_odd_float": _odd_float,

@@ -11,6 +11,7 @@ __all__ = [
     "BROKER_TOPICS",
     "DLQ_PREFIX",
     "LMQ_PREFIX",
+    "LONGEST",
     "MAX_GROUP",
     "MAX_TOPIC",
     "REPLY_TOPIC_POSTFIX",
@@ -38,6 +39,27 @@ __all__ = [
 MAX_TOPIC = 127
 #: So that ``%RETRY%`` + group is still a topic name (field case B085). Java's client checks 255.
 MAX_GROUP = 120
+
+#: Characters of a name as a daemon takes it from strangers, wherever it comes in: what is longer is refused before
+#: anything is kept under it. Java checks topics that it makes (127) and nothing else; its clients check groups (255).
+_LONGEST_NAME = 255
+#: A client id is made of an address, an instance's name and a unit's, which users choose.
+_LONGEST_CLIENT_ID = 1_024
+#: Tags, or an SQL92 condition.
+_LONGEST_EXPRESSION = 16_384
+#: By the name of the header's field, or of the body's member.
+LONGEST = {
+    **dict.fromkeys(
+        (
+            "topic", "topicName", "originTopic", "group", "groupName", "consumerGroup", "producerGroup", "srcGroup",
+            "destGroup", "compareGroup", "brokerName", "bname", "clusterName", "brokerClusterName", "namespace",
+            "brokerAddr", "haServerAddr", "statsName", "attemptId", "expressionType", "expType", "strategyName",
+        ),
+        _LONGEST_NAME,
+    ),
+    **dict.fromkeys(("clientId", "clientID", "proxyFrowardClientId"), _LONGEST_CLIENT_ID),
+    **dict.fromkeys(("subscription", "subString", "exp"), _LONGEST_EXPRESSION),
+}  # fmt: skip
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from rmq.protocol.fastjson.keys import ObjectKey
 
-__all__ = ["MessageQueue"]
+__all__ = ["MAX_QUEUES", "MessageQueue"]
+
+#: Queues of one topic on one broker, read or write ones, whoever says how many there are: so many are walked through.
+MAX_QUEUES = 100_000
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -28,10 +28,12 @@ from rmq.remoting.latency import CallLatency, polled
 if TYPE_CHECKING:
     from rmq.remoting.conn import Conn
 
-__all__ = ["BUSY", "LARGE", "Handler", "Router", "handles"]
+__all__ = ["BUSY", "LARGE", "SHORT", "Handler", "Router", "handles"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "_rmq_handles"
+#: Bytes of a body that is parsed in one go by any parser.
+SHORT = 64 << 10
 #: What an answer with messages, or a list of much, counts for while it is made, bytes.
 LARGE = 256 << 10
 #: The remark of a refusal because too much waits already, as a busy Java broker words it.
@@ -60,8 +62,8 @@ def handles(
     """Mark a method as the handler of request codes.
 
     :param header: the typed header; given, the method takes ``(conn, request, header)``, else ``(conn, request)``.
-    :param body: a longer body, in bytes, is refused before the method is called. For whoever parses it in one go on the
-        loop: a MiB of JSON takes up to 30 ms.
+    :param body: a longer body, in bytes, is refused before the method is called: a MiB of JSON that is parsed in one go
+        holds the loop for up to 30 ms. None: as many bytes as a frame has, for who passes it on or does not look at it.
     :param answer: bytes that the answers of a coroutine may well have: while one is made they count as owed by the
         connection, so that it cannot have many made at once.
     """

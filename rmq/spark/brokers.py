@@ -38,7 +38,7 @@ from rmq.protocol.headers.offset import (
     UpdateConsumerOffsetRequest,
 )
 from rmq.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic
-from rmq.protocol.queue import MessageQueue
+from rmq.protocol.queue import MAX_QUEUES, MessageQueue
 from rmq.protocol.subscription import build
 from rmq.protocol.sysflags import PERM_READ, PERM_WRITE
 from rmq.runtime.dial import Dial, RealDial
@@ -222,7 +222,7 @@ class Brokers:
             MessageQueue(topic, each.broker_name, number)
             for each in data.queue_datas
             if each.perm & perm and (perm != PERM_WRITE or each.broker_name in masters)
-            for number in range(each.read_queue_nums if perm == PERM_READ else each.write_queue_nums)
+            for number in range(min(each.read_queue_nums if perm == PERM_READ else each.write_queue_nums, MAX_QUEUES))
         )
 
     def not_readable(self, topic: str) -> tuple[list[str], int]:

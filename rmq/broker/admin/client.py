@@ -46,7 +46,7 @@ from rmq.protocol.headers.client import (
 )
 from rmq.protocol.names import is_broker_group, retry_topic
 from rmq.remoting.conn import Conn
-from rmq.remoting.router import handles
+from rmq.remoting.router import SHORT, handles
 
 __all__ = ["ClientAdmin", "notify_members"]
 
@@ -181,7 +181,7 @@ class ClientAdmin:
         answer.ext = {}
         return answer
 
-    @handles(RequestCode.CHECK_CLIENT_CONFIG, body=_LENIENT)
+    @handles(RequestCode.CHECK_CLIENT_CONFIG, body=SHORT)
     def check_config(self, conn: Conn, request: Command) -> Command:
         """46: whether a subscription that is not by tag is served here and compiles; consumers ask at their start."""
         if not request.body:

@@ -37,8 +37,9 @@ from rmq.protocol.headers.group import (
     UpdateGroupForbiddenRequest,
 )
 from rmq.protocol.names import retry_topic
+from rmq.protocol.queue import MAX_QUEUES
 from rmq.remoting.conn import Conn
-from rmq.remoting.router import LARGE, handles
+from rmq.remoting.router import LARGE, SHORT, handles
 from rmq.runtime.world import Clock
 
 __all__ = ["GroupAdmin"]
@@ -93,7 +94,7 @@ class GroupAdmin:
 
     # -- configs
 
-    @handles(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=65_536)
+    @handles(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=SHORT)
     async def update_and_create(self, conn: Conn, request: Command) -> Command:
         """200: make or change a group. Its retry topic gets the queues that the group now asks for."""
         config = SubscriptionGroupConfig.decode(request.body)
@@ -135,6 +136,11 @@ class GroupAdmin:
         if not config.group_name.strip():
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the group has no groupName")
         check_group(config.group_name)
+        if config.retry_queue_nums > MAX_QUEUES:
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR,
+                f"retryQueueNums={config.retry_queue_nums}: group {config.group_name} may have {MAX_QUEUES} at most",
+            )
 
     def _put(self, config: SubscriptionGroupConfig) -> None:
         self._groups.put(config)

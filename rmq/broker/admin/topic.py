@@ -25,6 +25,7 @@ from rmq.protocol.headers.topic import (
     GetTopicStatsInfoRequest,
     QueryTopicConsumeByWhoRequest,
 )
+from rmq.protocol.queue import MAX_QUEUES
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import LARGE, handles
 
@@ -69,17 +70,17 @@ class TopicAdmin:
         header = request.header(CreateTopicRequest)
         if header.topic_filter_type not in _FILTER_TYPES:
             raise HeaderError(f"topicFilterType = [{header.topic_filter_type}] value invalid")
-        log.info("%s updates topic %s", conn.peer, header.topic)
-        self._topics.put(
-            TopicConfig(
-                topic_name=header.topic,
-                read_queue_nums=header.read_queue_nums,
-                write_queue_nums=header.write_queue_nums,
-                perm=header.perm,
-                topic_filter_type=header.topic_filter_type,
-                topic_sys_flag=header.topic_sys_flag or 0,
-            )
+        config = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=header.topic_filter_type,
+            topic_sys_flag=header.topic_sys_flag or 0,
         )
+        _check_queues(config)
+        log.info("%s updates topic %s", conn.peer, header.topic)
+        self._topics.put(config)
         await self._topics.file.saved()
         return request.reply(ResponseCode.SUCCESS)
 
@@ -97,6 +98,7 @@ class TopicAdmin:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the body has no topicConfigList")
         for config in configs:
             self._check_name(config.topic_name)
+            _check_queues(config)
         log.info("%s updates %d topics", conn.peer, len(configs))
         turns = Turns()
         for config in configs:
@@ -174,3 +176,11 @@ def queue_key(topic: str, broker_name: str) -> str:
     """A ``%`` template, of the queue id, for a MessageQueue as a map key (protocol.md 4.1, E4)."""
     broker, name = (fastjson.quote(text).replace("%", "%%") for text in (broker_name, topic))
     return f'{{"brokerName":{broker},"queueId":%d,"topic":{name}}}'
+
+
+def _check_queues(config: TopicConfig) -> None:
+    for key, count in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
+        if count > MAX_QUEUES:
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR, f"{key}={count}: topic {config.topic_name} may have {MAX_QUEUES} at most"
+            )

@@ -21,6 +21,7 @@ from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import FLAG_RESPONSE, Command, SerializeType
 from rmq.protocol.errors import HeaderError, ResponseError, RMQError
 from rmq.protocol.frame import encode
+from rmq.protocol.headers.pull import PullMessageRequest
 from rmq.protocol.names import BROKER_GROUPS, group_of_retry_topic, is_private_topic, is_retry_topic
 from rmq.remoting.faults import Faults
 from rmq.remoting.router import BUSY, handles
@@ -131,6 +132,7 @@ class Delivery:
         try:
             pull = msgspec.convert(fields, PullFields, strict=False)
         except msgspec.ValidationError as error:
+            request.header(PullMessageRequest)  # says it in the words of all headers
             raise HeaderError(f"PullMessageRequest: {error}") from None
         self._serve(conn, request.opaque, pull, request.serialize)
         return None

@@ -12,6 +12,7 @@ from rmq.broker.topics.table import bumped
 from rmq.protocol import fastjson, names
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq.protocol.bodies.topic import DataVersion
+from rmq.protocol.queue import MAX_QUEUES
 from rmq.remoting.limits import Rationed
 from rmq.runtime.world import World
 
@@ -131,6 +132,8 @@ class GroupTable:
 
     def _keep(self, config: SubscriptionGroupConfig) -> None:
         name = config.group_name
+        if config.retry_queue_nums > MAX_QUEUES:  # from a file or a master; who asks for it is refused
+            config = dataclasses.replace(config, retry_queue_nums=MAX_QUEUES)
         self._groups[name] = config
         values = _rendered(config)
         self._pretty[name] = _PRETTY % values

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import msgspec
 
+from rmq.protocol.names import LONGEST
+
 __all__ = [
     "PULL_START",
     "SEND_START",
@@ -29,6 +31,9 @@ PULL_START = b'{"code":11,'
 #: Numbers as wide as a record holds them: a wider one must not reach the append.
 Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+#: Names as long as anything is kept under.
+Name = Annotated[str, msgspec.Meta(max_length=LONGEST["topic"])]
+Expression = Annotated[str, msgspec.Meta(max_length=LONGEST["subscription"])]
 
 
 class SendFields(msgspec.Struct, gc=False):
@@ -53,17 +58,17 @@ class SendFrame(msgspec.Struct, gc=False):
 class PullFields(msgspec.Struct, gc=False, rename="camel"):
     """PullMessageRequestHeader (protocol.md 2.4)."""
 
-    consumer_group: str
-    topic: str
+    consumer_group: Name
+    topic: Name
     queue_id: Int32
     queue_offset: Int64
     max_msg_nums: Int32
     sys_flag: Int32
     commit_offset: Int64 = 0
     suspend_timeout_millis: Int64 = 0
-    subscription: str | None = None
+    subscription: Expression | None = None
     sub_version: Int64 = 0
-    expression_type: str | None = None
+    expression_type: Name | None = None
 
 
 class PullFrame(msgspec.Struct, gc=False):

@@ -18,8 +18,8 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import ProtocolError, ResponseError, TransportError
 from rmq.protocol.headers.namesrv import GetRouteInfoRequest
 from rmq.protocol.names import RETRY_PREFIX
-from rmq.protocol.queue import MessageQueue
-from rmq.remoting.router import handles
+from rmq.protocol.queue import MAX_QUEUES, MessageQueue
+from rmq.remoting.router import SHORT, handles
 
 if TYPE_CHECKING:
     from rmq.broker.groups.clients import Consumers
@@ -67,7 +67,7 @@ class Assignment:
         self._namesrvs = namesrvs
         self._routes: dict[str, tuple[float, list[MessageQueue]]] = {}
 
-    @handles(RequestCode.QUERY_ASSIGNMENT, body=65_536)
+    @handles(RequestCode.QUERY_ASSIGNMENT, body=SHORT)
     async def query(self, conn: Conn, request: Command) -> Command:
         """400: the queues of one member, each with its mode; none while the broker does not know the group."""
         if not request.body:
@@ -139,7 +139,7 @@ class Assignment:
                 MessageQueue(topic, data.broker_name, queue_id)
                 for data in route.queue_datas
                 if data.perm & 4
-                for queue_id in range(data.read_queue_nums)
+                for queue_id in range(min(data.read_queue_nums, MAX_QUEUES))
             )
         return None
 

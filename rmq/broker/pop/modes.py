@@ -13,7 +13,7 @@ from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ResponseError
 from rmq.protocol.names import RETRY_PREFIX
-from rmq.remoting.router import handles
+from rmq.remoting.router import SHORT, handles
 
 if TYPE_CHECKING:
     from rmq.remoting.conn import Conn
@@ -66,7 +66,7 @@ class RequestModes:
                 del self._modes[topic]
             self.file.changed()
 
-    @handles(RequestCode.SET_MESSAGE_REQUEST_MODE, body=65_536)
+    @handles(RequestCode.SET_MESSAGE_REQUEST_MODE, body=SHORT)
     async def set_mode(self, conn: Conn, request: Command) -> Command:
         """401: let a group pop, or pull again."""
         if not request.body:

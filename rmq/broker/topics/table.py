@@ -11,6 +11,7 @@ from rmq.broker.topics.metadata import MetadataFile
 from rmq.broker.topics.names import topic_name_fault
 from rmq.protocol import fastjson, names
 from rmq.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigTable
+from rmq.protocol.queue import MAX_QUEUES
 from rmq.remoting.limits import Rationed
 from rmq.runtime.world import World
 
@@ -270,6 +271,17 @@ class TopicTable:
 
     def _keep(self, config: TopicConfig) -> None:
         name = config.topic_name
+        if max(config.read_queue_nums, config.write_queue_nums) > MAX_QUEUES:
+            # From topics.json, or a master; who asks for it is refused.
+            self._notes.say(
+                log.error, "topic %s has %d read queues and %d write queues: only the first %d are served",
+                name, config.read_queue_nums, config.write_queue_nums, MAX_QUEUES,
+            )  # fmt: skip
+            config = dataclasses.replace(
+                config,
+                read_queue_nums=min(config.read_queue_nums, MAX_QUEUES),
+                write_queue_nums=min(config.write_queue_nums, MAX_QUEUES),
+            )
         self._topics[name] = config
         values = _rendered(config)
         self._pretty[name] = _PRETTY % values

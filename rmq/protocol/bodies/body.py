@@ -24,6 +24,7 @@ import orjson
 from rmq.protocol import fastjson
 from rmq.protocol.errors import BodyError, ProtocolError
 from rmq.protocol.fastjson import ObjectKey
+from rmq.protocol.names import LONGEST
 from rmq.protocol.queue import MessageQueue
 
 __all__ = ["Body", "body", "member", "queue_from", "queue_object", "read_json"]
@@ -35,10 +36,14 @@ _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _PLAIN = frozenset({str, int, bool, float})
 #: Bytes of a body that is read by the slow parser, which takes what is neither strict JSON nor Java's usual dialect.
 LENIENT_BYTES = 65_536
-#: A text, which is passed over; or a number or a MessageQueue as key, after what stands before it.
+#: Characters of a MessageQueue in a text, each of its names being written with escapes.
+_LONGEST_QUEUE = 4_096
+_TEXT = rb'[^"\\]*(?:\\.[^"\\]*)*'
+#: A text, which is passed over, one without end, too: or each quote of such a one would be read on from. Or a number or
+#: a MessageQueue as key, after what stands before it.
 _BARE_KEY = re.compile(
-    rb'"(?:[^"\\]|\\.)*"|([{,]\s*)(?:(-?\d+)|(\{"brokerName":"(?:[^"\\]|\\.)*","queueId":-?\d+,'
-    rb'"topic":"(?:[^"\\]|\\.)*"\}))(?=\s*:)',
+    rb'"' + _TEXT + rb'"?|([{,]\s*)(?:(-?\d+)|(\{"brokerName":"' + _TEXT + rb'","queueId":-?\d+,'
+    rb'"topic":"' + _TEXT + rb'"\}))(?=\s*:)',
     re.DOTALL,
 )
 
@@ -113,12 +118,29 @@ def _read_bool(value: Any) -> bool:
     raise ValueError("no boolean")
 
 
+def _bounded(reader: Reader, most: int) -> Reader:
+    """The same for a name, which is not taken when it is too long."""
+
+    def read(value: Any) -> Any:
+        text = reader(value)
+        if text is not None and len(text) > most:
+            raise ValueError(f"{len(text)} characters: at most {most} are taken")
+        return text
+
+    return read
+
+
+_name = _bounded(_read_text, LONGEST["topic"])
+
+
 def queue_from(value: Any) -> MessageQueue:
     """A MessageQueue from its JSON object, from an object key, or from a text that holds one (A3).
 
     :raises ValueError: none of these.
     """
     if isinstance(value, str):
+        if len(value) > _LONGEST_QUEUE:
+            raise ValueError("no message queue")
         try:
             value = fastjson.loads(value)
         except ProtocolError:
@@ -127,7 +149,7 @@ def queue_from(value: Any) -> MessageQueue:
         value = value.members
     if not isinstance(value, dict):
         raise ValueError("no message queue")
-    topic, broker = _read_text(value.get("topic")), _read_text(value.get("brokerName"))
+    topic, broker = _name(value.get("topic")), _name(value.get("brokerName"))
     number = value.get("queueId")
     return MessageQueue(topic or "", broker or "", 0 if number is None else _read_int(number))
 
@@ -329,6 +351,8 @@ def body(cls: B) -> B:
             reader = _enum_reader(values) if values else _reader(hints[field.name])
         except KeyError:
             raise TypeError(f"{cls.__name__}.{field.name}: {hints[field.name]!r} has no JSON form") from None
+        if field.metadata["json"] in LONGEST and reader is _read_text:
+            reader = _bounded(reader, LONGEST[field.metadata["json"]])
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         plan.append((field.name, field.metadata["json"], field.metadata["also"], reader, required))
         if field.metadata["written"]:

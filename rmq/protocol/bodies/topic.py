@@ -20,6 +20,7 @@ from rmq.protocol import fastjson
 from rmq.protocol.bodies.body import LENIENT_BYTES, Body, body, member, read_json
 from rmq.protocol.bodies.static_topic import TopicQueueMappingDetail, TopicQueueMappingInfo
 from rmq.protocol.errors import BodyError, ProtocolError
+from rmq.protocol.names import LONGEST
 
 __all__ = [
     "MOST_TOPICS",
@@ -170,6 +171,8 @@ def _topic_text(config: TopicConfig) -> bytes:
 
 def _topic_of(text: str) -> TopicConfig:
     tokens = text.split(" ", 5)
+    if len(tokens[0]) > LONGEST["topic"]:
+        raise BodyError(f"RegisterBrokerBody: a topic's name of {len(tokens[0])} characters")
     try:
         read, write, perm = int(tokens[1]), int(tokens[2]), int(tokens[3])
     except (IndexError, ValueError):
@@ -178,7 +181,7 @@ def _topic_of(text: str) -> TopicConfig:
     attributes: dict[str, str] | None = None
     if len(tokens) > 5:
         try:
-            value: Any = fastjson.loads(tokens[5])
+            value: Any = fastjson.loads(tokens[5], limit=LENIENT_BYTES)
         except ProtocolError:
             value = None  # a later release's token; nothing depends on it
         if isinstance(value, dict):
