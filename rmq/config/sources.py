@@ -24,6 +24,8 @@ _LARGEST_UPDATE = 16_384
 _MOST_LINES = 320
 _UTF16 = (BOM_UTF16_LE, BOM_UTF16_BE)
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_GOES_ON = re.compile(r"\\[\r\n]")
+_MOST_GOING_ON = 1_000
 _WORD = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
 
 
@@ -82,8 +84,11 @@ def parse_properties(content: str, name: str) -> list[Given]:
     """The keys of a .properties text, in order; continuation lines and escapes as Java has them.
 
     :param name: the file, for the places.
-    :raises ConfigError: a malformed ``\\uXXXX``.
+    :raises ConfigError: a malformed ``\\uXXXX``, or more lines that go on in the next than an honest file has.
     """
+    # Each is copied with all that went before it.
+    if (going_on := len(_GOES_ON.findall(content))) > _MOST_GOING_ON:
+        raise ConfigError(f"{name}: {going_on} lines end in a backslash: at most {_MOST_GOING_ON} are taken")
     found = []
     line = 1
     try:

@@ -44,9 +44,11 @@ WORDS = frozenset(
     {"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS", "CONTAINS", "STARTSWITH", "ENDSWITH"}
 )
 _SKIP = re.compile(r"(?:[ \t\r\n\f]+|--[^\r\n]*(?:\r\n|\r|\n)|/\*.*?\*/)*", re.DOTALL)
+_INTEGER = re.compile(r"(?:0|[1-9]\d*)[lL]?", re.ASCII)
+_DIGITS = re.compile(r"\d+", re.ASCII)
 _TOKEN = re.compile(
     r"(?P<float>(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)"
-    r"|(?P<integer>(?:0|[1-9]\d*)[lL]?)"
+    r"|(?P<integer>" + _INTEGER.pattern + r")"
     r"|(?P<string>'(?:[^']|'')*')"
     r"|(?P<name>[A-Za-z_$][A-Za-z0-9_$]*)"
     r"|(?P<sign><>|<=|>=|[=<>(),+-])",
@@ -61,7 +63,13 @@ def tokens(text: str) -> list[Token]:
     """
     found = []
     at = 0
+    #: Up to here are digits that begin no number with a fraction or an exponent: each of 16,000 zeros is a token.
+    whole = 0
     while True:
+        if at < whole and (digits := _INTEGER.match(text, at)):
+            found.append(Token(Kind.INTEGER, digits[0], at))
+            at = digits.end()
+            continue
         skipped = _SKIP.match(text, at)
         at = skipped.end() if skipped else at
         if at >= len(text):
@@ -79,6 +87,8 @@ def tokens(text: str) -> list[Token]:
             found.append(Token(Kind.STRING, value[1:-1].replace("''", "'"), at))
         elif group == "integer":
             found.append(Token(Kind.INTEGER, value, at))
+            if digits := _DIGITS.match(text, at):
+                whole = digits.end()
         elif group == "float":
             found.append(Token(Kind.FLOAT, value, at))
         else:

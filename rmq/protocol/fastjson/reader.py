@@ -19,12 +19,10 @@ import orjson
 
 from rmq.protocol.errors import ProtocolError
 from rmq.protocol.fastjson.keys import ObjectKey
-from rmq.protocol.fastjson.references import resolve
+from rmq.protocol.fastjson.references import MAX_DEPTH, resolve
 
 __all__ = ["Parser", "loads"]
 
-#: Nesting that no body of RocketMQ comes near; a bound for the parser's recursion.
-MAX_DEPTH = 64
 #: Digits of a number; Java's widest is a long.
 MAX_DIGITS = 400
 
