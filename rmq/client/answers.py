@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from rmq.client.decode import received
@@ -23,13 +22,14 @@ from rmq.protocol.message import decode_record
 from rmq.protocol.properties import PRODUCER_GROUP
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import handles
+from rmq.runtime.aside import logger
 
 if TYPE_CHECKING:
     from rmq.client.instance import ClientInstance
 
 __all__ = ["Answers"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Answers:

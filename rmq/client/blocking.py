@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, wait
-from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 
@@ -51,16 +50,19 @@ from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
 from rmq.protocol.command import Command
-from rmq.protocol.errors import RMQError, TransportError
+from rmq.protocol.errors import RMQError
+from rmq.runtime.aside import logger
 from rmq.runtime.bridge import Bridge, bridge, close_in_children, forget_descriptors
 from rmq.runtime.signals import signal_wait
 
 __all__ = ["AdminClient", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 T = TypeVar("T")
 
+#: Seconds between two looks whether sends under way can still end.
+_LOOK_SECONDS = 5.0
 
 A = TypeVar("A", bound=AioProducer | AioPushConsumer | AioPullConsumer | AioAdminClient)
 
@@ -102,20 +104,27 @@ class _Blocking(Generic[A]):
             if self._bridge is made:
                 return
             if self._bridge is not None:
-                self._client = self._client._renew()  # type: ignore[assignment]
-                self._bridge = made
+                client = self._client._renew()
+                again = self._started and self._restarts
+                if again:
+                    made.run(client.start())
+                self._client = client  # type: ignore[assignment]
                 self._forked()
-                if self._started:
-                    self._started = False
-                    if self._restarts:
-                        self.start()
-            self._bridge = made
+                self._started = again
+                if again:
+                    self._keep_track(made)
+            self._bridge = made  # last: whatever interrupts this, the next call begins anew
 
     def _forked(self) -> None:
         """Forget what only the parent goes on with."""
 
-    def _run(self, coro: Coroutine[Any, Any, T]) -> T:
-        return bridge().run(coro)
+    def _keep_track(self, made: Bridge) -> None:
+        """Have it stopped when the process ends, and its sockets closed in children."""
+        made.stop_at_exit(self, self._client.shutdown, first=self._receives)
+        close_in_children(self._descriptors)
+
+    def _run(self, coro: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
+        return bridge().run(coro, seconds)
 
     def __repr__(self) -> str:
         return repr(self._client)
@@ -126,8 +135,7 @@ class _Blocking(Generic[A]):
         if not self._started:
             self._run(client.start())
             self._started = True
-            bridge().stop_at_exit(self, client.shutdown, first=self._receives)
-            close_in_children(self._descriptors)
+            self._keep_track(bridge())
 
     def _stop(self, coro: Callable[[A], Coroutine[Any, Any, object]]) -> None:
         client = self._alive()
@@ -243,36 +251,38 @@ class Producer(_Lookups[AioProducer]):
         limit = client._limit(timeout)
         if queue is None and selector is None and not client.settings.retry_another_broker_when_not_store_ok:
             return self._send_fast(made, client, send, limit)
-        return made.run(client._send_prepared(send, queue, selector, arg, limit))
+        return made.run(client._send_prepared(send, queue, selector, arg, limit), limit)
 
     def _send_fast(self, made: Bridge, client: AioProducer, send: PreparedSend, limit: float) -> SendResult:
         """The first attempt without a task: the frame is made here, written and answered on the loop."""
         opaque = next_opaque()
         first = client._first_try(send, opaque)
         if first is None:
-            return made.run(client._send_prepared(send, None, None, None, limit))
+            return made.run(client._send_prepared(send, None, None, None, limit), limit)
         clock = client.world.clock
         began = clock.monotonic()
         share = limit / (1 + client.settings.retry_times_when_send_failed) if first.others else limit
         waiter = made.waiter()
-        made.post(client.instance.submit, first.address, first.frame, opaque, share, partial(made.answer, waiter))
-        reply = made.wait(waiter)
+        name = first.queue.broker_name
+
+        def done(reply: Command | Exception) -> None:
+            client._note(name, began, reply)
+            made.answer(waiter, reply)
+
+        made.post(client.instance.submit, first.address, first.frame, opaque, share, done)
+        reply = made.wait(waiter, share)
         error: RMQError
         if isinstance(reply, Command):
-            if client.faults.enabled or client.faults.avoided:
-                client._answered(first.queue.broker_name, began)
             try:
                 return send_result(reply, send, first.queue, first.address)
             except RMQError as refused:
                 error = refused
         elif isinstance(reply, RMQError):
             error = reply
-            if isinstance(error, TransportError):
-                client.faults.on_failure(first.queue.broker_name, clock.monotonic())
         else:
             raise reply
         rest = limit - (clock.monotonic() - began)
-        return made.run(client._send_prepared(send, None, None, None, rest, failed=(first.queue.broker_name, error)))
+        return made.run(client._send_prepared(send, None, None, None, rest, failed=(name, error)), rest)
 
     def send_async(
         self,
@@ -291,24 +301,29 @@ class Producer(_Lookups[AioProducer]):
         """
         client = self._alive()
         made = bridge()
+        made.check()
         instance = client.instance
         check_callback(callback)
         send = client._prepare(message)
         limit = client._limit(timeout)
-        future: Future[SendResult] = Future()
+        future = _SendFuture(made)
         self._under_way.add(future)
-        future.add_done_callback(self._under_way.discard)
+        future.on_loop(self._under_way.discard)
         retries = client.settings.retry_times_when_send_async_failed
+        if callback is not None:
+            future.add_done_callback(callback)
 
         def finish(result: SendResult | BaseException) -> None:
+            if not future.set_running_or_notify_cancel():
+                return  # its caller has cancelled it
             if isinstance(result, SendResult):
                 future.set_result(result)
             else:
                 future.set_exception(result)
-            if callback is not None:
-                made.callbacks().submit(lambda: callback(future), _complain)
 
         def slowly(rest: float, failed: tuple[str, RMQError] | None) -> None:
+            if future.cancelled():
+                return
             coro = client._send_prepared(send, queue, selector, arg, rest, retries, failed)
             made.spawn(coro, finish)
 
@@ -328,9 +343,8 @@ class Producer(_Lookups[AioProducer]):
 
         def done(reply: Command | Exception) -> None:
             error: RMQError
+            client._note(name, began, reply)
             if isinstance(reply, Command):
-                if client.faults.enabled or client.faults.avoided:
-                    client._answered(name, began)
                 try:
                     result = send_result(reply, send, sent_to, address)
                 except RMQError as refused:
@@ -340,8 +354,6 @@ class Producer(_Lookups[AioProducer]):
                     return
             elif isinstance(reply, RMQError):
                 error = reply
-                if isinstance(error, TransportError):
-                    client.faults.on_failure(name, clock.monotonic())
             else:
                 finish(reply)
                 return
@@ -360,7 +372,8 @@ class Producer(_Lookups[AioProducer]):
         arg: object = None,
     ) -> None:
         client = self._alive()
-        self._run(client.send_oneway(message, queue=queue, selector=selector, arg=arg))
+        limit = client.settings.send_msg_timeout
+        self._run(client.send_oneway(message, queue=queue, selector=selector, arg=arg), limit)
 
     def split(
         self,
@@ -378,8 +391,30 @@ class Producer(_Lookups[AioProducer]):
 
     def shutdown(self) -> None:
         if self._under_way and bridge() is self._bridge:
-            wait(list(self._under_way))
+            made = bridge()
+            while wait(list(self._under_way), _LOOK_SECONDS).not_done:
+                made.run(asyncio.sleep(0))  # raises when the loop that ends them does not turn
         super().shutdown()
+
+
+class _SendFuture(Future[SendResult]):
+    """What its users hang on it runs on the threads for callbacks, never on the loop that ends it."""
+
+    def __init__(self, made: Bridge) -> None:
+        super().__init__()
+        self._made = made
+        made.futures.add(self)
+        self.on_loop(made.futures.discard)
+
+    def on_loop(self, told: Callable[[Any], object]) -> None:
+        """A callback of ours, which does not wait and does not raise."""
+        super().add_done_callback(told)
+
+    def add_done_callback(self, fn: Callable[[Future[SendResult]], object]) -> None:
+        super().add_done_callback(lambda ended: self._made.post(self._hand_on, fn))
+
+    def _hand_on(self, fn: Callable[[Future[SendResult]], object]) -> None:
+        self._made.callbacks().submit(lambda: fn(self), _complain)
 
 
 def _complain(result: object, error: BaseException | None) -> None:
@@ -428,7 +463,7 @@ class TransactionProducer(Producer):
         """
         client = self._alive()
         assert isinstance(client, AioTransactionProducer)
-        half = self._run(client._send_half(message, local, timeout))
+        half = self._run(client._send_half(message, local, timeout), client._limit(timeout))
         if half.send_status is not SendStatus.SEND_OK:
             return self._run(client._end(half, TransactionState.ROLLBACK))
         try:

@@ -6,7 +6,6 @@ go through the general codec of :mod:`rmq.protocol.message`, which has the table
 
 from __future__ import annotations
 
-import logging
 from struct import Struct
 
 from rmq.client.message import MessageExt
@@ -16,10 +15,11 @@ from rmq.protocol.errors import ProtocolError
 from rmq.protocol.ids import host_text
 from rmq.protocol.message import MAGIC_V1, MessageRecord
 from rmq.protocol.sysflags import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
+from rmq.runtime.aside import logger
 
 __all__ = ["decode_messages", "received"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: A version 1 record with IPv4 hosts, up to the length of its body.
 _FIXED = Struct(">iiIiiqqiq4siq4siiqi")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -13,11 +12,12 @@ from rmq.protocol.command import Command
 from rmq.protocol.headers.client import UnregisterClientRequest
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.conn import Conn
+from rmq.runtime.aside import logger
 from rmq.runtime.tasks import TaskOwner
 
 __all__ = ["Heartbeats"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: A fresh producer is told to brokers this soon after its first route, so that they know it before its next beat.
 _SOON = 1.0

@@ -28,12 +28,14 @@ from rmq.protocol.headers.transaction import CheckTransactionStateRequest
 from rmq.protocol.names import is_retry_topic
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.conn import Conn, Done
+from rmq.runtime import patience
+from rmq.runtime.aside import logger
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
 __all__ = ["ClientInstance", "ConsumerMember", "connect_instance", "instances_of"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Seconds after which a subscribed topic that no broker has is looked for again; twice as long each time.
 _FIRST_LOOK = 0.25
@@ -298,19 +300,22 @@ class ClientInstance:
             return
         try:
             conn.call_frame(data, opaque, timeout, done)
-        except TransportError as error:
+        except Exception as error:
             done(error)
 
     async def _submit_later(self, address: str, data: bytes, opaque: int, timeout: float, done: Done) -> None:
         clock = self.world.clock
         began = clock.monotonic()
         try:
-            async with asyncio.timeout(timeout):
+            async with patience.timeout(timeout):
                 conn = await self.remoting.connection(address)
             conn.call_frame(data, opaque, max(0.001, timeout - (clock.monotonic() - began)), done)
         except TimeoutError:
             done(ConnectFailed(f"connect to {address} failed: no answer in {timeout:g} s"))
-        except RMQError as error:
+        except asyncio.CancelledError:
+            done(ConnectFailed(f"{address}: the client is shut down"))
+            raise
+        except Exception as error:
             done(error)
 
     async def exchange(self, address: str, data: bytes, opaque: int, timeout: float) -> Command:
@@ -367,7 +372,7 @@ class ClientInstance:
                 self._refreshing[key] = task
                 task.add_done_callback(lambda ended: self._refreshed(key, ended))
             try:
-                async with asyncio.timeout(rest + 0.1):
+                async with patience.timeout(rest + 0.1):
                     return await asyncio.shield(task)
             except TimeoutError:
                 raise RequestTimeout(f"no name server answered in {timeout:g} s for the route of {topic}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable
 
@@ -13,11 +12,12 @@ from rmq.protocol.command import VERSION, Command
 from rmq.protocol.errors import ClientError, ConfigError, ConnectFailed, ResponseError, TransportError
 from rmq.protocol.headers.namesrv import GetRouteInfoRequest
 from rmq.remoting.client import RemotingClient
+from rmq.runtime.aside import logger
 from rmq.runtime.world import World
 
 __all__ = ["NameServers", "parse_addresses"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def parse_addresses(text: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self, Unpack
@@ -22,14 +21,18 @@ from rmq.client.sending import PreparedSend, SendEncoder, next_opaque, send_resu
 from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, seconds
 from rmq.client.topics import create_topic
 from rmq.protocol.codes import RequestCode
+from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, RequestTimeout, ResponseError, RMQError, TransportError
 from rmq.protocol.headers.message import RecallMessageRequest, RecallMessageResponse
+from rmq.runtime.aside import logger
 from rmq.runtime.world import World
 
 __all__ = ["Producer"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
+#: Bytes that a connection may gather before oneway sends let it write them.
+_WRITE_FIRST = 1 << 20
 #: A new topic reaches the name servers within this time.
 _REGISTERED_SOON = 0.1
 
@@ -190,7 +193,10 @@ class Producer(Lookups):
         selector: MessageQueueSelector | None = None,
         arg: object = None,
     ) -> None:
-        """Send one message and wait for nothing: it may be lost without a word. For logs and the like."""
+        """Send one message and wait for nothing: it may be lost without a word. For logs and the like.
+
+        :raises TooManyRequests: 64 MiB wait for a broker that does not take them.
+        """
         if not isinstance(message, (Message, MessageExt)):
             raise ClientError(f"send_oneway takes a Message, not {type(message).__name__}")
         send = self._encoder.prepare(message)
@@ -201,7 +207,9 @@ class Producer(Lookups):
         instance = self.instance
         address = self._address(await instance.find_master(queue))
         conn = await instance.remoting.connection(address)
-        self._hand_over(instance, address, conn.send, send, queue)
+        if conn.out_bytes > _WRITE_FIRST:
+            await asyncio.sleep(0)  # who sends without a pause lets the loop write first
+        self._hand_over(instance, address, conn.oneway_frame, send, queue)
 
     def _hand_over(
         self,
@@ -359,21 +367,25 @@ class Producer(Lookups):
         instance = self.instance
         address = self._address(await instance.find_master(queue))
         opaque = next_opaque()
-        clock = self.world.clock
-        began = clock.monotonic()
+        began = self.world.clock.monotonic()
         try:
             reply = await instance.exchange(address, self._encoder.frame(send, queue, opaque), opaque, timeout)
-        except TransportError:
-            self.faults.on_failure(queue.broker_name, clock.monotonic())
+        except TransportError as error:
+            self._note(queue.broker_name, began, error)
             raise
-        if self.faults.enabled or self.faults.avoided:
-            self._answered(queue.broker_name, began)
+        self._note(queue.broker_name, began, reply)
         return send_result(reply, send, queue, address)
 
-    def _answered(self, broker_name: str, began: float) -> None:
-        now = self.world.clock.monotonic()
-        self.faults.on_answer(broker_name, now - began, now)
-        self.faults.expire(now)
+    def _note(self, broker_name: str, began: float, reply: Command | BaseException) -> None:
+        """Learn from how an attempt ended which brokers to leave alone. Only on the loop."""
+        faults = self.faults
+        if isinstance(reply, Command):
+            if faults.enabled or faults.avoided:
+                now = self.world.clock.monotonic()
+                faults.on_answer(broker_name, now - began, now)
+                faults.expire(now)
+        elif isinstance(reply, TransportError):
+            faults.on_failure(broker_name, self.world.clock.monotonic())
 
     def _choose(
         self, info: PublishInfo, send: PreparedSend, selector: MessageQueueSelector | None, arg: object

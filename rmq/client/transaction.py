@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -19,6 +18,7 @@ from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, RMQError
 from rmq.protocol.headers.transaction import CheckTransactionStateRequest, EndTransactionRequest
+from rmq.runtime.aside import logger
 from rmq.runtime.bridge import ListenerPool
 from rmq.runtime.tasks import TaskOwner
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalTransaction", "TransactionCheck", "TransactionProducer", "TransactionSendResult", "TransactionState"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Checks of a plain function that run at the same time.
 _CHECKERS = 4

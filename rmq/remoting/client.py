@@ -14,9 +14,13 @@ from rmq.remoting.conn import Conn, Done
 from rmq.remoting.endpoint import Endpoint
 from rmq.remoting.limits import MAX_FRAME, Limits
 from rmq.remoting.router import Router
+from rmq.runtime import patience
+from rmq.runtime.aside import logger
 from rmq.runtime.world import World
 
 __all__ = ["Hook", "RemotingClient", "split_address"]
+
+log = logger(__name__)
 
 CONNECT_SECONDS = 3.0
 #: Of the servers that we choose, an answer may be as long as its frame.
@@ -128,7 +132,7 @@ class RemotingClient:
             return Conn(self._endpoint, inbound=False, address=addr)
 
         try:
-            async with asyncio.timeout(self._connect_timeout):
+            async with patience.timeout(self._connect_timeout):
                 _, conn = await self.world.network.connect(factory, host, port, ssl_context=self._tls)
         except TimeoutError:
             return ConnectFailed(f"connect to {addr} failed: no answer in {self._connect_timeout:g} s")
@@ -172,12 +176,19 @@ class RemotingClient:
             answer = await conn.request(command, timeout)
             return answer
         finally:
-            for hook in self.hooks:
+            self._after(addr, command, answer)
+
+    def _after(self, addr: str, command: Command, answer: Command | None) -> None:
+        """Tell the hooks how a call ended: what one of them raises changes nothing of that."""
+        for hook in self.hooks:
+            try:
                 hook.after(addr, command, answer)
+            except Exception:
+                log.exception("a hook failed after a call of %s", addr)
 
     async def _within(self, addr: str, timeout: float) -> Conn:
         try:
-            async with asyncio.timeout(timeout):
+            async with patience.timeout(timeout):
                 return await self.connection(addr)
         except TimeoutError:
             raise ConnectFailed(f"connect to {addr} failed: no answer in {timeout:g} s") from None
@@ -189,7 +200,10 @@ class RemotingClient:
         """
         conn = self._conns.get(addr)
         if conn is None or conn.closed:
-            self._endpoint.tasks.spawn(self._call_later(addr, command, timeout, done), f"call {addr}")
+            if self._closed or self._endpoint.tasks.closed:
+                done(ConnectFailed(f"{addr}: the client is closed"))
+            else:
+                self._endpoint.tasks.spawn(self._call_later(addr, command, timeout, done), f"call {addr}")
             return
         self._call_on(conn, addr, command, timeout, done)
 
@@ -200,20 +214,21 @@ class RemotingClient:
         except Exception as error:
             done(error)
             return
+        except asyncio.CancelledError:
+            done(ConnectFailed(f"{addr}: the client is closed"))
+            raise
         self._call_on(conn, addr, command, timeout - (self.world.clock.monotonic() - began), done)
 
     def _call_on(self, conn: Conn, addr: str, command: Command, timeout: float, done: Done) -> None:
-        hooks = self.hooks
         told = done
-        if hooks:
+        if self.hooks:
 
             def told(result: Command | Exception) -> None:
-                for hook in hooks:
-                    hook.after(addr, command, result if isinstance(result, Command) else None)
+                self._after(addr, command, result if isinstance(result, Command) else None)
                 done(result)
 
         try:
-            for hook in hooks:
+            for hook in self.hooks:
                 hook.before(addr, command)
             conn.call(command, timeout, told)
         except Exception as error:
@@ -230,8 +245,7 @@ class RemotingClient:
         for hook in self.hooks:
             hook.before(addr, command)
         conn.oneway(command)
-        for hook in self.hooks:
-            hook.after(addr, command, None)
+        self._after(addr, command, None)
 
     def disconnect(self, addr: str, reason: str = "closed here") -> None:
         """Close the connection to an address; calls that wait on it fail with ConnectionLost."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import logging
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from struct import Struct
@@ -18,6 +17,7 @@ from rmq.protocol import frame
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConnectionLost, RequestTimeout, TooManyRequests
 from rmq.remoting.leaving import leave
+from rmq.runtime.aside import logger
 
 if TYPE_CHECKING:
     from rmq.remoting.endpoint import Endpoint
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Conn", "Done", "Transport"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Told how a call ended: the answer, or why there is none.
 Done = Callable[["Command | Exception"], None]
@@ -88,6 +88,7 @@ class Conn(asyncio.Protocol):
         "_ready",
         "_since",
         "_transport",
+        "_unheard_since",
         "_waiting",
         "active",
         "address",
@@ -101,6 +102,7 @@ class Conn(asyncio.Protocol):
         "frames",
         "given",
         "handshake",
+        "heard_at",
         "host",
         "idle_since",
         "inbound",
@@ -117,6 +119,7 @@ class Conn(asyncio.Protocol):
         "read_at",
         "secure",
         "unread",
+        "wrote",
     )
 
     def __init__(self, endpoint: Endpoint, *, fast: bool = False, inbound: bool = True, address: str = "") -> None:
@@ -179,8 +182,13 @@ class Conn(asyncio.Protocol):
         self.principal: object = None
         #: Notes of services, by a key of theirs.
         self.data: dict[object, Any] = {}
+        #: Something came in, or went out, since the last sweep.
         self.active = True
+        self.wrote = True
         self.idle_since = 0.0
+        #: When something came in last, to the second, and since when calls of ours have gone without a byte for them.
+        self.heard_at = 0.0
+        self._unheard_since = 0.0
         self.host = ""
         self.port = 0
         self.peer = ""
@@ -497,7 +505,7 @@ class Conn(asyncio.Protocol):
         data = first if len(out) == 1 and isinstance(first, bytes) else b"".join(out)
         out.clear()
         self.out_bytes = 0
-        self.active = True
+        self.wrote = True
         if self.owing:
             self.given += len(data)
         try:
@@ -641,8 +649,24 @@ class Conn(asyncio.Protocol):
     def expired(self, opaque: int, timeout: float) -> None:
         """The time of a request of ours is up, if it still waits."""
         done = self._waiting.pop(opaque, None)
-        if done is not None:
-            self._tell(done, RequestTimeout(f"{self.address or self.peer}: no answer in {timeout:g} s"))
+        if done is None:
+            return
+        self._tell(done, RequestTimeout(f"{self.address or self.peer}: no answer in {timeout:g} s"))
+        if not self.inbound and not self.closed:
+            self._look_whether_heard(timeout)
+
+    def _look_whether_heard(self, timeout: float) -> None:
+        """A peer whose kernel (or a tunnel before it) takes what we send and that answers nothing is left: the next
+        call opens another connection. One that answers something else meanwhile is merely slow with this."""
+        now = self._endpoint.now()
+        if self.active or self.heard_at > now - timeout:
+            self._unheard_since = 0.0
+            return
+        self._unheard_since = self._unheard_since or now - timeout
+        silence = now - self._unheard_since
+        if silence >= self._endpoint.limits.unheard_seconds:
+            self._endpoint.complain("%s: closed: nothing has come from it for %.0f s of calls", self.peer, silence)
+            self.abort("it takes what is sent and answers nothing")
 
     async def request(self, command: Command, timeout: float = 3.0) -> Command:
         """Send a request and wait for its answer, whatever its code.
@@ -673,12 +697,15 @@ class Conn(asyncio.Protocol):
         :raises ConnectionLost: the connection is closed.
         :raises TooManyRequests: too many bytes wait to be sent.
         """
+        command.opaque = self.next_opaque()
+        self.oneway_frame(frame.encode(command.mark_oneway()))
+
+    def oneway_frame(self, data: bytes) -> None:
+        """:meth:`oneway` with a frame that is encoded already."""
         if self.closed:
             raise ConnectionLost(f"{self.address or self.peer}: the connection is closed")
-        if self.clogged:
-            self._refuse_more()
-        command.opaque = self.next_opaque()
-        self.send_command(command.mark_oneway())
+        self._refuse_more()
+        self.send(data)
 
     @property
     def calls_waiting(self) -> int:

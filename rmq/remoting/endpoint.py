@@ -8,7 +8,6 @@ next tick: connections that had no turn first, the one that was cut last.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from rmq.protocol import frame
@@ -18,12 +17,13 @@ from rmq.remoting.limits import Limits, Rationed
 from rmq.remoting.router import Router
 from rmq.remoting.timeouts import Timeouts
 from rmq.remoting.unread import Unread
+from rmq.runtime.aside import logger
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
 __all__ = ["Endpoint", "Step"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: A whole frame: (buffer, position of the serialize-type byte, end).
 Frame = tuple[bytes, int, int]
@@ -237,7 +237,7 @@ class Endpoint:
 
     def opened(self, conn: Conn) -> None:
         """A connection was made."""
-        conn.idle_since = self.now()
+        conn.idle_since = conn.heard_at = self.now()
         self.connections[conn] = None
         self._say("%s: %s connected", self.name, conn.peer)
         if not self._sweeping:
@@ -292,8 +292,10 @@ class Endpoint:
                 continue
             if conn._paused:
                 conn._since = now  # it is we who do not read
-            if conn.active or conn._ready:
-                conn.active = False
+            if conn.active:
+                conn.heard_at = now
+            if conn.active or conn.wrote or conn._ready:
+                conn.active = conn.wrote = False
                 conn.idle_since = now
             elif idle and now - conn.idle_since >= idle:
                 conn.close(f"idle for {idle:g} s")

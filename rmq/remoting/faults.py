@@ -7,20 +7,20 @@ line each, and then the hundredth, the thousandth and so on: a stranger may send
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from rmq.protocol import frame
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import FLAG_RESPONSE, Command
 from rmq.protocol.errors import ProtocolError, ResponseError
+from rmq.runtime.aside import logger
 
 if TYPE_CHECKING:
     from rmq.remoting.conn import Conn
 
 __all__ = ["Faults", "system_error"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Kinds that are counted; of one beyond them every fault is one line.
 _MOST_KINDS = 1_000

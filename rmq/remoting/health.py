@@ -6,7 +6,6 @@ with Prometheus' text. All of it is off until ``metricsExporterType=PROM`` (Rock
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from itertools import chain
 
@@ -16,12 +15,13 @@ from rmq.remoting.health_http import Answer, HttpListener
 from rmq.remoting.lag import LoopLag
 from rmq.remoting.metrics import CONTENT_TYPE, Family, Labels, render
 from rmq.remoting.tls_settings import TlsSettings
+from rmq.runtime.aside import logger
 from rmq.runtime.services import Services
 from rmq.runtime.world import World
 
 __all__ = ["Observer", "ObserverSettings"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Pages of metrics rendered at a time: each holds its whole text.
 _RENDERED_AT_ONCE = 2

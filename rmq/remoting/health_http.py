@@ -7,17 +7,17 @@ does not fit is refused or cut off, and never reaches the rest of the daemon.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, cast
 from urllib.parse import parse_qsl
 
+from rmq.runtime.aside import logger
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import Listener, World
 
 __all__ = ["Answer", "HttpListener", "Page"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _HEAD_LIMIT = 8_192
 _CONNECTIONS = 64

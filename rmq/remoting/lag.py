@@ -7,16 +7,16 @@ with what the loop was running, as the watch of the runtime saw it from outside.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterator
 
 from rmq.remoting.limits import Rationed
 from rmq.remoting.metrics import Family, Sample
+from rmq.runtime.aside import logger
 from rmq.runtime.world import World
 
 __all__ = ["LoopLag"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _BEAT_SECONDS = 0.025
 #: The greatest lag is told over one to two of these.

@@ -45,6 +45,8 @@ class Limits:
     unread_seconds: float = 10.0
     #: Our own requests that wait for an answer, per connection.
     waiting: int = 65_536
+    #: A connection opened by us is given up when calls on it ran out of time and nothing came in for so long.
+    unheard_seconds: float = 6.0
     #: Closed after this time without a byte in either direction; 0 = never (protocol.md 1.6).
     idle_seconds: float = 120.0
     #: A closed connection whose peer does not take what was written before is given up after this time.

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from rmq.runtime.aside import logger
+
 __all__ = ["CONTENT_TYPE", "Family", "Histogram", "Labels", "Sample", "render"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: Samples rendered before the loop gets its turn: about 2 ms.

@@ -24,11 +24,14 @@ from rmq.protocol.errors import ResponseError
 from rmq.protocol.header import Header
 from rmq.remoting.faults import Faults
 from rmq.remoting.latency import CallLatency, polled
+from rmq.runtime.aside import logger
 
 if TYPE_CHECKING:
     from rmq.remoting.conn import Conn
 
 __all__ = ["BUSY", "LARGE", "SHORT", "Handler", "Router", "handles"]
+
+log = logger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "_rmq_handles"

@@ -11,20 +11,27 @@ import heapq
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from rmq.runtime.aside import logger
+from rmq.runtime.patience import LATE, MOST_PUT_OFF, READING
+
 __all__ = ["Timeouts"]
 
 K = TypeVar("K")
 
 _PER_SECOND = 100
 
+log = logger(__name__)
+
 
 class Timeouts(Generic[K]):
     """Calls ``expire(key)`` when a key's time is up, at most 20 ms late and never early.
 
-    :param expire: told every key that was added, answered or not: it knows which still wait. It must not raise.
+    When the loop itself is late, what has come in meanwhile is read before anything expires.
+
+    :param expire: told every key that was added, answered or not: it knows which still wait.
     """
 
-    __slots__ = ("_buckets", "_due", "_expire", "_loop", "_timer")
+    __slots__ = ("_at", "_buckets", "_due", "_expire", "_loop", "_put_off", "_timer")
 
     def __init__(self, expire: Callable[[K], None]) -> None:
         self._expire = expire
@@ -32,6 +39,9 @@ class Timeouts(Generic[K]):
         self._due: list[int] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
+        #: When the timer is to fire, and how often in a row it was put off for being late.
+        self._at = 0.0
+        self._put_off = 0
 
     def add(self, seconds: float, key: K) -> None:
         loop = self._loop
@@ -52,18 +62,27 @@ class Timeouts(Generic[K]):
             self._timer.cancel()
             self._timer = None
         if self._due and self._loop is not None:
-            self._timer = self._loop.call_at(self._due[0] / _PER_SECOND, self._run)
+            self._at = self._due[0] / _PER_SECOND
+            self._timer = self._loop.call_at(self._at, self._run)
 
     def _run(self) -> None:
         assert self._loop is not None
         self._timer = None
+        if self._loop.time() - self._at > LATE and self._put_off < MOST_PUT_OFF:
+            # The process stood still, or the loop did. What came in meanwhile lies in the sockets: it goes first.
+            self._put_off += 1
+            self._at = self._loop.time() + READING
+            self._timer = self._loop.call_at(self._at, self._run)
+            return
+        self._put_off = 0
         now = self._loop.time() * _PER_SECOND + 0.5  # a timer may fire a clock tick early
-        try:
-            while self._due and self._due[0] <= now:
-                for key in self._buckets.pop(heapq.heappop(self._due)):
+        while self._due and self._due[0] <= now:
+            for key in self._buckets.pop(heapq.heappop(self._due)):
+                try:
                     self._expire(key)
-        finally:
-            self._arm()
+                except Exception:
+                    log.exception("a deadline failed; the others are kept")
+        self._arm()
 
     def close(self) -> None:
         """Forget every deadline."""

@@ -15,11 +15,11 @@ at once are served one answer at a time, and those who have not taken what they 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from rmq.runtime.aside import logger
 from rmq.runtime.loop import return_memory
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Unread"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: The part of what is left that one connection may owe.
 _PARTS = 32

@@ -6,17 +6,17 @@ Every file of settings, topics, groups and offsets is one: of the broker, of the
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import threading
 from collections.abc import Callable
 
 from rmq.protocol.errors import ProtocolError, StoreError
+from rmq.runtime.aside import logger
 from rmq.runtime.world import World
 
 __all__ = ["FORBIDDEN", "MISPLACED", "BackedFile", "DamagedFile"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Errors that stay until somebody does something about them.
 FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG})

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from rmq.runtime.aside import finish_records, records_aside
 from rmq.runtime.loop import loop_factory
 
 __all__ = ["LoopThread"]
@@ -28,8 +29,9 @@ class LoopThread:
         atexit.register(self._end)
 
     def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        with records_aside():
+            asyncio.set_event_loop(self._loop)
+            self._loop.run_forever()
 
     def call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Run a coroutine on the loop and wait for its result.
@@ -58,6 +60,7 @@ class LoopThread:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(seconds)
+            finish_records(seconds)
 
 
 async def _finish() -> None:

@@ -1,7 +1,8 @@
 """Threads of the SDK: the loop thread behind the blocking API, and the bounded pool that listeners run on.
 
 A call from another thread is appended to a deque; the loop is woken only when it is not awake already. What the loop
-has finished by the end of a tick is handed back together: each waiting thread has one lock, released once.
+has finished by the end of a tick is handed back together: each call that waits has one lock, released once. No call
+waits for a loop that has ended or stands still.
 
 After fork() the child has neither the thread nor its sockets: it forgets both (closing its copies of the descriptors
 without a word to the other side) and starts anew at first use.
@@ -12,15 +13,18 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import logging
 import os
 import queue
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, InvalidStateError
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, RequestTimeout
+from rmq.runtime.aside import finish_records, logger, records_aside
 from rmq.runtime.loop import loop_factory
 
 __all__ = [
@@ -33,41 +37,59 @@ __all__ = [
     "forget_descriptors",
 ]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: What the end of a process waits for a coroutine that does not let the loop go.
 _END_SECONDS = 1.0
+#: Seconds that a caller leaves the loop beyond the time of its call.
+_GRACE = 1.0
+#: Seconds after which a loop that did not come round counts as standing, for calls without a time of their own.
+_STANDSTILL = 10.0
+#: The most a lock can be waited for.
+_LONGEST = threading.TIMEOUT_MAX
 
 T = TypeVar("T")
 
 
 class Post:
-    """Hands calls from any thread to one loop, waking it once for as many as come meanwhile."""
+    """Hands calls from any thread to one loop, waking it once for as many as come meanwhile.
 
-    __slots__ = ("_awake", "_calls", "_loop")
+    Right at whatever instruction a signal handler interrupts it, to raise or to hand over calls of its own: that the
+    loop is awake is noted after it was woken, and with the turn that was the last one before.
+    """
+
+    __slots__ = ("_calls", "_loop", "_turn", "_woken_after")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
-        self._awake = False
+        #: Turns the loop has begun, and the one after which it was woken last.
+        self._turn = 0
+        self._woken_after = -1
 
     def __call__(self, what: Callable[..., object], *args: Any) -> None:
         """Have ``what(*args)`` called on the loop. :raises RuntimeError: the loop is closed."""
         self._calls.append((what, args))
-        if not self._awake:
-            self._awake = True
+        turn = self._turn
+        if self._woken_after != turn:
             self._loop.call_soon_threadsafe(self._drain)
+            self._woken_after = turn
 
     def _drain(self) -> None:
-        # Cleared before draining, never after: what is appended from here on either is drained or wakes the loop.
-        self._awake = False
+        # Counted before draining, never after: what is appended from here on either is drained or wakes the loop.
+        self._turn += 1
         calls = self._calls
-        for _ in range(len(calls)):  # what comes meanwhile has woken the loop again: other work gets its turn
-            what, args = calls.popleft()
-            try:
-                what(*args)
-            except Exception:
-                log.exception("a call handed to the loop failed")
+        try:
+            for _ in range(len(calls)):  # what comes meanwhile has woken the loop again: other work gets its turn
+                what, args = calls.popleft()
+                try:
+                    what(*args)
+                except Exception:
+                    log.exception("a call handed to the loop failed")
+        except BaseException:
+            # The end of a program, or a signal handler: the calls behind it are others'.
+            self._loop.call_soon_threadsafe(self._drain)
+            raise
 
 
 class ListenerPool:
@@ -152,45 +174,82 @@ class ListenerPool:
 
 
 class Waiter(Generic[T]):
-    """What a thread waits on; each thread keeps one and uses it again and again."""
+    """What a thread waits on: one for each call.
 
-    __slots__ = ("error", "lock", "result")
+    A call may be interrupted anywhere by a signal handler, which may raise or make calls of its own: what comes late
+    for one that was given up finds this, and nothing of the next.
+    """
+
+    __slots__ = ("done", "error", "given_up", "lock", "result", "task")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.lock.acquire()
         self.result: T | None = None
         self.error: BaseException | None = None
+        #: Answered: the lock is or will be released.
+        self.done = False
+        self.given_up = False
+        self.task: asyncio.Task[T] | None = None
 
 
 class Bridge:
-    """An event loop on a daemon thread, for a process's blocking clients."""
+    """An event loop on a daemon thread, for a process's blocking clients.
+
+    :raises ClientError: threads are none here.
+    """
 
     def __init__(self) -> None:
+        _refuse_green_threads()
         self._loop = loop_factory()()
         self.post = Post(self._loop)
-        self._local = threading.local()
         self._finished: list[Waiter[Any]] = []
         self._waiting: set[Waiter[Any]] = set()
+        #: Results that callers wait for in their own way; they fail when the loop ends.
+        self.futures: set[Future[Any]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         #: Given the chance to stop when the process ends, by key: whether it comes first, and what to await.
         self._at_exit: dict[object, tuple[bool, Callable[[], Coroutine[Any, Any, object]]]] = {}
-        self._stopped = False
+        #: Why no call can be made any more.
+        self._stopped = ""
         self._callbacks: ListenerPool | None = None
         #: One at a time: whoever renews a client that a fork brought here.
         self.renewing = threading.RLock()
         started = threading.Event()
+        self._ident = 0
         self._thread = threading.Thread(target=self._serve, args=(started,), name="rmq", daemon=True)
         self._thread.start()
         started.wait()
 
     def _serve(self, started: threading.Event) -> None:
+        with records_aside():
+            self._serve_aside(started)
+
+    def _serve_aside(self, started: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)
+        self._ident = threading.get_ident()
         self._loop.call_soon(started.set)
         try:
-            self._loop.run_forever()
+            while not self._stopped:
+                try:
+                    self._loop.run_forever()
+                    break
+                except (SystemExit, KeyboardInterrupt) as raised:  # of a coroutine of the application
+                    log.error("%r was raised on the SDK's loop, which goes on", raised)
+        except BaseException as raised:
+            self._stopped = f"the SDK's loop ended: {raised!r}: no client of this process works any more"
+            log.critical(self._stopped, exc_info=True)
         finally:
-            self._stopped = True
+            self._stopped = self._stopped or "the process ends: its clients are stopped"
+            for future in list(self.futures):
+                with contextlib.suppress(InvalidStateError):
+                    future.set_exception(ClientError(self._stopped))
+            for waiter in list(self._waiting):
+                if not waiter.done:
+                    waiter.done = True
+                    waiter.error = ClientError(self._stopped)
+                with contextlib.suppress(RuntimeError):  # its result was on the way
+                    waiter.lock.release()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -198,44 +257,70 @@ class Bridge:
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
+    def check(self) -> None:
+        """:raises ClientError: the loop ended: nothing would come back from it."""
+        if self._stopped:
+            raise ClientError(self._stopped)
+
     def waiter(self) -> Waiter[Any]:
-        """This thread's waiter.
+        """What this call of this thread waits on.
 
-        :raises ClientError: waiting would be for ever: this thread is the loop's own, or the process ends.
+        :raises ClientError: waiting would be for ever: this thread is the loop's own, or the loop ended.
         """
-        local = self._local
-        try:
-            return local.waiter  # type: ignore[no-any-return]
-        except AttributeError:
-            if self._stopped:
-                raise ClientError("the process ends: its clients are stopped") from None
-            if threading.current_thread() is self._thread:
-                raise ClientError(
-                    "a blocking call from the SDK's own loop thread would never return: use rmq.aio in coroutines"
-                ) from None
-            made: Waiter[Any] = Waiter()
-            local.waiter = made
-            return made
+        self.check()
+        if threading.get_ident() == self._ident:
+            raise ClientError(
+                "a blocking call from the SDK's own loop thread would never return: use rmq.aio in coroutines"
+            )
+        return Waiter()
 
-    def wait(self, waiter: Waiter[T]) -> T:
-        """Wait until :meth:`release` was called for this thread's waiter; its result, or its error raised."""
+    def wait(self, waiter: Waiter[T], seconds: float | None = None) -> T:
+        """Wait until the waiter is answered; its result, or its error raised.
+
+        :param seconds: after which the loop ends the call. None: the loop knows when. When it does not get to it, the
+            call ends here: no thread waits for a loop that stands still.
+        :raises RequestTimeout: the loop stands still.
+        """
+        waiting = self._waiting
         try:
-            waiter.lock.acquire()
-        except BaseException:
-            # Interrupted: a late release must not wake this thread's next call.
-            del self._local.waiter
-            raise
-        error, result = waiter.error, waiter.result
-        waiter.error = waiter.result = None
-        if error is not None:
-            try:
-                raise error
-            finally:
-                del error
-        return cast(T, result)
+            waiting.add(waiter)
+            self.check()  # after it was added: whoever ends the loop sees it, or is seen
+            if seconds is None:
+                self._wait_while_alive(waiter)
+            elif not (
+                waiter.lock.acquire(timeout=min(max(seconds, 0.0), _LONGEST))
+                # The loop's turn comes first: the process may have stood still, with the answer in the socket.
+                or waiter.lock.acquire(timeout=_GRACE)
+            ):
+                raise self._standing(seconds + _GRACE)
+        finally:
+            waiting.discard(waiter)
+        if waiter.error is not None:
+            raise waiter.error
+        return cast(T, waiter.result)
+
+    def _wait_while_alive(self, waiter: Waiter[Any]) -> None:
+        turned: list[bool] | None = None
+        while not waiter.lock.acquire(timeout=_STANDSTILL):
+            if turned is not None and not turned and not waiter.lock.acquire(timeout=_GRACE) and not turned:
+                raise self._standing(_STANDSTILL)
+            turned = []
+            self.post(turned.append, True)
+
+    def _standing(self, seconds: float) -> RequestTimeout:
+        """What a caller is told when the loop does not come round."""
+        frame = sys._current_frames().get(self._ident)
+        code = None if frame is None else frame.f_code
+        where = "" if frame is None or code is None else f" in {code.co_name} ({code.co_filename}:{frame.f_lineno})"
+        return RequestTimeout(
+            f"no answer in {seconds:g} s: the SDK's loop stands still{where}: a coroutine of yours that blocks?"
+        )
 
     def release(self, waiter: Waiter[Any]) -> None:
         """Let a thread go on; together with all others of this tick. On the loop only."""
+        if waiter.done:
+            return
+        waiter.done = True
         finished = self._finished
         finished.append(waiter)
         if len(finished) == 1:
@@ -246,22 +331,25 @@ class Bridge:
         for waiter in finished:
             waiter.lock.release()
 
-    def run(self, coro: Coroutine[Any, Any, T]) -> T:
+    def run(self, coro: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
         """Run a coroutine on the loop and wait for it.
 
         An interrupt (Ctrl-C) while waiting cancels it.
+
+        :param seconds: the coroutine's own limit, see :meth:`wait`.
         """
         try:
             waiter = self.waiter()
         except ClientError:
             coro.close()
             raise
-        self.post(self._start, coro, waiter)
         try:
-            result: T = self.wait(waiter)
+            self.post(self._start, coro, waiter)
+            result: T = self.wait(waiter, seconds)
             return result
-        except (KeyboardInterrupt, SystemExit):
-            self.post(self._cancel, waiter)
+        except BaseException:
+            if not waiter.done:
+                self.post(self._give_up, waiter)
             raise
 
     def answer(self, waiter: Waiter[Any], result: object) -> None:
@@ -290,14 +378,15 @@ class Bridge:
         task.add_done_callback(done)
 
     def _start(self, coro: Coroutine[Any, Any, Any], waiter: Waiter[Any]) -> None:
-        task = self._loop.create_task(coro)
+        if waiter.given_up:
+            coro.close()
+            return
+        waiter.task = task = self._loop.create_task(coro)
         self._tasks.add(task)
-        task.rmq_waiter = waiter  # type: ignore[attr-defined]
-        task.add_done_callback(self._ended)
+        task.add_done_callback(partial(self._ended, waiter))
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _ended(self, waiter: Waiter[Any], task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        waiter: Waiter[Any] = task.rmq_waiter  # type: ignore[attr-defined]
         if task.cancelled():
             waiter.error = ClientError("the call was cancelled")
         else:
@@ -306,10 +395,11 @@ class Bridge:
                 waiter.result = task.result()
         self.release(waiter)
 
-    def _cancel(self, waiter: Waiter[Any]) -> None:
-        for task in list(self._tasks):
-            if getattr(task, "rmq_waiter", None) is waiter:
-                task.cancel()
+    def _give_up(self, waiter: Waiter[Any]) -> None:
+        """Whoever waited does not any more."""
+        waiter.given_up = True
+        if waiter.task is not None:
+            waiter.task.cancel()
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -335,10 +425,10 @@ class Bridge:
         if self._at_exit:
             with contextlib.suppress(TimeoutError, RuntimeError, Exception):
                 asyncio.run_coroutine_threadsafe(self._stop_all(), self._loop).result(limit)
-        self._stopped = True
-        self._local = threading.local()
+        self._stopped = "the process ends: its clients are stopped"
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_END_SECONDS)
+        finish_records(_END_SECONDS)
 
     async def _stop_all(self) -> None:
         stops = list(self._at_exit.values())
@@ -351,7 +441,8 @@ class Bridge:
 
 
 _bridge: Bridge | None = None
-_starting = threading.Lock()
+#: A signal handler may need the bridge while the thread it interrupts makes it.
+_starting = threading.RLock()
 #: Loops of parents: kept, because ending one here would touch what the parent still uses.
 _inherited: list[object] = []
 #: Closes inherited sockets in a child; clients add to it what they have open.
@@ -360,19 +451,44 @@ _descriptors: list[Callable[[], list[int]]] = []
 
 def bridge() -> Bridge:
     """This process's bridge, started at first use."""
-    global _bridge
     made = _bridge
     if made is None:
         with _starting:
             if _bridge is None:
-                _bridge = Bridge()
+                _keep(Bridge())
             made = _bridge
+    assert made is not None
     return made
+
+
+def _keep(fresh: Bridge) -> None:
+    """Take a bridge for this process's; a signal handler may have made one meanwhile."""
+    global _bridge
+    if _bridge is None:
+        _bridge = fresh
+    else:
+        fresh.exit()
+
+
+def _refuse_green_threads() -> None:
+    """:raises ClientError: a library has replaced threads by greenlets: a loop on one would stop all of them."""
+    gevent = sys.modules.get("gevent.monkey")
+    eventlet = sys.modules.get("eventlet.patcher")
+    if gevent is not None and gevent.is_module_patched("threading"):
+        patch = "gevent.monkey.patch_all(thread=False, queue=False)"
+    elif eventlet is not None and eventlet.is_monkey_patched("thread"):
+        patch = "eventlet.monkey_patch(thread=False)"
+    else:
+        return
+    raise ClientError(
+        f"{patch.partition('.')[0]} has replaced threads, and the SDK's loop needs a real one: patch without them "
+        f"({patch}), or use the SDK in a process of its own"
+    )
 
 
 def _after_fork_in_child() -> None:
     global _bridge, _starting
-    _starting = threading.Lock()
+    _starting = threading.RLock()
     if _bridge is not None:
         # close(), not shutdown(): the connection is the parent's, and goes on there.
         _inherited.append(_bridge)

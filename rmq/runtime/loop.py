@@ -12,11 +12,12 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from rmq.runtime.aside import logger
 from rmq.runtime.signals import insists, stop_signals
 
 __all__ = ["keep_memory", "loop_factory", "return_memory", "run", "settle_memory"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: glibc has it, others give memory back by themselves.
 _malloc_trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
+from rmq.runtime.aside import logger
 from rmq.runtime.tasks import TaskOwner
 
 __all__ = ["Services"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Services:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self
 
+from rmq.runtime.aside import logger
+
 __all__ = ["TaskOwner"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: Seconds between two tracebacks of one kind from what is called again and again.
 _TOLD_SECONDS = 60.0

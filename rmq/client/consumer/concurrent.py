@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
@@ -11,13 +10,14 @@ from rmq.client.consumer.listeners import ConsumeContext, Listener, Outcome
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.message import MessageExt
 from rmq.client.results import ConsumeResult
+from rmq.runtime.aside import logger
 from rmq.runtime.bridge import ListenerPool
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import Clock
 
 __all__ = ["ConcurrentService"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _LOCAL_RETRY = 5.0
 _TIMEOUT_LEVEL = 3

@@ -25,11 +25,12 @@ from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError, RMQError
 from rmq.protocol.names import is_retry_topic
 from rmq.remoting.conn import Conn
+from rmq.runtime.aside import logger
 from rmq.runtime.tasks import TaskOwner
 
 __all__ = ["Delivery"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _FULL = 0.05
 _PAUSED = 1.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -15,10 +14,11 @@ from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult
 from rmq.client.settings import seconds
 from rmq.protocol.errors import ClientError
+from rmq.runtime.aside import logger
 
 __all__ = ["ConsumeContext", "F", "Listener", "ListenerResult", "Outcome", "ends_task"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 #: What a listener may return: nothing, True and SUCCESS are success, False and the other results are not.
 ListenerResult = ConsumeResult | bool | None

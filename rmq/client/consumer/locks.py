@@ -14,10 +14,11 @@ from rmq.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import RMQError
+from rmq.runtime.aside import logger
 
 __all__ = ["QueueLocks"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _TIMEOUT = 1.0
 

@@ -20,12 +20,13 @@ from rmq.protocol.headers.offset import (
     QueryConsumerOffsetResponse,
     UpdateConsumerOffsetRequest,
 )
+from rmq.runtime.aside import logger
 from rmq.runtime.backed_file import BackedFile, DamagedFile
 from rmq.runtime.world import FileLock, World
 
 __all__ = ["LocalFileOffsetStore", "OffsetStore", "RemoteBrokerOffsetStore"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class OffsetStore(Protocol):

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 
 from rmq.client.consumer.listeners import ConsumeContext, Listener, Outcome
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult
+from rmq.runtime.aside import logger
 from rmq.runtime.bridge import ListenerPool
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import Clock
 
 __all__ = ["OrderlyService"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _LEAST_PAUSE, _MOST_PAUSE = 0.01, 30.0
 _LOCK_AGAIN = 0.1

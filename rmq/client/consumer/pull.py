@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self, Unpack
@@ -24,11 +23,12 @@ from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRu
 from rmq.protocol.codes import version_name
 from rmq.protocol.command import VERSION
 from rmq.protocol.errors import ClientError
+from rmq.runtime.aside import logger
 from rmq.runtime.world import World
 
 __all__ = ["PullConsumer"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @typed(but=("queue", "offset", "max_nums"), inner=("offsets", "reset_offsets"))

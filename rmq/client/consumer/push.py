@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -28,6 +27,7 @@ from rmq.client.settings import Duration, PushConsumerOptions, PushConsumerSetti
 from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq.protocol.errors import ClientError, RMQError, TransportError
+from rmq.runtime.aside import logger
 from rmq.runtime.bridge import ListenerPool
 from rmq.runtime.signals import signal_wait_on_loop
 from rmq.runtime.tasks import TaskOwner
@@ -35,7 +35,7 @@ from rmq.runtime.world import World
 
 __all__ = ["PushConsumer"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _HEARTBEAT_WAIT = 1.0
 #: How long a rebalance waits for what it tells the application, and a shutdown for listeners that were cancelled.

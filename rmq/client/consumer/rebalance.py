@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime
 
 from rmq.client import lookup
@@ -16,10 +15,11 @@ from rmq.protocol.codes import RequestCode
 from rmq.protocol.errors import ClientError
 from rmq.protocol.headers.client import GetConsumerListByGroupRequest
 from rmq.protocol.names import is_retry_topic
+from rmq.runtime.aside import logger
 
 __all__ = ["consumer_ids", "our_share", "start_offset", "timestamp_ms"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _HALF_AN_HOUR_MS = 30 * 60 * 1000
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageExt
 from rmq.protocol import properties as property_string
@@ -11,10 +9,11 @@ from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.errors import ClientError, ResponseError, RMQError
 from rmq.protocol.headers.send import ConsumerSendMsgBackRequest, SendMessageV2Request
 from rmq.protocol.names import dlq_topic, retry_topic
+from rmq.runtime.aside import logger
 
 __all__ = ["bury", "give_back", "original_topic", "send_message_back", "send_to_retry_topic"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _STORED = (
     ResponseCode.SUCCESS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -30,6 +31,7 @@ from rmq import (
     SendStatus,
     by_hash,
 )
+from rmq.runtime.aside import finish_records
 from rmq.testing.cluster import BlockingCluster
 from tests.support.daemons import PATIENCE
 
@@ -92,6 +94,67 @@ def test_every_way_to_send(cluster: BlockingCluster) -> None:
             producer.send_async(Message("Ways", b""))
     with pytest.raises(ClientError, match="shut down"):
         producer.send(Message("Ways", b"x"))
+
+
+def test_a_cancelled_future_costs_no_other_send(cluster: BlockingCluster) -> None:
+    """Its result used to end the step that served all of them, and the broker's connection with it."""
+    with (
+        Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT) as producer,
+        AdminClient(namesrv=cluster.namesrv_addr) as admin,
+    ):
+        producer.send(Message("Cancelled", b"x"))
+        called = threading.Event()
+        futures = []
+        for number in range(50):
+            futures.append(producer.send_async(Message("Cancelled", b"x"), lambda ended: called.set()))
+            if number == 25:
+                futures[-1].cancel()
+        assert sum(1 for future in futures if not future.cancelled() and future.result(PATIENCE).ok) in (49, 50)
+        assert called.wait(PATIENCE)
+        stored = sum(table.max_offset for table in admin.topic_stats("Cancelled").offset_table.values())
+        assert stored <= 51
+
+
+def test_what_is_hung_on_a_future_never_runs_on_the_loop(cluster: BlockingCluster) -> None:
+    with Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT) as producer:
+        producer.send(Message("Hung", b"x"))
+        told = threading.Event()
+        names: list[str] = []
+
+        def callback(ended: object) -> None:
+            producer.send(Message("Hung", b"a blocking call"))
+            names.append(threading.current_thread().name)
+            told.set()
+
+        producer.send_async(Message("Hung", b"x")).add_done_callback(callback)
+        assert told.wait(PATIENCE)
+        assert names[0].startswith("rmq-callback")
+
+
+def test_a_logging_handler_may_send_through_a_producer(cluster: BlockingCluster) -> None:
+    sent: list[str] = []
+
+    class Sending(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if not sent:
+                sent.append(record.getMessage())
+                producer.send(Message("Logs", record.getMessage()))
+
+    handler = Sending()
+    handler.addFilter(lambda record: record.name.startswith(("rmq.client", "rmq.remoting")))  # not our broker's own
+    root = logging.getLogger()
+    root.addHandler(handler)
+    level = root.level
+    root.setLevel(logging.INFO)
+    try:
+        with Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT) as producer:
+            for number in range(5):
+                assert producer.send(Message("Logs", f"{number}")).ok
+            finish_records(PATIENCE)
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+    assert sent
 
 
 def test_many_threads_share_a_producer(cluster: BlockingCluster) -> None:

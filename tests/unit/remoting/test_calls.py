@@ -562,3 +562,164 @@ def test_deadlines_share_one_timer() -> None:
         assert len(told) == 1001
 
     simloop.run(main())
+
+
+def test_what_came_while_the_process_stood_still_is_read_before_anything_expires() -> None:
+    """SIGSTOP, a busy machine: the answers lie in the socket, and a call that failed would be made again."""
+
+    async def main() -> None:
+        async with Rig() as rig:
+            await rig.ask(1)
+            calls = [asyncio.ensure_future(rig.ask(3)) for _ in range(20)]  # each answered after half a second
+            await asyncio.sleep(0.1)
+            asyncio.get_running_loop().pass_time(4.0)  # type: ignore[attr-defined]
+            assert {(await call).remark for call in calls} == {"slow"}
+            with pytest.raises(RequestTimeout):
+                await rig.ask(7, timeout=0.2)
+
+    simloop.run(main())
+
+
+def test_a_connection_made_while_the_process_stood_still_is_taken() -> None:
+    async def main() -> None:
+        async with Rig() as rig:
+            call = asyncio.ensure_future(rig.ask(1, body=b"x", timeout=30.0))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            asyncio.get_running_loop().pass_time(4.0)  # type: ignore[attr-defined]
+            assert (await call).body == b"x"
+
+    simloop.run(main())
+
+
+@pytest.mark.parametrize("how", ["answered", "lost", "late"])
+def test_a_caller_that_fails_on_its_answer_fails_alone(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with Rig() as rig:
+            conn = await rig.client.connection(rig.addr)
+            ends: list[object] = []
+
+            def fail(result: object) -> None:
+                ends.append("failed")
+                raise asyncio.InvalidStateError("the future is cancelled")
+
+            code = 1 if how == "answered" else 7
+            for done in (ends.append, fail, ends.append):
+                conn.call(Command(code), 1.0, done)
+            await asyncio.sleep(0.5)
+            if how == "lost":
+                conn.abort("test")
+            await asyncio.sleep(1.0)
+            assert [end if end == "failed" else type(end).__name__ for end in ends] == [
+                {"answered": "Command", "lost": "ConnectionLost", "late": "RequestTimeout"}[how],
+                "failed",
+                {"answered": "Command", "lost": "ConnectionLost", "late": "RequestTimeout"}[how],
+            ]
+            assert conn.closed == (how == "lost")
+            assert (await rig.ask(1, body=b"x")).body == b"x"
+
+    simloop.run(main())
+    assert "a caller failed on how its call ended" in caplog.text
+
+
+def test_a_deadline_that_fails_ends_no_other() -> None:
+    async def main() -> None:
+        told: list[int] = []
+
+        def expire(key: int) -> None:
+            told.append(key)
+            if key == 1:
+                raise ZeroDivisionError
+
+        timeouts: Timeouts[int] = Timeouts(expire)
+        for key in range(3):
+            timeouts.add(1.0, key)
+        timeouts.add(2.0, 3)
+        await asyncio.sleep(3.0)
+        assert told == [0, 1, 2, 3]
+
+    simloop.run(main())
+
+
+def test_a_hook_that_fails_after_a_call_changes_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing:
+        def before(self, addr: str, request: Command) -> None: ...
+
+        def after(self, addr: str, request: Command, response: Command | None) -> None:
+            raise ValueError("the metrics are away")
+
+    async def main() -> None:
+        async with Rig() as rig:
+            rig.client.hooks.append(Failing())
+            assert (await rig.ask(1, body=b"x")).body == b"x"
+            told: list[Command | Exception] = []
+            rig.client.call(rig.addr, Command(1, body=b"y"), 1.0, told.append)
+            await asyncio.sleep(0.1)
+            (answer,) = told
+            assert isinstance(answer, Command)
+            assert answer.body == b"y"
+
+    simloop.run(main())
+    assert "a hook failed after a call" in caplog.text
+
+
+def test_a_call_under_way_when_the_client_closes_is_told_so() -> None:
+    async def main() -> None:
+        async with Rig() as rig:
+            told: list[Command | Exception] = []
+            rig.client.call(rig.addr, Command(1), 1.0, told.append)
+            await asyncio.sleep(0)
+            await rig.client.close()
+            rig.client.call(rig.addr, Command(1), 1.0, told.append)
+            await asyncio.sleep(0)
+            assert [type(end) for end in told] == [ConnectFailed, ConnectFailed]
+
+    simloop.run(main())
+
+
+def test_a_peer_that_takes_everything_and_answers_nothing_is_left_for_a_new_connection() -> None:
+    """A tunnel or sidecar whose other end is gone acknowledges every byte."""
+
+    async def main() -> None:
+        async with Rig() as rig:
+            await rig.ask(1)
+            first = await rig.client.connection(rig.addr)
+            for _ in range(3):
+                with pytest.raises((RequestTimeout, ConnectionLost)):
+                    await rig.ask(7)
+            assert first.closed
+            assert (await rig.ask(1, body=b"x")).body == b"x"
+            second = await rig.client.connection(rig.addr)
+            beating = True
+
+            async def beat() -> None:
+                while beating:
+                    await rig.ask(1)
+                    await asyncio.sleep(1.0)
+
+            beats = asyncio.ensure_future(beat())
+            for _ in range(5):
+                with pytest.raises(RequestTimeout):
+                    await rig.ask(7)
+            beating = False
+            await beats
+            assert not second.closed  # slow with one thing, there for another
+
+    simloop.run(main())
+
+
+def test_oneway_requests_to_a_peer_that_reads_nothing_are_bounded() -> None:
+    async def main() -> None:
+        async with Rig(client_limits=Limits(write_high=1 << 10, write_low=1 << 9, write_most=1 << 20)) as rig:
+            conn = await rig.client.connection(rig.addr)
+            rig.simulation.net.cut(rig.machine.address, rig.simulation.nodes["client"].address)
+
+            async def flood() -> None:
+                for _ in range(3_000):
+                    await rig.client.oneway(rig.addr, Command(9, body=bytes(1 << 10)))
+
+            with pytest.raises(TooManyRequests, match="1 MiB of requests wait to be sent"):
+                await flood()
+            assert not conn.closed
+
+    simloop.run(main())

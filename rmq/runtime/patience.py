@@ -1,0 +1,53 @@
+"""Time limits of a loop that may itself be late: the process stood still (SIGSTOP, a busy machine), or the loop did.
+
+What came in meanwhile lies in the sockets. It is read before anything expires: a timer that fires late is put off by a
+tenth of a second, in which the loop reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+__all__ = ["LATE", "MOST_PUT_OFF", "READING", "timeout"]
+
+#: A timer that fires this many seconds late tells of a loop that did not read for so long.
+LATE = 0.1
+#: Seconds that the loop then gets to read what has come, and how often in a row.
+READING = 0.1
+MOST_PUT_OFF = 10
+
+
+class timeout:
+    """``asyncio.timeout`` that a late loop does not cut short.
+
+    :param seconds: from entering the block; what is in it gets a CancelledError then, and its caller TimeoutError.
+    """
+
+    __slots__ = ("_at", "_handle", "_inner", "_put_off", "_seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._put_off = 0
+        self._inner = asyncio.timeout(None)
+
+    async def __aenter__(self) -> None:
+        loop = asyncio.get_running_loop()
+        await self._inner.__aenter__()
+        self._at = loop.time() + self._seconds
+        self._handle = loop.call_at(self._at, self._fire, loop)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._handle.cancel()
+        await self._inner.__aexit__(kind, error, trace)
+
+    def _fire(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        if now - self._at > LATE and self._put_off < MOST_PUT_OFF:
+            self._put_off += 1
+            self._at = now + READING
+            self._handle = loop.call_at(self._at, self._fire, loop)
+        else:
+            self._inner.reschedule(now)
