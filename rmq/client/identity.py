@@ -45,9 +45,23 @@ def client_id(world: World, settings: ClientSettings, *, stable: bool = False, s
 def message_ids(world: World, settings: ClientSettings) -> Callable[[], str]:
     """What gives each message its unique id; any thread may call it.
 
-    The seed is random, so that neither a fork nor a container with the same address and pid repeats ids (case B084).
+    The seed is random, so that neither a fork nor a container with the same address and pid repeats ids (case B084). A
+    forked child, whenever its client was made or started, goes on with a seed of its own.
     """
     ip = ipaddress.ip_address((settings.client_ip or local_address(world)).split("%", 1)[0]).packed
     now_ms = world.clock.now_ms
-    next_id = UniqueIds(ip, world.identity.pid, world.random.getrandbits(32), now_ms()).next
-    return lambda: next_id(now_ms())
+    identity = world.identity
+
+    def begin() -> Callable[[int], str]:
+        return UniqueIds(ip, identity.pid, world.random.getrandbits(32), now_ms()).next
+
+    next_id, pid = begin(), identity.pid
+
+    def make() -> str:
+        nonlocal next_id, pid
+        if identity.pid != pid:
+            next_id = begin()
+            pid = identity.pid  # last: other threads of the child come here, too, until it is set
+        return next_id(now_ms())
+
+    return make

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
+import weakref
 
 from rmq.runtime.files import RealFiles
 from rmq.runtime.identity import RealIdentity
@@ -32,11 +34,26 @@ def seeded(seed: int) -> Random:
     return Random(seed)
 
 
+#: Seeded anew in a forked child, which would draw what its parent and its siblings draw.
+_seeded_by_system: weakref.WeakSet[Random] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for chance in list(_seeded_by_system):
+        chance.seed(secrets.randbits(128))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
 def real_world() -> World:
-    """A world made of this machine; its random numbers are seeded by the operating system."""
+    """A world made of this machine; its random numbers are seeded by the operating system, in a forked child anew."""
+    chance = Random(secrets.randbits(128))
+    _seeded_by_system.add(chance)
     return World(
         clock=RealClock(),
-        random=Random(secrets.randbits(128)),
+        random=chance,
         files=RealFiles(),
         network=RealNetwork(ThreadOffload(patient=False)),
         offload=ThreadOffload(),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
@@ -69,6 +71,28 @@ def test_message_ids_of_many_threads_differ() -> None:
     assert all(re.fullmatch(r"0A0000010001[0-9A-F]{20}", one) for one in ids)
     other = message_ids(world("10.0.0.1"), ClientSettings())
     assert make()[12:20] != other()[12:20], "two generators with one address and pid must differ"
+
+
+def test_a_forked_child_makes_ids_of_its_own() -> None:
+    """Made before a fork and used behind it: parent and child had one generator in the same state."""
+    here = world("10.0.0.1")
+    here.random.seed(1)
+    parent = message_ids(here, ClientSettings())
+    here.random.seed(1)
+    child = message_ids(here, ClientSettings())
+    same = parent()[12:20]
+    assert child()[12:20] == same
+    here.identity.pid = 2  # type: ignore[misc]
+    assert child()[12:20] != same
+
+
+def test_random_numbers_are_drawn_anew_in_a_forked_child() -> None:
+    program = (
+        "import os\nfrom rmq.runtime.real import real_world\nworld = real_world()\n"
+        "os.fork()\nos.fork()\nos.write(1, b'%d\\n' % world.random.getrandbits(64))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert len(set(ended.stdout.split())) == 4
 
 
 def test_the_time_to_start_at() -> None:
