@@ -119,7 +119,7 @@ class AdminClient(Lookups):
 
     async def cluster_info(self) -> ClusterInfo:
         """Clusters, broker names and addresses (clusterList)."""
-        return ClusterInfo.decode((await self._ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+        return await self.instance.name_servers.cluster_info(self.settings.mq_client_api_timeout)
 
     async def masters(self, cluster: str) -> dict[str, str]:
         """Broker name to master address of one cluster. :raises ClientError: there is no such cluster."""

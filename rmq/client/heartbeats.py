@@ -38,6 +38,8 @@ class Household(Protocol):
     client_id: str
     remoting: RemotingClient
     broker_addrs: dict[str, dict[int, str]]
+    #: Masters that are told, whether or not a topic in use leads there.
+    masters: dict[str, str]
     producers: set[str]
 
     @property
@@ -101,6 +103,7 @@ class Heartbeats:
                     for broker_id, address in addrs.items()
                     if household.consumers or broker_id == 0
                 }
+                | set(household.masters.values())
             )
             outcomes = await asyncio.gather(
                 *(

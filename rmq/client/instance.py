@@ -14,7 +14,7 @@ from rmq.client.heartbeats import Heartbeats
 from rmq.client.identity import client_id
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import NameServers, parse_addresses
-from rmq.client.route import PublishInfo, publish_queues, subscribe_queues
+from rmq.client.route import PERM_WRITE, PublishInfo, publish_queues, subscribe_queues
 from rmq.client.settings import ClientSettings
 from rmq.protocol import frame
 from rmq.protocol.bodies.heartbeat import ConsumerData
@@ -125,6 +125,8 @@ class ClientInstance:
         self.routes: dict[str, TopicRouteData] = {}
         self.publish: dict[str, PublishInfo] = {}
         self.broker_addrs: dict[str, dict[int, str]] = {}
+        #: Broker name -> master of the whole cluster, kept for transaction producers alone.
+        self.masters: dict[str, str] = {}
         self.producers: set[str] = set()
         #: Those of them that brokers may ask how a transaction ended.
         self.transactions: dict[str, TransactionMember] = {}
@@ -148,12 +150,13 @@ class ClientInstance:
         :raises ClientError: no name server is known.
         """
         self.users += 1
-        if not self.name_servers.addresses:
-            try:
+        try:
+            if not self.name_servers.addresses:
                 await self.name_servers.lookup()
-            except BaseException:
-                await self.release()
-                raise
+            await self.name_servers.resolve()
+        except BaseException:
+            await self.release()
+            raise
         if self._tasks is not None:
             return
         self._tasks = tasks = TaskOwner(f"client {self.client_id}")
@@ -335,7 +338,10 @@ class ClientInstance:
     # -- routes -------------------------------------------------------------------------------------------------------
 
     async def refresh_routes(self) -> None:
-        """Ask again for the route of every topic in use."""
+        """Ask again for the route of every topic in use, of name servers where their names lead by now."""
+        await self.name_servers.resolve()
+        if self.transactions:
+            await self.learn_masters()
         subscribed = {topic for consumer in self.consumers.values() for topic in consumer.topics()}
         self._forget_idle(subscribed)
         topics = subscribed.union(self.publish)
@@ -471,6 +477,28 @@ class ClientInstance:
         named = {broker.broker_name for route in routes for broker in route.broker_datas}
         if gone := self.broker_addrs.keys() - named:
             self.broker_addrs = {name: addrs for name, addrs in self.broker_addrs.items() if name not in gone}
+
+    async def learn_masters(self) -> None:
+        """Ask for every master there is, which a transaction producer is known to: any of them may have to ask it."""
+        try:
+            info = await self.name_servers.cluster_info(self.settings.mq_client_api_timeout)
+        except RMQError as error:
+            log.warning("the masters are not known, transactions may have to wait for their checks: %s", error)
+            return
+        brokers = info.broker_addr_table.items()
+        masters = {name: broker.broker_addrs[0] for name, broker in brokers if 0 in broker.broker_addrs}
+        new = set(masters.values()) - set(self.masters.values())
+        self.masters = masters
+        if new:
+            await self.beats.beat()
+
+    def masters_away(self, topic: str) -> list[str]:
+        """The brokers that have a topic for writing and whose master no name server knows now."""
+        route = self.routes.get(topic) or self._borrowed.get(topic)
+        if route is None:
+            return []
+        there = {broker.broker_name for broker in route.broker_datas if 0 in broker.broker_addrs}
+        return sorted({data.broker_name for data in route.queue_datas if data.perm & PERM_WRITE} - there)
 
     def subscribe_queues(self, topic: str) -> list[MessageQueue] | None:
         """The queues of a topic for consumers; None when it has no route yet."""

@@ -12,7 +12,7 @@ from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import parse_addresses
 from rmq.client.results import QueryResult
 from rmq.client.route import publish_queues
-from rmq.protocol import ids
+from rmq.protocol import addresses, ids
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, ResponseError, RMQError
@@ -113,6 +113,8 @@ async def earliest_msg_store_time(instance: ClientInstance, queue: MessageQueue,
 async def view_message(instance: ClientInstance, offset_msg_id: str, timeout: float | None = None) -> MessageExt:
     """The message with an offset id (``SendResult.offset_msg_id``).
 
+    Only brokers of the cluster are asked, whatever address the id holds.
+
     :raises ClientError: the text is no offset id. :raises ResponseError: there is no such message.
     """
     try:
@@ -121,12 +123,29 @@ async def view_message(instance: ClientInstance, offset_msg_id: str, timeout: fl
         raise ClientError(
             f"{offset_msg_id!r} is no offset message id (32 or 56 hexadecimal digits with the broker's address)"
         ) from error
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    reply = await instance.call(
-        address, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequest(offset=offset), timeout=timeout
+    limit = instance.settings.mq_client_api_timeout if timeout is None else timeout
+    info = await instance.name_servers.cluster_info(limit)
+    brokers = {addr: name for name, broker in info.broker_addr_table.items() for addr in broker.broker_addrs.values()}
+    # The id names an address, and anybody may write one: only the cluster's own brokers are asked. One that is known by
+    # another address, or keeps the store by now, is believed when its message bears the very id.
+    first = addresses.join(host, port)
+    header = ViewMessageRequest(offset=offset)
+    refused: RMQError | None = None
+    for address in (first,) if first in brokers else brokers:
+        try:
+            reply = await instance.call(address, RequestCode.VIEW_MESSAGE_BY_ID, header, timeout=limit)
+        except RMQError as failed:
+            refused = failed
+            continue
+        for message in decode_messages(reply.body, brokers[address]):
+            if address == first or message.offset_msg_id == offset_msg_id.upper():
+                return message
+    if first in brokers and refused is not None:
+        raise refused
+    raise ResponseError(
+        ResponseCode.QUERY_NOT_FOUND,
+        f"{offset_msg_id} is the id of no message here: {first}, which it names, is no broker of this cluster",
     )
-    broker = next((name for name, addrs in instance.broker_addrs.items() if address in addrs.values()), "")
-    return decode_messages(reply.body, broker)[0]
 
 
 async def view_message_by_either(instance: ClientInstance, msg_id: str, topic: str | None) -> MessageExt:

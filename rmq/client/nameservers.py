@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from rmq.protocol import addresses
+from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.codes import RequestCode, ResponseCode, version_name
 from rmq.protocol.command import VERSION, Command
@@ -18,6 +21,13 @@ from rmq.runtime.world import World
 __all__ = ["NameServers", "parse_addresses"]
 
 log = logger(__name__)
+
+#: Whether an answer may be that of a server which does not know yet.
+Doubt = Callable[[Command], bool]
+
+#: Seconds that a name's resolution may take, and the addresses of one that are asked at most.
+_RESOLVE_SECONDS = 3.0
+_MOST_RESOLVED = 16
 
 
 def parse_addresses(text: str) -> list[str]:
@@ -39,6 +49,22 @@ def parse_addresses(text: str) -> list[str]:
     return found
 
 
+def _is_literal(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _knows_no_topic(reply: Command) -> bool:
+    return reply.code == ResponseCode.TOPIC_NOT_EXIST
+
+
+def _knows_no_broker(reply: Command) -> bool:
+    return reply.code == ResponseCode.SUCCESS and not ClusterInfo.decode(reply.body).broker_addr_table
+
+
 class NameServers:
     """Asks one name server while it works, the next one when it does not.
 
@@ -50,36 +76,69 @@ class NameServers:
         self._world = world
         self._remoting = remoting
         self._unit_name = unit_name
+        #: As they were given, and of those that are names the addresses they lead to.
+        self._given: list[str] = []
+        self._resolved: dict[str, list[str]] = {}
+        #: Who is asked, and whose turn it is.
         self._addresses: list[str] = []
         self._at = 0
         self.update(addresses)
 
     @property
     def addresses(self) -> list[str]:
-        return list(self._addresses)
+        """As they were given."""
+        return list(self._given)
 
     @property
     def needs_lookup(self) -> bool:
         """There is no list in the settings: the address server is asked."""
-        return not self._addresses or self._looked_up
+        return not self._given or self._looked_up
 
     _looked_up = False
 
     def update(self, addresses: Iterable[str]) -> None:
         """Take a new list; servers that are not on it are not asked again (field case B089)."""
         new = list(addresses)
-        if sorted(new) != sorted(self._addresses):
-            for gone in set(self._addresses) - set(new):
-                self._remoting.disconnect(gone, "no longer a name server of ours")
+        if sorted(new) != sorted(self._given):
             self._world.random.shuffle(new)
-            self._addresses = new
-            self._at = 0
+            self._given = new
+            self._take()
+
+    def _take(self) -> bool:
+        """Ask whom the list leads to, and nobody else. :returns: whether that is somebody new."""
+        found = [one for given in self._given for one in self._resolved.get(given, (given,))]
+        new, old = list(dict.fromkeys(found)), self._addresses
+        for gone in set(old) - set(new):
+            self._remoting.disconnect(gone, "no longer a name server of ours")
+        self._at = new.index(old[self._at]) if old and old[self._at] in new else 0
+        self._addresses = new
+        return not set(new) <= set(old)
+
+    async def resolve(self) -> bool:
+        """Look up again where the names among the servers lead; one that cannot be resolved leads where it did.
+
+        :returns: whether there is somebody new to ask.
+        """
+        for given in list(self._given):
+            host, port = addresses.parse(given)
+            if _is_literal(host):
+                continue
+            try:
+                async with asyncio.timeout(_RESOLVE_SECONDS):
+                    found = await self._world.network.resolve(host)
+            except (OSError, TimeoutError, UnicodeError) as error:
+                log.debug("the name %s of a name server is not resolved: %s", host, error)
+                continue
+            if found:
+                self._resolved[given] = [addresses.join(one, port) for one in found[:_MOST_RESOLVED]]
+                self._remoting.server_names.update(dict.fromkeys(self._resolved[given], host))
+        return self._take()
 
     async def lookup(self) -> None:
         """Ask the HTTP address server for the list; keeps the old one when it does not answer."""
         domain = os.environ.get("ROCKETMQ_NAMESRV_DOMAIN")
         if not domain:
-            if not self._addresses:
+            if not self._given:
                 raise ClientError(
                     "no name server: give namesrv='host:port', or set NAMESRV_ADDR (or ROCKETMQ_NAMESRV_DOMAIN)"
                 )
@@ -101,21 +160,35 @@ class NameServers:
             self.update(parse_addresses(lines[0]))
             self._looked_up = True
         except (TimeoutError, OSError, ClientError) as error:
-            if not self._addresses:
+            if not self._given:
                 raise ConnectFailed(f"the address server {url} gave no name servers: {error}") from error
             log.warning("the address server %s did not answer: %s", url, error)
 
-    async def request(self, command: Command, timeout: float) -> Command:
+    async def request(self, command: Command, timeout: float, *, doubted: Doubt | None = None) -> Command:
         """Ask the servers in turn until one answers; each but the last gets a share of the time (field case B088).
 
         :param timeout: seconds for all of them together.
+        :param doubted: whether an answer is believed only when every server that answers gives one like it: one that
+            has just been started knows nothing.
         :raises TransportError: none answered.
         """
-        if not self._addresses:
+        if not self._given:
             await self.lookup()
+        deadline = self._world.clock.monotonic() + timeout
+        try:
+            reply = await self._ask(command, deadline, doubted)
+            if doubted is None or not doubted(reply) or not await self.resolve():
+                return reply
+        except TransportError:
+            # Names may lead elsewhere by now.
+            if not await self.resolve() or self._world.clock.monotonic() >= deadline:
+                raise
+        return await self._ask(command, deadline, doubted)
+
+    async def _ask(self, command: Command, deadline: float, doubted: Doubt | None) -> Command:
         clock = self._world.clock
-        deadline = clock.monotonic() + timeout
         error: TransportError | None = None
+        doubtful: Command | None = None
         servers, first = self._addresses, self._at
         for turn in range(len(servers)):
             at = (first + turn) % len(servers)
@@ -124,23 +197,43 @@ class NameServers:
             if rest <= 0:
                 break
             try:
-                return await self._remoting.request(address, command, rest / (len(servers) - turn))
+                reply = await self._remoting.request(address, command, rest / (len(servers) - turn))
             except TransportError as failed:
                 error = failed
                 # Calls side by side fail together: the first of them moves on, the others find that done.
                 if self._addresses is servers and self._at == at:
                     self._at = (at + 1) % len(servers)
                 log.debug("the name server %s does not answer: %s", address, failed)
+                continue
+            if doubted is None or not doubted(reply):
+                if doubtful is not None and self._addresses is servers:
+                    self._at = at  # it knows more than those before it
+                return reply
+            doubtful = reply
+        if doubtful is not None:
+            return doubtful
         tried = ", ".join(servers)
         raise ConnectFailed(f"no name server answered ({tried}): {error or 'no time left'}") from error
 
+    async def cluster_info(self, timeout: float) -> ClusterInfo:
+        """Clusters and brokers; without any when no server that answers knows one.
+
+        :raises TransportError: none answered. :raises ResponseError: it answered with something else.
+        """
+        command = Command.request(RequestCode.GET_BROKER_CLUSTER_INFO)
+        reply = await self.request(command, timeout, doubted=_knows_no_broker)
+        if reply.code != ResponseCode.SUCCESS:
+            raise ResponseError(reply.code, reply.remark)
+        return ClusterInfo.decode(reply.body)
+
     async def route(self, topic: str, timeout: float) -> TopicRouteData | None:
-        """The route of a topic; None when no broker has it.
+        """The route of a topic; None when no broker has it, as all servers that answer say.
 
         :raises ResponseError: the name server answered with something else.
         """
         header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
-        reply = await self.request(Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), timeout)
+        command = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        reply = await self.request(command, timeout, doubted=_knows_no_topic)
         if reply.code == ResponseCode.SUCCESS and reply.body:
             return TopicRouteData.decode(reply.body)
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:

@@ -22,7 +22,7 @@ from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, sec
 from rmq.client.topics import create_topic
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, RequestTimeout, ResponseError, RMQError, TransportError
+from rmq.protocol.errors import ClientError, ConnectFailed, RequestTimeout, ResponseError, RMQError, TransportError
 from rmq.protocol.headers.message import RecallMessageRequest, RecallMessageResponse
 from rmq.runtime.aside import logger
 from rmq.runtime.world import World
@@ -31,6 +31,8 @@ __all__ = ["Producer"]
 
 log = logger(__name__)
 
+#: Seconds between two looks for a topic that may be there in a moment.
+_LOOK_AGAIN = 0.5
 #: Bytes that a connection may gather before oneway sends let it write them.
 _WRITE_FIRST = 1 << 20
 #: A new topic reaches the name servers within this time.
@@ -406,19 +408,45 @@ class Producer(Lookups):
         if info is not None and info.queues:
             info.used = True
             return info
-        rest = deadline - self.world.clock.monotonic()
-        if rest <= 0:
-            raise RequestTimeout(f"no time was left to look up the route of {topic}")
         template = (self.settings.create_topic_key, self.settings.default_topic_queue_nums)
-        await instance.refresh_route(topic, rest, template)
-        info = instance.publish.get(topic)
-        if info is None or not info.queues:
-            servers = ";".join(instance.name_servers.addresses)
-            raise ClientError(
-                f"the topic {topic} has no queue to send to: no broker known to {servers} has it for writing, "
-                "and none creates topics by itself (autoCreateTopicEnable): create it with mqadmin updateTopic"
+        clock = self.world.clock
+        while (rest := deadline - clock.monotonic()) > 0:
+            await instance.refresh_route(topic, rest, template)
+            info = instance.publish.get(topic)
+            if info is not None and info.queues:
+                return info
+            error = await self._why_no_queue(topic, deadline)
+            rest = deadline - clock.monotonic()
+            if not error.retriable or rest <= _LOOK_AGAIN:
+                raise error
+            await asyncio.sleep(_LOOK_AGAIN)
+        raise RequestTimeout(f"no time was left to look up the route of {topic}")
+
+    async def _why_no_queue(self, topic: str, deadline: float) -> RMQError:
+        """What is the matter with a topic that has no queue to send to: it may be there in a moment, or never."""
+        instance = self.instance
+        servers = ";".join(instance.name_servers.addresses)
+        if away := instance.masters_away(topic):
+            return ConnectFailed(
+                f"the topic {topic} takes no message now: {', '.join(away)} {'has' if len(away) == 1 else 'have'} no "
+                "master, and slaves take none"
             )
-        return info
+        try:
+            info = await instance.name_servers.cluster_info(max(0.001, deadline - self.world.clock.monotonic()))
+            knows_none = not info.broker_addr_table
+        except TransportError as error:
+            return error
+        except ResponseError:  # it does not say
+            knows_none = False
+        if knows_none:
+            return ConnectFailed(
+                f"the topic {topic} is not known to {servers}, and no broker is: a name server that has just been "
+                "started knows them within 30 s"
+            )
+        return ClientError(
+            f"the topic {topic} has no queue to send to: no broker known to {servers} has it for writing, "
+            "and none creates topics by itself (autoCreateTopicEnable): create it with mqadmin updateTopic"
+        )
 
     async def recall_message(self, topic: str, recall_handle: str) -> str:
         """Take back a message that waits for its delivery time (``delay`` or ``deliver_at``).

@@ -9,7 +9,7 @@ from rmq.client.message import MessageQueue
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.queue import MAX_QUEUES
 
-__all__ = ["PublishInfo", "publish_queues", "subscribe_queues"]
+__all__ = ["PERM_WRITE", "PublishInfo", "publish_queues", "subscribe_queues"]
 
 PERM_READ = 4
 PERM_WRITE = 2

@@ -92,7 +92,9 @@ class TransactionProducer(Producer):
         return TransactionProducer(self.group, self._check, **self._options)
 
     async def start(self) -> None:
-        """Join the client instance and answer the checks of brokers. Starting a started producer does nothing.
+        """Join the client instance, make itself known to every master, and answer the checks of brokers.
+
+        Starting a started producer does nothing.
 
         :raises ClientError: no name server is known, or the group has a producer in this client already.
         """
@@ -102,12 +104,15 @@ class TransactionProducer(Producer):
         self._tasks = TaskOwner(f"checks of {self.group}")
         self._pool = ListenerPool(_CHECKERS, f"rmq-check-{self.group}")
         self.instance.transactions[self.group] = self
+        await self.instance.learn_masters()
 
     async def shutdown(self) -> None:
         """Leave, and close the connections. Transactions that are not ended are asked about elsewhere."""
         instance, tasks, pool = self._instance, self._tasks, self._pool
         if instance is not None and instance.transactions.get(self.group) is self:
             del instance.transactions[self.group]
+            if not instance.transactions:
+                instance.masters = {}
         if tasks is not None:
             await tasks.close()
         if pool is not None:

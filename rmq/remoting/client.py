@@ -75,6 +75,8 @@ class RemotingClient:
         self.world = world
         self.router = router if router is not None else Router()
         self.hooks: list[Hook] = []
+        #: Address -> the name that led there, which its TLS certificate is checked against.
+        self.server_names: dict[str, str] = {}
         self._tls = tls
         self._connect_timeout = connect_timeout
         self._endpoint = Endpoint(world, self.router, limits or _LIMITS, step=None, name=name)
@@ -133,7 +135,9 @@ class RemotingClient:
 
         try:
             async with patience.timeout(self._connect_timeout):
-                _, conn = await self.world.network.connect(factory, host, port, ssl_context=self._tls)
+                _, conn = await self.world.network.connect(
+                    factory, host, port, ssl_context=self._tls, server_name=self.server_names.get(addr)
+                )
         except TimeoutError:
             return ConnectFailed(f"connect to {addr} failed: no answer in {self._connect_timeout:g} s")
         except (OSError, ssl.SSLError) as error:

@@ -83,6 +83,7 @@ class RealNetwork:
         port: int,
         *,
         ssl_context: ssl.SSLContext | None = None,
+        server_name: str | None = None,
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.create_connection(
@@ -90,7 +91,7 @@ class RealNetwork:
             host.strip("[]"),
             port,
             ssl=ssl_context,
-            server_hostname=host.strip("[]") if ssl_context is not None else None,
+            server_hostname=server_name or host.strip("[]") if ssl_context is not None else None,
         )
         # asyncio sets TCP_NODELAY itself.
         handle = transport.get_extra_info("socket")
@@ -102,6 +103,10 @@ class RealNetwork:
                 with contextlib.suppress(OSError):
                     handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENCE_MS)
         return transport, protocol
+
+    async def resolve(self, host: str) -> list[str]:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(where[0]) for _, _, _, _, where in found))
 
     async def start_tls(
         self,

@@ -197,7 +197,15 @@ class Network(Protocol):
         port: int,
         *,
         ssl_context: ssl.SSLContext | None = None,
-    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]: ...
+        server_name: str | None = None,
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        """Open a connection.
+
+        :param server_name: whose certificate the other side must show, when that is not ``host``.
+        """
+
+    async def resolve(self, host: str) -> list[str]:
+        """The addresses that a name leads to now. Errors: OSError."""
 
     async def start_tls(
         self,

@@ -83,6 +83,8 @@ class SimNetwork:
         self.host = host
         #: Answers of :meth:`http_get`, by address.
         self.http: dict[str, tuple[int, bytes]] = {}
+        #: Where names lead.
+        self.names: dict[str, list[str]] = {}
 
     def _real(self, host: str) -> str:
         return self.host if host in ("", "localhost", "127.0.0.1", "0.0.0.0", "::") else host
@@ -105,6 +107,7 @@ class SimNetwork:
         port: int,
         *,
         ssl_context: ssl.SSLContext | None = None,
+        server_name: str | None = None,
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
         if ssl_context is not None:
             raise OSError(errno.EPROTONOSUPPORT, "TLS is not simulated")
@@ -125,6 +128,12 @@ class SimNetwork:
         far.connection_made(theirs)
         near.connection_made(mine)
         return mine, near
+
+    async def resolve(self, host: str) -> list[str]:
+        await asyncio.sleep(2 * self.net.latency)
+        if host not in self.names:
+            raise OSError(errno.ENOENT, f"{host} is not known")
+        return list(self.names[host])
 
     async def start_tls(
         self,

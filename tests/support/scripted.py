@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
@@ -83,12 +84,17 @@ class ScriptedCluster:
         self.node = self.simulation.node("namesrv")
         router = Router()
         router.on(RequestCode.GET_ROUTEINFO_BY_TOPIC, self._route)
+        router.on(RequestCode.GET_BROKER_CLUSTER_INFO, self._cluster)
         self._server = Server(self.node.world, router, Limits(), name="namesrv")
         self.namesrv = ""
         self.routes_asked: list[str] = []
         #: Topic -> the brokers that have it; what is not here has no route.
         self.topics: dict[str, list[str]] = {"T": list(brokers)}
         self.silent = False
+        #: A name server that has just been started: no broker has registered yet.
+        self.fresh = False
+        #: Brokers whose master is away and whose slave is there.
+        self.headless: set[str] = set()
 
     async def __aenter__(self) -> ScriptedCluster:
         for broker in self.brokers.values():
@@ -108,10 +114,18 @@ class ScriptedCluster:
         if self.silent:
             return None
         names = self.topics.get(topic)
-        if names is None:
+        if names is None or self.fresh:
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, "no route")
         route = TopicRouteData(
-            broker_datas=[BrokerData({0: self.brokers[name].address}, name, "c") for name in names],
+            broker_datas=[self._data(name) for name in names],
             queue_datas=[QueueData(name, 6, 2, 0, 2) for name in names],
         )
         return request.reply(0, body=route.encode(standard=True))
+
+    def _data(self, name: str) -> BrokerData:
+        return BrokerData({1 if name in self.headless else 0: self.brokers[name].address}, name, "c")
+
+    def _cluster(self, conn: Conn, request: Command) -> Command:
+        names = [] if self.fresh else list(self.brokers)
+        info = ClusterInfo({name: self._data(name) for name in names}, {"c": names})
+        return request.reply(0, body=info.encode())

@@ -161,6 +161,18 @@ async def test_another_member_answers_for_one_that_is_gone() -> None:
 
 
 @in_virtual_time
+async def test_a_member_that_has_only_started_answers_for_one_that_is_gone() -> None:
+    async with scene(**FAST) as s:
+        gone, side = Side(s), Side(s, instance_name="other")
+        await gone.producer.start()
+        async with side.producer:
+            await gone.send("orphan", UNKNOWN)
+            await gone.producer.shutdown()
+            await eventually(lambda: side.asked)
+            assert side.asked[0].keys == "orphan"
+
+
+@in_virtual_time
 async def test_what_cannot_be_a_transaction_producer() -> None:
     async with scene() as s:
         with pytest.raises(ClientError, match="is a function"):

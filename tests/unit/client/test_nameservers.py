@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rmq.client.nameservers import NameServers, parse_addresses
+from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, ConnectFailed, ResponseError
@@ -139,8 +140,97 @@ def test_every_server_may_come_first() -> None:
     simulation = Simulation(3)
     world = simulation.node("c").world
     for _ in range(40):
-        made = NameServers.__new__(NameServers)
-        made._world, made._addresses, made._at = world, [], 0
-        made.update(["a:1", "b:1", "c:1"])
+        made = NameServers(world, Knowing(), ["a:1", "b:1", "c:1"], None)  # type: ignore[arg-type]
         firsts.add(made.addresses[0])
     assert firsts == {"a:1", "b:1", "c:1"}
+
+
+class Knowing:
+    """Stands where the connections are: servers by address, each knows a topic, or not, or is away."""
+
+    def __init__(self, **knows: bool | None) -> None:
+        self.knows = {f"10.0.0.{name[1:]}:9876": known for name, known in knows.items()}
+        self.asked: list[str] = []
+        self.left: list[str] = []
+        self.server_names: dict[str, str] = {}
+
+    async def request(self, address: str, command: Command, timeout: float) -> Command:
+        self.asked.append(address)
+        known = self.knows.get(address)
+        if known is None:
+            raise ConnectFailed("nobody there")
+        if known:
+            return command.reply(0, body=TopicRouteData().encode(standard=True))
+        return command.reply(ResponseCode.TOPIC_NOT_EXIST, "no route")
+
+    def disconnect(self, address: str, reason: str) -> None:
+        self.left.append(address)
+
+
+def asking(knowing: Knowing, *given: str, names: dict[str, list[str]] | None = None) -> NameServers:
+    world = Simulation().node("c").world
+    if names is not None:
+        world.network.names = names  # type: ignore[attr-defined]
+    return NameServers(world, knowing, given, None)  # type: ignore[arg-type]
+
+
+@in_virtual_time
+async def test_a_server_that_does_not_know_a_topic_is_not_the_last_to_be_asked() -> None:
+    """One that has just been restarted knows nothing; the others do."""
+    for order in (["10.0.0.1:9876", "10.0.0.2:9876"], ["10.0.0.2:9876", "10.0.0.1:9876"]):
+        knowing = Knowing(n1=False, n2=True)
+        made = asking(knowing, *order)
+        assert await made.route("T", 3.0) is not None
+        knowing.asked.clear()
+        assert await made.route("T", 3.0) is not None
+        assert knowing.asked == ["10.0.0.2:9876"], "who knows is asked first from then on"
+    assert await asking(Knowing(n1=False, n2=False), "10.0.0.1:9876", "10.0.0.2:9876").route("T", 3.0) is None
+    assert await asking(Knowing(n1=False, n2=None), "10.0.0.1:9876", "10.0.0.2:9876").route("T", 3.0) is None
+
+
+@in_virtual_time
+async def test_a_name_leads_where_it_leads_now() -> None:
+    names = {"ns": ["10.0.0.1"]}
+    knowing = Knowing(n1=True)
+    made = asking(knowing, "ns:9876", names=names)
+    await made.resolve()
+    assert made.addresses == ["ns:9876"]
+    await made.route("T", 3.0)
+    assert knowing.asked == ["10.0.0.1:9876"]
+    assert knowing.server_names == {"10.0.0.1:9876": "ns"}
+    # It moved: the old machine is left at the next poll, without having failed.
+    names["ns"] = ["10.0.0.2"]
+    knowing.knows["10.0.0.2:9876"] = True
+    assert await made.resolve()
+    assert knowing.left[-1] == "10.0.0.1:9876"
+    knowing.asked.clear()
+    await made.route("T", 3.0)
+    assert knowing.asked == ["10.0.0.2:9876"]
+    del names["ns"]  # the resolver is away: it leads where it did
+    assert not await made.resolve()
+    assert made._addresses == ["10.0.0.2:9876"]
+
+
+@pytest.mark.parametrize("old", [None, False])
+def test_a_name_that_moved_is_found_before_anything_is_refused(old: bool | None) -> None:
+    """The old server is away, or there and knows nothing."""
+
+    @in_virtual_time
+    async def run() -> None:
+        names = {"ns": ["10.0.0.1"]}
+        knowing = Knowing(n1=old, n2=True)
+        made = asking(knowing, "ns:9876", names=names)
+        await made.resolve()
+        names["ns"] = ["10.0.0.2"]
+        assert await made.route("T", 3.0) is not None
+
+    run()
+
+
+@in_virtual_time
+async def test_every_address_of_a_name_is_asked() -> None:
+    knowing = Knowing(n1=False, n2=None, n3=True)
+    made = asking(knowing, "ns:9876", names={"ns": ["10.0.0.1", "10.0.0.2", "10.0.0.3"]})
+    await made.resolve()
+    assert await made.route("T", 3.0) is not None
+    assert knowing.asked == ["10.0.0.1:9876", "10.0.0.2:9876", "10.0.0.3:9876"]

@@ -22,6 +22,7 @@ from rmq.aio import (
 )
 from rmq.protocol.bodies.heartbeat import HeartbeatData
 from rmq.protocol.command import Command
+from rmq.protocol.ids import offset_msg_id
 from tests.support.scripted import ScriptedCluster, refuse, stored
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -226,6 +227,65 @@ async def test_a_topic_created_with_fewer_queues_than_the_template_is_found_out(
         c.topics["TBW102"] = ["a"]
         c.brokers["a"].script = illegal_queue
         assert (await p.send(Message("New", b"x"))).message_queue.broker_name == "b"
+
+
+@in_virtual_time
+async def test_a_name_server_that_knows_no_broker_yet_is_asked_again() -> None:
+    """Just restarted: the topic is there, its brokers register within 30 s."""
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        c.fresh = True
+        with pytest.raises(ConnectFailed, match=r"T is not known to .*, and no broker is") as caught:
+            await p.send(Message("T", b"x"))
+        assert caught.value.retriable
+        waiting = asyncio.ensure_future(p.send(Message("T", b"x")))
+        await asyncio.sleep(1.0)
+        c.fresh = False
+        assert (await waiting).ok
+
+
+@in_virtual_time
+async def test_the_name_of_a_name_server_is_resolved_at_the_start_and_with_every_poll() -> None:
+    async with ScriptedCluster("a") as c:
+        host, _, port = c.namesrv.rpartition(":")
+        names = c.world.network.names = {"ns.example": [host]}  # type: ignore[attr-defined]
+        async with Producer("pg", namesrv=f"ns.example:{port}", world=c.world) as p:
+            assert (await p.send(Message("T", b"x"))).ok
+            remoting = p.instance.remoting
+            assert remoting.connected(c.namesrv) is not None
+            names["ns.example"] = ["10.9.9.9"]
+            await asyncio.sleep(31.0)
+            assert remoting.connected(c.namesrv) is None, "it moved: the old machine is left"
+            assert p.instance.name_servers.addresses == [f"ns.example:{port}"]
+
+
+@in_virtual_time
+async def test_a_topic_whose_master_is_away_is_waited_for() -> None:
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        c.headless = {"a"}
+        with pytest.raises(ConnectFailed, match="the topic T takes no message now: a has no master") as caught:
+            await p.send(Message("T", b"x"))
+        assert caught.value.retriable
+        waiting = asyncio.ensure_future(p.send(Message("T", b"x")))
+        await asyncio.sleep(1.0)
+        c.headless = set()
+        assert (await waiting).ok
+
+
+@in_virtual_time
+async def test_only_brokers_of_the_cluster_are_asked_for_a_message() -> None:
+    """An offset id names an address, and anybody may write one."""
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        stranger = c.simulation.node("stranger")
+        reached: list[object] = []
+
+        def accept() -> asyncio.Protocol:
+            reached.append("connected")
+            return asyncio.Protocol()
+
+        await stranger.world.network.listen(accept, "", 10911)
+        with pytest.raises(ResponseError, match=r"10911, which it names, is no broker of this cluster"):
+            await p.view_message(offset_msg_id(stranger.address, 10911, 0))
+        assert reached == []
 
 
 @in_virtual_time
