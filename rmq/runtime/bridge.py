@@ -475,7 +475,7 @@ def _refuse_green_threads() -> None:
     gevent = sys.modules.get("gevent.monkey")
     eventlet = sys.modules.get("eventlet.patcher")
     if gevent is not None and gevent.is_module_patched("threading"):
-        patch = "gevent.monkey.patch_all(thread=False, queue=False)"
+        patch = "gevent.monkey.patch_all(thread=False, queue=False, select=False)"
     elif eventlet is not None and eventlet.is_monkey_patched("thread"):
         patch = "eventlet.monkey_patch(thread=False)"
     else:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -220,3 +221,22 @@ def test_no_loop_outlives_the_interpreter(begin: str) -> None:
     """One that does crashes the process at its next event, with its work done and its exit code wrong."""
     ended = subprocess.run([sys.executable, "-c", AT_THE_END + begin], capture_output=True, text=True, check=True)
     assert (ended.stdout.strip(), ended.stderr) == ("['MainThread']", "")
+
+
+@pytest.mark.parametrize(
+    ("module", "asked", "line"),
+    [
+        ("gevent.monkey", "is_module_patched", r"gevent has replaced threads.*patch_all\(thread=False, queue=False"),
+        ("eventlet.patcher", "is_monkey_patched", r"eventlet has replaced threads.*monkey_patch\(thread=False\)"),
+    ],
+)
+def test_threads_that_are_none_are_refused_with_one_line(
+    module: str, asked: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop on a greenlet never gives the others a turn: the first call never returned."""
+    patched = [True]
+    monkeypatch.setitem(sys.modules, module, SimpleNamespace(**{asked: lambda what: patched[0]}))  # type: ignore[arg-type]
+    with pytest.raises(ClientError, match=line):
+        Bridge()
+    patched[0] = False
+    Bridge().exit()
