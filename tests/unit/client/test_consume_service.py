@@ -60,7 +60,7 @@ class Scene:
             clock=self.clock, tasks=self.tasks, pool=cast(ListenerPool, self.pool),
             pick=lambda topic: Listener(lambda message: self.seen.append(message.queue_offset)),
             give_back=self._give_back, settled=lambda pq, offset: None,
-            on_consume=lambda topic, ok, failed, seconds: None,
+            on_consume=lambda topic, ok, failed, seconds: None, on_failed=lambda error: None,
             broadcasting=False, batch_max=1, limit=20, timeout=timeout,
         )  # fmt: skip
         self.service.start()
@@ -143,7 +143,7 @@ def test_a_queue_that_was_never_opened_is_closed_without_ado() -> None:
         service = OrderlyService(
             clock=scene.clock, tasks=scene.tasks, pool=cast(ListenerPool, scene.pool), pick=lambda topic: None,
             bury=never, relock=never, settled=lambda pq, offset: None,
-            on_consume=lambda topic, ok, failed, seconds: None,
+            on_consume=lambda topic, ok, failed, seconds: None, on_failed=lambda error: None,
             locks=False, batch_max=1, suspend=1.0, max_reconsume_times=-1,
         )  # fmt: skip
         assert service.close(scene.pq) is None
