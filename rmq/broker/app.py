@@ -291,6 +291,7 @@ class BrokerApp:
             ha_addr=self._ha_address(),
         )
         self._server.on_close += [consumers.closed, producers.closed, delivery.holds.drop, pop.closed]
+        self._arrivals = (delivery.holds.wake, schedule.arrived, timers.arrived, pop.arrived)
         store.durability.on_visible = self._visible
         #: Told of every deleted topic.
         self._forget_of_topic = (
@@ -322,7 +323,7 @@ class BrokerApp:
 
     def _visible(self, queues: list[Queue]) -> None:
         """New messages may be told of, to parked pulls and to the schedule: they are stored whatever comes of it."""
-        for told in (self._delivery.holds.wake, self._schedule.arrived, self._timers.arrived, self._pop.arrived):
+        for told in self._arrivals:
             try:
                 told(queues)
             except Exception:

@@ -24,7 +24,7 @@ from rmq.broker.lane.plain import plain_properties
 from rmq.broker.lane.pressure import Owed
 from rmq.broker.store.append import PartlyAppended, RecordTooLarge
 from rmq.broker.store.durability import Answers
-from rmq.broker.store.state import Put, Span
+from rmq.broker.store.state import Put, Queue, Span
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol import batch
 from rmq.protocol.codes import RequestCode, ResponseCode
@@ -326,9 +326,7 @@ class Lane:
                         ticket: Ticket = end.value
                         break
                     await asyncio.sleep(0)
-            queue = ticket.puts[0].queue
-            if self._store.queues.get(queue.topic, queue.id) is not queue:
-                raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{queue.topic}] was deleted meanwhile")
+            self._still_there(ticket.puts[0].queue)
             self._ready(conn, request, header, ticket, [], [])
         except (ResponseError, HeaderError) as error:
             self._refused(conn, request, error)
@@ -336,6 +334,10 @@ class Lane:
             self._failed(conn, request, error)
         finally:
             self._settle(conn, cost)
+
+    def _still_there(self, queue: Queue) -> None:
+        if self._store.queues.get(queue.topic, queue.id) is not queue:
+            raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{queue.topic}] was deleted meanwhile")
 
     def _spawn(self, conn: Conn, work: Coroutine[Any, Any, None], cost: int) -> None:
         """Go on with a send in a task, which ends with :meth:`_settle`.
@@ -504,7 +506,7 @@ class Lane:
         """A batch lies in one file; one that would hold the loop too long is stored in parts."""
         ack: Ack = (conn, None if request.is_oneway else request.opaque, ticket.queue_id, ticket.wait, request)
         if len(ticket.puts) > _PART:
-            self._spawn(conn, self._append_parts(ack, ticket.puts, cost := len(request.body)), cost)
+            self._spawn(conn, self._append_parts(ack, request, ticket.puts, cost := len(request.body)), cost)
             return
         try:
             span = self._store.append(ticket.puts, together=True)
@@ -513,17 +515,20 @@ class Lane:
             return
         self._batch_appended(ack, ticket.puts, span.end, span.offsets)
 
-    async def _append_parts(self, ack: Ack, puts: list[Put], cost: int) -> None:
+    async def _append_parts(self, ack: Ack, request: Command, puts: list[Put], cost: int) -> None:
         end = 0
         offsets: list[tuple[int, int]] = []
         ids: list[str] = []
         try:
             for first in range(0, len(puts), _PART):
+                self._still_there(puts[0].queue)
                 span = self._store.append(puts[first : first + _PART], together=True)
                 end = span.end
                 offsets += span.offsets
                 ids.append(self._answers.ids(span.offsets))
                 await asyncio.sleep(0)
+        except ResponseError as error:
+            self._refused(ack[0], request, error)
         except Exception as error:
             self._append_failed(error, puts, [ack])
         else:

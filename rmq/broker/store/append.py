@@ -116,6 +116,7 @@ class Appender:
         pack4 = _HEADS[8, 8]
         entry = _entry
         lengths = _LENGTHS
+        longest = MAX_BYTES
         try:
             for (
                 queue, body, properties, flag, sys_flag, born_timestamp, born_host, store_host,
@@ -129,7 +130,7 @@ class Appender:
                     pack = _HEADS[len(born_host), len(store_host)]
                 else:
                     pack = pack4
-                if properties_size > MAX_BYTES:
+                if properties_size > longest:
                     raise RecordTooLarge(
                         f"a property string of {properties_size} bytes: at most {MAX_BYTES} are allowed"
                     )
