@@ -31,6 +31,8 @@ TRIES = 5
 PATIENT = 60.0
 #: These wait for a message as long as they ask to.
 POLLING = frozenset({11, 361, 200050, 200054})
+#: "Unknown" of a transaction is answered by nobody, as in Java: it waits for the check.
+SILENT = frozenset({37})
 #: The opaque of odd requests.
 ODD = 7
 
@@ -167,7 +169,7 @@ class Campaign:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, TimedLoop)
         for number, line in enumerate(lines):
-            if line.lost:
+            if line.lost or line.transport.is_closing():
                 lines[number] = await self.line(address)
         line, bystander = lines
         self._opaque += 1
@@ -186,7 +188,8 @@ class Campaign:
     async def _own(self, odd: Odd, line: Line) -> None:
         """The odd request's own answer."""
         polls = odd.code in POLLING
-        answer = await line.answer(ODD, PROMPT if odd.oneway or polls else PATIENT)
+        brief = odd.oneway or polls or odd.code in SILENT
+        answer = await line.answer(ODD, PROMPT if brief else PATIENT)
         if answer is not None:
             self.answers[answer.code] += 1
             if odd.oneway:
@@ -197,7 +200,9 @@ class Campaign:
             except FrameError:
                 return  # what is no frame ends its own connection
             self.found.append(f"{odd}: its connection is closed")
-        elif not (odd.oneway or polls):
+        elif polls:
+            line.transport.close()  # it may be answered later, under the opaque of all
+        elif not (odd.oneway or odd.code in SILENT):
             self.found.append(f"{odd}: no answer")
 
     def said(self) -> str:

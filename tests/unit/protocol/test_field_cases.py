@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from rmq.protocol import addresses, batch, compression, frame, message, names, properties, sysflags
+from rmq.protocol.bodies.topic import CreateTopicListRequestBody
 from rmq.protocol.command import Command, SerializeType
-from rmq.protocol.errors import ClientError, ConfigError, HeaderError, ProtocolError
+from rmq.protocol.errors import BodyError, ClientError, ConfigError, HeaderError, ProtocolError
 from rmq.protocol.headers.send import SendMessageV2Request
 from rmq.protocol.message import MessageRecord
 
@@ -200,3 +201,10 @@ def test_b087_lists() -> None:
     assert addresses.parse_list("[::1]:9876;127.0.0.1:9876") == both
     assert addresses.parse_list(" [::1]:9876 , 127.0.0.1:9876;;[::1]:9876;") == both
     assert addresses.parse_list("") == []
+
+
+def test_null_among_the_objects_of_an_array_is_refused() -> None:
+    """It says nothing of itself: not which topic it is, nor how many queues that has."""
+    with pytest.raises(BodyError, match="null among the objects"):
+        CreateTopicListRequestBody.decode(b'{"topicConfigList":[{"topicName":"T"},null]}')
+    assert CreateTopicListRequestBody.decode(b'{"topicConfigList":null}').topic_config_list == []
