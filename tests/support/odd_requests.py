@@ -129,15 +129,6 @@ _OTHER_BODIES: dict[int, bytes] = {
 
 #: Request codes that nobody knows.
 UNKNOWN = (-1, 0, 999, 32_767, 32_768, (1 << 31) - 1, -(1 << 31))
-#: How many queues a topic has: each of them costs memory, and a bound of its own is not tested here.
-_COUNTS = frozenset({"readQueueNums", "writeQueueNums", "d", "defaultTopicQueueNums"})
-
-
-def texts(name: str) -> list[str | None]:
-    """What may stand in a field."""
-    if name in _COUNTS:
-        return [text for text in TEXTS if not (text and text.strip().isdigit() and 3 < len(text) < 20)]
-    return list(TEXTS)
 
 
 @dataclass(frozen=True)
@@ -235,8 +226,7 @@ def _replaced(document: Any, chance: random.Random) -> Any:
     elif what < 0.3 and isinstance(node, list):
         node[key:key] = [node[key]] * chance.choice((1, 30, 1_000))
     else:
-        value = chance.choice(VALUES)
-        node[key] = 4 if key in _COUNTS and isinstance(value, int) and value > 1_000 else value
+        node[key] = chance.choice(VALUES)
     return copied
 
 
@@ -265,7 +255,7 @@ def drawn(chance: random.Random, among: Sequence[int]) -> Odd:
         what = chance.random()
         if ext and what < 0.1:
             name = chance.choice(sorted(ext))
-            text = chance.choice(texts(name)) or ""
+            text = chance.choice(TEXTS) or ""
             return doubled(code, name, text.replace("\ud800", "?"), last=chance.random() < 0.5)
         if ext and what < 0.18:
             return bare(code, chance.choice(sorted(ext)), chance.choice(VALUES))
@@ -276,7 +266,7 @@ def drawn(chance: random.Random, among: Sequence[int]) -> Odd:
         if ext and (what >= 0.4 or chance.random() < 0.2):
             for _ in range(chance.choice((1, 1, 1, 2, 3))):
                 name = chance.choice(sorted(fields(code)))
-                text = chance.choice(texts(name))
+                text = chance.choice(TEXTS)
                 ext.pop(name, None)
                 if text is not None:
                     ext[name] = text
@@ -296,7 +286,7 @@ def every(among: Sequence[int]) -> Iterator[Odd]:
         cases: list[tuple[dict[str, str | None], bytes, str]] = [(ext, content, "sensible"), ({}, content, "no fields")]
         cases += [(ext, one, f"body {one[:20]!r}") for one in BODIES]
         for name in ext:
-            for text in texts(name):
+            for text in TEXTS:
                 changed = {key: value for key, value in ext.items() if key != name}
                 if text is not None:
                     changed[name] = text
