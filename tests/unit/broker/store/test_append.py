@@ -119,6 +119,16 @@ def test_a_record_fills_a_file_to_the_last_byte_but_eight() -> None:
     assert (queue.next, log.end) == (1, 992)
 
 
+def test_properties_that_fit_no_record_leave_no_trace() -> None:
+    log, queue = Log(), Queue("T", 0)
+    appender = Appender(log, None)  # type: ignore[arg-type]
+    long = put(queue, b"")._replace(properties=b"x" * 32_768)
+    with pytest.raises(RecordTooLarge, match="32768 bytes"):
+        appender.append([put(queue, b"1"), long], 1)
+    assert (queue.next, queue.max_phys, len(queue.tail), log.end) == (0, 0, 0, 0)
+    assert appender.append([put(queue, b"1")], 1).offsets == [(0, 0)]
+
+
 def test_a_batch_stays_together() -> None:
     log, queue = Log(), Queue("T", 0)
     appender = Appender(log, None)  # type: ignore[arg-type]
