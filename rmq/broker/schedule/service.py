@@ -263,6 +263,8 @@ class ScheduleService:
             if queue is None or index < queue.min:
                 self._made_up_for(level, index, self._store.log.end)
                 continue
+            if index >= self.offsets.get(level):
+                continue  # its level has not passed it yet: the append of that batch failed
             try:
                 entry = await self._store.queues.entries_cold(queue, index, 1)
                 due = self._due(level, queue, index, entry)
@@ -281,7 +283,7 @@ class ScheduleService:
 
     def _set_aside(self, level: int, index: int, error: Exception) -> None:
         """A message failed, and none but this one waits for it, unless it is the store that fails."""
-        if self._store.log.gate or self._aside.full:
+        if self._store.log.gate or (self._aside.full and (level, index) not in self._aside):
             raise error if isinstance(error, OSError) else StoreError(str(error)) from error
         self._aside.failed((level, index), _place(level, index), error)
         self._durable.aside.add((level, index))
@@ -314,6 +316,7 @@ class ScheduleService:
         size = 0
         taken = offset
         waits: int | None = None
+        stuck: Exception | None = None
         for start in range(0, len(entries) - ENTRY_SIZE + 1, ENTRY_SIZE):
             entry = entries[start : start + ENTRY_SIZE]
             due = self._due(level, queue, taken, entry)
@@ -322,11 +325,18 @@ class ScheduleService:
                 break
             if size >= _BATCH_BYTES:
                 break
+            if (level, taken) in self._aside:
+                taken += 1  # it was set aside before the append of this batch failed
+                continue
             position, length = _place_of(entry)
             try:
                 put = await self._read(level, taken, position, length)
             except Exception as error:
-                self._set_aside(level, taken, error)
+                try:
+                    self._set_aside(level, taken, error)
+                except (StoreError, OSError) as failed:
+                    stuck = failed
+                    break
                 put = None
             if put is not None:
                 puts.append(put)
@@ -340,6 +350,8 @@ class ScheduleService:
             end = self._append(puts)
             self.offsets.set(level, taken)
             self._ahead.append((end, level, taken))
+        if stuck is not None:
+            raise stuck
         if taken >= queue.visible:
             return None
         if waits is None:

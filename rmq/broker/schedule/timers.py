@@ -255,7 +255,7 @@ class TimerService:
 
     def _set_aside(self, index: int, error: Exception) -> None:
         """A message failed, and none but this one waits for it, unless it is the store that fails."""
-        if self._store.log.gate or self._aside.full:
+        if self._store.log.gate or (self._aside.full and index not in self._aside):
             raise error if isinstance(error, OSError) else StoreError(str(error)) from error
         self._aside.failed(index, f"{TIMER_TOPIC}-0 at {index}", error)
 

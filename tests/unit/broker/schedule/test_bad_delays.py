@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
+from rmq.broker.store import aside
 from rmq.protocol.message import decode_record
 from rmq.protocol.names import SCHEDULE_TOPIC, TIMER_DONE_TOPIC
 from rmq.testing.simloop import run
@@ -157,5 +161,47 @@ def test_odd_numbers_in_the_file_cost_no_start(text: str) -> None:
         again.delay(1, body=b"good")
         await asyncio.sleep(3)
         assert await bodies(again) == ["good"]
+
+    with_a_restart(check)
+
+
+def test_when_very_many_fail_all_wait_and_each_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aside, "_MOST", 2)
+
+    async def check(broker: Broker, restart: Callable[..., Awaitable[Broker]]) -> None:
+        places = []
+        for number in range(4):
+            places.append(broker.store.log.end)
+            broker.delay(1, body=b"%d" % number)
+        sick = Sick(broker.store, *places[:3])
+        await asyncio.sleep(5)
+        assert await bodies(broker) == []
+        sick.heal()
+        await asyncio.sleep(70)
+        assert sorted(await bodies(broker)) == ["0", "1", "2", "3"]
+        assert len(broker.service._aside) == 0
+
+    with_a_restart(check)
+
+
+def test_what_was_set_aside_before_an_append_failed_comes_once() -> None:
+    async def check(broker: Broker, restart: Callable[..., Awaitable[Broker]]) -> None:
+        sick = Sick(broker.store, broker.store.log.end)
+        broker.delay(1, body=b"bad")
+        broker.delay(1, body=b"good")
+        append, fails = broker.store.append, [True] * 3
+
+        def refuse(puts: Any, *more: Any, **named: Any) -> Any:
+            if fails:
+                fails.pop()
+                raise OSError(errno.EIO, os.strerror(errno.EIO), "/store/commitlog/0")
+            return append(puts, *more, **named)
+
+        broker.store.append = refuse  # type: ignore[method-assign]
+        while fails:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        sick.heal()
+        await asyncio.sleep(70)
+        assert sorted(await bodies(broker)) == ["bad", "good"]
 
     with_a_restart(check)
