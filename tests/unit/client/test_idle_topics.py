@@ -23,6 +23,9 @@ class Routes:
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
 
+    async def resolve(self) -> bool:
+        return False
+
     async def route(self, topic: str, timeout: float) -> TopicRouteData | None:
         self.asked[topic] += 1
         if not topic.startswith("T"):
