@@ -121,7 +121,7 @@ async def test_filters() -> None:
 async def test_where_a_new_group_begins() -> None:
     async with pop_scene() as scene:
         await scene.topic()
-        scene.app._pop.handlers[0]._taker._memory_bytes = 0  # type: ignore[attr-defined]
+        scene.app._pop.handlers[0]._taker._limits.memory_bound = 0  # type: ignore[attr-defined]
         await scene.send("old")
         assert await scene.pop(init_mode=1, consumer_group="late") == []
         await scene.send("new")
