@@ -644,7 +644,7 @@ class Conn(asyncio.Protocol):
         try:
             done(how)
         except Exception:
-            log.exception("%s: taking an answer failed", self.address or self.peer)
+            log.exception("%s: a caller failed on how its call ended", self.address or self.peer)
 
     def expired(self, opaque: int, timeout: float) -> None:
         """The time of a request of ours is up, if it still waits."""
