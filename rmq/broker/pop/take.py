@@ -41,6 +41,10 @@ _PEEKED_BYTES = 4 << 20
 _POP_CK = POP_CK.encode() + b"\x01"
 
 
+#: An invisible time longer than this is a mistake of units.
+_LONGEST_HIDDEN = 1 << 53
+
+
 @dataclass(slots=True)
 class Wish:
     """What is to be taken."""
@@ -55,6 +59,11 @@ class Wish:
     wants: Filter
     order: bool = False
     attempt: str = ""
+
+    @property
+    def hidden(self) -> int:
+        """How long what is taken stays invisible, ms: ``invisible`` within what the journal takes for a time."""
+        return min(max(0, self.invisible), _LONGEST_HIDDEN)
 
 
 @dataclass(slots=True)
@@ -296,14 +305,14 @@ class Taker:
         positions = dict(moved)
         for part in parts:
             if wish.order:
-                batch = state.ordered.popped(part.place, wish.attempt, part.offsets, pop_time, wish.invisible)
+                batch = state.ordered.popped(part.place, wish.attempt, part.offsets, pop_time, wish.hidden)
                 batch.index = state.journal.queue.next
                 part.counts = {offset: batch.counts[batch.offsets.index(offset)] for offset in part.offsets}
                 events.append(batch_event(batch))
                 if not part.again and state.positions.get(part.place) != part.offsets[0]:
                     positions[part.place] = part.offsets[0]
             else:
-                checkpoint = Checkpoint(Key(*part.place, part.start, pop_time), wish.invisible, part.offsets)
+                checkpoint = Checkpoint(Key(*part.place, part.start, pop_time), wish.hidden, part.offsets)
                 made.append(checkpoint)
                 events.append(checkpoint_event(checkpoint))
                 positions[part.place] = part.behind

@@ -311,3 +311,16 @@ async def test_prepared_without_a_transaction_is_there_after_a_restart() -> None
         [answer] = await tick.ask(pull())
         assert answer is not None
         assert answer.body.count(b"odd") == 1
+
+
+@pytest.mark.parametrize("invisible", ["-1", "-9223372036854775808", "9223372036854775807"])
+@pytest.mark.parametrize("order", ["false", "true"])
+@in_virtual_time
+async def test_a_pop_for_a_time_that_is_none_is_understood_by_a_restart(invisible: str, order: str) -> None:
+    async with Rig() as tick:
+        ext = odd_requests.fields(200050) | {"invisibleTime": invisible, "order": order}
+        [answer] = await tick.ask(Command(200050, ext=ext))
+        assert answer is not None
+        assert (answer.code, (answer.ext or {})["invisibleTime"]) == (0, invisible)
+        await tick.made.restart()
+        assert tick.made.found == []
