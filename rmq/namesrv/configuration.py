@@ -17,7 +17,7 @@ from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError, ResponseError
 from rmq.remoting.conn import Conn
-from rmq.remoting.router import SHORT, handles
+from rmq.remoting.router import handles
 from rmq.runtime.world import World
 
 __all__ = ["ConfigService"]
@@ -42,7 +42,7 @@ class ConfigService:
         inert = "".join(f"{key}={value}\n" for key, value in JAVA_DEFAULTS.items())
         return request.reply(ResponseCode.SUCCESS, body=(self._settings.dump() + inert).encode())
 
-    @handles(RequestCode.UPDATE_NAMESRV_CONFIG, body=SHORT)
+    @handles(RequestCode.UPDATE_NAMESRV_CONFIG)
     async def update(self, conn: Conn, request: Command) -> Command:
         if not request.body:
             return request.reply(ResponseCode.SUCCESS)

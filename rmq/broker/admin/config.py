@@ -16,7 +16,7 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError, ResponseError
 from rmq.protocol.headers.admin import GetBrokerConfigResponse
 from rmq.remoting.conn import Conn
-from rmq.remoting.router import SHORT, handles
+from rmq.remoting.router import handles
 from rmq.runtime.world import World
 
 __all__ = ["ConfigAdmin"]
@@ -46,7 +46,7 @@ class ConfigAdmin:
         if "autoCreateTopicEnable" in keys:
             self._topics.auto_creation_changed()
 
-    @handles(RequestCode.UPDATE_BROKER_CONFIG, body=SHORT)
+    @handles(RequestCode.UPDATE_BROKER_CONFIG)
     async def update(self, conn: Conn, request: Command) -> Command:
         """25: change keys that may change while running, here and in the file.
 
