@@ -15,6 +15,7 @@ from rmq.broker.settings import BrokerSettings
 from rmq.namesrv.app import NamesrvApp
 from rmq.namesrv.settings import NamesrvSettings
 from rmq.protocol.errors import ConfigError, RMQError
+from rmq.runtime import patience
 from rmq.runtime.world import World
 
 __all__ = ["Dev"]
@@ -133,7 +134,7 @@ class Dev:
 
         async with consumer:
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with patience.timeout(PATIENCE):
                     await everything.wait()
             except TimeoutError:
                 missing = [key for key in keys if key not in self._received]

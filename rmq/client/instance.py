@@ -193,7 +193,7 @@ class ClientInstance:
         look = _FIRST_LOOK
         while True:
             try:
-                async with asyncio.timeout(wait):
+                async with patience.timeout(wait):
                     await self._rebalance_now.wait()
             except TimeoutError:
                 pass

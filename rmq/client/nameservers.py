@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import os
 from collections.abc import Callable, Iterable
@@ -15,6 +14,7 @@ from rmq.protocol.command import VERSION, Command
 from rmq.protocol.errors import ClientError, ConfigError, ConnectFailed, ResponseError, TransportError
 from rmq.protocol.headers.namesrv import GetRouteInfoRequest
 from rmq.remoting.client import RemotingClient
+from rmq.runtime import patience
 from rmq.runtime.aside import logger
 from rmq.runtime.world import World
 
@@ -124,7 +124,7 @@ class NameServers:
             if _is_literal(host):
                 continue
             try:
-                async with asyncio.timeout(_RESOLVE_SECONDS):
+                async with patience.timeout(_RESOLVE_SECONDS):
                     found = await self._world.network.resolve(host)
             except (OSError, TimeoutError, UnicodeError) as error:
                 log.debug("the name %s of a name server is not resolved: %s", host, error)

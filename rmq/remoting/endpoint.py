@@ -17,6 +17,7 @@ from rmq.remoting.limits import Limits, Rationed
 from rmq.remoting.router import Router
 from rmq.remoting.timeouts import Timeouts
 from rmq.remoting.unread import Unread
+from rmq.runtime import patience
 from rmq.runtime.aside import logger
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
@@ -31,6 +32,8 @@ Frame = tuple[bytes, int, int]
 #: a request that fails is answered by itself.
 Step = Callable[[list[Conn]], None]
 _SWEEP_SECONDS = 1.0
+#: What a peer that was sent everything gets to close first, when we stop.
+_FAREWELL_SECONDS = 1.0
 
 
 class Endpoint:
@@ -321,6 +324,10 @@ class Endpoint:
         await asyncio.sleep(0)  # the tick that writes the last answers
         for conn in list(self.connections):
             conn.leave("stopped")
+        await self._until(lambda: not self.connections, min(deadline, self.now() + _FAREWELL_SECONDS))
+        for conn in list(self.connections):
+            if not conn.unsent():
+                conn.abort("stopped")
         await self._until(lambda: not self.connections, deadline)
         for conn in list(self.connections):
             conn.abort("stopped")
@@ -336,7 +343,7 @@ class Endpoint:
         while not so() and (left := deadline - self.now()) > 0:
             self._changed.clear()
             try:
-                async with asyncio.timeout(left):
+                async with patience.timeout(left):
                     await self._changed.wait()
             except TimeoutError:
                 return

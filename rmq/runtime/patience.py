@@ -19,29 +19,40 @@ MOST_PUT_OFF = 10
 
 
 class timeout:
-    """``asyncio.timeout`` that a late loop does not cut short.
+    """``asyncio.timeout`` that a late loop does not cut short, and that holds in a task that is being cancelled.
+
+    There, in the clean stop of whatever was told to end, asyncio's own ends the stop with a CancelledError before
+    Python 3.11.3.
 
     :param seconds: from entering the block; what is in it gets a CancelledError then, and its caller TimeoutError.
+        None = there is no limit.
     """
 
-    __slots__ = ("_at", "_handle", "_inner", "_put_off", "_seconds")
+    __slots__ = ("_at", "_cancelling", "_fired", "_handle", "_put_off", "_seconds", "_task")
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
         self._put_off = 0
-        self._inner = asyncio.timeout(None)
+        self._fired = False
+        self._handle: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> None:
         loop = asyncio.get_running_loop()
-        await self._inner.__aenter__()
-        self._at = loop.time() + self._seconds
-        self._handle = loop.call_at(self._at, self._fire, loop)
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
+        if self._seconds is not None:
+            self._at = loop.time() + self._seconds
+            self._handle = loop.call_at(self._at, self._fire, loop)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._handle.cancel()
-        await self._inner.__aexit__(kind, error, trace)
+        if self._handle is not None:
+            self._handle.cancel()
+        if self._fired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
 
     def _fire(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
@@ -50,4 +61,5 @@ class timeout:
             self._at = now + READING
             self._handle = loop.call_at(self._at, self._fire, loop)
         else:
-            self._inner.reschedule(now)
+            self._fired = True
+            self._task.cancel()

@@ -18,6 +18,7 @@ from rmq.protocol.ids import offset_msg_id, pack_host
 from rmq.protocol.message import decode_record
 from rmq.protocol.names import RETRY_PREFIX, dlq_topic
 from rmq.protocol.tags import string_hash
+from rmq.runtime import patience
 from rmq.runtime.tasks import TaskOwner
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Reviver:
                 continue
             pause = min(max(min(deadlines) - self._clock.now_ms(), 1) / 1000, _LONGEST_SLEEP)
             try:
-                async with asyncio.timeout(pause):
+                async with patience.timeout(pause):
                     await self._wake.wait()
             except TimeoutError:
                 pass

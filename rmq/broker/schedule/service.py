@@ -21,6 +21,7 @@ from rmq.broker.topics.names import SCHEDULE_TOPIC
 from rmq.protocol import fastjson
 from rmq.protocol.errors import ProtocolError, StoreError
 from rmq.protocol.numbers import INT_MAX, LONG_MAX, is_whole, whole
+from rmq.runtime import patience
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -238,7 +239,7 @@ class ScheduleService:
                 await self._wake.wait()
             else:
                 try:
-                    async with asyncio.timeout(pause):
+                    async with patience.timeout(pause):
                         await self._wake.wait()
                 except TimeoutError:
                     pass

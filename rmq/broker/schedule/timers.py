@@ -31,6 +31,7 @@ from rmq.protocol.names import TIMER_DONE_TOPIC, TIMER_GROUP, TIMER_TOPIC
 from rmq.protocol.numbers import INT_MAX, whole
 from rmq.protocol.tags import string_hash
 from rmq.remoting.limits import Rationed
+from rmq.runtime import patience
 from rmq.runtime.tasks import TaskOwner
 
 if TYPE_CHECKING:
@@ -321,7 +322,7 @@ class TimerService:
                 await asyncio.sleep(0)
                 continue
             try:
-                async with asyncio.timeout(pause):
+                async with patience.timeout(pause):
                     await self._wake.wait()
             except TimeoutError:
                 pass

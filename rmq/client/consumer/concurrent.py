@@ -10,6 +10,7 @@ from rmq.client.consumer.listeners import ConsumeContext, Listener, Outcome
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.message import MessageExt
 from rmq.client.results import ConsumeResult
+from rmq.runtime import patience
 from rmq.runtime.aside import logger
 from rmq.runtime.bridge import ListenerPool
 from rmq.runtime.tasks import TaskOwner
@@ -106,7 +107,7 @@ class ConcurrentService:
     async def drain(self, limit: float) -> int:
         """Wait for the calls under way. :returns: how many still run after ``limit`` seconds."""
         try:
-            async with asyncio.timeout(limit):
+            async with patience.timeout(limit):
                 while self._under_way:
                     self._idle.clear()
                     await self._idle.wait()

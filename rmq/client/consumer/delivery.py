@@ -25,6 +25,7 @@ from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError, RMQError
 from rmq.protocol.names import is_retry_topic
 from rmq.remoting.conn import Conn
+from rmq.runtime import patience
 from rmq.runtime.aside import logger
 from rmq.runtime.tasks import TaskOwner
 
@@ -486,7 +487,7 @@ class Delivery:
     async def give_up(self) -> None:
         """After the last listener call: keep every offset, give back every lock."""
         try:
-            async with asyncio.timeout(_REBALANCE_WAIT), self._lock:
+            async with patience.timeout(_REBALANCE_WAIT), self._lock:
                 pass
         except TimeoutError:
             log.warning("group %s: a rebalance under way does not end, the shutdown goes on without it", self._group)

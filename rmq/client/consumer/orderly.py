@@ -9,6 +9,7 @@ from rmq.client.consumer.listeners import ConsumeContext, Listener, Outcome
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult
+from rmq.runtime import patience
 from rmq.runtime.aside import logger
 from rmq.runtime.bridge import ListenerPool
 from rmq.runtime.tasks import TaskOwner
@@ -141,7 +142,7 @@ class OrderlyService:
         while not pq.dropped and not self._stopping and (rest := deadline - self._clock.monotonic()) > 0:
             wake.clear()
             try:
-                async with asyncio.timeout(rest):
+                async with patience.timeout(rest):
                     await wake.wait()
             except TimeoutError:
                 return

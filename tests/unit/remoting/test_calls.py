@@ -619,7 +619,7 @@ def test_a_caller_that_fails_on_its_answer_fails_alone(how: str, caplog: pytest.
             assert (await rig.ask(1, body=b"x")).body == b"x"
 
     simloop.run(main())
-    assert "taking an answer failed" in caplog.text
+    assert "a caller failed on how its call ended" in caplog.text
 
 
 def test_a_deadline_that_fails_ends_no_other() -> None:
