@@ -27,6 +27,7 @@ from rmq.broker.store.recovery import Recovery
 from rmq.broker.store.upkeep import Upkeep
 from rmq.broker.topics import metadata
 from rmq.protocol.errors import StoreError
+from rmq.runtime.backed_file import BackedFile
 from tests.support import boot_scenes as boots
 from tests.support import damaged_scenes as damaged
 from tests.support import faulty_scenes as scenes
@@ -230,13 +231,14 @@ def believe_an_index_with_a_hole(patch: Patch) -> None:
     async def none(self: IndexBuild) -> None:
         return None
 
-    patch.setattr(IndexBuild, "_gap", none)
+    patch.setattr(IndexBuild, "_uncovered", none)
 
 
 def write_metadata_in_place(patch: Patch) -> None:
     """A new version over the old one, forced, but without a file of its own."""
 
-    def over(files: Any, path: str, data: bytes, backup: bool) -> None:
+    def over(self: BackedFile, data: bytes, number: int) -> None:
+        files, path = self._world.files, self.path
         files.mkdir(path.rpartition("/")[0])
         files.sync_dir(path.rpartition("/")[0].rpartition("/")[0])
         file = files.open(path, create=True)
@@ -245,7 +247,7 @@ def write_metadata_in_place(patch: Patch) -> None:
         file.datasync()
         files.sync_dir(path.rpartition("/")[0])
 
-    patch.setattr(metadata, "_replace", over)
+    patch.setattr(BackedFile, "_replace", over)
 
 
 def take_an_emptied_file_for_a_fresh_start(patch: Patch) -> None:
