@@ -25,15 +25,22 @@ __all__ = [
 ]
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST = 36_500 * 86_400.0
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", re.IGNORECASE)
 
 
 def duration(given: str) -> float:
-    """Seconds of ``500ms``, ``10s``, ``5m``, ``1h`` or ``1d``. :raises ValueError: none of these."""
+    """Seconds of ``500ms``, ``10s``, ``5m``, ``1h`` or ``1d``, a hundred years at most.
+
+    :raises ValueError: none of these.
+    """
     found = _DURATION.fullmatch(given.strip())
     if not found:
         raise ValueError("a number with ms, s, m, h or d, such as 15m")
-    return float(found[1]) * _UNITS[found[2].lower()]
+    seconds = float(found[1]) * _UNITS[found[2].lower()]
+    if seconds > _LONGEST:  # neither Spark nor a calendar counts as far
+        raise ValueError("at most 36500d")
+    return seconds
 
 
 def truth(given: str) -> bool:

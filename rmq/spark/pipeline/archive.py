@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from rmq.spark.pipeline.job import StreamJob
+from rmq.spark.pipeline.job import StreamJob, folder_fault
 from rmq.spark.pipeline.kinds import Choice, Duration, Flag, Size, Text, Whole
 from rmq.spark.pipeline.spec import Spec, key, section
 
@@ -49,3 +50,8 @@ class Archive(StreamJob):
     )
     compression = key(Choice("zstd", "snappy", "gzip", "none"), "Compression of the files.", default="zstd")
     compaction = section(Compaction)
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        yield from super().faults()
+        if fault := folder_fault(self.checkpoint, self.path, "path"):
+            yield "checkpoint", fault

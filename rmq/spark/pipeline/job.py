@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import posixpath
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +14,7 @@ from rmq.spark.options import SourceOptions
 from rmq.spark.pipeline.kinds import Duration, Flag, Kind, Many, Mapped, Text, Whole
 from rmq.spark.pipeline.spec import Spec, key, maybe, section
 
-__all__ = ["ONCE", "TOPIC_NAME", "Cluster", "Job", "Reading", "Source", "StreamJob", "source_faults"]
+__all__ = ["ONCE", "TOPIC_NAME", "Cluster", "Job", "Reading", "Source", "StreamJob", "folder_fault", "source_faults"]
 
 _OPTION = re.compile(r"\boptions? (\w+)|^(\w+)=")
 
@@ -177,6 +179,27 @@ class StreamJob(Job):
 
     def faults(self) -> Iterator[tuple[str, str]]:
         yield from source_faults(self, self.source_options(), "source", self.source)
+
+
+def folder_fault(checkpoint: str, other: str, name: str) -> str | None:
+    """What is wrong with a checkpoint beside another folder of the job, or None.
+
+    :param name: the key of the other folder.
+    """
+    ours, theirs = _normal(checkpoint), _normal(other)
+    if ours == theirs:
+        return f"the same folder as {name}: give a folder of its own"
+    if ours.startswith(f"{theirs}/") and not ours[len(theirs) + 1 :].startswith(("_", ".")):
+        return f"a folder in {name}, whose readers would take it for data: give a folder of its own"
+    return None
+
+
+def _normal(address: str) -> str:
+    """A folder as it is written when it is written in one way."""
+    scheme, colon, path = address.partition(":")
+    if colon and scheme != "file" and "/" not in scheme:
+        return f"{scheme}:{posixpath.normpath(path)}"
+    return os.path.abspath(re.sub("^/+", "/", path) if colon and scheme == "file" else address)
 
 
 def source_faults(job: Job, options: dict[str, str], name: str, reading: Reading) -> Iterator[tuple[str, str]]:

@@ -146,8 +146,8 @@ class Duration(Kind[float]):
     def value(self, text: str) -> float:
         try:
             seconds = duration(_LONG_UNITS.sub(lambda found: found[1] + _SHORT[found[2].rstrip("s") + "s"], text))
-        except ValueError:
-            raise ValueError from None
+        except ValueError as error:
+            raise ValueError(f"{error} is expected" if str(error).startswith("at most") else "") from None
         if seconds < self._least:
             raise ValueError(f"at least {self._least:g} s is expected")
         return seconds
@@ -188,7 +188,10 @@ class Moment(Kind[datetime]):
 
     def value(self, text: str) -> datetime:
         if re.fullmatch(r"\d{11,15}", text):
-            return datetime.fromtimestamp(int(text) / 1000, UTC)
+            try:
+                return datetime.fromtimestamp(int(text) / 1000, UTC)
+            except (ValueError, OverflowError):
+                raise ValueError from None
         if self._now is not None:
             try:
                 return self._now() - timedelta(seconds=Duration().value(text))
@@ -196,9 +199,9 @@ class Moment(Kind[datetime]):
                 pass
         try:
             found = datetime.fromisoformat(text)
-        except ValueError:
+            return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        except (ValueError, OverflowError):  # no time, or none of the years 1 to 9999 once it is in UTC
             raise ValueError from None
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
 class Many(Kind[tuple[T, ...]]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rmq.spark.pipeline.job import TOPIC_NAME, Job, Reading, source_faults
+from rmq.spark.pipeline.job import TOPIC_NAME, Job, Reading, folder_fault, source_faults
 from rmq.spark.pipeline.kinds import Choice, Duration, Many, Moment, Text, Whole
 from rmq.spark.pipeline.spec import Spec, key, maybe, section
 
@@ -68,6 +68,8 @@ class Replay(Job):
         if part.start >= part.end:
             yield "from.end", "not after start"
         if part.archive is not None:
+            if fault := folder_fault(self.checkpoint, part.archive, "from.archive"):
+                yield "checkpoint", fault
             for name in part.options():
                 yield f"from.{name}", "is for topics, not for an archive"
         else:

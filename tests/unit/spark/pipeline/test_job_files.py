@@ -186,6 +186,25 @@ def test_everything_wrong_is_said_at_once_by_line() -> None:
             "6: source.startingOffsets: the option startingOffsets is 'yesterday': give earliest, latest, group ",
         ),
         (ARCHIVE + "eventTime: createdAt\n", "8: eventTime: 'createdAt': bornTimestamp (sent), timestamp"),
+        (ARCHIVE + "trigger: 99999999999999d\n", "8: trigger: '99999999999999d': at most 36500d is expected"),
+        (ARCHIVE + f"trigger: {'9' * 400}s\n", "8: trigger: '9999"),
+        (ARCHIVE + "compaction:\n  closedFor: 36501d\n", "9: compaction.closedFor: '36501d': at most 36500d is exp"),
+        (ARCHIVE.replace("topics: [A, B]", "topics: A\n  maxTriggerDelay: 36501d"), "6: source.maxTriggerDelay: the "),
+        (REPLAY + "slice: 36501d\n", "11: slice: '36501d': at most 36500d is expected"),
+        (REPLAY.replace("end: 2026-03-02T01:00:00+01:00", "end: 9999-12-31T23:59-01:00"), "7: from.end: '9999-12-31"),
+        (REPLAY.replace("end: 2026-03-02T01:00:00+01:00", "end: 999999999999999"), "7: from.end: '99999999999999"),
+        (ARCHIVE.replace("checkpoint: c", "checkpoint: p"), "6: checkpoint: the same folder as path: give a folder of"),
+        (ARCHIVE.replace("checkpoint: c", "checkpoint: ./q/../p/"), "6: checkpoint: the same folder as path: "),
+        (ARCHIVE.replace("checkpoint: c", "checkpoint: p/c"), "6: checkpoint: a folder in path, whose readers would "),
+        (
+            ARCHIVE.replace("checkpoint: c", "checkpoint: s3a://b/p/").replace("path: p", "path: s3a://b/p"),
+            "6: checkpoint: the same folder as path: ",
+        ),
+        (
+            ARCHIVE.replace("checkpoint: c", "checkpoint: /a/p").replace("path: p", "path: file:///a/p"),
+            "6: checkpoint: the same folder as path: ",
+        ),
+        (REPLAY.replace("topic: A", "archive: c"), "10: checkpoint: the same folder as from.archive: "),
         (WINDOWS.replace("eventTime: at", "eventTime: att"), "11: eventTime: 'att' is not declared under fields: did"),
         (WINDOWS.replace("eventTime: at", "eventTime: city"), "11: eventTime: city is a string: one of timestamp, "),
         (WINDOWS.replace("double", "dubble"), "9: fields.amount: 'dubble': one of string, boolean, int, "),
@@ -215,6 +234,11 @@ def test_one_mistake_is_one_line(text: str, expected: str) -> None:
     found = problems(text)
     assert len(found) == 1, found
     assert found[0].startswith(expected), found
+
+
+@pytest.mark.parametrize("checkpoint", ["p/_checkpoint", "pp", "s3a://b/p", "."])
+def test_folders_of_a_job_may_lie_beside_each_other(checkpoint: str) -> None:
+    load(ARCHIVE.replace("checkpoint: c", f"checkpoint: {checkpoint}"))
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
