@@ -11,14 +11,16 @@ from pyspark.sql import functions as sql
 
 from rmq.protocol.errors import ConfigError, StoreError
 from rmq.runtime.dial import RealDial
+from rmq.spark.advance import read_offsets
 from rmq.spark.pipeline.archive import Archive
 from rmq.spark.pipeline.job import ONCE
 from rmq.spark.pipeline.running import times
-from rmq.spark.pipeline.running.compaction import PREFIX, Compactor
+from rmq.spark.pipeline.running.compaction import Compactor
 from rmq.spark.pipeline.running.files import Files
 from rmq.spark.pipeline.running.staging import Staging
 from rmq.spark.pipeline.running.streams import Running, trigger
 from rmq.spark.pipeline.running.watch import OBSERVED, Watch
+from rmq.spark.positions import nested
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -63,6 +65,15 @@ def query_id(checkpoint: Files) -> str | None:
         return None
 
 
+def planned_end(checkpoint: Files, number: int) -> dict[str, dict[str, dict[str, int]]] | None:
+    """The offsets that a checkpoint lets a batch end at; None where it does not tell them as a line of their own."""
+    try:
+        *_, last = checkpoint.read(f"offsets/{number}").splitlines()
+        return nested(read_offsets(json.loads(last)))
+    except (ValueError, ConfigError):
+        return None
+
+
 class _Archivist:
     """Puts each batch into the archive."""
 
@@ -71,11 +82,12 @@ class _Archivist:
         self._job = job
         self._watch = watch
         self._files = Files(spark, job.path)
+        self._checkpoint = Files(spark, job.checkpoint)
         self._clock = RealDial()
         self._parts: tuple[Staging, Compactor] | None = None
         self._codec = "uncompressed" if job.compression == "none" else job.compression
         # A query that began before is known by its checkpoint: what was cut off is finished though nothing new comes.
-        owner = query_id(Files(spark, job.checkpoint))
+        owner = query_id(self._checkpoint)
         if owner is not None:
             self._parts = self._of(owner)
 
@@ -87,7 +99,7 @@ class _Archivist:
                 f"the archive {self._job.path} was written under other checkpoints, too: "
                 "what they have read and this one reads again is in it twice"
             )
-        staging.recover(PREFIX)
+        staging.settle()
         return staging, Compactor(self._spark, self._files, staging, self._job.compaction, self._codec)
 
     def __call__(self, rows: DataFrame, number: int) -> None:
@@ -97,6 +109,7 @@ class _Archivist:
                 raise ConfigError("Spark does not tell the id of the query: run the job with Spark's classic mode")
             self._parts = self._of(owner)
         staging, compactor = self._parts
+        self._is_settled(staging)
 
         def write(address: str) -> None:
             writer = rows.write.option("compression", self._codec).partitionBy(*FOLDERS)
@@ -109,9 +122,7 @@ class _Archivist:
                     ) from error
                 raise
 
-        compactor.touched(staging.publish(f"batch-{number}", write))
-        # Batch n begins when n - 1 is committed: it is never asked for again.
-        staging.forget(f"batch-{number - 1}")
+        compactor.touched(staging.batch(number, planned_end(self._checkpoint, number), write))
         if self._job.trigger != ONCE and compactor.due(self._clock.monotonic()):
             self.compact()
 
@@ -119,10 +130,28 @@ class _Archivist:
         """Join small files. That may fail without harm: the archive is whole either way."""
         if self._parts is None:
             return
+        staging, compactor = self._parts
+        if not self._is_settled(staging):
+            return
         try:
-            joined = self._parts[1].work(datetime.now(UTC))
+            joined = compactor.work(datetime.now(UTC))
         except Exception as error:
-            log.warning("small files of %s stay as they are: %s", self._job.path, error)
+            log.warning("joining small files of %s failed: %s", self._job.path, error)
+            self._is_settled(staging)
             return
         if joined:
             self._watch.say(f"{joined} small files joined", compacted=joined)
+
+    def _is_settled(self, staging: Staging) -> bool:
+        """Whether nothing is left of what failed before: until then nothing is joined, and new files do no harm."""
+        if staging.unsettled:
+            try:
+                staging.settle()
+            except Exception as error:
+                log.warning(
+                    "%s: files that were replaced cannot be removed: %s; this is tried again with every batch, and "
+                    "readers see rows twice until then",
+                    self._job.path,
+                    error,
+                )
+        return not staging.unsettled

@@ -2,9 +2,9 @@
 
 A job joins what it wrote itself: two jobs that join the same files at the same time would have each row twice.
 
-The joined files are moved in before the small ones are removed: a crash in between never loses a row, and the manifest
-lets the next start finish. Readers that list a folder in that moment see its rows twice; they are the same by topic,
-brokerName, queueId and offset.
+The joined files are moved in before the small ones are removed: what dies or fails in between never loses a row, and
+the manifest lets it be finished, before anything else is joined. Readers that list a folder in that moment see its rows
+twice; they are the same by topic, brokerName, queueId and offset.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from rmq.spark.pipeline.running.staging import Staging
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["PREFIX", "Compactor"]
+__all__ = ["Compactor"]
 
-PREFIX = "joined-"
 _HOUR = re.compile(r"(?:^|/)date=(\d{4}-\d\d-\d\d)/hour=(\d\d)$")
 
 
@@ -64,9 +63,9 @@ class Compactor:
             return 0
         by_folder: dict[str, list[Found]] = {}
         if self._folders is None:
-            self._folders = set()
             for file in self._files.walk():
                 by_folder.setdefault(posixpath.dirname(file.path), []).append(file)
+            self._folders = set(by_folder)
         else:
             by_folder = {folder: list(self._files.walk(folder)) for folder in sorted(self._folders)}
         joined = 0
@@ -78,8 +77,6 @@ class Compactor:
                 self._join(folder, small)
                 self._folders.discard(folder)
                 joined += len(small)
-            else:
-                self._folders.add(folder)
         return joined
 
     def _own(self, path: str) -> bool:
@@ -107,6 +104,4 @@ class Compactor:
                 raise StoreError(f"{self._files.full(folder)}: {after} rows came out of {before}: nothing was joined")
 
         # A name that no file has: one that was joined before may be among those that are joined now.
-        name = PREFIX + os.urandom(6).hex()
-        self._staging.publish(name, write, remove=[one.path for one in small])
-        self._staging.forget(name)
+        self._staging.replace(os.urandom(6).hex(), write, remove=[one.path for one in small])

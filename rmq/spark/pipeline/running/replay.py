@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as sql
+from pyspark.sql.types import StringType, StructField, StructType
 
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.properties import SHARDING_KEY
@@ -157,7 +158,9 @@ class _Topic:
         return max(begin, datetime.fromtimestamp(first / 1000, UTC))
 
     def rows(self, begin: datetime, end: datetime) -> DataFrame:
-        millis = {name: str(round(at.timestamp() * 1000)) for name, at in (("starting", begin), ("ending", end))}
+        millis = {
+            name: str(max(0, round(at.timestamp() * 1000))) for name, at in (("starting", begin), ("ending", end))
+        }
         times = {f"{name}Timestamp": value for name, value in millis.items()}
         return self._spark.read.format("rocketmq").options(**self._options, **times).load()
 
@@ -187,10 +190,16 @@ class _Archive:
     """
 
     def __init__(self, spark: SparkSession, job: Replay) -> None:
-        rows = spark.read.parquet(str(job.from_.archive))
+        folder = str(job.from_.archive)
+        rows = spark.read.parquet(folder)
         missing = [name for name in ("eventTime", "topic", "date", "hour", "offset") if name not in rows.columns]
         if missing:
             raise ConfigError(f"{job.from_.archive} has no column {missing[0]}: it is no archive of the job archive")
+        # Spark takes names of folders that are all numbers for numbers: 007 would be the topic 7.
+        named = StructType(
+            [StructField("topic", StringType()) if each.name == "topic" else each for each in rows.schema]
+        )
+        rows = spark.read.schema(named).parquet(folder)
         topics = job.from_.archived_topics
         self._rows = rows.where(sql.col("topic").isin(*topics)) if topics else rows
         folders = {found.groups() for path in rows.inputFiles() if (found := _FOLDER.search(path))}

@@ -6,7 +6,8 @@ written anew. All of it lies in ``_rmq/QUERY`` of the archive, by the id of the 
 
 ==============================  =========================================================================
 ``_rmq/QUERY/stage/NAME/``      files being written
-``_rmq/QUERY/NAME.json``        ``{"moves": [[from, to], ...], "remove": [path, ...]}``, all below the root
+``_rmq/QUERY/NAME.json``        ``{"moves": [[from, to], ...], "remove": [path, ...]}``, all below the root;
+                                of a batch also ``"upTo"``, the offsets that it ends at
 ==============================  =========================================================================
 """
 
@@ -14,13 +15,19 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
 
+from rmq.protocol.errors import StoreError
 from rmq.spark.pipeline.running.files import Files
 
 __all__ = ["HOME", "Staging"]
 
 HOME = "_rmq"
+_BATCH = "batch-"
+_JOINED = "joined-"
+_MANIFEST = ".json"
 
 
 class Staging:
@@ -35,49 +42,113 @@ class Staging:
         #: Begins the names of the files that the query has put into the archive.
         self.mark = f"{owner[:8]}-"
         self._home = f"{HOME}/{owner}"
+        #: Something failed that may have left a manifest or files behind.
+        self.unsettled = True
 
     def others(self) -> list[str]:
         """Ids of other queries that have written to this archive."""
         return [name for name in self._files.names(HOME) if name != self._owner]
 
-    def publish(self, name: str, write: Callable[[str], object], remove: Sequence[str] = ()) -> list[str]:
-        """Write a set and move it into place, once: a set that is there already stays as it is.
+    def batch(self, number: int, up_to: object, write: Callable[[str], object]) -> list[str]:
+        """Write the files of a batch and move them into place, once: a batch that is there already stays as it is.
 
-        :param name: of the set, such as ``batch-7``.
+        :param up_to: the offsets that the batch ends at; None: not known.
         :param write: writes files, in folders of the archive, below the address it is given.
-        :param remove: files that the set takes the place of.
         :returns: the folders that files were moved to.
+        :raises StoreError: the archive holds this batch, or a later one, with other messages.
         """
-        manifest = f"{self._home}/{name}.json"
-        if not self._files.exists(manifest):
-            stage = f"{self._home}/stage/{name}"
+        before = [name for name in self._manifests() if name.startswith(_BATCH)]
+        for there in before:
+            self._check(there, number, up_to)
+        name = f"{_BATCH}{number}"
+        with self._unsettled():
+            folders = self._publish(name, write, {"upTo": up_to})
+            for there in before:  # batch n begins when those before it are committed: they are never asked for again
+                if there != name:
+                    self._forget(there)
+        return folders
+
+    def _check(self, there: str, number: int, up_to: object) -> None:
+        """:raises StoreError: a checkpoint that was put back plans other batches than those that the archive holds."""
+        held = int(there.removeprefix(_BATCH))
+        known = self._manifest(there).get("upTo") if held == number else None
+        if held > number or (known is not None and up_to is not None and known != up_to):
+            raise StoreError(
+                f"batch {number} is not the one that the archive has: the checkpoint was put back to an older state. "
+                f"Put the newer one back, or begin with a new checkpoint and startingOffsets that are upTo in "
+                f"{self._files.full(self._path(there))}: nothing is lost then, and nothing there twice"
+            )
+
+    def replace(self, name: str, write: Callable[[str], object], remove: Sequence[str]) -> None:
+        """Write files that take the place of others.
+
+        :param name: one that no set has had. :param remove: the others.
+        """
+        with self._unsettled():
+            self._publish(f"{_JOINED}{name}", write, {"remove": list(remove)})
+            self._forget(f"{_JOINED}{name}")
+
+    @contextmanager
+    def _unsettled(self) -> Iterator[None]:
+        """What does not end well leaves something to be settled."""
+        before, self.unsettled = self.unsettled, True
+        yield
+        self.unsettled = before
+
+    def settle(self) -> None:
+        """Finish what has a manifest, and drop files that none names."""
+        manifests = self._manifests()
+        for name in manifests:
+            self._finish(name)
+            if name.startswith(_JOINED):
+                self._forget(name)
+        for name in self._files.names(f"{self._home}/stage"):
+            if name not in manifests:
+                self._files.delete(self._stage(name))
+        self.unsettled = False
+
+    def _publish(self, name: str, write: Callable[[str], object], also: dict[str, Any]) -> list[str]:
+        stage = self._stage(name)
+        if not self._files.exists(self._path(name)):
             self._files.delete(stage)
-            write(self._files.full(stage))
+            try:
+                write(self._files.full(stage))
+            except Exception:
+                with suppress(Exception):  # what failed is told; the next start sweeps
+                    self._files.delete(stage)
+                raise
             moves = []
             for number, found in enumerate(sorted(self._files.walk(stage))):
                 folder = posixpath.dirname(found.path[len(stage) + 1 :])
                 ending = found.path.rpartition(".")[2]
                 moves.append([found.path, f"{folder}/{self.mark}{name}-{number:04d}.{ending}"])
-            self._files.write(manifest, json.dumps({"moves": moves, "remove": list(remove)}))
+            self._files.write(self._path(name), json.dumps({"moves": moves, **also}))
         return self._finish(name)
 
     def _finish(self, name: str) -> list[str]:
-        document = json.loads(self._files.read(f"{self._home}/{name}.json"))
+        document = self._manifest(name)
         for source, target in document["moves"]:
             if self._files.exists(source):
                 self._files.move(source, target)
-        for path in document["remove"]:
+        for path in document.get("remove", ()):
             self._files.delete(path)
-        self._files.delete(f"{self._home}/stage/{name}")
+        self._files.delete(self._stage(name))
         return sorted({posixpath.dirname(target) for _, target in document["moves"]})
 
-    def forget(self, name: str) -> None:
+    def _forget(self, name: str) -> None:
         """Drop the manifest of a set that will never be asked for again."""
-        self._files.delete(f"{self._home}/{name}.json")
+        self._files.delete(self._path(name))
 
-    def recover(self, prefix: str) -> None:
-        """Finish the sets whose name begins so and that have a manifest, and forget them."""
-        for file in self._files.names(self._home):
-            if file.startswith(prefix) and file.endswith(".json"):
-                self._finish(file.removesuffix(".json"))
-                self.forget(file.removesuffix(".json"))
+    def _manifests(self) -> list[str]:
+        names = self._files.names(self._home)
+        return [name.removesuffix(_MANIFEST) for name in names if name.endswith(_MANIFEST)]
+
+    def _manifest(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._files.read(self._path(name)))
+        return found
+
+    def _path(self, name: str) -> str:
+        return f"{self._home}/{name}{_MANIFEST}"
+
+    def _stage(self, name: str) -> str:
+        return f"{self._home}/stage/{name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyspark
@@ -30,7 +31,7 @@ from rmq.spark.readers import LIMITS
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["start"]
+__all__ = ["group_key", "start"]
 
 _CORRUPT = "_rmq_corrupt"
 _STORED = "_rmq_stored"
@@ -45,6 +46,7 @@ _TYPES = {
     "epochMillis": LongType(),
     "epochSeconds": LongType(),
 }
+_TIME_TYPES = ("timestamp", "epochMillis", "epochSeconds")
 _PARTS = {"epochMillis": 1000, "epochSeconds": 1}
 
 
@@ -118,18 +120,38 @@ def results(events: DataFrame, job: Windows) -> DataFrame:
     columns = [sql.col(_quoted(name)) for name in (*groups, *job.aggregates)]
     row = sql.struct(start.alias("windowStart"), end.alias("windowEnd"), *columns)
     value = sql.to_json(row, {"ignoreNullFields": "false"})  # every result has every field
-    # Blanks separate keys of a message.
-    parts = [
-        sql.regexp_replace(sql.coalesce(sql.col(_quoted(name)).cast("string"), sql.lit("-")), r"\s+", "_")
-        for name in groups
-    ]
-    group = sql.concat_ws("/", *parts) if parts else sql.lit("all")
+    group = group_key(groups, job.fields) if groups else sql.lit("all")
     return found.select(
         value.alias("value"),
         sql.concat_ws("/", group, start).alias("keys"),
         group.alias("shardingKey"),
         sql.lit(job.to.tags).cast("string").alias("tags"),
     )
+
+
+def group_key(groups: Sequence[str], fields: Mapping[str, str]) -> Column:
+    """The values of a group as one text, which no other group has.
+
+    A value with what would part keys, values or properties is written as in addresses (``%20``); ``-`` is none.
+
+    :param fields: their types, as the job file says them.
+    """
+
+    def text(name: str) -> Column:
+        column = sql.col(_quoted(name))
+        if fields[name] in _TIME_TYPES:  # as a text an hour of the year is there twice, where clocks are set back
+            column = sql.unix_micros(column)
+        plain = column.cast("string")
+        coded = sql.replace(sql.url_encode(plain), sql.lit("+"), sql.lit("%20"))
+        return (
+            sql.when(plain.isNull(), "-")
+            .when(plain == "-", "%2D")
+            .when(plain == "", "%")
+            .when(plain.rlike(r"[\x00-\x20/%\x7f]"), coded)
+            .otherwise(plain)
+        )
+
+    return sql.concat_ws("/", *map(text, groups))
 
 
 _PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "allowNonNumericNumbers": "false"}
