@@ -93,7 +93,6 @@ class SourceOptions:
     pull_batch_size: int
     pull_timeout: float
     commit: bool
-    push_filters: bool
     given: tuple[str, ...]
 
     @classmethod
@@ -155,17 +154,12 @@ class SourceOptions:
             pull_batch_size=given["pullBatchSize"],
             pull_timeout=given["pullTimeoutMs"] / 1000,
             commit="groupId" in given if commit is None else commit,
-            push_filters=given["pushFilters"],
             given=given.names,
         )
 
-    def check_batch(self, *, pushing: bool, version: str) -> None:
-        """Refuse what a batch cannot do.
-
-        :param pushing: this Spark hands conditions to sources (4.1 and later).
-        :raises ConfigError: names the option.
-        """
-        check_kind(READING, self.given, BATCHES, old=not pushing, version=version)
+    def check_batch(self) -> None:
+        """Refuse what a batch cannot do. :raises ConfigError: names the option."""
+        check_kind(READING, self.given, BATCHES)
 
     def check_stream(self, *, limits: bool, version: str) -> None:
         """Refuse what a stream cannot do.

@@ -6,9 +6,9 @@ makes readers in processes that only plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyspark
@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.types import StructType
 
 from rmq.spark.advance import Advance
-from rmq.spark.brokers import Brokers, connect
+from rmq.spark.brokers import connect
 from rmq.spark.columns import arrow_type, check
 from rmq.spark.options import SourceOptions
 from rmq.spark.ranges import Range, distribute
@@ -39,15 +39,7 @@ except ImportError:  # before 4.2, sources are neither asked for portions nor to
         pass
 
 
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
-
-    from rmq.spark.conditions import Conditions
-
-#: Spark hands the conditions of a batch to sources that take them (4.1).
-PUSHING = hasattr(DataSourceReader, "pushFilters")
-
-__all__ = ["LIMITS", "PUSHING", "BatchReader", "NarrowedReader", "StreamReader"]
+__all__ = ["LIMITS", "BatchReader", "StreamReader"]
 
 
 @dataclass
@@ -69,7 +61,6 @@ class _Reader:
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = _arrow_schema(schema)
-        self._tags: frozenset[str] = frozenset()
 
     def _tasks(self, ranges: Sequence[Range]) -> list[_Ranges]:
         options = self._options
@@ -85,37 +76,17 @@ class _Reader:
 
         # Spark asks for a partition of its own where a batch has none.
         ranges = partition.ranges if isinstance(partition, _Ranges) else []
-        reading = Reading.of(self._options, self._schema, self._tags)
+        reading = Reading.of(self._options, self._schema)
         return reading.batches(connect(self._options.endpoint), ranges)
 
 
 class BatchReader(_Reader, DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        options.check_batch(pushing=PUSHING, version=pyspark.__version__)
+        options.check_batch()
         super().__init__(options, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        return self._tasks(self._ranges(connect(self._options.endpoint)))
-
-    def _ranges(self, brokers: Brokers) -> list[Range]:
-        return ranges_of_batch(brokers, self._options)
-
-
-class NarrowedReader(BatchReader):
-    """Pulls only what the conditions of the query may let through."""
-
-    _conditions: Conditions | None = None
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        from rmq.spark.conditions import Conditions
-
-        self._conditions = Conditions.of(filters)
-        self._tags = self._conditions.tags
-        return filters  # Spark looks at the rows itself, too
-
-    def _ranges(self, brokers: Brokers) -> list[Range]:
-        ranges = super()._ranges(brokers)
-        return self._conditions.narrow(brokers, self._options.group, ranges) if self._conditions else ranges
+        return self._tasks(ranges_of_batch(connect(self._options.endpoint), self._options))
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmq.protocol.errors import ProtocolError
-from rmq.protocol.subscription import SUB_ALL, TAG, build
+from rmq.protocol.subscription import TAG, build
 from rmq.spark.brokers import Brokers
 from rmq.spark.decode import Records, decode
 from rmq.spark.options import SourceOptions
@@ -36,23 +36,17 @@ class Reading:
     tags: frozenset[str]
 
     @classmethod
-    def of(cls, options: SourceOptions, schema: pa.Schema, tags: frozenset[str] = frozenset()) -> Reading:
-        """As options say.
-
-        :param tags: of rows that are wanted at all, where the options do not say which; empty = all.
-        """
-        expression = options.expression
-        if expression == SUB_ALL and tags:
-            expression = " || ".join(sorted(tags))
+    def of(cls, options: SourceOptions, schema: pa.Schema) -> Reading:
+        """As options say."""
         pulling = Pulling(
             group=options.group,
-            expression=expression,
+            expression=options.expression,
             expression_type=options.expression_type,
             batch_size=options.pull_batch_size,
             patience=options.pull_timeout,
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        told = build("topic", expression).tags_set if options.expression_type == TAG else ()
+        told = build("topic", options.expression).tags_set if options.expression_type == TAG else ()
         return cls(schema, pulling, frozenset(told))
 
     def batches(self, brokers: Brokers, ranges: Iterable[Range]) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'rmq[spark]'")
 
 import rmq
-from rmq.spark.readers import PUSHING
 from tests.support.peers.cluster import Cluster
 from tests.support.spark.topics import create, fill, numbers, places, stored
 
@@ -266,55 +264,24 @@ def test_a_namespace(spark: Any, topics: str, cluster: Cluster) -> None:
         assert sum(admin.max_offset(queue) for queue in admin.fetch_subscribe_message_queues("shop%visits")) == 1
 
 
+def test_a_frame_keeps_the_ends_of_its_first_use(spark: Any, topics: str, cluster: Cluster) -> None:
+    create(cluster.namesrv, cluster.broker_addr, "kept")
+    fill(topics, "kept", 10)
+    frame = read(spark, topics, topic="kept")
+    frame.createOrReplaceTempView("kept")
+    assert frame.count() == 10
+    fill(topics, "kept", 5)
+    assert [frame.count(), frame.where("offset >= 0").count(), spark.table("kept").count()] == [10, 10, 10]
+    assert read(spark, topics, topic="kept").count() == 15
+
+
 def test_filters_of_a_query_stay_with_spark(spark: Any, topics: str) -> None:
     """Also where Spark would hand them to sources that take them."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
         assert read(spark, topics, topic="stock").where("offset >= 90 AND tags IS NULL").count() == 10
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-
-
-def test_filters_of_a_query_leave_less_to_pull(spark: Any, topics: str, cluster: Cluster) -> None:
-    """pushFilters: the same rows as without, out of fewer that are pulled."""
-    create(cluster.namesrv, cluster.broker_addr, "sales-east", queues=1)
-    fill(topics, "sales-east", 60, tags="A")
-    fill(topics, "sales-east", 40, tags="B")
-
-    def run(where: str, **options: str) -> tuple[list[Any], int]:
-        """The rows, and how many of them the source gave to Spark."""
-        frame = read(spark, topics, topicPattern="sales-.*", **options).where(where)
-        rows = sorted((*each[:5], *each[7:10]) for each in frame.collect())
-        scan = frame._jdf.queryExecution().executedPlan().collectLeaves().head()
-        return rows, scan.metrics().apply("numOutputRows").value()
-
-    if not PUSHING:
-        with pytest.raises(Exception, match=r"the option pushFilters needs Spark 4\.1 or newer; this is 4\.0"):
-            run("offset > 1", pushFilters="true")
-        return
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    with pytest.raises(Exception, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
-        run("offset > 1", pushFilters="true")
-    (first,) = read(spark, topics, topic="sales-north").where("offset = 0").collect()
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        for where, pulled in (
-            ("topic = 'sales-north'", 100),
-            ("topic IN ('sales-north', 'stock') AND brokerName LIKE 'broker%' AND queueId = 0", 100),
-            ("NOT topic LIKE '%th'", 100),
-            ("offset >= 40 AND offset < 42 AND topic <> 'sales-east'", 4),
-            ("offset = 7", 3),
-            ("tags = 'B'", 40),
-            ("tags IN ('B', 'C') AND offset < 1000", 40),
-            ("tags IS NULL", 300),
-            (f"timestamp > TIMESTAMP '{first['timestamp'] + timedelta(hours=1)}'", 0),
-            (f"timestamp >= TIMESTAMP '{first['timestamp']}'", 300),
-            ("offset = 7 OR topic = 'sales-north'", 300),
-            ("length(value) = 1", 300),
-        ):
-            plain, _ = run(where)
-            assert run(where, pushFilters="true") == (plain, pulled), where
-        plain, _ = run("tags = 'B'", subExpression="A || B")
-        assert run("tags = 'B'", subExpression="A || B", pushFilters="true") == (plain, 100)
+        frame = read(spark, topics, topic="stock")
+        one, other = frame.where("offset < 90"), frame.where("offset >= 90")
+        assert (one.union(other).count(), one.crossJoin(other).count(), frame.count()) == (100, 900, 100)
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")

@@ -141,19 +141,14 @@ def test_secrets_stay_out_of_messages_and_representations() -> None:
 
 def test_a_batch_and_a_stream_refuse_what_the_other_has() -> None:
     with pytest.raises(ConfigError, match="maxOffsetsPerTrigger is for streams"):
-        source(maxOffsetsPerTrigger="5").check_batch(pushing=True, version="4.3.0")
-    with pytest.raises(ConfigError, match=r"pushFilters needs Spark 4\.1 or newer; this is 4\.0\.1"):
-        source(pushFilters="true").check_batch(pushing=False, version="4.0.1")
-    with pytest.raises(ConfigError, match="pushFilters is for batches"):
-        source(pushFilters="true").check_stream(limits=True, version="4.3.0")
+        source(maxOffsetsPerTrigger="5").check_batch()
     for name in ("endingOffsets", "endingTimestamp"):
         with pytest.raises(ConfigError, match=f"the option {name} is for batches: a stream has no end"):
             source(**{name: "5" if name == "endingTimestamp" else "latest"}).check_stream(limits=True, version="4.3.0")
-    source(groupId="g", commitOffsetsToBroker="false").check_batch(pushing=True, version="4.3.0")
-    source(pushFilters="false").check_stream(limits=False, version="4.0.1")
+    source(groupId="g", commitOffsetsToBroker="false").check_batch()
     with pytest.raises(ConfigError, match="commitOffsetsToBroker is for streams: a batch reports no offsets"):
-        source(groupId="g", commitOffsetsToBroker="true").check_batch(pushing=True, version="4.3.0")
-    source(groupId="g").check_batch(pushing=True, version="4.3.0")
+        source(groupId="g", commitOffsetsToBroker="true").check_batch()
+    source(groupId="g").check_batch()
     with pytest.raises(ConfigError, match=r"maxOffsetsPerTrigger needs Spark 4\.2 or newer; this is 4\.0\.1"):
         source(maxOffsetsPerTrigger="5").check_stream(limits=False, version="4.0.1")
 
