@@ -90,6 +90,8 @@ class Brokers:
         #: Until when: addresses nobody reads from, and those that are not asked for offsets.
         self._shunned: dict[str, float] = {}
         self._hung: dict[str, float] = {}
+        #: What was said last about queues whose offsets were not told.
+        self.refused: dict[MessageQueue, ResponseError] = {}
         self._name_servers = list(endpoint.name_servers)
 
     # -- connections --------------------------------------------------------------------------------------------------
@@ -264,11 +266,16 @@ class Brokers:
     # -- offsets ------------------------------------------------------------------------------------------------------
 
     def _ask_each(
-        self, queues: Iterable[MessageQueue], code: RequestCode, header: Callable[[MessageQueue], Header]
+        self,
+        queues: Iterable[MessageQueue],
+        code: RequestCode,
+        header: Callable[[MessageQueue], Header],
+        empty: ResponseCode = ResponseCode.SUCCESS,
     ) -> dict[MessageQueue, tuple[int, Command]]:
-        """One question a queue, those of a broker together; what nobody answered is left out.
+        """One question a queue, those of a broker together; what nobody answered with success is left out.
 
-        :returns: (broker id, answer).
+        :param empty: a code that is an answer, too.
+        :returns: (broker id, answer). :raises ConfigError: a broker does not know our access key, or forbids it to ask.
         """
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in queues:
@@ -291,9 +298,22 @@ class Brokers:
                         self._hung[address] = self.dial.monotonic() + HANGS_SECONDS
                     self.forget(group[0])
                     continue
-                found.update({queue: (number, answer) for queue, answer in zip(group, answers, strict=True)})
+                for queue, answer in zip(group, answers, strict=True):
+                    if answer.code in (ResponseCode.SUCCESS, empty):
+                        found[queue] = (number, answer)
+                        self.refused.pop(queue, None)
+                    else:
+                        self._note(queue, ResponseError(answer.code, answer.remark, address))
                 break
         return found
+
+    def _note(self, queue: MessageQueue, refusal: ResponseError) -> None:
+        """Keep what a broker said instead of an answer. :raises ConfigError: it will say so for ever."""
+        # Java 4 says 1 and the exception's name, Java 5 a code of its own.
+        if refusal.code == ResponseCode.NO_PERMISSION or "AclException" in (refusal.remark or ""):
+            raise ConfigError(f"{refusal} (options accessKey and secretKey, or what this account may read)")
+        self.refused[queue] = refusal
+        self.notices.warn(f"{queue}: no offsets are told: {refusal}")
 
     def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Bound]:
         """Where queues end: the offset their next message gets. Queues whose brokers are away are left out."""
@@ -305,7 +325,6 @@ class Brokers:
         return {
             queue: Bound(reply.header(GetMaxOffsetResponse).offset, number == 0)
             for queue, (number, reply) in asked.items()
-            if reply.code == ResponseCode.SUCCESS
         }
 
     def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
@@ -315,11 +334,7 @@ class Brokers:
             RequestCode.GET_MIN_OFFSET,
             lambda queue: GetMinOffsetRequest(topic=self.endpoint.wrap(queue.topic), queue_id=queue.queue_id),
         )
-        return {
-            queue: reply.header(GetMinOffsetResponse).offset
-            for queue, (_, reply) in asked.items()
-            if reply.code == ResponseCode.SUCCESS
-        }
+        return {queue: reply.header(GetMinOffsetResponse).offset for queue, (_, reply) in asked.items()}
 
     def oldest_times(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         """When the oldest message of each queue was stored, milliseconds; empty queues are left out."""
@@ -332,10 +347,9 @@ class Brokers:
         )
         found = {}
         for queue, (_, reply) in asked.items():
-            if reply.code == ResponseCode.SUCCESS:
-                time = reply.header(GetEarliestMsgStoretimeResponse).timestamp
-                if time > 0:
-                    found[queue] = time
+            time = reply.header(GetEarliestMsgStoretimeResponse).timestamp
+            if time > 0:
+                found[queue] = time
         return found
 
     def group_offsets(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
@@ -348,13 +362,14 @@ class Brokers:
                 topic=self.endpoint.wrap(queue.topic),
                 queue_id=queue.queue_id,
             ),
+            ResponseCode.QUERY_NOT_FOUND,
         )
         found: dict[MessageQueue, int | None] = {}
         for queue, (_, reply) in asked.items():
             if reply.code == ResponseCode.SUCCESS:
                 offset = reply.header(QueryConsumerOffsetResponse).offset
                 found[queue] = offset if offset is not None and offset >= 0 else None
-            elif reply.code == ResponseCode.QUERY_NOT_FOUND:
+            else:
                 found[queue] = None
         return found
 

@@ -94,12 +94,12 @@ class Link:
                 header = bytearray(4 + size)
                 header[:4] = prefix[4:]
                 self._wire.read(memoryview(header)[4:], timeout)
+                answer = frame.decode(header)
             except OSError as error:
                 raise self._lost(error) from None
-            except FrameError:
+            except Exception:  # what follows on the connection would be taken for something else
                 self.close()
                 raise
-            answer = frame.decode(header)
             if answer.is_response and answer.opaque in awaited:
                 return answer, rest
             self.body(memoryview(bytearray(rest)), timeout)

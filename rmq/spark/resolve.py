@@ -130,7 +130,9 @@ def until_answered(
     until = brokers.dial.monotonic() + PATIENCE
     while away := [queue for queue in queues if queue not in found]:
         if brokers.dial.monotonic() >= until:
-            raise ConnectFailed(f"the broker {away[0].broker_name} of {away[0].topic} does not answer")
+            said = brokers.refused.get(away[0])
+            what = f"tells no offsets: {said}" if said is not None else "does not answer"
+            raise ConnectFailed(f"the broker {away[0].broker_name} of {away[0].topic} {what}")
         for queue in away:
             brokers.forget(queue)
         brokers.dial.sleep(0.2)

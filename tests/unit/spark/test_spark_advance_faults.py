@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
 
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConfigError, ConnectFailed, TransportError
+from rmq.protocol.errors import ConfigError, ConnectFailed, FrameError, TransportError
 from rmq.protocol.queue import MessageQueue
 from rmq.runtime.dial import Wire
 from rmq.spark.advance import Advance, read_offsets
@@ -305,3 +306,63 @@ def test_a_group_that_cannot_be_asked_for_does_not_begin_at_the_beginning(cluste
     cluster.slept = 0
     cluster._code_14 = busy  # type: ignore[method-assign]
     assert places(stream(cluster, startingOffsets="group", groupId="g").initial()) == [7]
+
+
+@pytest.mark.parametrize(
+    ("code", "remark"),
+    [
+        (ResponseCode.NO_PERMISSION, "signature failed"),
+        (ResponseCode.SYSTEM_ERROR, "org.apache.rocketmq.acl.common.AclException: [10015:signature-failed]"),
+    ],
+)
+@pytest.mark.parametrize("asked", [RequestCode.GET_MAX_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET])
+def test_a_wrong_secret_key_is_told_at_once(
+    cluster: MemoryCluster, code: ResponseCode, remark: str, asked: RequestCode
+) -> None:
+    refused: Any = lambda broker, request, ext: request.reply(code, remark)  # noqa: E731
+    one = stream(cluster, startingOffsets="group", groupId="g")
+    start = one.initial()
+    setattr(cluster, f"_code_{asked.value}", refused)
+    with pytest.raises(
+        ConfigError, match=rf"code {code.value} from .*signature.failed.*options accessKey and"
+    ):
+        stream(cluster, startingOffsets="group", groupId="g").initial()
+    if asked == RequestCode.GET_MAX_OFFSET:
+        cluster.now += 10
+        with pytest.raises(ConfigError, match="options accessKey"):
+            one.latest(start)
+    assert cluster.slept == 0
+
+
+def test_what_a_broker_says_is_told_when_it_never_answers(cluster: MemoryCluster) -> None:
+    cluster._code_30 = lambda broker, request, ext: request.reply(2, "too many requests")  # type: ignore[method-assign]
+    with pytest.raises(ConnectFailed, match=r"the broker broker-a of t tells no offsets: code 2 .*too many requests"):
+        stream(cluster).initial()
+    assert cluster.slept > 19
+
+
+class _Spoilt:
+    """A wire on which a header of no known kind comes."""
+
+    def __init__(self) -> None:
+        self._left = struct.pack(">iI", 5, 9 << 24 | 1) + b"x"
+
+    def send(self, data: bytes | bytearray | memoryview) -> None:
+        pass
+
+    def read(self, into: memoryview, timeout: float) -> None:
+        into[:], self._left = self._left[: len(into)], self._left[len(into) :]
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_link_whose_answer_cannot_be_decoded_is_not_used_again(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers = stream(cluster)._brokers
+    with monkeypatch.context() as spoilt:
+        spoilt.setattr(cluster, "connect", lambda *args: _Spoilt())
+        with pytest.raises(FrameError, match="the serialize type 9 is unknown"):
+            brokers.call(cluster.broker.address, RequestCode.UNREGISTER_CLIENT)
+    assert brokers.call(cluster.broker.address, RequestCode.UNREGISTER_CLIENT).code == ResponseCode.SUCCESS
