@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 #: When offsets were made, milliseconds: what tells a topic made anew from one that lost its newest messages.
 AS_OF = f"{META}asOf"
+#: Where a query began: Spark keeps it nowhere, and asks for it anew when the first batch is read again.
+FROM = f"{META}from"
 #: Seconds for which an answer without anything new holds: an idle query asks 80 times a second.
 _IDLE = 0.2
 
@@ -48,6 +50,11 @@ def read_offsets(document: Mapping[str, Any]) -> Offsets:
         ) from None
 
 
+def _is_first(document: Mapping[str, Any]) -> bool:
+    """Whether offsets are those that a query began with."""
+    return FROM in document and document[FROM] == nested(read_offsets(document))
+
+
 def _place(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError("an offset")
@@ -67,6 +74,8 @@ class Advance:
         #: What was seen last of each queue, of those whose broker is away now as well.
         self._ends: dict[MessageQueue, int] = {}
         self._last: dict[str, Any] | None = None
+        #: The end of the batch that was planned, or looked at, last.
+        self._planned: dict[str, Any] | None = None
         self._idle_until, self._idle_limited = float("-inf"), False
         self._failing_since: float | None = None
         self._committed: Offsets = {}
@@ -80,7 +89,7 @@ class Advance:
         queues = queues_to_read(self._brokers, self._options)
         begin = resolve(self._brokers, self._options, self._options.start, queues, LATEST)
         self._renewal.remember(queues)
-        self._last = write_offsets(begin, self._brokers.dial.now_ms())
+        self._last = {FROM: nested(begin), **write_offsets(begin, self._brokers.dial.now_ms())}
         return self._last
 
     def prepare_available_now(self) -> None:
@@ -93,10 +102,10 @@ class Advance:
         while True:
             queues = self._queues()
             missing = [topic for topic in self._options.topics if self._brokers.route(topic, fresh=True) is None]
-            if not missing:
+            if not missing and (self._topics or self._options.topic_pattern is None):
                 break
             if clock() >= until:
-                if self._options.fail_on_data_loss:
+                if missing and self._options.fail_on_data_loss:
                     require_topics(self._brokers, missing)
                 break
             self._brokers.dial.sleep(_IDLE)
@@ -135,7 +144,7 @@ class Advance:
         self._failing_since = None
         if end is start:
             self._idle_until, self._idle_limited = clock() + _IDLE, limited
-        self._last = end
+        self._last = self._planned = end
         return end
 
     def _await_brokers(self, begin: Offsets) -> None:
@@ -192,7 +201,8 @@ class Advance:
         end.update(restarted)
         if end == begin:
             return start
-        return write_offsets(end, self._brokers.dial.now_ms())
+        first = {FROM: start[FROM]} if _is_first(start) else {}
+        return {**first, **write_offsets(end, self._brokers.dial.now_ms())}
 
     def _queues(self) -> list[MessageQueue]:
         """The queues there are now: new ones of known topics, new topics of a pattern."""
@@ -253,9 +263,29 @@ class Advance:
         A query that starts again is first asked for the batch from its checkpoint to its checkpoint. Spark before 4.2,
         which does not tell :meth:`latest`, says where it is in no other way.
         """
+        begin = read_offsets(end[FROM]) if _is_first(start) and FROM in end else read_offsets(start)
+        found = ranges_between(begin, read_offsets(end))
+        if found and end != self._planned:  # by an earlier run
+            found = self._as_planned(found, int(end.get(AS_OF, 0)))
+        self._planned = end
         if self._last is None:
             self._last = end
-        return ranges_between(read_offsets(start), read_offsets(end))
+        return found
+
+    def _as_planned(self, ranges: list[Range], as_of: int) -> list[Range]:
+        """Those whose queues are still what they were when a batch was planned.
+
+        :raises DataLost: a topic was made anew since, and that is an error.
+        """
+        ends = {each.queue: each.end for each in ranges}
+        # With a memory of its own: that of the query is to find out by itself where the queues go on.
+        anew = Renewal(self._brokers).made_anew(ends, ends, as_of)
+        for queue in sorted(anew):
+            line = f"{queue}: an open batch ends at {ends[queue]}: its topic was made anew since the batch was planned"
+            if self._options.fail_on_data_loss:
+                raise DataLost(f"{line} (failOnDataLoss=false goes on with what is there)")
+            log.warning("%s; the batch is read without it (failOnDataLoss=false)", line)
+        return [each for each in ranges if each.queue not in anew]
 
     def report_latest(self) -> dict[str, Any] | None:
         """Where the queues end, as far as it is known: a broker that is away has its messages all the same."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rmq.protocol.bodies.kv import TopicList
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError, ConnectFailed, FrameError, TransportError
@@ -323,9 +324,7 @@ def test_a_wrong_secret_key_is_told_at_once(
     one = stream(cluster, startingOffsets="group", groupId="g")
     start = one.initial()
     setattr(cluster, f"_code_{asked.value}", refused)
-    with pytest.raises(
-        ConfigError, match=rf"code {code.value} from .*signature.failed.*options accessKey and"
-    ):
+    with pytest.raises(ConfigError, match=rf"code {code.value} from .*signature.failed.*options accessKey and"):
         stream(cluster, startingOffsets="group", groupId="g").initial()
     if asked == RequestCode.GET_MAX_OFFSET:
         cluster.now += 10
@@ -366,3 +365,84 @@ def test_a_link_whose_answer_cannot_be_decoded_is_not_used_again(
         with pytest.raises(FrameError, match="the serialize type 9 is unknown"):
             brokers.call(cluster.broker.address, RequestCode.UNREGISTER_CLIENT)
     assert brokers.call(cluster.broker.address, RequestCode.UNREGISTER_CLIENT).code == ResponseCode.SUCCESS
+
+
+# -- a batch that an earlier run planned ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["earliest", "latest"])
+def test_the_first_batch_read_again_begins_where_it_did(cluster: MemoryCluster, first: str) -> None:
+    """Spark does not keep where a query began."""
+    cluster.create("t", 4)
+    for number in range(4):
+        cluster.put("t", number, 5)
+    one = stream(cluster, startingOffsets=first)
+    start = one.initial()
+    for number in range(4):
+        cluster.put("t", number, 2)
+    cluster.now += 10
+    end = one.latest(start)
+    wanted = one.ranges(start, end)
+    assert [each.records for each in wanted] == [7 if first == "earliest" else 2] * 4
+    cluster.topics["t"] = 2
+    for number in range(4):
+        cluster.put("t", number, 9)
+    again = stream(cluster, startingOffsets=first)
+    assert again.ranges(again.initial(), end) == wanted
+    assert not any(each.fresh for each in wanted), "what is gone of them is a loss"
+    # The batches after it begin where the one before ended.
+    cluster.topics["t"] = 4
+    cluster.now += 10
+    following = again.latest(end)
+    assert [each.records for each in again.ranges(end, following)] == [9] * 4
+    assert again.ranges(following, again.latest(following)) == []
+
+
+def test_a_first_batch_without_messages_begins_the_next_one(cluster: MemoryCluster) -> None:
+    one = stream(cluster, startingOffsets="latest")
+    start = one.initial()
+    assert one.ranges(start, start) == []
+    cluster.put("t", count=3)
+    cluster.now += 10
+    end = one.latest(start)
+    assert stream(cluster).ranges(start, end) == [Range(QUEUE, 0, 3)]
+
+
+def test_an_open_batch_is_not_read_out_of_a_topic_made_anew(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=5)
+    one = stream(cluster)
+    begin = one.latest(one.initial())
+    cluster.put("t", count=2)
+    cluster.now += 10
+    end = one.latest(begin)
+    same = stream(cluster)
+    assert same.ranges(begin, end) == [Range(QUEUE, 5, 7)]
+    make_anew(cluster, 10)
+    with pytest.raises(DataLost, match="an open batch ends at 7: its topic was made anew since the batch was planned"):
+        stream(cluster).ranges(begin, end)
+    loose = stream(cluster, failOnDataLoss="false")
+    assert loose.ranges(begin, end) == []
+    anew = loose.latest(end)
+    assert (places(anew), loose.ranges(end, anew)) == ([0], []), "a queue that begins anew"
+    assert loose.ranges(anew, loose.latest(anew)) == [Range(QUEUE, 0, 10)]
+
+
+def test_a_first_run_waits_for_topics_of_a_pattern(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=5)
+    name_server, away = cluster._name_server, 3.0
+
+    def starting(request: Command) -> Command:
+        if cluster.slept < away and request.code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
+            return request.reply(0, body=TopicList(topic_list=[]).encode())
+        return name_server(request)
+
+    cluster._name_server = starting  # type: ignore[method-assign]
+    one = stream(cluster, topicPattern="t.*")
+    one.prepare_available_now()
+    assert places(one.latest(one.initial())) == [5]
+    away = 100.0
+    never = stream(cluster, topicPattern="t.*")
+    never.prepare_available_now()
+    assert cluster.slept > 19
+    with pytest.raises(ConfigError, match="matches no topic"):
+        never.initial()
