@@ -221,8 +221,17 @@ class Advance:
         return found
 
     def _say_what_is_not_served(self, begin: Offsets) -> None:
-        """Queues of our topics that the brokers do not offer to readers any more: nobody else would miss them."""
+        """Queues of our topics that the brokers do not offer to readers any more: nobody else would miss them.
+
+        :raises DataLost: a topic has fewer queues than it had, messages in the others are unread, and that is an error.
+        """
         unserved = frozenset(queue for queue in begin if queue.topic in self._topics and queue not in self._served)
+        lost = self._unread(unserved, begin) if unserved else []
+        if lost and self._options.fail_on_data_loss:
+            raise DataLost(
+                f"{lost[0]}: the query is at {begin[lost[0]]}, and the topic has fewer queues now: what is unread of "
+                f"{len(lost)} queues is lost (mqadmin updateTopic -r gives them back; failOnDataLoss=false goes on)"
+            )
         if unserved - self._unserved:
             log.warning(
                 "%d queues of the query may not be read now, such as %s: what is in them waits (mqadmin topicRoute)",
@@ -230,6 +239,13 @@ class Advance:
                 min(unserved),
             )
         self._unserved = unserved
+
+    def _unread(self, queues: Iterable[MessageQueue], begin: Offsets) -> list[MessageQueue]:
+        """Those that a broker which still serves their topic does not offer, with something that was not read."""
+        open_at = {(queue.topic, queue.broker_name) for queue in self._served}
+        cut = [queue for queue in queues if (queue.topic, queue.broker_name) in open_at]
+        ends = self._brokers.max_offsets(cut)
+        return sorted(queue for queue in cut if queue in ends and ends[queue].offset != begin[queue])
 
     # -- queues that are not what they were ---------------------------------------------------------------------------
 

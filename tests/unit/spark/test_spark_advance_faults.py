@@ -446,3 +446,25 @@ def test_a_first_run_waits_for_topics_of_a_pattern(cluster: MemoryCluster) -> No
     assert cluster.slept > 19
     with pytest.raises(ConfigError, match="matches no topic"):
         never.initial()
+
+
+def test_unread_messages_of_queues_that_a_topic_has_no_more_are_an_error(cluster: MemoryCluster) -> None:
+    cluster.create("t", 4)
+    for number in range(4):
+        cluster.put("t", number, 5)
+    one = stream(cluster)
+    end = one.latest(one.initial())
+    cluster.put("t", 3, 2)
+    cluster.topics["t"] = 2
+    for made in (one, stream(cluster)):
+        cluster.now += 10
+        with pytest.raises(DataLost, match=r"queueId=3.*: the query is at 5, .* what is unread of 1 queues is lost"):
+            made.latest(end)
+    assert places(stream(cluster, failOnDataLoss="false").latest(end)) == [5, 5, 5, 5]
+    cluster.topics["t"] = 4
+    cluster.now += 10
+    assert places(one.latest(end)) == [5, 5, 5, 7]
+    # A broker that is away, or lets nobody read, is waited for.
+    cluster.broker.perm = 2
+    cluster.now += 10
+    assert one.latest(end) is end
