@@ -26,7 +26,7 @@ from rmq.spark.pieces import Numbers, cut
 from rmq.spark.property_columns import PropertyColumns
 from rmq.spark.pulls import Chunk
 
-__all__ = ["Records", "decode"]
+__all__ = ["Records", "TooMuch", "decode"]
 
 _UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 
@@ -61,6 +61,14 @@ class _Of:
 
     queues: list[MessageQueue]
     which: Numbers
+
+
+#: Bytes that the bodies of compressed records have together at most: a few of them hold gigabytes of zeros.
+MOST_PLAIN = 64 << 20
+
+
+class TooMuch(Exception):
+    """Records whose bodies are too long together once they are decompressed: read fewer at once."""
 
 
 class Records:
@@ -176,12 +184,16 @@ class Records:
     # -- columns ------------------------------------------------------------------------------------------------------
 
     def values(self) -> Any:
-        """Bodies, decompressed."""
+        """Bodies, decompressed.
+
+        :raises TooMuch: several records are more than :data:`MOST_PLAIN` bytes together.
+        """
         bodies = cut(self._buffer, self._body_at, self._body_end, pa.binary())
         packed = np.flatnonzero(self._sys_flags & COMPRESSED)
         if not len(packed):
             return bodies
         plain = bodies.to_pylist()
+        size = 0
         for number in packed.tolist():
             try:
                 plain[number] = decompress(plain[number], int(self._sys_flags[number]))
@@ -189,6 +201,9 @@ class Records:
                 queue = self.queue if self._of is None else self._of.queues[self._of.which[number]]
                 where = f"{queue} offset {self.offsets[number]}"
                 raise ProtocolError(f"{where}: the body cannot be decompressed: {error}") from None
+            size += len(plain[number])
+            if size > MOST_PLAIN and len(plain) > 1:
+                raise TooMuch
         return pa.array(plain, pa.binary())
 
     def properties(self) -> PropertyColumns:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from rmq.protocol.errors import ProtocolError
 from rmq.protocol.subscription import TAG, build
 from rmq.spark.brokers import Brokers
-from rmq.spark.decode import Records, decode
+from rmq.spark.decode import Records, TooMuch, decode
 from rmq.spark.options import SourceOptions
 from rmq.spark.pulls import Chunk, Pulling
 from rmq.spark.ranges import DataLost, Range
@@ -65,9 +65,19 @@ class Reading:
 
     def _rows(self, waiting: list[Records]) -> Iterator[pa.RecordBatch]:
         if waiting:
-            batch = decode(Records.joined(waiting), self.schema, self.tags)
-            if batch.num_rows:
-                yield batch
+            yield from self._decoded(Records.joined(waiting))
+
+    def _decoded(self, records: Records) -> Iterator[pa.RecordBatch]:
+        """In as many batches as it takes: how long bodies are is known once they are decompressed."""
+        try:
+            batch = decode(records, self.schema, self.tags)
+        except TooMuch:
+            first = np.arange(len(records)) < len(records) // 2
+            yield from self._decoded(records.where(first))
+            yield from self._decoded(records.where(~first))
+            return
+        if batch.num_rows:
+            yield batch
 
     def _range(self, wanted: Range, chunks: Iterable[Chunk]) -> Iterator[Records]:
         expected = wanted.start

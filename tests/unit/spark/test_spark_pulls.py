@@ -12,9 +12,13 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip instal
 
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
+from rmq.protocol.compression import compress
 from rmq.protocol.errors import ProtocolError, ResponseError, TransportError
+from rmq.protocol.message import MessageRecord, encode_record
 from rmq.protocol.queue import MessageQueue
+from rmq.protocol.sysflags import COMPRESSED
 from rmq.runtime.dial import Wire
+from rmq.spark import decode
 from rmq.spark.brokers import Brokers
 from rmq.spark.options import Endpoint, SourceOptions
 from rmq.spark.pulls import Pulling
@@ -247,6 +251,27 @@ def test_tags_do_not_change_the_range(cluster: MemoryCluster) -> None:
         cluster.put("t", tags="A" if number % 10 == 0 else "AB")
     got = read(cluster, Range(QUEUE, 5, 95), tags=frozenset({"A"}), expression="A")
     assert got == list(range(10, 95, 10))
+
+
+@pytest.mark.parametrize("tags", [frozenset(), frozenset({"A"})])
+def test_bodies_that_grow_when_they_are_decompressed_come_in_more_batches(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, tags: frozenset[str]
+) -> None:
+    monkeypatch.setattr(decode, "MOST_PLAIN", 2500)
+    queue = cluster.broker.queues["t", 0]
+    sizes = [1000] * 10 + [9000] + [1000] * 10
+    for number, size in enumerate(sizes):
+        body = compress(b"0" * size)
+        told = MessageRecord("t", queue_offset=number, body=body, sys_flag=COMPRESSED, properties={"TAGS": "A"})
+        queue.records.append(encode_record(told))
+        queue.times.append(1)
+    schema = pa.schema([pa.field("offset", pa.int64()), pa.field("value", pa.binary())])
+    batches = list(
+        Reading(schema, Pulling("g"), tags).batches(Brokers(Endpoint((NAMESRV,)), cluster), [Range(QUEUE, 0, 21)])
+    )
+    assert [offset for batch in batches for offset in batch.column(0).to_pylist()] == list(range(21))
+    assert [len(body) for batch in batches for body in batch.column(1).to_pylist()] == sizes
+    assert all(batch.num_rows == 1 or batch.num_rows * 1000 <= 2500 for batch in batches)
 
 
 def test_the_same_messages_again_are_an_error(cluster: MemoryCluster) -> None:
