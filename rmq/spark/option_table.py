@@ -102,6 +102,7 @@ SINK = (
     Option("batchSize", values.whole(1, 10_000), (), "64"),
     Option("maxMessageSize", _BODY, (), "4194304"),
     Option("dedupProperties", values.truth, (), "true"),
+    Option("writeName", values.group),
     # Spark's own, which it hands over to the sinks of streams.
     Option("checkpointLocation", str, (), None, STREAMS, _NO_CHECKPOINT),
     Option("queryName", str, (), None, STREAMS, _NO_CHECKPOINT),

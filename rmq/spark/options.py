@@ -182,6 +182,7 @@ class SinkOptions:
     batch_size: int
     max_body: int
     stamp: bool
+    write_name: str | None
     given: tuple[str, ...]
 
     @classmethod
@@ -200,6 +201,7 @@ class SinkOptions:
             batch_size=given["batchSize"],
             max_body=given["maxMessageSize"],
             stamp=given["dedupProperties"],
+            write_name=given["writeName"],
             given=given.names,
         )
 

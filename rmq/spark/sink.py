@@ -1,6 +1,6 @@
 """The sink's writers. A task that ends well has all its messages stored; one that is tried again sends them again.
 
-What tells repeated rows apart is stamped on each: the query, the batch, the partition and the row within it
+What tells repeated rows apart is stamped on each: the query, the batch, the write, the partition and the row within it
 (:data:`rmq.spark.rows.IDENTITY`), which are the same in every attempt.
 """
 
@@ -62,7 +62,10 @@ class _Writer:
         query = (context.getLocalProperty(_QUERY_ID) if context is not None else None) or self._run
         batch = (context.getLocalProperty(_BATCH_ID) if context is not None else None) or "0"
         brokers = connect(self._options.endpoint)
-        identity = f"{query}/{batch}/{partition}" if self._options.stamp else None
+        # Nothing that Spark tells a task names one of several writes in the same way in every try: their author does.
+        name = self._options.write_name
+        write = f"{batch}/{name}" if name is not None else batch
+        identity = f"{query}/{write}/{partition}" if self._options.stamp else None
         rows = Rows(
             self._found,
             self._options.topic,

@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructF
 from rmq.protocol.message import decode_record
 from rmq.spark import sink
 from rmq.spark.brokers import Brokers
-from rmq.spark.rows import RowRefused
+from rmq.spark.rows import IDENTITY, RowRefused
 from tests.support.spark.memory import NAMESRV, MemoryCluster
 
 ODD = b"\xff\xfe and more"
@@ -77,3 +77,27 @@ def test_large_rows_are_made_messages_a_few_at_a_time(cluster: MemoryCluster, mo
     monkeypatch.setattr(sink.Rows, "messages", messages)
     assert write({"value": BinaryType()}, pa.record_batch({"value": pa.array([bytes(200_000)] * 150)})) == 150
     assert largest <= 8 << 20
+
+
+def test_writes_of_one_batch_are_told_apart_by_their_names(cluster: MemoryCluster) -> None:
+    """Spark makes the writers of a batch that is tried again anew."""
+    properties = {"sql.streaming.queryId": "q", "streaming.sql.batchId": "7"}
+
+    class Task:
+        @staticmethod
+        def get() -> Any:
+            return Task
+
+        partitionId = staticmethod(lambda: 0)
+        getLocalProperty = staticmethod(properties.get)
+
+    schema = StructType([StructField("value", StringType())])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sink, "TaskContext", Task)
+        for name in ("totals", "alerts", "totals"):
+            options = {"nameServer": NAMESRV, "topic": "t", "writeName": name}
+            sink.BatchWriter(options, schema, False).write(iter([pa.record_batch([text([b"a"])], ["value"])]))
+    records = [decode_record(record or b"") for record in cluster.broker.queues["t", 0].records]
+    first, other, again = (record.properties[IDENTITY] for record in records)
+    assert first == again != other
+    assert first.startswith("q/7/totals/0/")
