@@ -301,6 +301,7 @@ class Advance:
             if self._options.fail_on_data_loss:
                 raise DataLost(f"{line} (failOnDataLoss=false goes on with what is there)")
             log.warning("%s; the batch is read without it (failOnDataLoss=false)", line)
+            self._renewal.forget(queue)
         return [each for each in ranges if each.queue not in anew]
 
     def report_latest(self) -> dict[str, Any] | None:

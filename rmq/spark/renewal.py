@@ -34,6 +34,10 @@ class Renewal:
         """Queues that a query begins with: they are what they are."""
         self._oldest.update(self._look(list(queues)))
 
+    def forget(self, queue: MessageQueue) -> None:
+        """What is known of a queue is not about the one that the query has read."""
+        self._oldest.pop(queue, None)
+
     def made_anew(
         self, begin: Mapping[MessageQueue, int], news: Collection[MessageQueue], as_of: int
     ) -> dict[MessageQueue, int]:

@@ -427,6 +427,18 @@ def test_an_open_batch_is_not_read_out_of_a_topic_made_anew(cluster: MemoryClust
     assert loose.ranges(anew, loose.latest(anew)) == [Range(QUEUE, 0, 10)]
 
 
+def test_a_topic_made_anew_under_an_open_first_batch_is_read_from_its_beginning(cluster: MemoryCluster) -> None:
+    """Spark asks for the beginning again: the new queues are then known, and not those of the batch."""
+    cluster.put("t", count=5)
+    one = stream(cluster)
+    end = one.latest(one.initial())
+    make_anew(cluster, 3)
+    loose = stream(cluster, failOnDataLoss="false")
+    assert loose.ranges(loose.initial(), end) == []
+    anew = loose.latest(end)
+    assert loose.ranges(anew, loose.latest(anew)) == [Range(QUEUE, 0, 3)]
+
+
 def test_a_first_run_waits_for_topics_of_a_pattern(cluster: MemoryCluster) -> None:
     cluster.put("t", count=5)
     name_server, away = cluster._name_server, 3.0
