@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -159,7 +160,10 @@ def test_a_handler_that_never_returns_costs_a_bounded_number_of_records(
 def test_every_logger_of_the_sdk_is_of_that_kind() -> None:
     import rmq.aio  # noqa: F401 - with all its modules
 
-    names = [name for name in logging.root.manager.loggerDict if name.startswith(("rmq.client", "rmq.remoting"))]
-    kinds = {type(logging.root.manager.loggerDict[name]) for name in names}
-    assert "rmq.client.producer" in names
-    assert logging.Logger not in kinds
+    logs = {
+        name: module.log
+        for name, module in sys.modules.items()
+        if name.startswith(("rmq.client", "rmq.remoting")) and hasattr(module, "log")
+    }
+    assert "rmq.client.instance" in logs
+    assert all(isinstance(log, aside._Aside) for log in logs.values()), logs
