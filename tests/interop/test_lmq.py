@@ -109,7 +109,8 @@ def test_light_queues_as_java_has_them(tmp_path: Path) -> None:
     assert [row[0] for row in known[0][3]] == [b"1", b"2", b"4", b"7", b"8"]
     assert [row[4] for row in known[0][3]] == ["0,0", "1,0", "2,2", "3", "4,1"]
     assert [row[0] for row in known[2][3]] == [b"9"]
-    assert [answer[2] for answer in known[3:]] == [{"offset": "3"}] * 3
+    # One was committed behind the two messages of its queue: it comes back to the end at our start.
+    assert [answer[2] for answer in known[3:]] == [{"offset": "3"}, {"offset": "2"}, {"offset": "3"}]
     with start_cluster("java-4.9.4", properties={**LIGHT, **at(tmp_path)}) as java:
         assert with_peer(java.broker_addr, all_there) == known
 
