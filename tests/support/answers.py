@@ -113,7 +113,7 @@ def spoilt(ask: Ask) -> Iterator[Ask]:
         without = {other: text for other, text in ext.items() if other != name}
         yield _but(ask, f"without {name}", ext=without, body=ask.body)
         if name in _NAMES:
-            for text in ("NOBODY_KNOWS", "bad name!", "", "x" * 300):
+            for text in ("NOBODY_KNOWS", "bad name!", "", "x" * 250):
                 if (ask.code, name, text) == (15, "consumerGroup", ""):
                     continue  # Java stores the offset under the name "", and does not find it again
                 yield _but(ask, f"{name}={text[:12]!r}", ext=ext | {name: text}, body=ask.body)

@@ -47,7 +47,7 @@ _NAMESRV_SETTINGS = (
     "productEnvName=\\", "kvConfigPath=zz\norderMessageEnable=true",
 )  # fmt: skip
 
-_NAMES = ("NOBODY_KNOWS", "bad name!", "", "x" * 300)
+_NAMES = ("NOBODY_KNOWS", "bad name!", "", "x" * 250)
 
 
 def _odd(code: int, masked: frozenset[str] = frozenset()) -> Iterator[Ask]:
