@@ -12,6 +12,7 @@ from tests.support.answers import LATE_S, Ask, Pair, Report, Side, asked, spoilt
 from tests.support.answers_5 import (
     SCENE,
     SETTINGS_OF_5,
+    WHOSE,
     asks_of_5,
     learn_handle,
     pops_in_order,
@@ -187,6 +188,7 @@ def test_what_5_x_adds(say: Callable[[str], None]) -> None:
             for ask in SCENE:
                 assert await side.ask(ask, LATE_S) is not None
             await side.dispatched()
+            await side.until(WHOSE, b'"queueId"')
         await learning(pair, asks_of_5())
         for base in asks_of_5():
             for case in spoilt(base):

@@ -188,6 +188,15 @@ class Side:
         """Wait until what was sent is in its queues."""
         await dispatched((await self.peer("dispatched")).ask)
 
+    async def until(self, ask: Ask, part: bytes) -> None:
+        """Wait until the body of an answer has something in it that the server comes to know by itself."""
+        for _ in range(200):
+            answer = await self.ask(ask, LATE_S)
+            if answer is not None and part in answer.body:
+                return
+            await asyncio.sleep(0.5)
+        raise AssertionError(f"{ask.id}: {part!r} does not come")
+
     async def close(self) -> None:
         for peer in self._peers.values():
             await peer.close()

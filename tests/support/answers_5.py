@@ -15,6 +15,7 @@ from tests.support.raw_peer import send, subscribe
 __all__ = [
     "SCENE",
     "SETTINGS_OF_5",
+    "WHOSE",
     "asks_of_5",
     "learn_handle",
     "pops_in_order",
@@ -60,6 +61,9 @@ SCENE = (
     *(_sent(number) for number in range(6)),
     Ask("topic of those who wait", 17, {**_TOPIC, "topic": "P_T4"}),
 )
+#: Which queues are whose: null as long as a Java broker has not asked the name server for its own route, every 30 s.
+_ASSIGNMENT = {"consumerGroup": GROUP, "topic": TOPIC, "clientId": "P_C", "strategyName": "AVG"}
+WHOSE = Ask("assignment", 400, body=_json({**_ASSIGNMENT, "messageModel": "CLUSTERING"}))
 
 
 def asks_of_5() -> Iterator[Ask]:
@@ -69,7 +73,6 @@ def asks_of_5() -> Iterator[Ask]:
         **both, "queueId": "0", "queueOffset": "0", "maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0",
         "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0", "expressionType": "TAG",
     }  # fmt: skip
-    assignment = {**both, "clientId": "P_C", "strategyName": "AVG", "messageModel": "CLUSTERING"}
     ack = {"c": GROUP, "t": TOPIC, "so": 0, "q": 0, "it": 60000, "pt": 1, "rq": 0, "r": "0", "b": "AQ=="}
     yield Ask("topics", 18, body=_json({"topicConfigList": [_CONFIG | {"topicName": "P_L"}]}))
     yield Ask("groups", 225, body=_json({"groupConfigList": [{"groupName": "P_LG", "consumeEnable": True}]}))
@@ -93,9 +96,9 @@ def asks_of_5() -> Iterator[Ask]:
     yield Ask("users", 3005)
     yield Ask("client config", 47)
     yield Ask("lite pull", 361, pull)
-    yield Ask("assignment", 400, body=_json(assignment))
+    yield WHOSE
     yield Ask("request mode", 401, body=_json({**both, "mode": "POP", "popShareQueueNum": 0}))
-    yield Ask("assignment for pop", 400, body=_json(assignment))
+    yield Ask("assignment for pop", 400, body=WHOSE.body)
     yield Ask("request modes", 402)
     yield Ask("peek", 200052, {**both, "queueId": "0", "maxMsgNums": "2"})
     yield Ask("pop", 200050, _POP)
