@@ -264,6 +264,42 @@ def test_the_budget_of_a_tick_cuts_and_nobody_is_forgotten() -> None:
     simloop.run(main())
 
 
+@pytest.mark.parametrize("by", ["frames", "bytes"])
+@pytest.mark.parametrize(
+    ("waiting", "served"),
+    [
+        ([4, 3], [[(0, 4)], [(1, 3)]]),  # the first has all of a tick
+        ([3, 1, 2], [[(0, 3), (1, 1)], [(2, 2)]]),
+        ([6], [[(0, 4)], [(0, 2)]]),
+        ([3, 4], [[(0, 3), (1, 1)], [(1, 3)]]),
+        ([1, 9, 2], [[(0, 1), (1, 3)], [(2, 2), (1, 2)], [(1, 4)]]),
+    ],
+)
+def test_a_tick_serves_four_frames_or_the_bytes_of_four(
+    by: str, waiting: list[int], served: list[list[tuple[int, int]]]
+) -> None:
+    async def main() -> None:
+        data = frame.encode(Command(10, body=b"x" * 100))
+        limits = Limits(tick_frames=4) if by == "frames" else Limits(tick_bytes=4 * (len(data) - 4))
+        rig = Rig(limits)
+        conns = [rig.open(("10.0.0.1", port))[0] for port in range(len(waiting))]
+        turns: list[list[tuple[int, int]]] = []
+
+        def step(ready: list[Conn]) -> None:
+            turns.append([(conns.index(conn), len(conn.frames)) for conn in ready])
+            for conn in ready:
+                conn.frames = []
+
+        rig.server._step = step
+        for conn, count in zip(conns, waiting, strict=True):
+            conn.data_received(data * count)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert turns == served
+
+    simloop.run(main())
+
+
 def test_answers_of_a_tick_are_written_together() -> None:
     async def main() -> None:
         rig = Rig()
