@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmark.big_store import TOPIC, fill, unique_key
 from benchmark.program import BenchmarkError, compile_load, run_load
 from benchmark.servers import JAVA, OURS, PROPERTIES, check_java
-from rmq.broker.store.checkpoint import Checkpoint
+from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.runtime.world import World

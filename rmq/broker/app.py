@@ -51,8 +51,8 @@ from rmq.broker.schedule.timers import TimerService
 from rmq.broker.schedule.timing import TimerSends
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.stats import BrokerStats
-from rmq.broker.store.gate import Gate
-from rmq.broker.store.progress import Progress
+from rmq.broker.store.log.gate import Gate
+from rmq.broker.store.start.progress import Progress
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.broker.topics.lmq_topics import LmqTopicTable

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from rmq.broker.store.queues import QueueTable
+from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.state import Queue
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import Clock

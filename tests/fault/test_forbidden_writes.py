@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq.broker.store.gate import Gate
+from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.store import Store
 from rmq.testing.simdisk import SimDisk
 from rmq.testing.simloop import run

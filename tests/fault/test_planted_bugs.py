@@ -11,20 +11,23 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rmq.broker.store import log_reader, recovery, scrub, store
-from rmq.broker.store.append import Appender
-from rmq.broker.store.checkpoint import Checkpoint
-from rmq.broker.store.commit_log import CommitLog
-from rmq.broker.store.damaged import DamagedParts
-from rmq.broker.store.durability import Durability
-from rmq.broker.store.flush import LogFlusher
-from rmq.broker.store.gate import Gate
-from rmq.broker.store.index_build import IndexBuild
-from rmq.broker.store.log_files import LogFile, LogFiles
-from rmq.broker.store.record_runs import take
-from rmq.broker.store.records import check
-from rmq.broker.store.recovery import Recovery
-from rmq.broker.store.upkeep import Upkeep
+from rmq.broker.store import store
+from rmq.broker.store.care import scrub
+from rmq.broker.store.care.damaged import DamagedParts
+from rmq.broker.store.care.upkeep import Upkeep
+from rmq.broker.store.index.build import IndexBuild
+from rmq.broker.store.log import reader as log_reader
+from rmq.broker.store.log.append import Appender
+from rmq.broker.store.log.commit_log import CommitLog
+from rmq.broker.store.log.durability import Durability
+from rmq.broker.store.log.files import LogFile, LogFiles
+from rmq.broker.store.log.flush import LogFlusher
+from rmq.broker.store.log.gate import Gate
+from rmq.broker.store.log.record_runs import take
+from rmq.broker.store.log.records import check
+from rmq.broker.store.start import recovery
+from rmq.broker.store.start.checkpoint import Checkpoint
+from rmq.broker.store.start.recovery import Recovery
 from rmq.broker.topics import metadata
 from rmq.protocol.errors import StoreError
 from rmq.runtime.backed_file import BackedFile

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq.broker.store.ext_units import ExtUnit
+from rmq.broker.store.queues.ext_units import ExtUnit
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.stopped.opened import StoppedStore, fitted
 from rmq.broker.store.stopped.verify import verify

@@ -7,7 +7,8 @@ import random
 from typing import Any
 from unittest.mock import patch
 
-from rmq.broker.store import queue_loader, upkeep
+from rmq.broker.store.care import upkeep
+from rmq.broker.store.start import queue_loader
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.testing.simworld import SimNode, Simulation

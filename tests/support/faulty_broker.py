@@ -62,8 +62,8 @@ def main() -> None:
     journal = os.environ.get("RMQTEST_JOURNAL")
     install(points, JournalOs(points, os.environ["RMQ_STORE_PATH_ROOT_DIR"], journal) if journal else None)
     from rmq.broker.app import BrokerApp
-    from rmq.broker.store.commit_log import CommitLog
-    from rmq.broker.store.durability import Durability
+    from rmq.broker.store.log.commit_log import CommitLog
+    from rmq.broker.store.log.durability import Durability
     from rmq.broker.store.store import Store
     from rmq.remoting.conn import Conn
 

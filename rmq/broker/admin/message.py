@@ -7,7 +7,7 @@ import logging
 from rmq.broker.admin.lookup import Lookup
 from rmq.broker.groups.clients import Consumers
 from rmq.broker.settings import BrokerSettings
-from rmq.broker.store.records import topic_of
+from rmq.broker.store.log.records import topic_of
 from rmq.broker.store.store import Store
 from rmq.protocol.bodies.stats import ConsumeQueueData, QueryConsumeQueueResponseBody
 from rmq.protocol.codes import RequestCode, ResponseCode

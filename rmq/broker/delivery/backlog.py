@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from rmq.broker.store.queues import QueueTable
+    from rmq.broker.store.queues.queues import QueueTable
 
 __all__ = ["Backlog"]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rmq.broker.groups.configs import GroupTable
     from rmq.broker.lane.topic_lane import LaneTable
     from rmq.broker.settings import BrokerSettings
-    from rmq.broker.store.multi_dispatch import MultiDispatch
+    from rmq.broker.store.queues.multi_dispatch import MultiDispatch
     from rmq.broker.store.store import Store
     from rmq.broker.topics.table import TopicTable
     from rmq.protocol.bodies.topic import TopicConfig

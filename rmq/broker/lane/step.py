@@ -22,8 +22,8 @@ from rmq.broker.lane.hot_frames import PULL_START, SEND_START, decode_pull, deco
 from rmq.broker.lane.new_topics import NewTopics
 from rmq.broker.lane.plain import plain_properties
 from rmq.broker.lane.pressure import Owed
-from rmq.broker.store.append import PartlyAppended, RecordTooLarge
-from rmq.broker.store.durability import Answers
+from rmq.broker.store.log.append import PartlyAppended, RecordTooLarge
+from rmq.broker.store.log.durability import Answers
 from rmq.broker.store.state import Put, Queue, Span
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol import batch

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rmq.protocol.tags import string_hash
 
 if TYPE_CHECKING:
-    from rmq.broker.store.queues import QueueTable
+    from rmq.broker.store.queues.queues import QueueTable
     from rmq.broker.store.state import Queue
     from rmq.broker.topics.table import TopicTable
     from rmq.protocol.bodies.topic import TopicConfig

@@ -9,7 +9,7 @@ from rmq.broker.groups.clients import Channel
 from rmq.broker.observe.figures import Figures
 from rmq.broker.observe.sizes import MessageSizes
 from rmq.broker.observe.waiting import WaitingMetrics, on_disk
-from rmq.broker.store.gate import Gate
+from rmq.broker.store.log.gate import Gate
 from rmq.protocol.codes import Language, version_name
 from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_group
 from rmq.remoting.latency import RPC_LATENCY

@@ -6,7 +6,7 @@ import asyncio
 from struct import Struct
 
 from rmq.broker.kinds import SIZE_BOUNDS
-from rmq.broker.store.queues import QueueTable
+from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.protocol.names import is_lmq
 from rmq.remoting.metrics import Histogram

@@ -12,7 +12,7 @@ from rmq.broker.schedule.levels import DelayOffsets
 from rmq.broker.schedule.rebuild import HalfMessageParked, rebuild
 from rmq.broker.schedule.steady import Shifts, SteadyClock
 from rmq.broker.store.aside import SetAside
-from rmq.broker.store.deletions import TopicDeleted
+from rmq.broker.store.queues.deletions import TopicDeleted
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
 from rmq.broker.store.store import Store
 from rmq.broker.store.trouble import Trouble

@@ -21,7 +21,7 @@ from rmq.broker.schedule.rebuild import rebuild
 from rmq.broker.schedule.timing import DELETE_KEY, LATEST, OUT_MS, decode_code, encode_code
 from rmq.broker.schedule.wheel import Wheel
 from rmq.broker.store.aside import SetAside
-from rmq.broker.store.deletions import TopicDeleted
+from rmq.broker.store.queues.deletions import TopicDeleted
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol import properties

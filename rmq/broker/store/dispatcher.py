@@ -10,16 +10,16 @@ from collections.abc import Callable
 from itertools import islice
 from struct import Struct, pack
 
-from rmq.broker.store.commit_log import CommitLog
-from rmq.broker.store.deletions import Deletions
-from rmq.broker.store.index import Index
-from rmq.broker.store.index_feed import IndexFeed
-from rmq.broker.store.log_reader import LogReader
-from rmq.broker.store.multi_dispatch import Copy, MultiDispatch
-from rmq.broker.store.queue_files import BLANK_ENTRY
-from rmq.broker.store.queues import QueueTable
-from rmq.broker.store.record_runs import Run
-from rmq.broker.store.records import Derived, TagsRule, derive
+from rmq.broker.store.index.feed import IndexFeed
+from rmq.broker.store.index.index import Index
+from rmq.broker.store.log.commit_log import CommitLog
+from rmq.broker.store.log.reader import LogReader
+from rmq.broker.store.log.record_runs import Run
+from rmq.broker.store.log.records import Derived, TagsRule, derive
+from rmq.broker.store.queues.deletions import Deletions
+from rmq.broker.store.queues.files import BLANK_ENTRY
+from rmq.broker.store.queues.multi_dispatch import Copy, MultiDispatch
+from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.state import Queue
 from rmq.protocol.errors import StoreError
 from rmq.protocol.names import SCHEDULE_TOPIC

@@ -12,39 +12,39 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rmq.broker.store.append import Appender, PartlyAppended
-from rmq.broker.store.buried import BuriedQueues
-from rmq.broker.store.checkpoint import Checkpoint
-from rmq.broker.store.commit_log import CommitLog
-from rmq.broker.store.damaged import DamagedParts
-from rmq.broker.store.deletions import Deletion, Deletions
+from rmq.broker.store.care.damaged import DamagedParts
+from rmq.broker.store.care.forbidden import ForbiddenWrites
+from rmq.broker.store.care.full_disk import FullDisk
+from rmq.broker.store.care.retention import Retention
+from rmq.broker.store.care.scrub import Scrub
+from rmq.broker.store.care.upkeep import Upkeep
 from rmq.broker.store.dispatcher import Dispatcher
-from rmq.broker.store.durability import FLUSH, REPLICA, Answers, Durability
-from rmq.broker.store.ext_queues import BitMap, ExtQueueTable, queue_table
-from rmq.broker.store.flush import LogFlusher
-from rmq.broker.store.forbidden import ForbiddenWrites
-from rmq.broker.store.full_disk import FullDisk
-from rmq.broker.store.gate import Gate
-from rmq.broker.store.index import Index
-from rmq.broker.store.index_build import IndexBuild
-from rmq.broker.store.key_search import Found, KeySearch
-from rmq.broker.store.keyhash import KeyHasher
-from rmq.broker.store.markers import Markers
-from rmq.broker.store.multi_dispatch import Copies, MultiDispatch
-from rmq.broker.store.opening import Opening
-from rmq.broker.store.progress import Progress
-from rmq.broker.store.queue_loader import segment_size
-from rmq.broker.store.queue_search import QueueSearch
-from rmq.broker.store.queue_writer import QueueWriter
-from rmq.broker.store.records import SMALLEST, TagsRule, check, store_time
-from rmq.broker.store.recovery import Recovered
+from rmq.broker.store.index.build import IndexBuild
+from rmq.broker.store.index.index import Index
+from rmq.broker.store.index.key_search import Found, KeySearch
+from rmq.broker.store.index.keyhash import KeyHasher
+from rmq.broker.store.log.append import Appender, PartlyAppended
+from rmq.broker.store.log.commit_log import CommitLog
+from rmq.broker.store.log.durability import FLUSH, REPLICA, Answers, Durability
+from rmq.broker.store.log.flush import LogFlusher
+from rmq.broker.store.log.gate import Gate
+from rmq.broker.store.log.records import SMALLEST, TagsRule, check, store_time
+from rmq.broker.store.log.stamps import stamped
+from rmq.broker.store.queues.buried import BuriedQueues
+from rmq.broker.store.queues.deletions import Deletion, Deletions
+from rmq.broker.store.queues.ext_queues import BitMap, ExtQueueTable, queue_table
+from rmq.broker.store.queues.multi_dispatch import Copies, MultiDispatch
+from rmq.broker.store.queues.search import QueueSearch
+from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.refusal import unusable
-from rmq.broker.store.retention import Retention
-from rmq.broker.store.scrub import Scrub
 from rmq.broker.store.settings import StoreSettings
-from rmq.broker.store.stamps import stamped
+from rmq.broker.store.start.checkpoint import Checkpoint
+from rmq.broker.store.start.markers import Markers
+from rmq.broker.store.start.opening import Opening
+from rmq.broker.store.start.progress import Progress
+from rmq.broker.store.start.queue_loader import segment_size
+from rmq.broker.store.start.recovery import Recovered
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue, Span
-from rmq.broker.store.upkeep import Upkeep
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rmq.broker.store.deletions import TopicDeleted
+from rmq.broker.store.queues.deletions import TopicDeleted
 from rmq.broker.store.state import Put
 from rmq.protocol import properties
 from rmq.protocol.errors import StoreError

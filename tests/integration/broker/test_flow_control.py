@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rmq.broker.store.gate import Gate
+from rmq.broker.store.log.gate import Gate
 from rmq.protocol import fastjson
 from rmq.protocol.command import Command
 from rmq.runtime.world import Offload, World

@@ -45,7 +45,7 @@ FOLLOWED = dict.fromkeys(
 #: Keys of what happens seldom; another test sees them.
 ELSEWHERE = {
     "autoCreateTopicEnable": "tests/integration/broker/test_switches.py",
-    "cleanFileForciblyEnable": "tests/unit/broker/store/test_retention.py",
+    "cleanFileForciblyEnable": "tests/unit/broker/store/care/test_retention.py",
 }
 
 

@@ -19,8 +19,8 @@ from rmq.broker.lane.admit import Admission
 from rmq.broker.lane.answers import SendAnswers
 from rmq.broker.lane.topic_lane import TopicLane
 from rmq.broker.schedule.service import ScheduleService
-from rmq.broker.store import append
-from rmq.broker.store.durability import Durability
+from rmq.broker.store.log import append
+from rmq.broker.store.log.durability import Durability
 from rmq.broker.store.store import Store
 from rmq.protocol import batch, frame
 from rmq.protocol.command import Command, SerializeType

@@ -9,7 +9,7 @@ import pytest
 
 from rmq.broker.admin.runtime import human_size
 from rmq.broker.stats import BrokerStats, Rates, StatsSet, put_buckets
-from rmq.broker.store.queues import QueueTable
+from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.state import Queue
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimClock, Simulation

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from rmq.broker.store.log_files import LogFiles
+from rmq.broker.store.log.files import LogFiles
 from rmq.runtime.offload import ThreadOffload, never_behind_others
 
 

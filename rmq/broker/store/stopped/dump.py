@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from struct import Struct
 from typing import NamedTuple
 
-from rmq.broker.store.index_file import ENTRY
-from rmq.broker.store.keyhash import KeyHasher
-from rmq.broker.store.log_reader import LogReader
-from rmq.broker.store.queue_files import is_blank
+from rmq.broker.store.index.file import ENTRY
+from rmq.broker.store.index.keyhash import KeyHasher
+from rmq.broker.store.log.reader import LogReader
+from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.state import ENTRY_SIZE
 from rmq.broker.store.stopped.index_check import open_index
 from rmq.broker.store.stopped.opened import StoppedStore

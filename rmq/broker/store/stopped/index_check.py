@@ -10,10 +10,10 @@ import os
 from collections.abc import AsyncIterator, Callable
 from struct import Struct
 
-from rmq.broker.store.index_file import ENTRY, HEADER_SIZE, IndexFile, IndexHeader
-from rmq.broker.store.keyhash import KeyHasher
+from rmq.broker.store.index.file import ENTRY, HEADER_SIZE, IndexFile, IndexHeader
+from rmq.broker.store.index.keyhash import KeyHasher
+from rmq.broker.store.log.records import Derived
 from rmq.broker.store.open_files import SharedFile
-from rmq.broker.store.records import Derived
 from rmq.broker.store.stopped.findings import Finding, unreadable
 from rmq.broker.store.stopped.opened import StoppedStore
 

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Collection
 from types import TracebackType
 
-from rmq.broker.store.commit_log import CommitLog
-from rmq.broker.store.ext_units import ExtDisk
-from rmq.broker.store.log_files import LogFile, LogFiles, file_name, offset_of
-from rmq.broker.store.queue_files import QueueDisk
+from rmq.broker.store.log.commit_log import CommitLog
+from rmq.broker.store.log.files import LogFile, LogFiles, file_name, offset_of
+from rmq.broker.store.queues.ext_units import ExtDisk
+from rmq.broker.store.queues.files import QueueDisk
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import ENTRY_SIZE
 from rmq.broker.store.stopped.readonly import ReadOnlyFiles

@@ -13,11 +13,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection
 from struct import Struct
 
-from rmq.broker.store.ext_queues import UnitReader
-from rmq.broker.store.ext_units import ExtDisk, QueueExt, is_address, position_of
-from rmq.broker.store.log_files import file_name, offset_of
-from rmq.broker.store.queue_files import BLANK_ENTRY_SIZE, FileKey, is_blank
-from rmq.broker.store.records import Derived
+from rmq.broker.store.log.files import file_name, offset_of
+from rmq.broker.store.log.records import Derived
+from rmq.broker.store.queues.ext_queues import UnitReader
+from rmq.broker.store.queues.ext_units import ExtDisk, QueueExt, is_address, position_of
+from rmq.broker.store.queues.files import BLANK_ENTRY_SIZE, FileKey, is_blank
 from rmq.broker.store.state import ENTRY_SIZE
 from rmq.broker.store.stopped.findings import Finding, Progress, unreadable
 from rmq.broker.store.stopped.opened import StoppedStore

@@ -12,20 +12,20 @@ import logging
 import os
 from dataclasses import dataclass, field
 
-from rmq.broker.store.checkpoint import Checkpoint
-from rmq.broker.store.commit_log import CommitLog
-from rmq.broker.store.deletions import Deletions
 from rmq.broker.store.dispatcher import Dispatcher
-from rmq.broker.store.ext_queues import queue_table
-from rmq.broker.store.index import Index
-from rmq.broker.store.log_reader import Damage, LogReader
-from rmq.broker.store.markers import Markers
-from rmq.broker.store.multi_dispatch import MultiDispatch
-from rmq.broker.store.queue_files import QueueDisk
-from rmq.broker.store.queue_loader import segment_size
-from rmq.broker.store.queue_writer import QueueWriter
-from rmq.broker.store.records import TagsRule
+from rmq.broker.store.index.index import Index
+from rmq.broker.store.log.commit_log import CommitLog
+from rmq.broker.store.log.reader import Damage, LogReader
+from rmq.broker.store.log.records import TagsRule
+from rmq.broker.store.queues.deletions import Deletions
+from rmq.broker.store.queues.ext_queues import queue_table
+from rmq.broker.store.queues.files import QueueDisk
+from rmq.broker.store.queues.multi_dispatch import MultiDispatch
+from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.start.checkpoint import Checkpoint
+from rmq.broker.store.start.markers import Markers
+from rmq.broker.store.start.queue_loader import segment_size
 from rmq.broker.store.stopped.findings import Progress
 from rmq.broker.store.stopped.opened import look_for_store
 from rmq.broker.store.stopped.readonly import ReadOnlyFiles

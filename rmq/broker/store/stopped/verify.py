@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from rmq.broker.store.checkpoint import SIZE, Checkpoint
-from rmq.broker.store.commit_log import CommitLog
-from rmq.broker.store.deletions import Deletions
-from rmq.broker.store.log_reader import LogReader
-from rmq.broker.store.markers import Markers
-from rmq.broker.store.multi_dispatch import MultiDispatch
-from rmq.broker.store.queue_loader import segment_size
-from rmq.broker.store.queues import QueueTable
-from rmq.broker.store.records import TagsRule, derive, is_blank
+from rmq.broker.store.log.commit_log import CommitLog
+from rmq.broker.store.log.reader import LogReader
+from rmq.broker.store.log.records import TagsRule, derive, is_blank
+from rmq.broker.store.queues.deletions import Deletions
+from rmq.broker.store.queues.multi_dispatch import MultiDispatch
+from rmq.broker.store.queues.queues import QueueTable
+from rmq.broker.store.start.checkpoint import SIZE, Checkpoint
+from rmq.broker.store.start.markers import Markers
+from rmq.broker.store.start.queue_loader import segment_size
 from rmq.broker.store.stopped.findings import Finding, Findings, Progress
 from rmq.broker.store.stopped.index_check import IndexCheck
 from rmq.broker.store.stopped.metadata_check import MetadataCheck

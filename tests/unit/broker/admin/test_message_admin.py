@@ -9,7 +9,7 @@ from rmq.broker.admin.lookup import Lookup
 from rmq.broker.admin.message import MessageAdmin
 from rmq.broker.delivery.read import ReadLimits
 from rmq.broker.settings import BrokerSettings
-from rmq.broker.store import index_build
+from rmq.broker.store.index import build as index_build
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.headers.message import QueryMessageRequest

@@ -6,7 +6,7 @@ from struct import Struct
 from typing import cast
 
 from rmq.broker.delivery.backlog import Backlog
-from rmq.broker.store.queues import QueueTable
+from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 
 _entry = Struct(">qiq").pack

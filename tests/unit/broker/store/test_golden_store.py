@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq.broker.store.checkpoint import Checkpoint
+from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.store import Store
 from rmq.protocol.message import decode_record
 from rmq.runtime.files import RealFiles

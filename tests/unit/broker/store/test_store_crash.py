@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rmq.broker.store.durability import Answers
-from rmq.broker.store.gate import Gate
+from rmq.broker.store.log.durability import Answers
+from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.store import Store
 from rmq.protocol.errors import StoreError
 from rmq.testing.simloop import run

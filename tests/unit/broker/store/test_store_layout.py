@@ -5,9 +5,9 @@ import hashlib
 import tempfile
 from pathlib import Path
 
-from rmq.broker.store.checkpoint import Checkpoint
-from rmq.broker.store.records import TagsRule, check, derive
+from rmq.broker.store.log.records import TagsRule, check, derive
 from rmq.broker.store.settings import DEFAULT_DELAYS_MS
+from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.state import Put
 from rmq.protocol.message import decode_record
 from rmq.runtime.files import RealFiles

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rmq.broker.store.checkpoint import Checkpoint
+from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.stopped.opened import StoppedStore
 from rmq.broker.store.stopped.rebuild import rebuild
 from rmq.broker.store.stopped.verify import verify

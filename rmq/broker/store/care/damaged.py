@@ -1,0 +1,181 @@
+"""What of the commit log is known to be damaged, and how that is kept apart from consumers.
+
+The queue entries that point to damaged records become blank, as recovery leaves them: a pull goes past them, an offset
+id and a key find nothing, and no message moves to another offset. The log itself is not touched. The parts are noted in
+``{root}/scrub.json``, which Java does not know, so that a later start can tell them from entries that are missing.
+
+A list that is wrong does no harm: with it the sizes of entries do not add up, and recovery reads the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Iterable
+from struct import Struct
+
+from rmq.broker.store.log.reader import Damage
+from rmq.broker.store.queues.files import BLANK_ENTRY, FileKey, QueueFiles, is_blank
+from rmq.broker.store.queues.queues import QueueTable
+from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.trouble import Trouble
+from rmq.protocol.numbers import is_whole
+from rmq.runtime.world import World
+
+__all__ = ["DamagedParts"]
+
+log = logging.getLogger(__name__)
+
+#: The last millisecond that has a date.
+_LATEST = 253_402_300_799_999
+
+_pair = Struct(">qi8x").unpack_from
+#: Queues looked at before the loop goes on.
+_AT_ONCE = 50
+
+
+class DamagedParts:
+    """The damaged parts of one store, and where the scrub is.
+
+    :param root: ``storePathRootDir``.
+    """
+
+    def __init__(self, world: World, root: str, queues: QueueTable) -> None:
+        self._files = world.files
+        self._offload = world.offload
+        self._queues = queues
+        self.path = os.path.join(root, "scrub.json")
+        self._trouble = Trouble(world.clock, log, "writing scrub.json", "what a scrub found is not known to a restart")
+        self.parts: list[Damage] = []
+        #: Where the scrub goes on, -1 = between two passes; and when the last one began, ms.
+        self.position = -1
+        self.began_ms = 0
+
+    def load(self) -> None:
+        """Read the file; what is not there or makes no sense is as if nothing were known. Blocks."""
+        try:
+            read = json.loads(self._files.read(self.path))
+            parts = sorted(Damage(start, end) for start, end in read["damaged"])
+            position, began = read["position"], read["began"]
+            if not (
+                all(is_whole(part.start) and is_whole(part.end) and part.start < part.end for part in parts)
+                and is_whole(position, least=-1)
+                and is_whole(began, _LATEST)
+            ):
+                raise ValueError("it holds other numbers than offsets and a time")
+            self.parts, self.position, self.began_ms = parts, position, began
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            log.warning("%s cannot be used (%s); the commit log is checked anew", self.path, error)
+            self.parts, self.position, self.began_ms = [], -1, 0
+
+    @property
+    def bytes(self) -> int:
+        """Damaged bytes that are known."""
+        return sum(part.end - part.start for part in self.parts)
+
+    def bytes_in(self, start: int, end: int) -> int:
+        """Damaged bytes from one commit-log offset to another."""
+        return sum(max(0, min(end, part.end) - max(start, part.start)) for part in self.parts)
+
+    def forget_from(self, end: int) -> bool:
+        """The log ends there: what comes is not what was damaged. Whether anything was; then :meth:`save` is due."""
+        before = self.parts
+        self.parts = [part for part in before if part.end <= end]
+        return self.parts != before
+
+    def add(self, found: Iterable[Damage], log_start: int) -> bool:
+        """Know of further parts, and forget those that retention took; whether that changed anything."""
+        before = self.parts
+        merged: list[Damage] = []
+        for part in sorted({*before, *found}):
+            if part.end <= log_start:
+                continue
+            if merged and part.start <= merged[-1].end:
+                merged[-1] = Damage(merged[-1].start, max(part.end, merged[-1].end))
+            else:
+                merged.append(part)
+        self.parts = merged
+        return merged != before
+
+    async def save(self) -> None:
+        """Write the file; what cannot be written is found again by the next pass."""
+        text = json.dumps({"position": self.position, "began": self.began_ms, "damaged": self.parts})
+        try:
+            await self._offload(self._files.write_atomic, self.path, text.encode())
+        except OSError as error:
+            self._trouble.failed(error)
+        else:
+            self._trouble.over()
+
+    async def set_aside(self, part: Damage) -> int:
+        """Make every entry that points into a damaged part blank, in whatever queue; how many there were."""
+        count = 0
+        for number, queue in enumerate(list(self._queues)):
+            if queue.next > queue.min and queue.max_phys > part.start:
+                count += await self._blank(queue, part)
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
+        if count:
+            self._queues.cuts += 1  # what pulls keep of entries is void
+        return count
+
+    async def _blank(self, queue: Queue, part: Damage) -> int:
+        """The entries of one queue: they are in the log's order, blank ones among them."""
+        low, high = queue.min, queue.next
+        while low < high:
+            middle = (low + high) // 2
+            at, offset = await self._filled(queue, middle, high)
+            if at < high and offset < part.start:
+                low = at + 1
+            else:
+                high = middle
+        count = 0
+        while low < queue.next:
+            at, offset = await self._filled(queue, low, queue.next)
+            if at >= queue.next or offset >= part.end:
+                break
+            if not await self._overwrite(queue, at):
+                break
+            count += 1
+            low = at + 1
+        return count
+
+    async def _filled(self, queue: Queue, index: int, stop: int) -> tuple[int, int]:
+        """The first entry from ``index`` on that is not blank, and the offset it points to."""
+        while index < stop:
+            entry = await self._queues.entries_cold(queue, index, 1)
+            if len(entry) < ENTRY_SIZE:
+                return stop, 0
+            offset, size = _pair(entry)
+            if not is_blank(offset, size):
+                return index, offset
+            index += 1
+        return stop, 0
+
+    async def _overwrite(self, queue: Queue, index: int) -> bool:
+        files: QueueFiles = queue.files
+        if files.dropped:
+            return False
+        if index >= queue.tail_from:
+            at = (index - queue.tail_from) * ENTRY_SIZE
+            queue.tail[at : at + ENTRY_SIZE] = BLANK_ENTRY
+            return True
+        position = index * ENTRY_SIZE
+        start = position - position % self._queues.file_size
+        try:
+            await self._offload(self._write, (files.directory, start), position - start)
+        except FileNotFoundError:
+            return False  # deleted meanwhile
+        return True
+
+    def _write(self, key: FileKey, position: int) -> None:
+        file = self._queues.disk.open_file(key)
+        try:
+            file.pwrite(BLANK_ENTRY, position)
+            file.datasync()
+        finally:
+            file.close()

@@ -1,0 +1,243 @@
+"""What runs behind a store that is served: queues, index and the next log file get to disk, and the checkpoint follows.
+
+The checkpoint's times never pass what is on disk; its notes of how far the log was forced count for one boot only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+
+from rmq.broker.store.care.retention import Retention
+from rmq.broker.store.index.build import IndexBuild
+from rmq.broker.store.index.index import Index
+from rmq.broker.store.log.commit_log import CommitLog
+from rmq.broker.store.log.files import SyncFailed
+from rmq.broker.store.log.flush import LogFlusher
+from rmq.broker.store.log.gate import Gate
+from rmq.broker.store.queues.queues import QueueTable
+from rmq.broker.store.queues.writer import QueueWriter
+from rmq.broker.store.refusal import FORBIDDEN
+from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.start.checkpoint import Checkpoint
+from rmq.broker.store.trouble import Trouble
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import World
+
+__all__ = ["Upkeep"]
+
+log = logging.getLogger(__name__)
+
+_INDEX_LIMIT = 64 << 20
+#: Seconds between two looks how full the disks are.
+_LOOK_PAUSE = 10.0
+#: Bytes of the log forced to disk between two notes of how far it is.
+_NOTE_EVERY = 64 << 20
+#: What a stop may take for queues, which are made of the log: a daemon is killed 28 s after SIGTERM.
+_STOP_SECONDS = 15
+
+
+class Upkeep:
+    """The rhythms of one store, and its checkpoint.
+
+    :param index_build: None without an index.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        settings: StoreSettings,
+        commit_log: CommitLog,
+        queues: QueueTable,
+        writer: QueueWriter,
+        index: Index | None,
+        index_build: IndexBuild | None,
+        flusher: LogFlusher,
+        retention: Retention,
+        checkpoint: Checkpoint,
+        tasks: TaskOwner,
+    ) -> None:
+        self._world = world
+        self._offload = world.offload
+        self._settings = settings
+        self._log = commit_log
+        self._queues = queues
+        self._writer = writer
+        self._index = index
+        self._index_build = index_build
+        self._flusher = flusher
+        self._retention = retention
+        self._checkpoint = checkpoint
+        self._tasks = tasks
+        self._boot = world.identity.boot_id()
+        self._noted = 0
+        clock = world.clock
+        self._making = Trouble(clock, log, "making the next commit-log file", "it is tried again")
+        self._noting = Trouble(clock, log, "writing the checkpoint", "a start after a kill has more to recover")
+        self._forcing = Trouble(
+            clock, log, "forcing queues and index to disk", "a start after a kill makes them from the commit log"
+        )
+        self._building = Trouble(clock, log, "building the index", "until then not every message is found by key")
+        retention.before_delete = self._before_delete
+        commit_log.on_roll.append(lambda _: self._rolled())
+
+    async def begin(self) -> None:
+        """Write what a running store has: the next log file first, since that is what fails where nothing can be made.
+
+        :raises OSError: it cannot be written, and waiting would not help.
+        """
+        self._flusher.begin(self._log.end, self._log.stamp)
+        await self._prepare(first=True)
+        self._checkpoint.log_start = self._log.start
+        self._checkpoint.steps.forget(self._log.start, self._log.end)
+        self._checkpoint.forget_indexed()
+        self._note_forced()
+        build = self._index_build
+        if build is not None and not build.complete:
+            # Java dispatches from these times on: it has to put the keys, should it open this store next.
+            self._checkpoint.logics = min(self._checkpoint.logics, build.stamp)
+            self._checkpoint.index = min(self._checkpoint.index, build.stamp)
+        await self._offload(self._checkpoint.save)
+
+    def run(self) -> None:
+        """Begin the rhythms of a store that takes messages."""
+        settings, tasks = self._settings, self._tasks
+        if self._queues.pending:
+            # Entries that were lost are in memory again; Java would have to make them, should it open this store next.
+            self._checkpoint.logics = 0
+        build = self._index_build
+        if build is not None and not build.complete:
+            tasks.spawn(self._build_index(build), "index")
+        tasks.every(lambda: settings.queue_flush_interval_ms / 1000, self._interval, "queues")
+        tasks.every(lambda: settings.queue_thorough_interval_ms / 1000, self.force, "checkpoint")
+        tasks.every(lambda: settings.clean_interval_ms / 1000, self._retention.run, "clean", first=60)
+        tasks.every(_LOOK_PAUSE, self._retention.check_disk, "disk")
+
+    async def finish(self) -> bool:
+        """Bring everything to disk, when nothing is appended any more; whether the next start may find it clean."""
+        until = self._world.clock.monotonic() + _STOP_SECONDS
+        flushed = await self._flusher.flush_all()
+        clean = await self._log.clear() and flushed
+        try:
+            written = await self._writer.write(everything=True, until=until)
+            await self._writer.sweep()
+            if not (await self._writer.sync(until=until) and written):
+                log.warning(
+                    "not all consume queues are on disk %d s after the stop began; the next start makes them from the "
+                    "commit log", _STOP_SECONDS,
+                )  # fmt: skip
+                clean = False
+            if self._index is not None:
+                await self._index.force()
+            if self.indexed:
+                self._checkpoint.note_indexed(
+                    *(self._index.position if self._index is not None else (-1, 0)), self._log.end
+                )
+            if flushed:
+                self._checkpoint.physic = self._log.stamp
+                self._note_forced()
+            if clean:
+                self._checkpoint.logics = self._dispatched_stamp(self._log.stamp)
+            await self._offload(self._checkpoint.save)
+        except OSError as error:
+            log.error("the store could not be stopped cleanly (%s); the next start recovers it", error)
+            clean = False
+        return clean
+
+    def flushed(self, to: int) -> None:
+        """The log is on disk up to ``to``."""
+        if to - self._noted >= _NOTE_EVERY and not self._tasks.closed:
+            self._note_forced()
+            self._tasks.spawn(self._save_notes(), "note")
+
+    def flush_failed(self) -> None:
+        """What was noted of this boot does not hold any more."""
+        self._checkpoint.forget_forced()
+        if not self._tasks.closed:
+            self._tasks.spawn(self._save_notes(), "note")
+
+    def _note_forced(self) -> None:
+        self._noted = self._flusher.flushed
+        self._checkpoint.note_forced(self._boot, min(self._noted, self._log.end))
+
+    async def _save_notes(self) -> None:
+        """The times stay as they are: nothing has to be forced for what is of use in this boot only."""
+        try:
+            await self._offload(functools.partial(self._checkpoint.save, force=False))
+        except OSError as error:
+            self._noting.failed(error)
+        else:
+            self._noting.over()
+
+    def _rolled(self) -> None:
+        if not self._tasks.closed and not self._log.gate & Gate.SHUT_DOWN:
+            self._flusher.request()
+            self._tasks.spawn(self._prepare(), "prepare")
+
+    async def _prepare(self, *, first: bool = False) -> None:
+        try:
+            await self._log.prepare()
+        except SyncFailed as error:
+            self._flusher.fail(str(error.filename), error)
+        except OSError as error:
+            if first and error.errno in FORBIDDEN:
+                raise
+            self._making.failed(error)
+        else:
+            self._making.over()
+
+    async def _interval(self) -> None:
+        await self._writer.interval()
+        if self._index is not None:
+            await self._index.try_write()
+            if self._index.waiting > _INDEX_LIMIT:
+                self._log.close_gate(Gate.INDEX_ERROR)
+            else:
+                self._log.open_gate(Gate.INDEX_ERROR)
+        if not self._log.prepared and not self._flusher.failed:
+            await self._prepare()
+
+    @property
+    def indexed(self) -> bool:
+        """Whether no key is missing in the index, or there is none."""
+        return self._index_build is None or self._index_build.complete
+
+    def _dispatched_stamp(self, stamp: int) -> int:
+        """Store time up to which no queue entry and no key is missing, when queues have those up to ``stamp``."""
+        build = self._index_build
+        return stamp if build is None or build.complete else min(stamp, build.stamp)
+
+    async def _build_index(self, build: IndexBuild) -> None:
+        while not build.complete:
+            try:
+                await build.run()
+            except OSError as error:
+                self._building.failed(error)
+                await asyncio.sleep(10)
+        self._building.over()
+
+    async def _before_delete(self) -> None:
+        """The next start is not to miss the file that goes now."""
+        self._checkpoint.log_start = self._log.start + self._log.file_size
+        await self.force()
+
+    async def force(self) -> None:
+        """Bring queues to disk and move the checkpoint: its times never pass what is not on disk."""
+        stamp = self._dispatched_stamp(self._log.stamp)
+        try:
+            await self._writer.write(everything=True)
+            await self._writer.sync()
+            if self._index is not None:
+                await self._index.force()
+            if not self._flusher.failed:
+                self._note_forced()
+            # Store times may have gone back meanwhile.
+            newest = self._log.stamp
+            self._checkpoint.physic = min(max(self._checkpoint.physic, self._flusher.flushed_stamp), newest)
+            self._checkpoint.logics = min(max(self._checkpoint.logics, stamp), newest)
+            await self._offload(self._checkpoint.save)
+        except OSError as error:
+            self._forcing.failed(error)
+        else:
+            self._forcing.over()

@@ -1,0 +1,59 @@
+"""Puts the keys of records read from the commit log into the index; an append does that itself with what it built."""
+
+from __future__ import annotations
+
+from rmq.broker.store.index.index import Index
+from rmq.broker.store.index.keyhash import KeyHasher
+from rmq.broker.store.log.record_runs import Run
+from rmq.broker.store.log.records import index_keys, store_time
+
+__all__ = ["ROLLED_BACK", "IndexFeed"]
+
+#: Messages with both bits in their flag are in no queue and in no index.
+ROLLED_BACK = 0xC
+_MOST_HASHERS = 4096
+
+#: No store time is so late, ms.
+_LATEST = 1 << 53
+
+
+class IndexFeed:
+    """Hashes keys and puts them."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._hashers: dict[str, KeyHasher] = {}
+
+    def put(self, run: Run, start: int) -> None:
+        """Put the keys of a run's records, but of those before commit-log offset ``start``."""
+        data, base = run.data, run.base
+        hashes: list[tuple[int, int]] = []
+        stamp = 0
+        for at, size, sys_flag, _, _, topic, text in run.records:
+            offset = base + at
+            if offset < start or sys_flag & ROLLED_BACK == ROLLED_BACK:
+                continue
+            keys = index_keys(data, text, at + size)
+            if not keys:
+                continue
+            stored = store_time(data, at)
+            if not 0 < stored < _LATEST:
+                continue  # a whole index file would have this time: its other messages would not be found
+            if stored != stamp:
+                if hashes:
+                    self._index.put_many(hashes, stamp)
+                    hashes = []
+                stamp = stored
+            hasher = self._hasher(topic)
+            hashes.append((hasher.unique(keys[0]), offset))
+            hashes += [(hasher.of(key), offset) for key in keys[1:]]
+        if hashes:
+            self._index.put_many(hashes, stamp)
+
+    def _hasher(self, topic: str) -> KeyHasher:
+        hasher = self._hashers.get(topic)
+        if hasher is None:
+            if len(self._hashers) > _MOST_HASHERS:
+                self._hashers.clear()
+            hasher = self._hashers[topic] = KeyHasher(topic)
+        return hasher

@@ -1,0 +1,320 @@
+"""One index file: a hash table of message keys on disk (store-and-broker.md 4.1).
+
+========  ====  ==========================================================
+offset    type  field
+========  ====  ==========================================================
+0         i8    begin store timestamp
+8         i8    end store timestamp
+16        i8    begin physical offset
+24        i8    end physical offset
+32        i4    used slots
+36        i4    index count: number of the next entry, 1 in an empty file
+40        i4    x slots: newest entry of each slot, 0 = none
+then      20 B  x entries: key hash i4, offset i8, seconds since begin i4,
+                previous entry of the slot i4
+========  ====  ==========================================================
+
+The slot table of the file being filled lives in anonymous memory; it is written, and the header for it, once a minute,
+when the file is full, and at a clean stop. Entries follow in the background. What a crash leaves is verified entry by
+entry and completed.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from array import array
+from struct import Struct
+from typing import NamedTuple
+
+from rmq.broker.store.log.stamps import AHEAD_MS
+from rmq.broker.store.open_files import SharedFile
+
+__all__ = ["ENTRY", "HEADER_SIZE", "IndexFile", "IndexHeader"]
+
+HEADER_SIZE = 40
+ENTRY = 20
+_header = Struct(">qqqqii")
+_pack = Struct(">iqii").pack
+_entry = Struct(">iqii")
+_INT_MAX = 0x7FFFFFFF
+_PIECE = 256 << 10
+_UNFINISHED = (1 << 63) - 1
+
+
+class IndexHeader(NamedTuple):
+    begin_timestamp: int
+    end_timestamp: int
+    begin_offset: int
+    end_offset: int
+    slot_count: int
+    next: int
+
+    @classmethod
+    def decode(cls, data: bytes) -> IndexHeader:
+        """From a file's first 40 bytes; a file shorter than that reads as empty."""
+        return cls._make(_header.unpack(data[:HEADER_SIZE].ljust(HEADER_SIZE, b"\0")))
+
+    def encode(self) -> bytes:
+        return _header.pack(*self)
+
+
+class IndexFile:
+    """An index file, open; ``slots`` is there only while it is being filled.
+
+    :param slots: slots a file has.
+    :param capacity: ``maxIndexNum``; entry numbers stay below it.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_buffered_from",
+        "_memory",
+        "_slots",
+        "begin_offset",
+        "begin_timestamp",
+        "capacity",
+        "count",
+        "end_offset",
+        "end_timestamp",
+        "forced",
+        "name",
+        "path",
+        "shared",
+        "slot_count",
+        "slots",
+    )
+
+    def __init__(self, name: str, path: str, slots: int, capacity: int) -> None:
+        self.name = name
+        self.path = path
+        self.slots = slots
+        self.capacity = capacity
+        self.begin_timestamp = 0
+        self.end_timestamp = 0
+        self.begin_offset = 0
+        self.end_offset = 0
+        self.slot_count = 0
+        self.count = 1
+        #: ``count`` when slots and header were last brought to disk.
+        self.forced = 1
+        #: The open file; None for a file that is not made yet.
+        self.shared: SharedFile | None = None
+        self._memory: mmap.mmap | None = None
+        self._slots: memoryview | None = None
+        self._buffer = bytearray()
+        self._buffered_from = 1
+
+    @property
+    def size(self) -> int:
+        return HEADER_SIZE + 4 * self.slots + ENTRY * self.capacity
+
+    @property
+    def full(self) -> bool:
+        return self.count >= self.capacity
+
+    @property
+    def filling(self) -> bool:
+        """Whether entries can be put."""
+        return self._slots is not None
+
+    def open_slots(self) -> None:
+        """Get the slot table, empty. Untouched pages of it cost nothing."""
+        self._memory = mmap.mmap(-1, 4 * self.slots)
+        self._slots = memoryview(self._memory).cast("i")
+
+    def drop_slots(self) -> None:
+        if self._slots is not None and self._memory is not None:
+            self._slots.release()
+            self._memory.close()
+            self._slots = None
+            self._memory = None
+
+    def began_after(self, stamp: int) -> bool:
+        """Whether the first entry is so much later that a store time cannot be given here."""
+        return self.count > 1 and stamp < self.begin_timestamp - AHEAD_MS
+
+    def put_many(self, hashes: list[tuple[int, int]], first: int, stamp: int) -> int:
+        """Put (hash, physical offset) items from number ``first`` on until the file is full.
+
+        :param stamp: their messages' store time, ms.
+        :returns: the number of the first item that had no room.
+        """
+        table = self._slots
+        assert table is not None
+        number = self.count
+        stop = min(len(hashes), first + self.capacity - number)
+        if stop <= first:
+            return first
+        if number <= 1:
+            self.begin_timestamp = stamp
+            self.begin_offset = hashes[first][1]
+        begin = self.begin_timestamp
+        seconds = (stamp - begin) // 1000 if begin > 0 else 0
+        if seconds < 0:
+            seconds = 0
+        elif seconds > _INT_MAX:
+            seconds = _INT_MAX
+        slots = self.slots
+        used = 0
+        add = self._buffer.extend
+        pack = _pack
+        for at in range(first, stop):
+            value, offset = hashes[at]
+            slot = value % slots
+            before = table[slot]
+            if not before:
+                used += 1
+            table[slot] = number
+            add(pack(value, offset, seconds, before))
+            number += 1
+        self.slot_count += used
+        self.count = number
+        self.end_timestamp = stamp
+        self.end_offset = hashes[stop - 1][1]
+        return stop
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def head(self, slot: int) -> int | None:
+        """Newest entry of a slot, or None when that must be read from the file."""
+        return None if self._slots is None else self._slots[slot]
+
+    def buffered(self, number: int) -> bytes | None:
+        """An entry that is not in the file yet, or None."""
+        at = (number - self._buffered_from) * ENTRY
+        return bytes(self._buffer[at : at + ENTRY]) if at >= 0 else None
+
+    def slot_position(self, slot: int) -> int:
+        return HEADER_SIZE + 4 * slot
+
+    def entry_position(self, number: int) -> int:
+        return HEADER_SIZE + 4 * self.slots + ENTRY * number
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of entries not in the file."""
+        return len(self._buffer)
+
+    def take_buffer(self) -> tuple[int, bytes]:
+        """Position and bytes of the waiting entries; :meth:`written` says when they are in the file."""
+        return self.entry_position(self._buffered_from), bytes(self._buffer)
+
+    def written(self, size: int) -> None:
+        del self._buffer[:size]
+        self._buffered_from += size // ENTRY
+
+    def header(self, *, unfinished: bool = False) -> IndexHeader:
+        """The header for what there is now.
+
+        :param unfinished: one that says that the slots on disk do not fit: its end time is later than any checkpoint.
+        """
+        end = _UNFINISHED if unfinished else self.end_timestamp
+        return IndexHeader(self.begin_timestamp, end, self.begin_offset, self.end_offset, self.slot_count, self.count)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the header read says that the slots on disk do not fit."""
+        return self.end_timestamp == _UNFINISHED
+
+    def adopt(self, header: IndexHeader) -> None:
+        (
+            self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset, self.slot_count, count,
+        ) = header  # fmt: skip
+        self.count = self._buffered_from = self.forced = max(1, count)
+
+    def slot_pieces(self) -> int:
+        """In how many pieces the slot table is written."""
+        return -(-4 * self.slots // _PIECE)
+
+    def slots_now(self) -> bytes:
+        """A copy of the slot table, as it is in memory."""
+        assert self._memory is not None
+        return self._memory[:]
+
+    @staticmethod
+    def slot_piece(slots: bytes, number: int) -> bytes | None:
+        """A piece of a copied slot table as the file has it; None for one without an entry."""
+        raw = slots[number * _PIECE : (number + 1) * _PIECE]
+        return None if raw.count(0) == len(raw) else _swapped(raw)
+
+    def load_slot_piece(self, number: int, data: bytes) -> None:
+        """Take a piece of the slot table as it is in the file."""
+        assert self._memory is not None
+        if any(data):
+            at = number * _PIECE
+            self._memory[at : at + len(data)] = _swapped(data)
+
+    def piece(self, number: int) -> tuple[int, int]:
+        """Size and position of a piece of the slot table."""
+        return min(_PIECE, 4 * self.slots - number * _PIECE), HEADER_SIZE + number * _PIECE
+
+    @staticmethod
+    def used_slots(data: bytes) -> int:
+        """How many slots of a piece have an entry."""
+        values = array("i")
+        values.frombytes(data[: len(data) // 4 * 4])
+        return len(values) - values.count(0)
+
+    def verify(self, first: int, data: bytes) -> bool:
+        """Rebuild slots from entries ``first`` on as they are in the file; False at the first that cannot be right.
+
+        Each entry names the one before it in its slot, so that a lost page of entries breaks the chain. ``count``,
+        ``end_offset`` and ``slot_count`` follow.
+        """
+        table = self._slots
+        assert table is not None
+        slots = self.slots
+        number = first
+        offset_before = self.end_offset
+        for value, offset, seconds, before in _entry.iter_unpack(data):
+            if value < 0 or seconds < 0 or offset < offset_before:
+                break
+            slot = value % slots
+            if table[slot] != before or (value == 0 and offset == 0 and seconds == 0):
+                break
+            if not before:
+                self.slot_count += 1
+            table[slot] = number
+            number += 1
+            offset_before = offset
+        whole = number - first == len(data) // ENTRY
+        self.count = self._buffered_from = number
+        self.end_offset = offset_before
+        return whole
+
+    def take_back(self, first: int, data: bytes) -> bool:
+        """Take the newest entries away, as long as they are of the newest message.
+
+        :param first: number of the first entry in ``data``, which ends with the newest.
+        :returns: whether an entry of another message was met.
+        """
+        table = self._slots
+        assert table is not None
+        for at in range(len(data) - ENTRY, -1, -ENTRY):
+            value, offset, seconds, before = _entry.unpack_from(data, at)
+            if offset != self.end_offset:
+                self.end_offset = offset
+                self.end_timestamp = self.begin_timestamp + 1000 * seconds + 999
+                return True
+            table[value % self.slots] = before
+            if not before:
+                self.slot_count -= 1
+            self.count = self._buffered_from = first + at // ENTRY
+        return False
+
+    def close(self) -> None:
+        self.drop_slots()
+        if self.shared is not None:
+            self.shared.drop()
+            self.shared = None
+
+
+def _swapped(raw: bytes) -> bytes:
+    values = array("i")
+    values.frombytes(raw)
+    if sys.byteorder == "little":
+        values.byteswap()
+    return values.tobytes()

@@ -1,0 +1,177 @@
+"""Walks the commit log record by record, says where it is damaged, and where it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from rmq.broker.store.log.commit_log import CommitLog
+from rmq.broker.store.log.files import LogFile
+from rmq.broker.store.log.record_runs import Run, Topics, take
+from rmq.broker.store.log.records import MAGIC, MAGIC_V2, SMALLEST, check, is_blank, store_time
+from rmq.runtime.world import World
+
+__all__ = ["Damage", "LogReader"]
+
+log = logging.getLogger(__name__)
+
+_CHUNK = 2 << 20
+_ZEROS = bytes(_CHUNK)
+_MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC, MAGIC_V2))
+
+
+class Damage(NamedTuple):
+    """Bytes that are no record although good records follow."""
+
+    start: int
+    end: int
+
+
+class LogReader:
+    """Reads records in order over all files.
+
+    :param crc: whether bodies' checksums are compared.
+    """
+
+    def __init__(self, world: World, commit_log: CommitLog, *, crc: bool = True) -> None:
+        self._offload = world.offload
+        self._log = commit_log
+        self._crc = crc
+        #: Bytes read at a time.
+        self.chunk = _CHUNK
+        #: Behind the last good record, or at the start of the file behind a blank one.
+        self.position = 0
+        #: What was skipped; what is in here already is not reported again.
+        self.damages: list[Damage] = []
+        #: Checksums are compared in files from here on only.
+        self.crc_from = 0
+        #: Where the last clean stop left the log, or -1: nothing is looked for behind that.
+        self.clean_end = -1
+        #: Behind the last good record; where a blank one begins if it is the last thing in the log.
+        self.end = 0
+        #: Store time of the last good record, ms.
+        self.stamp = 0
+        self._topics: Topics = {}
+
+    async def records(self, start: int, stop: int) -> AsyncIterator[tuple[bytes, list[tuple[int, int, int]]]]:
+        """:meth:`runs` as bytes, and (position in them, commit-log offset, size) of each record."""
+        async for run in self.runs(start, stop):
+            yield run.data, [(at, run.base + at, size) for at, size, *_ in run.records]
+
+    async def runs(self, start: int, stop: int) -> AsyncIterator[Run]:
+        """Good records from ``start`` on, which is a record's or a file's start, in slices.
+
+        :param stop: the last record begins before it.
+        """
+        self.position = self.end = start
+        size = self._log.file_size
+        while self.position < stop:
+            file = self._log.segment_of(self.position)
+            if file is None:
+                return
+            file_end = file.start + size
+            async for run in self._in_file(file, file_end, stop):
+                yield run
+            if self.position >= stop or self.position >= file_end:
+                continue
+            # No good record here.
+            if self.end == self.clean_end or (following := await self._resume(self.position)) < 0:
+                return
+            damage = Damage(self.position, following)
+            if damage not in self.damages:
+                self.damages.append(damage)
+                log.error(
+                    "commit log is damaged from %d to %d (%s): records there are lost, those behind it are kept",
+                    damage.start, damage.end, file.path,
+                )  # fmt: skip
+            self.position = self.end = following
+
+    async def _in_file(self, file: LogFile, file_end: int, stop: int) -> AsyncIterator[Run]:
+        """Records of one file, until there is none at ``self.position`` or the next file has been reached."""
+        want = self.chunk
+        while self.position < min(stop, file_end):
+            base = self.position
+            asked = min(want, file_end - base)
+            data = await self._read(file, base, asked)
+            want = self.chunk
+            at = 0
+            verdict = 1
+            while verdict > 0 and base + at < stop:
+                run = take(data, at, base, stop, file_end, self._topics, crc=self._crc and file.start >= self.crc_from)
+                verdict = run.verdict
+                at = run.end
+                if run.records:
+                    self.position = self.end = base + at
+                    self.stamp = store_time(data, run.records[-1][0])
+                    yield run
+                    await asyncio.sleep(0)
+            if verdict > 0:
+                return
+            if verdict < 0:
+                want = max(self.chunk, -verdict)
+                # A file that was cut short gives no more, however much is asked for.
+                if at == 0 and (len(data) < asked or len(data) >= min(-verdict, file_end - base)):
+                    return
+                continue
+            if is_blank(data, at, file_end - base - at):
+                self.position = file_end
+                return
+            if len(data) - at < 8 and base + len(data) < file_end and at > 0:
+                # Too little of it to tell.
+                continue
+            return
+
+    async def _read(self, file: LogFile, offset: int, size: int) -> bytes:
+        shared = file.shared
+        try:
+            return await self._offload(shared.pin().pread, size, offset - file.start)
+        finally:
+            shared.unpin()
+
+    async def _resume(self, offset: int) -> int:
+        """Offset of the next good record behind ``offset``, or -1 when there is none: then the log ends here."""
+        size = self._log.file_size
+        for file in self._log.segments:
+            file_end = file.start + size
+            if file_end <= offset:
+                continue
+            base = max(file.start, offset + 1)
+            while base < file_end:
+                # Behind the end there may be a gigabyte that was never written: it is not read.
+                base = max(base, file.start + await self._offload(file.file.data_from, base - file.start) - SMALLEST)
+                data = await self._read(file, base, min(self.chunk, file_end - base))
+                if not data:
+                    break
+                for at in self._candidates(data):
+                    found = base + at
+                    verdict = check(data, at, found, file_end - found, crc=True)
+                    if verdict < 0:
+                        whole = await self._read(file, found, min(-verdict, file_end - found))
+                        verdict = check(whole, 0, found, file_end - found, crc=True)
+                        if verdict < 0:
+                            whole = await self._read(file, found, min(-verdict, file_end - found))
+                            verdict = check(whole, 0, found, file_end - found, crc=True)
+                    if verdict > 0:
+                        return found
+                if len(data) < self.chunk:
+                    break
+                base += len(data) - SMALLEST
+                await asyncio.sleep(0)
+        return -1
+
+    @staticmethod
+    def _candidates(data: bytes) -> list[int]:
+        """Where the magic says that a record may begin."""
+        # Comparing zeros is much faster than searching them.
+        if data == _ZEROS[: len(data)]:
+            return []
+        found: list[int] = []
+        for magic in _MAGICS:
+            at = data.find(magic)
+            while at >= 0:
+                if at >= 4:
+                    found.append(at - 4)
+                at = data.find(magic, at + 1)
+        return sorted(found)

@@ -1,0 +1,262 @@
+"""Moves consume-queue entries from memory to disk, in slices, and forces them there for the checkpoint.
+
+A queue is written when it has 4 KiB, or in its turn at the next interval, or when all of them together hold 16 MiB. The
+writes themselves are short and into the page cache, so they are made on the loop, where they cannot meet an append;
+opening, making and forcing files is done off it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+from collections.abc import Awaitable, Callable, Sequence
+
+from rmq.broker.store.log.commit_log import CommitLog
+from rmq.broker.store.log.gate import Gate
+from rmq.broker.store.queues.files import FileKey, QueueFiles, Target
+from rmq.broker.store.queues.queues import QueueTable
+from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.trouble import Trouble
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import File, World
+
+__all__ = ["QueueWriter"]
+
+log = logging.getLogger(__name__)
+
+_LARGE = 4096
+_PENDING_LIMIT = 16 << 20
+#: Queues with a few entries written in one interval: with 40,000 of them the others wait their turn in memory.
+_SMALL_AT_ONCE = 1024
+_GROUP = 64
+#: More files than these are forced to disk all at once: 40,000 one by one take minutes.
+_ONE_BY_ONE = 1024
+#: Failed intervals in a row until messages are refused (Java: 30 tries, a second apart).
+_FAILURES = 30
+
+
+class QueueWriter:
+    """Writes the tails of queues.
+
+    :param world: clock and threads.
+    :param table: the queues.
+    :param commit_log: whose gate is closed when the disk takes no entries.
+    """
+
+    def __init__(self, world: World, table: QueueTable, commit_log: CommitLog, tasks: TaskOwner) -> None:
+        self._offload = world.offload
+        self._monotonic = world.clock.monotonic
+        self._table = table
+        self._log = commit_log
+        self._tasks = tasks
+        self._lock = asyncio.Lock()
+        self._urgent = False
+        self._failures = 0
+        self._trouble = Trouble(
+            world.clock, log, "writing consume queues", "their entries stay in memory and are tried again"
+        )
+        self._graves = Trouble(
+            world.clock, log, "removing the queues of deleted topics", "the next start removes what is left of them"
+        )
+        #: Called before the directories of deleted topics are removed.
+        self.before_sweep: Callable[[Sequence[str]], Awaitable[None]] | None = None
+        self._unsynced: dict[FileKey, None] = {}
+        self._unsynced_directories: dict[str, None] = {}
+
+    def check(self) -> None:
+        """Called after appends: starts a write at once when too much waits in memory."""
+        if self._table.pending > _PENDING_LIMIT and not self._urgent and not self._tasks.closed:
+            self._urgent = True
+            self._tasks.spawn(self._relieve(), "write-queues")
+
+    async def _relieve(self) -> None:
+        try:
+            await self.write(everything=True)
+        except OSError as error:
+            self._trouble.failed(error)
+            await asyncio.sleep(1)
+        finally:
+            self._urgent = False
+
+    async def interval(self) -> None:
+        """The periodic write; also removes what deleted topics left."""
+        try:
+            await self.write()
+        except OSError as error:
+            self._failures += 1
+            self._trouble.failed(error)
+            if self._failures >= _FAILURES:
+                self._log.close_gate(Gate.QUEUE_ERROR)
+            return
+        self._trouble.over()
+        if self._failures:
+            self._failures = 0
+            self._log.open_gate(Gate.QUEUE_ERROR)
+        await self.sweep()
+
+    async def sweep(self) -> None:
+        """Remove the directories of deleted topics."""
+        graves = list(self._table.graves)
+        if graves and self.before_sweep is not None:
+            await self.before_sweep(graves)
+        for grave in graves:
+            try:
+                await self._offload(self._table.disk.remove_tree, grave)
+            except OSError as error:
+                self._graves.failed(error)
+            else:
+                self._graves.over()
+            self._table.graves.remove(grave)
+
+    async def write(self, *, everything: bool = False, until: float = math.inf) -> bool:
+        """Write tails: the large ones and a share of the small ones, or all there are now.
+
+        :param until: the monotonic second after which nothing more is begun.
+        :returns: whether there was time for all of them.
+        :raises OSError: some could not be written; they are kept.
+        """
+        async with self._lock:
+            dirty = self._table.dirty
+            if everything:
+                chosen = list(dirty)
+            else:
+                chosen = [queue for queue in dirty if len(queue.tail) >= _LARGE]
+                small = 0
+                for queue in dirty:
+                    if len(queue.tail) < _LARGE:
+                        chosen.append(queue)
+                        small += 1
+                        if small >= _SMALL_AT_ONCE:
+                            break
+            error: OSError | None = None
+            for at in range(0, len(chosen), _GROUP):
+                if self._monotonic() > until:
+                    return False
+                failed = await self._write_group(chosen[at : at + _GROUP])
+                error = failed or error
+                await asyncio.sleep(0)
+            if error is not None:
+                raise error
+            return True
+
+    async def _write_group(self, group: list[Queue]) -> OSError | None:
+        """Write all entries that some queues have now."""
+        table = self._table
+        open_files = table.open_files
+        goals = {queue: queue.next for queue in group}
+        error: OSError | None = None
+        if table.before_write is not None:
+            try:
+                written = await table.before_write(group)
+            except OSError as failed:
+                return failed
+            for key, new in written:
+                self._unsynced[key] = None
+                if new:
+                    self._note_directories(key[0])
+        while goals:
+            missing: list[tuple[Queue, Target]] = []
+            for queue in goals:
+                target = Target.of(queue, table.file_size)
+                if target.new or open_files.get(target.key) is None:
+                    missing.append((queue, target))
+            if missing:
+                opened = await self._offload(table.disk.open_targets, [target for _, target in missing])
+                for (queue, target), file in zip(missing, opened, strict=True):
+                    if isinstance(file, OSError):
+                        error = file
+                        del goals[queue]
+                    else:
+                        self._opened(queue, target, file)
+            for queue in list(goals):
+                files: QueueFiles = queue.files
+                if files.dropped or not queue.tail:
+                    del goals[queue]
+                    continue
+                target = Target.of(queue, table.file_size)
+                shared = open_files.get(target.key)
+                if shared is None or target.new:
+                    continue
+                size = min(len(queue.tail), table.file_size - target.position)
+                try:
+                    shared.file.pwrite(queue.tail[:size], target.position)
+                except OSError as failed:
+                    error = failed
+                    del goals[queue]
+                    continue
+                del queue.tail[:size]
+                queue.tail_from += size // ENTRY_SIZE
+                table.pending -= size
+                self._unsynced[target.key] = None
+                if not queue.tail:
+                    table.dirty.pop(queue, None)
+                if queue.tail_from >= goals[queue]:
+                    del goals[queue]
+        return error
+
+    def _opened(self, queue: Queue, target: Target, file: File) -> None:
+        files: QueueFiles = queue.files
+        if files.dropped:
+            # Deleted meanwhile; if its file was made after that, the directory goes the same way as the first.
+            file.close()
+            if target.new and self._table.get(queue.topic, queue.id) is None:
+                self._table.bury_leftover(files.directory)
+            return
+        self._table.open_files.put(target.key, file)
+        if target.new:
+            files.starts.append(target.key[1])
+            self._note_directories(files.directory)
+
+    def _note_directories(self, directory: str) -> None:
+        """A file is new there: its name, and the directory's, are to be forced to disk."""
+        topic = os.path.dirname(directory)
+        root = os.path.dirname(topic)
+        for path in (os.path.dirname(root), root, topic, directory):
+            self._unsynced_directories[path] = None
+
+    async def sync(self, *, until: float = math.inf) -> bool:
+        """Force to disk what was written.
+
+        :param until: the monotonic second after which nothing more is begun.
+        :returns: whether there was time for all of it.
+        :raises OSError: some of it may not be there; it is forced again next time, and written anew by a recovery.
+        """
+        async with self._lock:
+            items = list(self._unsynced)
+            directories = list(self._unsynced_directories)
+            if self._monotonic() > until:
+                return not items and not directories
+            if len(items) + len(directories) > _ONE_BY_ONE:
+                await self._offload(self._table.disk.sync_all)
+                for key in items:
+                    self._unsynced.pop(key, None)
+                for path in directories:
+                    self._unsynced_directories.pop(path, None)
+                return True
+            for at in range(0, len(items), _GROUP):
+                if self._monotonic() > until:
+                    return False
+                await self._sync_group(items[at : at + _GROUP])
+            for at in range(0, len(directories), _GROUP):
+                if self._monotonic() > until:
+                    return False
+                group_directories = directories[at : at + _GROUP]
+                await self._offload(self._table.disk.sync_directories, group_directories)
+                for path in group_directories:
+                    self._unsynced_directories.pop(path, None)
+            return True
+
+    async def _sync_group(self, group: list[FileKey]) -> None:
+        pinned = [(key, self._table.open_files.get(key)) for key in group]
+        try:
+            await self._offload(
+                self._table.disk.sync, [(key, shared.pin() if shared else None) for key, shared in pinned]
+            )
+        finally:
+            for _, shared in pinned:
+                if shared is not None:
+                    shared.unpin()
+        for key in group:
+            self._unsynced.pop(key, None)

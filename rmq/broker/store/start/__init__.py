@@ -1,0 +1,1 @@
+"""From a directory to a store that can be served."""

@@ -1,0 +1,187 @@
+"""The ``checkpoint`` file: how far log, queues and index are on disk, in store times (store-and-broker.md 1.3).
+
+=======  ====  =======================================================
+offset   type  field
+=======  ====  =======================================================
+0        i8    store time of the newest record forced to disk
+8        i8    no queue entry of a record up to this time is missing
+16       i8    index files with an end time up to this are whole
+2048     28 B  ours, for a clean stop; Java never looks there
+2112     52 B  ours: how far the log is on disk, and in which boot
+2176     16 B  ours: where the log begins
+2304     i4 x3, i8 each, ours: magic, count, checksum; offsets at
+         which store times go back
+=======  ====  =======================================================
+
+Java's recovery of our directory believes the three times, so they never pass the oldest thing that is not on disk yet.
+Our own recovery uses them only to look at more than it would otherwise.
+
+The last note is believed by a start in the same boot of the machine, and by no other: what a flush forced to disk
+before it was written cannot have been lost by a process that died, nor by a disk that went away and came back. A power
+cut is another boot, after which even a disk that said it had forced something is not believed.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, pack_into, unpack_from
+from zlib import crc32
+
+from rmq.broker.store.log.stamps import MOST_STEPS, Steps
+from rmq.runtime.world import Files
+
+__all__ = ["SIZE", "Checkpoint"]
+
+SIZE = 4096
+_times = Struct(">qqq")
+_NOTE_AT = 2048
+_NOTE_MAGIC = b"RMQN"
+_note = Struct(">4sqiqi")
+_FORCED_AT = 2112
+_FORCED_MAGIC = b"RMQF"
+#: Magic, boot id, commit-log offset, checksum of these and the times.
+_forced = Struct(">4s36sqi")
+_START_AT = 2176
+_START_MAGIC = b"RMQB"
+_start = Struct(">4sqi")
+_STEPS_AT = 2304
+_STEPS_MAGIC = b"RMQT"
+_steps = Struct(">4sii")
+
+
+class Checkpoint:
+    """The values, and their file.
+
+    :param path: ``{root}/checkpoint``.
+    """
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self.path = path
+        self.physic = 0
+        self.logics = 0
+        self.index = 0
+        #: Where the log begins, or will when retention is done with what it is at; -1 = not known.
+        self.log_start = -1
+        #: Where store times go back. Whoever else wrote to the store meanwhile, they are hints that harm nothing.
+        self.steps = Steps()
+        self._indexed: tuple[int, int, int] | None = None
+        self._forced: tuple[bytes, int] | None = None
+
+    def load(self) -> None:
+        """Read the file; one that is missing or too short reads as zeros, and so does a time before 1970. Blocks."""
+        try:
+            data = self._files.read(self.path)[:SIZE].ljust(SIZE, b"\0")
+        except FileNotFoundError:
+            data = bytes(SIZE)
+        self.physic, self.logics, self.index = (max(0, value) for value in _times.unpack_from(data))
+        # Whoever wrote to the store since, Java included, has moved the times: the notes are not about that any more.
+        magic, name, count, offset, check = _note.unpack_from(data, _NOTE_AT)
+        if magic == _NOTE_MAGIC and check == _check(name, count, offset, self.physic, self.logics):
+            self._indexed = (name, count, offset)
+        magic, boot, offset, check = _forced.unpack_from(data, _FORCED_AT)
+        if magic == _FORCED_MAGIC and check == _check(crc32(boot), offset, self.physic, self.logics):
+            self._forced = (boot, offset)
+        magic, start, check = _start.unpack_from(data, _START_AT)
+        if magic == _START_MAGIC and check == _check(start, self.physic, self.logics):
+            self.log_start = start
+        magic, count, check = _steps.unpack_from(data, _STEPS_AT)
+        if magic == _STEPS_MAGIC and 0 <= count <= MOST_STEPS:
+            offsets = unpack_from(f">{count}q", data, _STEPS_AT + _steps.size)
+            if check == _check(*offsets):
+                self.steps.offsets = list(offsets)
+
+    def went_back(self, offset: int, stamp: int) -> None:
+        """The record at ``offset`` is older than the one before it: no time may claim that it is on disk.
+
+        :param stamp: its store time, ms.
+        """
+        self.steps.add(offset)
+        self.physic, self.logics, self.index = (min(time, stamp - 1) for time in (self.physic, self.logics, self.index))
+
+    @property
+    def oldest(self) -> int:
+        """What Java starts an abnormal recovery from: 3 s before the older of the first two times."""
+        return max(0, min(self.physic, self.logics) - 3000)
+
+    def indexed_to(self, name: int, count: int) -> int | None:
+        """Offset up to which the index was complete when it stood at entry ``count`` of file ``name`` (0 = no file)."""
+        if self._indexed is None or self._indexed[:2] != (name, count):
+            return None
+        return self._indexed[2]
+
+    @property
+    def clean_end(self) -> int:
+        """Where the log ended at the last clean stop of ours, or -1."""
+        return -1 if self._indexed is None else self._indexed[2]
+
+    def note_indexed(self, name: int, count: int, offset: int) -> None:
+        """A clean stop: the log ends at ``offset``, and so does the index.
+
+        :param name: the newest index file, 0 = none, -1 = there is no index.
+        """
+        self._indexed = (name, count, offset)
+
+    def forget_indexed(self) -> None:
+        """The store runs; the note of the last stop holds no longer."""
+        self._indexed = None
+
+    def forced_in(self, boot: str) -> int:
+        """Offset before which the log was forced to disk in this boot of the machine, or -1.
+
+        :param boot: boot id, "" when it is not known.
+        """
+        return self._forced[1] if boot and self._forced is not None and self._forced[0] == _boot_field(boot) else -1
+
+    @property
+    def forced_once(self) -> int:
+        """Offset before which the log was forced to disk, in this boot or an earlier one; -1 = not known."""
+        return -1 if self._forced is None else self._forced[1]
+
+    def note_forced(self, boot: str, offset: int) -> None:
+        """The log is on disk up to ``offset``, names of its files included."""
+        self._forced = (_boot_field(boot), offset) if boot else None
+
+    def forget_forced(self) -> None:
+        """The disk cannot be trusted: the next start checks everything that may have been lost."""
+        self._forced = None
+
+    def save(self, *, force: bool = True) -> None:
+        """Write the file and force it to disk. Blocks.
+
+        :param force: False for the note of :meth:`note_forced` alone, which is of no use once the page cache is gone.
+        """
+        data = bytearray(SIZE)
+        _times.pack_into(data, 0, self.physic, self.logics, self.index)
+        if self._indexed is not None:
+            name, count, offset = self._indexed
+            check = _check(name, count, offset, self.physic, self.logics)
+            _note.pack_into(data, _NOTE_AT, _NOTE_MAGIC, name, count, offset, check)
+        if self._forced is not None:
+            boot, offset = self._forced
+            check = _check(crc32(boot), offset, self.physic, self.logics)
+            _forced.pack_into(data, _FORCED_AT, _FORCED_MAGIC, boot, offset, check)
+        if self.log_start >= 0:
+            check = _check(self.log_start, self.physic, self.logics)
+            _start.pack_into(data, _START_AT, _START_MAGIC, self.log_start, check)
+        if offsets := self.steps.offsets:
+            _steps.pack_into(data, _STEPS_AT, _STEPS_MAGIC, len(offsets), _check(*offsets))
+            pack_into(f">{len(offsets)}q", data, _STEPS_AT + _steps.size, *offsets)
+        new = not self._files.exists(self.path)
+        file = self._files.open(self.path, create=True)
+        try:
+            file.allocate(SIZE)
+            file.pwrite(data, 0)
+            if force:
+                file.datasync()
+        finally:
+            file.close()
+        if new and force:
+            self._files.sync_dir(self.path.rpartition("/")[0])
+
+
+def _boot_field(boot: str) -> bytes:
+    return boot.encode()[:36].ljust(36, b"\0")
+
+
+def _check(*values: int) -> int:
+    return crc32(b" ".join(b"%d" % value for value in values)) & 0x7FFFFFFF

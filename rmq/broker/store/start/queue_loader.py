@@ -1,0 +1,250 @@
+"""Reads every consume queue at start and says which part of the commit log they cover.
+
+Queues are derived data: they are used as far as they agree with the log and built anew from there. Two things are
+checked. Within a queue, entries must follow each other in the log without overlapping; the first that does not ends it.
+Over all queues, the sizes of the entries that point into a segment of the log must add up to what records there are in
+it; if they do not, some queue lacks entries (a lost file, a hole after a power cut), and dispatch begins again there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_left
+from operator import add, le
+from struct import Struct
+from typing import NamedTuple
+
+from rmq.broker.store.queues.deletions import Deletions
+from rmq.broker.store.queues.files import BLANK_ENTRY_SIZE, FileKey, QueueFiles, is_blank
+from rmq.broker.store.queues.queues import QueueTable
+from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.protocol.errors import StoreError
+from rmq.protocol.names import is_lmq
+from rmq.runtime.world import World
+
+__all__ = ["QueueLoader", "segment_size"]
+
+log = logging.getLogger(__name__)
+
+_BLOCK = 1024
+_OFFSETS = Struct(">" + "q12x" * _BLOCK).unpack_from
+_SIZES = Struct(">" + "8xi8x" * _BLOCK).unpack_from
+_entry = Struct(">qi8x").unpack_from
+_TOPICS_AT_ONCE = 64
+_FILES_AT_ONCE = 16
+_SEGMENT = 64 << 20
+
+
+def segment_size(file_size: int) -> int:
+    """Bytes of the log over which entries are added up: finer than a file where files are large."""
+    return _SEGMENT if file_size > _SEGMENT and file_size % _SEGMENT == 0 else file_size
+
+
+class _Listed(NamedTuple):
+    topic: str
+    queue_id: int
+    #: First bytes of its files, and names that are none.
+    starts: list[int]
+    foreign: list[str]
+    #: The beginning of the first file.
+    head: bytes
+
+
+class QueueLoader:
+    """Fills a :class:`QueueTable` from disk.
+
+    :param deletions: entries before them are of no use, either.
+    :param log_start: first byte of the commit log; entries before it point to nothing.
+    :param log_file_size: bytes of a commit-log file.
+    """
+
+    def __init__(
+        self, world: World, table: QueueTable, deletions: Deletions, log_start: int, log_file_size: int
+    ) -> None:
+        self._offload = world.offload
+        self._table = table
+        self._deletions = deletions
+        self._log_start = log_start
+        self._segment = segment_size(log_file_size)
+        #: Segment start -> bytes of records that entries point to.
+        self.covered: dict[int, int] = {}
+        #: The same by light message queues, which hold records that other queues hold, too.
+        self.light: dict[int, int] = {}
+        self._boundaries: dict[Queue, list[tuple[int, int]]] = {}
+
+    async def load(self) -> None:
+        """Read every queue there is.
+
+        :raises StoreError: files of another size than the one that is set.
+        :raises OSError: a file that cannot be read.
+        """
+        table = self._table
+        table.graves = await self._offload(table.disk.trash)
+        topics = await self._offload(table.disk.topics)
+        groups = [topics[at : at + _TOPICS_AT_ONCE] for at in range(0, len(topics), _TOPICS_AT_ONCE)]
+        found: list[_Listed] = []
+        for group in [*groups, []]:
+            # A thread reads the next group while this one is looked at.
+            _, found = await asyncio.gather(self._take_group(found), self._offload(self._read_group, group))
+
+    def _read_group(self, topics: list[str]) -> list[_Listed]:
+        """The queues of some topics, each with the beginning of its first file. Blocks."""
+        disk = self._table.disk
+        listed = disk.list_queues(topics)
+        keys = [(disk.directory(topic, queue_id), starts[0]) for topic, queue_id, starts, _ in listed if starts]
+        heads = iter(disk.read_files(keys, heads=True))
+        return [_Listed(*one, next(heads) if one[2] else b"") for one in listed]
+
+    async def _take_group(self, group: list[_Listed]) -> None:
+        table = self._table
+        files: list[tuple[Queue, int]] = []
+        for topic, queue_id, starts, foreign, head in group:
+            for name in foreign:
+                log.warning("%s/%s/%s/%s is no queue file; it is left alone", table.disk.root, topic, queue_id, name)
+            queue = table.get_or_create(topic, queue_id)
+            usable = self._usable(queue, starts)
+            if usable and not any(head[-ENTRY_SIZE:]):
+                await self._take(queue, usable.pop(0), head)
+            files += [(queue, start) for start in usable]
+        for first in range(0, len(files), _FILES_AT_ONCE):
+            some = files[first : first + _FILES_AT_ONCE]
+            keys: list[FileKey] = [(queue.files.directory, start) for queue, start in some]
+            for (queue, start), data in zip(some, await self._offload(table.disk.read_files, keys), strict=True):
+                if queue.next * ENTRY_SIZE == start:
+                    await self._take(queue, start, data)
+        for topic, queue_id, starts, _, _ in group:
+            await self._finish(table.get_or_create(topic, queue_id), starts)
+
+    def _usable(self, queue: Queue, starts: list[int]) -> list[int]:
+        """Files that follow each other; what comes behind a missing one is built anew."""
+        size = self._table.file_size
+        usable: list[int] = []
+        for start in starts:
+            if start % size:
+                raise StoreError(
+                    f"{queue.files.directory}/{start:020d}: no consume-queue file of {size} bytes begins there: set "
+                    f"mappedFileSizeConsumeQueue to what this store was made with, or make its queues anew with "
+                    f"mqadmin store rebuild"
+                )
+            if usable and start != usable[-1] + size:
+                log.warning("%s: file %020d does not follow the one before it", queue.files.directory, start)
+                break
+            usable.append(start)
+        files: QueueFiles = queue.files
+        files.starts = list(usable)
+        if usable:
+            queue.min = queue.next = usable[0] // ENTRY_SIZE
+        return usable
+
+    async def _take(self, queue: Queue, start: int, data: bytes) -> None:
+        """Read one file's entries behind those known."""
+        count = len(data) // ENTRY_SIZE
+        at = 0
+        behind = queue.max_phys
+        index = start // ENTRY_SIZE
+        fast = True
+        while at < count:
+            if count - at >= _BLOCK and fast:
+                offsets = _OFFSETS(data, at * ENTRY_SIZE)
+                sizes = _SIZES(data, at * ENTRY_SIZE)
+                if (
+                    offsets[0] >= behind
+                    and min(sizes) > 0
+                    and max(sizes) < BLANK_ENTRY_SIZE
+                    and all(map(le, map(add, offsets, sizes), offsets[1:]))
+                ):
+                    self._tally(queue, index + at, offsets, sizes)
+                    behind = offsets[-1] + sizes[-1]
+                    at += _BLOCK
+                    if not at % (16 * _BLOCK):
+                        await asyncio.sleep(0)
+                    continue
+            # Entry by entry: a short rest, blank entries, or the end of what is good.
+            stop = min(count, at + _BLOCK)
+            while at < stop:
+                offset, size = _entry(data, at * ENTRY_SIZE)
+                if not is_blank(offset, size):
+                    if size <= 0 or size == BLANK_ENTRY_SIZE or offset < behind:
+                        break
+                    self._tally(queue, index + at, (offset,), (size,))
+                    behind = offset + size
+                at += 1
+            if at < stop:
+                break
+        queue.next = index + at
+        queue.max_phys = behind
+        if at < count and not data.endswith(bytes(len(data) - at * ENTRY_SIZE)):
+            log.warning(
+                "%s: entry %d is damaged; entries from there on are built anew from the commit log",
+                queue.files.directory, queue.next,
+            )  # fmt: skip
+            await self._offload(self._table.disk.cut, (queue.files.directory, start), at * ENTRY_SIZE)
+
+    def _tally(self, queue: Queue, index: int, offsets: tuple[int, ...], sizes: tuple[int, ...]) -> None:
+        segment = self._segment
+        boundaries = self._boundaries.setdefault(queue, [])
+        first_alive = max(self._log_start, self._deletions.end_of(queue.topic))
+        if offsets[0] < first_alive:
+            gone = bisect_left(offsets, first_alive)
+            queue.min = index + gone
+            offsets = offsets[gone:]
+            sizes = sizes[gone:]
+            index += gone
+            if not offsets:
+                return
+        elif not boundaries:
+            queue.min = index
+        first = 0
+        covered = self.light if is_lmq(queue.topic) else self.covered
+        while first < len(offsets):
+            at = offsets[first] - offsets[first] % segment
+            last = len(offsets) if offsets[-1] < at + segment else bisect_left(offsets, at + segment)
+            covered[at] = covered.get(at, 0) + sum(sizes[first:last])
+            if not boundaries or boundaries[-1][0] != at:
+                boundaries.append((at, index + first))
+            first = last
+
+    async def _finish(self, queue: Queue, starts: list[int]) -> None:
+        """Let go of files behind the last good entry; the table's state is that of a queue just written."""
+        files: QueueFiles = queue.files
+        if not self._boundaries.get(queue):
+            if 0 < queue.max_phys <= self._deletions.end_of(queue.topic):
+                # Its topic was deleted, and a power cut or another broker has brought the directory back.
+                self._table.drop_queue(queue)
+                return
+            # Nothing points into the log: what there is, is past.
+            queue.min = queue.next
+        end = queue.next * ENTRY_SIZE
+        keep = [start for start in files.starts if start < end]
+        gone = [(files.directory, start) for start in starts if start not in keep]
+        files.starts = keep
+        if gone:
+            await self._offload(self._table.disk.remove_files, gone)
+        if not keep:
+            queue.next = queue.min = 0
+        queue.visible = queue.tail_from = queue.next
+
+    async def cut_from(self, segment: int, *, light: bool) -> None:
+        """Take the entries that point to ``segment`` or behind it out of every queue.
+
+        :param light: out of light message queues, too: dispatch fills them again.
+        """
+        for queue, boundaries in self._boundaries.items():
+            if is_lmq(queue.topic) and not light:
+                continue
+            at = bisect_left(boundaries, (segment, -1))
+            if at < len(boundaries):
+                await self._table.cut(queue, boundaries[at][1])
+                del boundaries[at:]
+
+    async def cut_light(self, end: int) -> None:
+        """Take the entries that point to ``end`` or behind it out of the light message queues."""
+        for queue in [queue for queue in self._boundaries if is_lmq(queue.topic) and queue.max_phys > end]:
+            index = queue.next
+            while index > queue.min:
+                offset, _ = _entry(await self._table.entries_cold(queue, index - 1, 1))
+                if offset < end:
+                    break
+                index -= 1
+            await self._table.cut(queue, index)

@@ -1,0 +1,403 @@
+"""Brings log, queues and index to one state at start. The commit log alone decides which.
+
+1. Read the queues, adding up what they say is in each segment of the log.
+2. Find the first segment, from the oldest on, where that is not what is there.
+3. Check the records of the newest files, or from that segment on if it is older: the log ends behind the last good one.
+   What was forced to disk in this very boot of the machine needs no such check: then it begins in the segment where
+   that ends, at the offset that the sums of the queues give. If what was forced is not all there, nothing of it is
+   believed.
+   Where good records follow bad bytes, the bad bytes are reported and skipped; nothing behind them is cut.
+   What deleted topics held is in no queue; it is added up apart, too (:mod:`rmq.broker.store.queues.deletions`).
+   Light message queues are added up apart, for their entries point to records that other queues hold, too; while
+   multi-dispatch is off they are left as they are.
+4. Cut queues back to the first segment that differs and dispatch again from there. Where queues have nothing at all of
+   what is checked, they are filled on the way.
+5. Bring the index up to the log, or leave that to the running broker when it takes long.
+
+Whether the last stop was clean only says how many files are checked; a wrong checkpoint changes nothing but that, and
+never to fewer (reliability.md I10, I11, W17, W18).
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from operator import itemgetter
+from struct import Struct
+
+from rmq.broker.store.care.damaged import DamagedParts
+from rmq.broker.store.dispatcher import Dispatcher
+from rmq.broker.store.index.build import IndexBuild
+from rmq.broker.store.log.commit_log import BLANK_MAGIC, CommitLog
+from rmq.broker.store.log.files import LogFile
+from rmq.broker.store.log.reader import Damage, LogReader
+from rmq.broker.store.log.record_runs import Run
+from rmq.broker.store.log.records import SMALLEST, check, store_time
+from rmq.broker.store.queues.deletions import Deletions
+from rmq.broker.store.queues.queues import QueueTable
+from rmq.broker.store.queues.writer import QueueWriter
+from rmq.broker.store.start.checkpoint import Checkpoint
+from rmq.broker.store.start.progress import Progress
+from rmq.broker.store.start.queue_loader import QueueLoader, segment_size
+from rmq.protocol.names import is_lmq
+from rmq.runtime.world import World
+
+__all__ = ["Recovered", "Recovery"]
+
+log = logging.getLogger(__name__)
+
+_pair = Struct(">ii").unpack_from
+#: Files checked after an unclean stop: more than can be waiting for a flush.
+_FILES = 3
+_DISPATCH = 32 << 20
+#: Bytes of entries that wait in memory meanwhile.
+_PENDING = 4 << 20
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What a start found, for logs, metrics and tests."""
+
+    clean: bool = True
+    start: int = 0
+    end: int = 0
+    #: Records were checked from here on.
+    checked_from: int = 0
+    #: Checksums of bodies were compared from here on: what is older was on disk long before the stop.
+    compared_from: int = 0
+    #: Queues were built anew from here on.
+    dispatched_from: int = 0
+    damages: list[Damage] = field(default_factory=list)
+
+
+class Recovery:
+    """One start of the store.
+
+    :param clean: there was no ``abort`` file.
+    :param forced: the log was forced to disk up to here since the machine was booted; -1 when that is not known.
+    :param noted: the same in whatever boot, -1 after a clean stop.
+    :param damaged: what earlier lives found damaged: no queue covers it.
+    :param deletions: nor does one cover what deleted topics held.
+    :param index_at_start: bytes of the log that are indexed before the start is done, if there are no more of them.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        commit_log: CommitLog,
+        queues: QueueTable,
+        writer: QueueWriter,
+        index: IndexBuild | None,
+        checkpoint: Checkpoint,
+        dispatcher: Dispatcher,
+        *,
+        clean: bool,
+        forced: int,
+        noted: int,
+        damaged: DamagedParts,
+        deletions: Deletions,
+        crc: bool,
+        index_at_start: int,
+    ) -> None:
+        self._world = world
+        self._offload = world.offload
+        self._log = commit_log
+        self._queues = queues
+        self._writer = writer
+        self._index = index
+        self._checkpoint = checkpoint
+        self._dispatcher = dispatcher
+        self._clean = clean
+        self._forced = forced
+        self._noted = noted
+        self._damaged = damaged
+        self._deletions = deletions
+        self._crc = crc
+        self._index_at_start = index_at_start
+        self._segment = segment_size(commit_log.file_size)
+        #: Light message queues are filled here, or there are some from before.
+        self._light = self._fills_light = dispatcher.multi_dispatch is not None
+        #: Told how far it is.
+        self.progress: Progress = lambda what, done, total: None
+        self._found = Recovered()
+        #: Segment -> offset of the first good record that begins in it.
+        self._first_records: dict[int, int] = {}
+        #: Segment -> bytes of deleted topics' records, by what was checked.
+        self._dead: dict[int, int] = {}
+
+    async def run(self) -> Recovered:
+        """Leave everything as if the process had never stopped.
+
+        :raises StoreError: the log itself cannot be read.
+        :raises OSError: a disk error.
+        """
+        commit_log = self._log
+        commit_log.adopt_loaded(await self._offload(commit_log.files.open_all, self._noted))
+        files = list(commit_log.segments)
+        found = self._found = Recovered(clean=self._clean, start=commit_log.start)
+        loader = QueueLoader(
+            self._world, self._queues, self._deletions, commit_log.start, commit_log.file_size
+        )  # fmt: skip
+        await loader.load()
+        await self._writer.sweep()
+        self._light = self._light or bool(loader.light)
+        if self._index is not None:
+            await self._index.open(clean=self._clean)
+        reader = self._reader()
+        segment = 0
+        there: dict[int, int] = {}
+        light: dict[int, int] = {}
+        differs: int | None = None
+        fill = False
+        size = commit_log.file_size
+        if files:
+            since = await self._sure_until(files, loader.covered)
+            if since is not None:
+                found.checked_from, segment = since
+                there, light = await self._scan(reader, found.checked_from, files[-1].start + size, fill=False)
+                if found.damages or reader.position < self._forced or not there:
+                    log.warning(
+                        "not all of the commit log that was on disk up to %d is there; more of it is checked",
+                        self._forced,
+                    )  # fmt: skip
+                    since = None
+            if since is None:
+                reader, there, light, fill = await self._check_files(files, loader)
+                segment = found.checked_from
+            found.compared_from = max(found.checked_from, reader.crc_from)
+            self._deletions.measured(segment, self._dead)
+            if not fill:
+                differs = self._first_difference(there, loader.covered, segment)
+            if self._fills_light and not fill:
+                other = self._first_difference(light, loader.light, segment)
+                differs = other if differs is None else differs if other is None else min(differs, other)
+        await commit_log.settle(reader.end if files else 0)
+        commit_log.stamp = reader.stamp
+        end = found.end = commit_log.end
+        found.damages.sort()
+
+        if not self._fills_light:
+            await loader.cut_light(end)
+        found.dispatched_from = end
+        if differs is not None:
+            await loader.cut_from(differs, light=self._fills_light)
+            firsts = [offset for segment, offset in self._first_records.items() if segment >= differs]
+            found.dispatched_from = min(firsts, default=end)
+        await self._dispatch(found.dispatched_from, found.damages)
+        if fill:
+            found.dispatched_from = found.checked_from
+        if self._index is not None:
+            await self._fill_index(self._index, loader, found)
+        for queue in self._queues:
+            queue.visible = queue.next
+        for file in commit_log.segments:
+            if file.start + commit_log.file_size > found.checked_from:
+                await self._offload(commit_log.files.sync, file)
+        self._report(found)
+        return found
+
+    def _reader(self) -> LogReader:
+        reader = LogReader(self._world, self._log, crc=self._crc)
+        reader.damages = self._found.damages
+        if self._clean:
+            reader.clean_end = self._checkpoint.clean_end
+        return reader
+
+    async def _sure_until(self, files: list[LogFile], covered: dict[int, int]) -> tuple[int, int] | None:
+        """The first record that is to be checked when what was forced to disk is not, and the segment it is in.
+
+        None: that is not known, or queues do not cover what is before it.
+        """
+        last = self._forced - 1
+        at = (last - files[0].start) // self._log.file_size
+        if self._forced <= files[0].start or at >= len(files):
+            return None
+        file = files[at]
+        segment = last - last % self._segment
+        start = file.start + self._covered(covered, file.start, segment)
+        if start < segment or await self._first_wrong(files[:at], covered) is not None:
+            return None
+        limit = file.start + self._log.file_size - start
+        head = await self._offload(file.file.pread, 4, start - file.start)
+        length = int.from_bytes(head, "big", signed=True)
+        if not SMALLEST <= length <= limit:
+            return None
+        record = await self._offload(file.file.pread, length, start - file.start)
+        return (start, segment) if check(record, 0, start, limit) == length else None
+
+    async def _check_files(
+        self, files: list[LogFile], loader: QueueLoader
+    ) -> tuple[LogReader, dict[int, int], dict[int, int], bool]:
+        """Check whole files, back to the first that queues do not cover: what :meth:`_scan` gives of them.
+
+        :returns: and, at last, whether queues had nothing of them, and were filled on the way.
+        """
+        first = await self._first_to_check(files)
+        unsure = files[first].start
+        wrong = await self._first_wrong(files[:first], loader.covered)
+        if wrong is not None:
+            first = wrong
+        while True:
+            start = self._found.checked_from = files[first].start
+            reader = self._reader()
+            # What is older was on disk long before the stop; it is read for the queues' sake.
+            reader.crc_from = min(unsure, start) if wrong is None else unsure
+            fill = not any(at >= start for at in (*loader.covered, *loader.light))
+            there, light = await self._scan(reader, start, files[-1].start + self._log.file_size, fill=fill)
+            if there or not first:
+                return reader, there, light, fill
+            first -= 1
+
+    async def _first_to_check(self, files: list[LogFile]) -> int:
+        """Which file the check begins with; a checkpoint can only make it an earlier one."""
+        if self._clean:
+            return len(files) - 1
+        used = len(files)
+        while used > 1 and not any(await self._offload(files[used - 1].file.pread, 8, 0)):
+            used -= 1  # made in advance, nothing in it yet
+        first = max(0, used - _FILES)
+        oldest = self._checkpoint.oldest
+        while first > 0 and oldest > 0:
+            data = await self._offload(files[first].file.pread, 128, 0)
+            if len(data) == 128 and 0 < store_time(data) <= oldest:
+                break
+            first -= 1
+        return first
+
+    async def _first_wrong(self, files: list[LogFile], covered: dict[int, int]) -> int | None:
+        """The first complete file that queues do not cover: their entries must end where its blank record begins."""
+        size = self._log.file_size
+        for at, file in enumerate(files):
+            sizes = self._covered(covered, file.start, file.start + size)
+            if sizes == size:
+                continue  # known to be nothing but damage
+            if sizes <= size - 8:
+                rest, magic = _pair(await self._offload(file.file.pread, 8, sizes))
+                if magic == BLANK_MAGIC and rest == size - sizes:
+                    continue
+            log.info("consume queues do not cover %s; they are checked from there", file.path)
+            return at
+        return None
+
+    def _covered(self, covered: dict[int, int], start: int, stop: int) -> int:
+        """Bytes of some segments that are in queues or known to be damaged."""
+        sizes = sum(covered.get(segment, 0) for segment in range(start, stop, self._segment))
+        return sizes + self._damaged.bytes_in(start, stop) + self._deletions.bytes_in(start, stop)
+
+    async def _scan(
+        self, reader: LogReader, start: int, stop: int, *, fill: bool
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """Check records; bytes of good ones that are in queues, and in light message queues, by segment.
+
+        :param fill: no queue has anything from ``start`` on: put the good records into them on the way.
+        """
+        there: dict[int, int] = {}
+        light: dict[int, int] = {}
+        self._first_records = {}
+        self._dead = {}
+        async for run in reader.runs(start, stop):
+            self._tally(run, there)
+            if run.base < self._deletions.horizon:
+                self._set_dead_apart(run, there)
+            self.progress("checking the commit log", run.base + run.end - start, stop - start)
+            if self._light:
+                self._tally_light(run, there, light)
+            if fill:
+                await self._dispatcher.put(run, {})
+                await self._relieve()
+        return there, light
+
+    async def _relieve(self) -> None:
+        """Write entries when they are many; thousands of small queues are left to the running broker."""
+        if self._queues.pending >= _PENDING:
+            await self._writer.write(everything=True)
+
+    def _tally(self, run: Run, there: dict[int, int]) -> None:
+        """Add up a run: the records of one lie side by side."""
+        segment, base, records = self._segment, run.base, run.records
+        first = 0
+        while first < len(records):
+            offset = base + records[first][0]
+            current = offset - offset % segment
+            behind = bisect_left(records, current + segment - base, first, key=itemgetter(0))
+            self._first_records.setdefault(current, offset)
+            end = records[behind][0] if behind < len(records) else run.end
+            lost = sum(record[1] for record in records[first:behind] if record[2] & 0x4)
+            there[current] = there.get(current, 0) + end - records[first][0] - lost
+            first = behind
+
+    def _set_dead_apart(self, run: Run, there: dict[int, int]) -> None:
+        """Move what a run has of deleted topics to their sums."""
+        for at, size, sys_flag, _, _, topic, _ in run.records:
+            offset = run.base + at
+            if not sys_flag & 0x4 and self._deletions.is_dead(topic, offset):
+                segment = offset - offset % self._segment
+                there[segment] -= size
+                self._dead[segment] = self._dead.get(segment, 0) + size
+
+    def _tally_light(self, run: Run, there: dict[int, int], light: dict[int, int]) -> None:
+        """Move what a run has in light queues to their sums, and add what it has in further queues."""
+        multi_dispatch = self._dispatcher.multi_dispatch
+        for at, size, sys_flag, queue_id, _, topic, text in run.records:
+            if sys_flag & 0x4:
+                continue
+            offset = run.base + at
+            is_dead = self._deletions.is_dead
+            segment = offset - offset % self._segment
+            if is_lmq(topic) and not is_dead(topic, offset):
+                there[segment] -= size
+                light[segment] = light.get(segment, 0) + size
+            if multi_dispatch is not None:
+                for copy in multi_dispatch.copies(run.data[text : at + size], topic, queue_id):
+                    if is_dead(copy.topic, offset):
+                        continue
+                    sums = light if is_lmq(copy.topic) else there
+                    sums[segment] = sums.get(segment, 0) + size
+
+    @staticmethod
+    def _first_difference(there: dict[int, int], covered: dict[int, int], checked_from: int) -> int | None:
+        wrong = [
+            segment
+            for segment in set(there) | {segment for segment in covered if segment >= checked_from}
+            if there.get(segment, 0) != covered.get(segment, 0)
+        ]
+        return min(wrong, default=None)
+
+    async def _fill_index(self, index: IndexBuild, loader: QueueLoader, found: Recovered) -> None:
+        """Bring the index up to the log when that is quick; it is done behind the running broker otherwise."""
+        if index.begin() > self._index_at_start:
+            log.info("the index is not complete; it is brought up to the commit log while the broker runs")
+            return
+        known = len(found.damages)
+        index.reader.damages = found.damages
+        await index.run()
+        if len(found.damages) > known:
+            # The index had to be filled from before what was checked, and that is damaged: so are the queues there.
+            damaged = min(damage.start for damage in found.damages[known:])
+            found.dispatched_from = damaged - damaged % self._log.file_size
+            await loader.cut_from(found.dispatched_from, light=self._fills_light)
+            await self._dispatch(found.dispatched_from, found.damages)
+
+    async def _dispatch(self, start: int, known: list[Damage]) -> None:
+        """Fill queues from ``start`` on."""
+        dispatcher = self._dispatcher
+        dispatcher.position = start
+        reader = LogReader(self._world, self._log, crc=self._crc)
+        reader.damages = known
+        while dispatcher.position < self._log.end:
+            if not await dispatcher.advance(reader, _DISPATCH):
+                break
+            self.progress("filling consume queues", dispatcher.position - start, self._log.end - start)
+            await self._relieve()
+        dispatcher.position = self._log.end
+
+    def _report(self, found: Recovered) -> None:
+        log.info(
+            "commit log %d to %d after %s stop: records checked from %d, queues built from %d",
+            found.start, found.end, "a clean" if found.clean else "an unclean", found.checked_from,
+            found.dispatched_from,
+        )  # fmt: skip
+        if found.damages:
+            lost = sum(damage.end - damage.start for damage in found.damages)
+            log.critical("%d damaged places of the commit log, %d bytes, were skipped", len(found.damages), lost)

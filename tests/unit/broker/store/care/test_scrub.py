@@ -1,0 +1,237 @@
+"""The check of the whole log behind a running broker: what it finds, what it leaves alone, and where it goes on."""
+
+import asyncio
+import errno
+import json
+import logging
+
+import pytest
+
+from rmq.broker.store.care.damaged import DamagedParts
+from rmq.broker.store.log.reader import Damage
+from rmq.testing.simloop import run
+from rmq.testing.simworld import Simulation
+from tests.support.boot_scenes import spoil, written
+from tests.support.scrub_scenes import PASS, SETTINGS, damage_is_found_while_running, damaged_later, served
+from tests.support.store_kit import LOG_SIZE, die, opened, put, small
+from tests.support.store_scan import scan_log
+
+
+def test_damage_is_found_told_and_kept_apart(caplog: pytest.LogCaptureFixture) -> None:
+    damage_is_found_while_running()
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL]
+    assert len(told) == 1, "once, not at every pass"
+    assert "/store/commitlog/00000000000000016384 is damaged at " in told[0]
+    assert "1 messages are lost" in told[0]
+
+
+def test_entries_that_are_in_memory_become_blank_too() -> None:
+    async def main() -> None:
+        simulation = Simulation(42)
+        machine = simulation.node("a")
+        settings = small(
+            queue_file_size=20_000, index_enable=False, scrub_interval_hours=0,
+            queue_flush_interval_ms=1_000_000, queue_thorough_interval_ms=1_000_000,
+        )  # fmt: skip
+        store = await opened(machine.world, settings)
+        queues = [store.queues.get_or_create("T", number) for number in range(3)]
+        for number in range(30):
+            store.append([put(queue, b"n%05d" % number * 12) for queue in queues])
+        await asyncio.sleep(30)
+        records = scan_log(machine.files, "/store/commitlog", LOG_SIZE).records
+        victims = [record for record in records if record.queue_id == 1][10:12]
+        for victim in reversed(victims):
+            spoil(machine, victim.offset)
+        await asyncio.sleep(3 * PASS)
+        assert queues[1].tail_from == 0
+        assert sorted(await served(store, queues[1])) == [n for n in range(30) if n not in (10, 11)]
+        assert len(await served(store, queues[0])) == len(await served(store, queues[2])) == 30
+        assert store.scrub.set_aside == 2
+        await store.stop()
+
+    run(main())
+
+
+def test_the_end_of_what_is_on_disk_can_be_damaged() -> None:
+    async def main() -> None:
+        simulation = Simulation(43)
+        machine = simulation.node("a")
+        store, sent = await written(machine, 2, scrub_interval_hours=0)
+        last = scan_log(machine.files, "/store/commitlog", LOG_SIZE).records[-1]
+        spoil(machine, last.offset)
+        await asyncio.sleep(PASS)
+        assert store.damaged.parts == [Damage(last.offset, store.log.end)]
+        queue = store.queues.get_or_create("T", 0)
+        assert len(await served(store, queue)) == len(sent) - 1
+        # Messages go on behind it.
+        store.append([put(queue, b"next")])
+        await asyncio.sleep(PASS)
+        assert (await served(store, queue))[len(sent)] == b"next"
+        assert len(store.damaged.parts) == 1
+        await store.stop()
+
+    run(main())
+
+
+def test_what_is_read_does_not_stay_in_the_page_cache() -> None:
+    async def main() -> None:
+        machine = Simulation(44).node("a")
+        store, _ = await written(machine, 4, scrub_interval_hours=0)
+        machine.disk.evict("*/commitlog/*")
+        checked = store.scrub.checked
+        await asyncio.sleep(PASS)
+        assert store.scrub.checked - checked > 3 * (LOG_SIZE - 300)
+        assert machine.files.open(f"/store/commitlog/{LOG_SIZE:020d}").pread_hot(100, 0) is None
+        await store.stop()
+
+    run(main())
+
+
+def test_it_takes_as_long_as_the_rate_says_and_goes_on_where_it_was() -> None:
+    async def main() -> None:
+        simulation = Simulation(45)
+        machine = simulation.node("a")
+        settings = small(
+            commit_log_file_size=1 << 20, queue_file_size=20_000, index_enable=False, flush_interval_ms=60_000,
+            scrub_rate_mib=1, scrub_interval_hours=2,
+        )  # fmt: skip
+        store = await opened(machine.world, settings)
+        queue = store.queues.get_or_create("T", 0)
+        for number in range(60):
+            store.append([put(queue, b"%d" % (number % 10) * 60_000)])
+        assert store.scrub.progress() == "not begun yet; no damage known"
+        await asyncio.sleep(62)
+        assert 0 < store.scrub.checked < 3 << 20, "not all at once"
+        assert "% checked since" in store.scrub.progress()
+        position = store.damaged.position
+        assert position > 1 << 20
+        simulation.kill(machine)
+        await die(store)
+        store = await opened(machine.world, settings)
+        assert store.damaged.position // (1 << 20) == position // (1 << 20)
+        await asyncio.sleep(200)
+        assert store.damaged.position == -1
+        assert store.scrub.checked <= store.log.end - position + (1 << 20)
+        assert "is done; no damage known" in store.scrub.progress()
+        checked = store.scrub.checked
+        await asyncio.sleep(3600)
+        assert store.scrub.checked == checked, "every two hours"
+        await asyncio.sleep(3600)
+        assert store.scrub.checked > checked
+        settings.scrub_rate_mib = 0
+        checked = store.scrub.checked
+        await asyncio.sleep(3 * 3600)
+        assert store.scrub.checked == checked
+        assert store.scrub.progress() == "off; no damage known"
+        await store.stop()
+
+    run(main())
+
+
+def test_a_file_that_cannot_be_read_is_told_and_passed_by(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        _, machine, store, _, offset = await damaged_later(3 * LOG_SIZE + 500)
+        machine.disk.fail("pread", errno.EIO, f"*/commitlog/{LOG_SIZE:020d}", count=-1)
+        machine.disk.evict("*")
+        await asyncio.sleep(PASS)
+        assert [part.start for part in store.damaged.parts] == [offset]
+        assert f"the commit log cannot be read at {LOG_SIZE}" in caplog.text
+        machine.disk.heal()
+        await store.stop()
+
+    run(main())
+
+
+def test_retention_takes_known_damage_along() -> None:
+    async def main() -> None:
+        _, machine, store, _, _ = await damaged_later(500)
+        await asyncio.sleep(PASS)
+        assert len(store.damaged.parts) == 1
+        await store.log.remove_first()
+        later = spoil(machine, 2 * LOG_SIZE)
+        await asyncio.sleep(PASS)
+        assert [part.start for part in store.damaged.parts] == [later]
+        await store.stop()
+
+    run(main())
+
+
+def test_damage_found_at_start_is_known_from_then_on() -> None:
+    async def main() -> None:
+        simulation, machine, store, sent, offset = await damaged_later(3 * LOG_SIZE + 500)
+        simulation.power_cut(machine)
+        await die(store)
+        store = await opened(machine.world, SETTINGS)
+        assert [damage.start for damage in store.recovered.damages] == [offset]
+        await store.stop()
+        store = await opened(machine.world, SETTINGS)
+        assert store.recovered.checked_from >= 4 * LOG_SIZE
+        queue = store.queues.get_or_create("T", 0)
+        assert len(await served(store, queue)) == len(sent) - 1
+        await store.stop()
+
+    run(main())
+
+
+def test_what_is_written_where_damage_was_cut_off_is_good() -> None:
+    """The log ended before it once: later messages in its place are other bytes."""
+
+    async def main() -> None:
+        simulation, machine, store, _, offset = await damaged_later(2 * LOG_SIZE + 500)
+        await asyncio.sleep(PASS)
+        assert [part.start for part in store.damaged.parts] == [offset]
+        simulation.kill(machine)
+        await die(store)
+        cut_to = scan_log(machine.files, "/store/commitlog", LOG_SIZE).end
+        assert cut_to == offset, "the scanner stops at the damage"
+        for start in range(2 * LOG_SIZE, 10 * LOG_SIZE, LOG_SIZE):
+            path = f"/store/commitlog/{start:020d}"
+            if machine.files.exists(path):
+                machine.files.open(path).pwrite(bytes(LOG_SIZE), 0)
+                machine.files.open(path).datasync()
+        for life in range(3):
+            store = await opened(machine.world, SETTINGS)
+            queue = store.queues.get_or_create("T", 0)
+            if life == 0:
+                assert store.log.end < offset
+                assert not store.damaged.parts
+                while store.log.end < 4 * LOG_SIZE:
+                    store.append([put(queue, b"again" * 12)])
+            assert len(await served(store, queue)) == queue.next, f"life {life}: good messages are kept apart"
+            simulation.kill(machine)
+            await die(store)
+
+    run(main())
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"damaged": [[1]], "position": 0, "began": 0}', "null"])
+def test_a_list_that_makes_no_sense_is_as_none(text: str) -> None:
+    async def main() -> None:
+        simulation, machine, store, _, offset = await damaged_later(20_000)
+        await asyncio.sleep(PASS)
+        assert json.loads(machine.files.read("/store/scrub.json"))["damaged"][0][0] == offset
+        await store.stop()
+        file = machine.files.open("/store/scrub.json")
+        file.truncate(0)
+        file.pwrite(text.encode(), 0)
+        store = await opened(machine.world, SETTINGS, start=False)
+        # Entries are missing, and nothing is known of damage: the log is read, and tells.
+        assert [damage.start for damage in store.recovered.damages] == [offset]
+        await store._give_up()
+        simulation.kill(machine)
+
+    run(main())
+
+
+def test_parts_are_merged_and_forgotten() -> None:
+    machine = Simulation(46).node("a")
+    known = DamagedParts(machine.world, "/store", None)  # type: ignore[arg-type]
+    assert known.add([Damage(100, 200), Damage(150, 300), Damage(500, 600)], 0)
+    assert known.parts == [(100, 300), (500, 600)]
+    assert not known.add([Damage(120, 180)], 0)
+    assert known.bytes_in(0, 550) == 250
+    assert known.bytes == 300
+    assert known.add([], 400)
+    assert known.parts == [(500, 600)]
+    known.forget_from(550)
+    assert known.parts == []

@@ -1,0 +1,246 @@
+"""The index built behind the running broker: what is found meanwhile, appends that come between, kills, the end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rmq.broker.store.index import build as index_build
+from rmq.broker.store.state import Queue
+from rmq.broker.store.store import Store
+from rmq.testing.simloop import run
+from rmq.testing.simworld import SimNode, Simulation
+from tests.support.store_kit import ENTRIES, SLOTS, body_of, die, opened, put, small
+from tests.support.store_scan import java_hash, scan_index
+
+MESSAGES = 1000
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a small store takes many steps, and no step goes to the end."""
+    monkeypatch.setattr(index_build, "_STEP", 4096)
+    monkeypatch.setattr(index_build, "_LEAST_AT_ONCE", 512)
+    monkeypatch.setattr(index_build, "_MOST_AT_ONCE", 2048)
+
+
+def behind(**changes: Any) -> Any:
+    return small(index_at_start=0, **changes)
+
+
+def send(store: Store, queue: Queue, first: int, last: int) -> None:
+    for number in range(first, last):
+        store.append([put(queue, b"%d" % number, key=f"k{number}")])
+
+
+async def filled(machine: SimNode) -> None:
+    store = await opened(machine.world, small())
+    send(store, store.queues.get_or_create("T", 0), 0, MESSAGES)
+    await asyncio.sleep(2)
+    await store.stop()
+
+
+def lose_index(machine: SimNode) -> None:
+    for name in machine.files.list("/store/index"):
+        machine.files.unlink(f"/store/index/{name}")
+    machine.files.unlink("/store/checkpoint")
+
+
+async def built(store: Store) -> None:
+    assert store.index_build is not None
+    while not store.index_build.complete:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+
+
+async def found(store: Store, number: int) -> list[bytes]:
+    return [body_of(record) for record in (await store.query_message("T", f"k{number}", 10, 0, 1 << 62)).records]
+
+
+def in_index(machine: SimNode) -> list[tuple[int, int]]:
+    return [
+        (value, offset)
+        for file in scan_index(machine.files, "/store", SLOTS, ENTRIES)
+        for value, offset, _, _ in file["entries"]
+    ]
+
+
+async def assert_whole(machine: SimNode, store: Store, messages: int) -> None:
+    """Every key in the log's order, and each found; the last of a full file may be there twice, as in Java's."""
+    assert [await found(store, number) for number in range(messages)] == [[b"%d" % n] for n in range(messages)]
+    assert store.index is not None
+    await store.index.force()
+    entries = list(dict.fromkeys(in_index(machine)))
+    assert [value for value, _ in entries] == [java_hash(f"T#k{number}") for number in range(messages)]
+    assert [offset for _, offset in entries] == sorted({offset for _, offset in entries})
+
+
+def test_sends_and_pulls_go_on_while_a_lost_index_is_built() -> None:
+    async def main() -> None:
+        machine = Simulation(1).node("a")
+        await filled(machine)
+        lose_index(machine)
+        store = await opened(machine.world, behind(), start=False)
+        build = store.index_build
+        assert build is not None
+        queue = store.queues.get_or_create("T", 0)
+        assert await found(store, 0) == []
+        assert "no message is found by key yet" in (build.progress() or "")
+        await store.start()
+        assert (queue.visible, store.log.gate, build.complete) == (MESSAGES, 0, False)
+        seen: set[str] = set()
+        sent = MESSAGES
+        while not build.complete:
+            if sent < MESSAGES + 100:
+                send(store, queue, sent, sent + 1)
+                sent += 1
+            seen.add(build.progress() or "")
+            await asyncio.sleep(0.001)
+        assert len(seen) > 10
+        assert all("being rebuilt" in text and "% done" in text for text in seen)
+        assert build.progress() is None
+        send(store, queue, sent, sent + 20)
+        await assert_whole(machine, store, sent + 20)
+        await store.stop()
+        assert not machine.files.exists("/store/abort")
+
+    run(main())
+
+
+@pytest.mark.parametrize("steps", [1, 10, 40, 70])
+def test_a_build_that_is_killed_goes_on_where_it_was(steps: int) -> None:
+    async def main() -> None:
+        simulation = Simulation(1)
+        machine = simulation.node("a")
+        await filled(machine)
+        lose_index(machine)
+        sent = MESSAGES
+        for _ in range(2):
+            store = await opened(machine.world, behind(queue_thorough_interval_ms=20))
+            send(store, store.queues.get_or_create("T", 0), sent, sent + 5)
+            sent += 5
+            for _ in range(steps):
+                await asyncio.sleep(0.0005)
+            simulation.kill(machine)
+            await die(store)
+        store = await opened(machine.world, behind())
+        await built(store)
+        await assert_whole(machine, store, sent)
+        await store.stop()
+
+    run(main())
+
+
+def test_a_stop_while_it_is_built_leaves_the_rest_to_the_next_start_and_to_java() -> None:
+    async def main() -> None:
+        machine = Simulation(1).node("a")
+        await filled(machine)
+        for name in machine.files.list("/store/index"):
+            machine.files.unlink(f"/store/index/{name}")
+        store = await opened(machine.world, behind())
+        assert store.index_build is not None
+        while store.index_build.behind > 30_000:  # noqa: ASYNC110
+            await asyncio.sleep(0.0005)
+        assert not store.index_build.complete
+        await store.force()
+        assert store.index is not None
+        assert 0 < store.checkpoint.logics <= store.index.end[0]
+        await store.stop()
+        # Java puts keys while it recovers from the times in the checkpoint, and only when it finds this file.
+        assert machine.files.exists("/store/abort")
+        have = in_index(machine)
+        assert 0 < len(have) < MESSAGES
+        store = await opened(machine.world, behind())
+        await built(store)
+        await assert_whole(machine, store, MESSAGES)
+        await store.stop()
+        assert not machine.files.exists("/store/abort")
+
+    run(main())
+
+
+def test_what_a_crash_left_of_the_index_is_checked_behind_the_running_broker() -> None:
+    async def main() -> None:
+        simulation = Simulation(1)
+        machine = simulation.node("a")
+        store = await opened(machine.world, small(queue_thorough_interval_ms=10_000_000))
+        send(store, store.queues.get_or_create("T", 0), 0, MESSAGES)
+        await asyncio.sleep(5)
+        simulation.kill(machine)
+        await die(store)
+        store = await opened(machine.world, behind(), start=False)
+        build = store.index_build
+        assert build is not None
+        assert store.index is not None
+        assert not store.index.checked
+        assert "being checked" in (build.progress() or "")
+        await store.force()
+        await store.index.delete_expired(store.log.end)
+        await store.start()
+        await built(store)
+        await assert_whole(machine, store, MESSAGES)
+        await store.stop()
+
+    run(main())
+
+
+def test_little_is_indexed_before_the_start_is_done() -> None:
+    async def main() -> None:
+        machine = Simulation(1).node("a")
+        await filled(machine)
+        lose_index(machine)
+        store = await opened(machine.world, small())
+        assert store.index_build is not None
+        assert store.index_build.complete
+        await assert_whole(machine, store, MESSAGES)
+        await store.stop()
+
+    run(main())
+
+
+def test_after_a_clean_stop_messages_without_keys_are_not_looked_at_again() -> None:
+    async def main() -> None:
+        machine = Simulation(1).node("a")
+        store = await opened(machine.world, small())
+        queue = store.queues.get_or_create("T", 0)
+        send(store, queue, 0, 1)
+        for _ in range(MESSAGES):
+            store.append([put(queue)])
+        await store.stop()
+        store = await opened(machine.world, behind(), start=False)
+        assert store.index_build is not None
+        assert store.index_build.complete
+        await store.stop()
+
+    run(main())
+
+
+def test_a_build_ends_though_every_step_is_outrun_by_appends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More is put at once in the end, until what came meanwhile is little enough."""
+
+    async def main() -> None:
+        machine = Simulation(1).node("a")
+        await filled(machine)
+        lose_index(machine)
+        store = await opened(machine.world, behind(), start=False)
+        queue = store.queues.get_or_create("T", 0)
+        steps = 0
+        real = index_build.IndexBuild._step
+
+        async def outrun(build: index_build.IndexBuild) -> None:
+            nonlocal steps
+            await real(build)
+            steps += 1
+            assert steps < 500, "it never catches up"
+            before = store.log.end
+            while store.log.end - before < 1200:  # in no part of a file as little as it begins with
+                send(store, queue, queue.next, queue.next + 1)
+
+        monkeypatch.setattr(index_build.IndexBuild, "_step", outrun)
+        await store.start()
+        await built(store)
+        await assert_whole(machine, store, queue.next)
+        await store.stop()
+
+    run(main())
