@@ -173,6 +173,8 @@ class SimDisk:
         self._entries: dict[str, _Inode | None] = {"/": None}  # None = a directory
         self._forced: dict[str, _Inode | None] = {"/": None}
         self._faults: list[_Fault] = []
+        #: (pattern of the path, first byte, byte behind the last) of what reads cannot get.
+        self._bad_places: list[tuple[str, int, int]] = []
         self._tears: list[tuple[str, int]] = []
         self._locks: dict[str, SimFiles] = {}
         self._renames: list[tuple[str, str]] = []  # not forced yet: both names or neither
@@ -190,6 +192,10 @@ class SimDisk:
         """
         self._faults.append(_Fault(action, path, number, after, count))
 
+    def fail_at(self, path: str, start: int, end: int) -> None:
+        """Reads that touch a byte from one position of a file to another fail with EIO, until :meth:`heal`."""
+        self._bad_places.append((path, start, end))
+
     def tear(self, path: str, keep: int) -> None:
         """The next write to a path that matches writes its first ``keep`` bytes; then :class:`SimCrash`."""
         self._tears.append((path, keep))
@@ -197,6 +203,7 @@ class SimDisk:
     def heal(self) -> None:
         """Forget the faults that are left."""
         self._faults.clear()
+        self._bad_places.clear()
         self._tears.clear()
 
     def evict(self, path: str = "*") -> None:
@@ -268,6 +275,11 @@ class SimDisk:
                 continue
             fault.count -= 1
             raise OSError(fault.number, os.strerror(fault.number), path)
+
+    def _check_place(self, path: str, start: int, end: int) -> None:
+        for pattern, first, behind in self._bad_places:
+            if first < end and start < behind and fnmatch.fnmatchcase(path, pattern):
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def _torn(self, path: str) -> int | None:
         for number, (pattern, keep) in enumerate(self._tears):
@@ -348,17 +360,22 @@ class _SimFile:
         self._files.disk._check(action, self.path)
         return self._inode
 
-    def pread(self, size: int, offset: int) -> bytes:
+    def _read(self, size: int, offset: int) -> _Inode:
         inode = self._use("pread")
+        self._files.disk._check_place(self.path, offset, offset + size)
+        return inode
+
+    def pread(self, size: int, offset: int) -> bytes:
+        inode = self._read(size, offset)
         inode.cold.difference_update(range(offset // PAGE, (offset + max(size, 1) - 1) // PAGE + 1))
         return inode.read(size, offset)
 
     def pread_aside(self, size: int, offset: int) -> bytes:
-        return self._use("pread").read(size, offset)
+        return self._read(size, offset).read(size, offset)
 
     def pread_hot(self, size: int, offset: int) -> bytes | None:
         try:
-            inode = self._use("pread")
+            inode = self._read(size, offset)
         except OSError:
             return None
         if inode.cold and not inode.cold.isdisjoint(range(offset // PAGE, (offset + max(size, 1) - 1) // PAGE + 1)):

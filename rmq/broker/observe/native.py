@@ -119,6 +119,11 @@ class NativeMetrics:
                 of.pressure.flush_ms() / 1000,
             ),
             ("rmq_damaged_bytes", "Bytes of the commit log that are known to be damaged", of.store.damaged.bytes),
+            (
+                "rmq_unreadable_bytes",
+                "Bytes of the commit log that the last check of it could not read",
+                of.store.scrub.unreadable_bytes,
+            ),
         ):
             yield _single(name, "gauge", meaning, value)
         yield _single("rmq_sends_refused_total", "counter", "Sends refused as busy", of.pressure.refused)

@@ -6,6 +6,9 @@ asks for before the pass comes by is given as it is.
 
 Only what has been forced to disk is read, for nothing changes there any more. It is read in small pieces and does not
 push out of the page cache what consumers need. A pass goes on where an earlier process left it.
+
+A place that the disk does not give is told, too, and passed over to the page. It is not damaged: the next pass, a pull
+or a start may be able to read it.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.files import LogFile
 from rmq.broker.store.log.reader import Damage, LogReader
+from rmq.broker.store.log.unreadable import UnreadablePlaces
 from rmq.broker.store.settings import StoreSettings
 from rmq.runtime.world import File, World
 
@@ -56,6 +60,9 @@ class Scrub:
         self._damaged = damaged
         self._flushed = flushed
         self._reader = _Aside(world, commit_log)
+        #: What could not be read in this pass, between two good records; and in the last one, or this.
+        self._met: list[Damage] = []
+        self.unreadable: list[Damage] = []
         #: Bytes checked by this process, and messages kept apart.
         self.checked = 0
         self.set_aside = 0
@@ -67,6 +74,8 @@ class Scrub:
         """How far it is and what it found, in a sentence."""
         parts = self._damaged.parts
         found = f"{len(parts)} damaged places, {self._damaged.bytes} bytes" if parts else "no damage known"
+        if self.unreadable:
+            found += f"; {len(self.unreadable)} places cannot be read, {self.unreadable_bytes} bytes"
         if not self._settings.scrub_rate_mib:
             return f"off; {found}"
         if not self._damaged.began_ms:
@@ -77,6 +86,11 @@ class Scrub:
         whole = max(1, self._log.end - self._log.start)
         done = 100 * max(0, self._damaged.position - self._log.start) / whole
         return f"{done:.1f} % checked since {since:%Y-%m-%d %H:%M:%S}; {found}"
+
+    @property
+    def unreadable_bytes(self) -> int:
+        """Bytes that could not be read when it came by."""
+        return sum(part.end - part.start for part in self.unreadable)
 
     async def run(self) -> None:
         """One pass, or what is left of it; called again and again.
@@ -95,6 +109,8 @@ class Scrub:
         # An earlier process may have stopped within a record.
         damaged.position = max(self._log.start, damaged.position - damaged.position % self._log.file_size)
         self.active = True
+        # Tried again from now on.
+        self._reader.unreadable = UnreadablePlaces(self._log.file_size)
         try:
             await self._pass()
         finally:
@@ -110,6 +126,7 @@ class Scrub:
             if damaged.position >= stop:
                 damaged.position = -1
                 self.active = False
+                self.unreadable, self._met = self._met, []
                 log.info("the commit log was checked up to %d: %s", stop, self.progress())
                 await damaged.save()
                 return
@@ -129,6 +146,7 @@ class Scrub:
         start = damaged.position
         found: list[Damage] = []
         reader.damages = list(damaged.parts)
+        reader.passed_over = []
         try:
             async for run in reader.runs(start, min(stop, start + _STEP)):
                 damaged.position = run.base + run.end
@@ -145,12 +163,30 @@ class Scrub:
         if damaged.position == start:
             if start < self._log.start or min(self._flushed(), self._log.end) < stop:
                 return  # retention came by, or a failed append was taken back
-            log.error("commit log is damaged from %d to %d, where it ends", start, stop)
-            found.append(Damage(start, stop))
             damaged.position = stop
+            if reader.unreadable is not None and reader.unreadable.touch(start, stop):
+                reader.passed_over.append(Damage(start, stop))
+            else:
+                log.error("commit log is damaged from %d to %d, where it ends", start, stop)
+                found.append(Damage(start, stop))
+        for part in reader.passed_over:
+            self._tell_unreadable(part)
         found += [part for part in reader.damages if part not in damaged.parts]
         for part in found:
             await self._tell(part)
+
+    def _tell_unreadable(self, part: Damage) -> None:
+        self._met.append(part)
+        if any(known.start <= part.start and part.end <= known.end for known in self.unreadable):
+            return
+        self.unreadable = sorted({*self.unreadable, part})
+        file = self._log.segment_of(part.start)
+        log.critical(
+            "%s cannot be read at %d, %d bytes from offset %d on: messages there cannot be had until it can; have the "
+            "disk checked",
+            "the commit log" if file is None else file.path, part.start % self._log.file_size, part.end - part.start,
+            part.start,
+        )  # fmt: skip
 
     async def _tell(self, part: Damage) -> None:
         if self._damaged.bytes_in(part.start, part.end) == part.end - part.start:
@@ -176,7 +212,7 @@ class _Aside(LogReader):
         self._open = world.files.open
         self._file: tuple[int, File] | None = None
 
-    async def _read(self, file: LogFile, offset: int, size: int) -> bytes:
+    async def _read_all(self, file: LogFile, offset: int, size: int) -> bytes:
         if self._file is None or self._file[0] != file.start:
             await self.close()
             self._file = (file.start, await self._offload(self._open_file, file.path))

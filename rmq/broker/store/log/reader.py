@@ -11,6 +11,7 @@ from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.files import LogFile
 from rmq.broker.store.log.record_runs import Run, Topics, take
 from rmq.broker.store.log.records import MAGIC, MAGIC_V2, SMALLEST, check, is_blank, store_time
+from rmq.broker.store.log.unreadable import BAD_PLACE, UnreadablePlaces
 from rmq.runtime.world import World
 
 __all__ = ["Damage", "LogReader"]
@@ -45,6 +46,10 @@ class LogReader:
         self.position = 0
         #: What was skipped; what is in here already is not reported again.
         self.damages: list[Damage] = []
+        #: Set by who goes on behind what the disk does not give; without it, that is an error of :meth:`runs`.
+        self.unreadable: UnreadablePlaces | None = None
+        #: From the last good record before such a place to the first behind it: no damage is told of what is between.
+        self.passed_over: list[Damage] = []
         #: Checksums are compared in files from here on only.
         self.crc_from = 0
         #: Where the last clean stop left the log, or -1: nothing is looked for behind that.
@@ -64,6 +69,7 @@ class LogReader:
         """Good records from ``start`` on, which is a record's or a file's start, in slices.
 
         :param stop: the last record begins before it.
+        :raises OSError: a file could not be read.
         """
         self.position = self.end = start
         size = self._log.file_size
@@ -80,7 +86,10 @@ class LogReader:
             if self.end == self.clean_end or (following := await self._resume(self.position)) < 0:
                 return
             damage = Damage(self.position, following)
-            if damage not in self.damages:
+            if self.unreadable is not None and self.unreadable.touch(*damage):
+                if damage not in self.passed_over:
+                    self.passed_over.append(damage)
+            elif damage not in self.damages:
                 self.damages.append(damage)
                 log.error(
                     "commit log is damaged from %d to %d (%s): records there are lost, those behind it are kept",
@@ -124,6 +133,12 @@ class LogReader:
             return
 
     async def _read(self, file: LogFile, offset: int, size: int) -> bytes:
+        """Bytes of a file; fewer where it ends, or before a place that is to be passed over."""
+        if self.unreadable is None:
+            return await self._read_all(file, offset, size)
+        return await self.unreadable.read_up_to(self._read_all, file, offset, size)
+
+    async def _read_all(self, file: LogFile, offset: int, size: int) -> bytes:
         shared = file.shared
         try:
             return await self._offload(shared.pin().pread, size, offset - file.start)
@@ -140,9 +155,11 @@ class LogReader:
             base = max(file.start, offset + 1)
             while base < file_end:
                 # Behind the end there may be a gigabyte that was never written: it is not read.
-                base = max(base, file.start + await self._offload(file.file.data_from, base - file.start) - SMALLEST)
+                base = max(base, await self._data_from(file, base) - SMALLEST)
                 data = await self._read(file, base, min(self.chunk, file_end - base))
-                if not data:
+                behind = base + len(data)
+                following = behind if self.unreadable is None else self.unreadable.end_at(behind)
+                if not data and following == base:
                     break
                 for at in self._candidates(data):
                     found = base + at
@@ -155,11 +172,22 @@ class LogReader:
                             verdict = check(whole, 0, found, file_end - found, crc=True)
                     if verdict > 0:
                         return found
+                if following > behind:
+                    base = following
+                    continue
                 if len(data) < self.chunk:
                     break
-                base += len(data) - SMALLEST
+                base = behind - SMALLEST
                 await asyncio.sleep(0)
         return -1
+
+    async def _data_from(self, file: LogFile, offset: int) -> int:
+        try:
+            return file.start + await self._offload(file.file.data_from, offset - file.start)
+        except OSError as error:
+            if self.unreadable is None or error.errno not in BAD_PLACE:
+                raise
+            return offset
 
     @staticmethod
     def _candidates(data: bytes) -> list[int]:

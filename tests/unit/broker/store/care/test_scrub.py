@@ -17,9 +17,13 @@ from tests.support.store_kit import LOG_SIZE, die, opened, put, small
 from tests.support.store_scan import scan_log
 
 
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL]
+
+
 def test_damage_is_found_told_and_kept_apart(caplog: pytest.LogCaptureFixture) -> None:
     damage_is_found_while_running()
-    told = [record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL]
+    told = messages(caplog)
     assert len(told) == 1, "once, not at every pass"
     assert "/store/commitlog/00000000000000016384 is damaged at " in told[0]
     assert "1 messages are lost" in told[0]
@@ -128,15 +132,59 @@ def test_it_takes_as_long_as_the_rate_says_and_goes_on_where_it_was() -> None:
     run(main())
 
 
-def test_a_file_that_cannot_be_read_is_told_and_passed_by(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sector_that_cannot_be_read_costs_the_records_in_it(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        _, machine, store, sent, offset = await damaged_later(LOG_SIZE + 12_500)
+        path = f"/store/commitlog/{LOG_SIZE:020d}"
+        records = scan_log(machine.files, "/store/commitlog", LOG_SIZE).records
+        machine.disk.fail_at(path, 5000, 5001)
+        machine.disk.evict("*")
+        await asyncio.sleep(3 * PASS)
+        assert [part.start for part in store.damaged.parts] == [offset], "behind it in the same file"
+        page = range(LOG_SIZE + 4096, LOG_SIZE + 8192)
+        first = max(record.offset for record in records if record.offset < page.start)
+        behind = min(record.offset for record in records if record.offset >= page.stop)
+        assert store.scrub.unreadable == [(first, behind)]
+        told = [text for text in messages(caplog) if "cannot be read" in text]
+        assert len(told) == 1, "once, not at every pass"
+        assert f"{path} cannot be read at {first % LOG_SIZE}, {behind - first} bytes from offset {first} on" in told[0]
+        assert f"1 places cannot be read, {behind - first} bytes" in store.scrub.progress()
+        machine.disk.heal()
+        await asyncio.sleep(PASS)
+        assert store.scrub.unreadable == []
+        queue = store.queues.get_or_create("T", 0)
+        assert len(await served(store, queue)) == len(sent) - 1, "what can be read again is there"
+        await store.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("action", ["pread", "open"])
+def test_a_file_that_cannot_be_read_is_told_and_passed_by(action: str, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         _, machine, store, _, offset = await damaged_later(3 * LOG_SIZE + 500)
-        machine.disk.fail("pread", errno.EIO, f"*/commitlog/{LOG_SIZE:020d}", count=-1)
+        machine.disk.fail(action, errno.EIO, f"*/commitlog/{LOG_SIZE:020d}", count=-1)
         machine.disk.evict("*")
         await asyncio.sleep(PASS)
         assert [part.start for part in store.damaged.parts] == [offset]
-        assert f"the commit log cannot be read at {LOG_SIZE}" in caplog.text
+        assert store.scrub.unreadable == [(LOG_SIZE, 2 * LOG_SIZE)]
+        assert f"{LOG_SIZE:020d} cannot be read at 0, {LOG_SIZE} bytes" in caplog.text
         machine.disk.heal()
+        await store.stop()
+
+    run(main())
+
+
+def test_what_cannot_be_read_where_the_log_ends_is_no_damage() -> None:
+    async def main() -> None:
+        _, machine, store, sent, _ = await damaged_later(500)
+        last = store.log.end - 200
+        machine.disk.fail_at(f"*/{last - last % LOG_SIZE:020d}", last % LOG_SIZE, LOG_SIZE)
+        await asyncio.sleep(PASS)
+        assert len(store.damaged.parts) == 1
+        assert [part.end for part in store.scrub.unreadable] == [store.log.end]
+        machine.disk.heal()
+        assert len(await served(store, store.queues.get_or_create("T", 0))) == len(sent) - 1
         await store.stop()
 
     run(main())
