@@ -70,6 +70,7 @@ from rmq.remoting.latency import CallLatency
 from rmq.remoting.limits import Limits, Rationed
 from rmq.remoting.router import Router
 from rmq.remoting.server import Server
+from rmq.runtime.ending import end_each
 from rmq.runtime.loop import keep_memory
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
@@ -460,28 +461,33 @@ class BrokerApp:
 
     async def stop(self) -> None:
         """Unregister, stop accepting, answer what is in flight, bring everything to disk."""
-        await self.observer.stop()
-        await self._tasks.close()
-        await self._registration.stop()
-        await self._client.close()
-        await self._delivery.close()
-        await self._pop.close()
-        await self._server.stop()
-        await self._transaction_check.close()
-        await self._schedule.stop()
-        await self._timers.stop()
-        await self._pop.stop()
-        await self.stats.stop()
-        await self._persist_offsets()
-        await self.filters.persist()
-        await self._close_files()
-        await self.store.stop()
+        await end_each(
+            "the broker",
+            {
+                "the observer": self.observer.stop,
+                "its own tasks": self._tasks.close,
+                "the registration": self._registration.stop,
+                "the client of the name servers": self._client.close,
+                "delivery": self._delivery.close,
+                "the waiting of POP": self._pop.close,
+                "the server": self._server.stop,
+                "the transaction check": self._transaction_check.close,
+                "the delay schedule": self._schedule.stop,
+                "the timers": self._timers.stop,
+                "POP": self._pop.stop,
+                "the statistics": self.stats.stop,
+                "the offsets": self._persist_offsets,
+                "the filters": self.filters.persist,
+                "the metadata files": self._close_files,
+                "the store": self.store.stop,
+            },
+        )
         log.info("the broker stopped")
 
     async def _close_files(self) -> None:
         """The metadata files of what is wired here; the delay schedule and POP close their own."""
-        for file in (self._offsets_file, self.filters.file, self.topics.file, self.groups.file):
-            await file.close()
+        files = (self._offsets_file, self.filters.file, self.topics.file, self.groups.file)
+        await end_each("the broker", {file.path: file.close for file in files})
 
     async def __aenter__(self) -> BrokerApp:
         await self.start()

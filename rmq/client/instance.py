@@ -30,6 +30,7 @@ from rmq.remoting.client import RemotingClient
 from rmq.remoting.conn import Conn, Done
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
+from rmq.runtime.ending import Stop, end_each
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -176,12 +177,13 @@ class ClientInstance:
         table = _instances.get(asyncio.get_running_loop(), {})
         for key in [key for key, instance in table.items() if instance is self]:
             del table[key]
-        self.beats.end()
         for task in self._refreshing.values():
             task.cancel()
+        parts: dict[str, Stop] = {"the heartbeats": self.beats.end}
         if self._tasks is not None:
-            await self._tasks.close()
-        await self.remoting.close()
+            parts["its tasks"] = self._tasks.close
+        parts["its connections"] = self.remoting.close
+        await end_each("the client", parts)
 
     def spawn_rebalance(self) -> None:
         """Rebalance at once: a group changed."""

@@ -17,6 +17,7 @@ from rmq.remoting.health import Observer
 from rmq.remoting.limits import Limits
 from rmq.remoting.router import Router
 from rmq.remoting.server import Server
+from rmq.runtime.ending import end_each
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -110,9 +111,14 @@ class NamesrvApp:
 
     async def stop(self) -> None:
         """Stop accepting, answer what is in flight, close every connection."""
-        await self.observer.stop()
-        await self._tasks.close()
-        await self._server.stop()
+        await end_each(
+            "the nameserver",
+            {
+                "the observer": self.observer.stop,
+                "its own tasks": self._tasks.close,
+                "the server": self._server.stop,
+            },
+        )
         log.info("the nameserver stopped")
 
     async def __aenter__(self) -> NamesrvApp:

@@ -433,7 +433,7 @@ class Conn(asyncio.Protocol):
         if not self._paused and not self.closed:
             self._paused = True
             self._calm = False
-            self._transport.pause_reading()
+            self._ask(self._transport.pause_reading)
 
     def _resume(self) -> None:
         if (
@@ -445,7 +445,15 @@ class Conn(asyncio.Protocol):
             and not self._endpoint.draining
         ):
             self._paused = False
-            self._transport.resume_reading()
+            self._ask(self._transport.resume_reading)
+
+    def _ask(self, what: Callable[[], None]) -> None:
+        """Have the transport do something. One that cannot ends its own connection only, not the round that asks it."""
+        try:
+            what()
+        except Exception as error:
+            self._endpoint.complain("%s: closed: its transport failed: %r", self.peer, error)
+            self.abort(repr(error))
 
     def settle(self, size: int) -> None:
         """Give back ``size`` bytes of ``owed_bytes``; reads on when that was what held the connection."""
@@ -566,7 +574,7 @@ class Conn(asyncio.Protocol):
         if not self.closed:
             self.closed = True
             self.idle_since = self._endpoint.now()
-            self._transport.close()
+            self._ask(self._transport.close)
 
     def leave(self, reason: str) -> None:
         """Close after what was sent is written and read: the peer closes first, or :meth:`abort` ends it."""
@@ -579,8 +587,11 @@ class Conn(asyncio.Protocol):
         if not self.closed:
             self.closed = True
             self.idle_since = self._endpoint.now()
-            carrier = self._transport
-            leave(cast("TlsPipe", carrier).farewell() if self.secure else cast(asyncio.Transport, carrier))
+            self._ask(self._say_farewell)
+
+    def _say_farewell(self) -> None:
+        carrier = self._transport
+        leave(cast("TlsPipe", carrier).farewell() if self.secure else cast(asyncio.Transport, carrier))
 
     def abort(self, reason: str) -> None:
         """Close at once; what was not written is lost."""
@@ -589,7 +600,11 @@ class Conn(asyncio.Protocol):
         self.closed = True
         self.frames.clear()
         self.queued = 0
-        self._transport.abort()
+        try:
+            self._transport.abort()
+        except Exception as error:  # it will not tell that the connection is lost
+            log.warning("%s: given up: its transport failed at the end: %r", self.peer, error)
+            asyncio.get_running_loop().call_soon(self.connection_lost, error)
 
     # -- calls of ours ------------------------------------------------------------------------------------------
 

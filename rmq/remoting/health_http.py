@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 from urllib.parse import parse_qsl
 
 from rmq.runtime.aside import logger
+from rmq.runtime.ending import Stop, end_each
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import Listener, World
 
@@ -70,12 +71,11 @@ class HttpListener:
 
     async def stop(self) -> None:
         """Stop listening and cut what is under way."""
-        if self._listener is not None:
-            await self._listener.close()
-            self._listener = None
-        await self.tasks.close()
-        for exchange in list(self._open):
-            exchange.cut()
+        listener, self._listener = self._listener, None
+        parts: dict[str, Stop] = {} if listener is None else {"the listener": listener.close}
+        parts["its tasks"] = self.tasks.close
+        parts |= {f"exchange {number}": exchange.cut for number, exchange in enumerate(self._open, 1)}
+        await end_each("metrics and health", parts)
         await asyncio.sleep(0)
 
     def opened(self, exchange: _Exchange) -> bool:

@@ -10,6 +10,7 @@ from rmq.remoting.endpoint import Endpoint, Step
 from rmq.remoting.limits import Limits
 from rmq.remoting.router import Router
 from rmq.remoting.tls import HANDSHAKE, ServerTls, TlsMode, TlsPipe
+from rmq.runtime.ending import end_each
 from rmq.runtime.world import Listener, World
 
 __all__ = ["Server"]
@@ -67,8 +68,7 @@ class Server(Endpoint):
     async def stop(self, *, seconds: float = 5.0) -> None:
         """Stop accepting, answer what is in flight, drain for at most ``seconds``, close every connection."""
         listeners, self._listeners = self._listeners, []
-        for listener in listeners:
-            await listener.close()
+        await end_each(self.name, {f"listener {number}": one.close for number, one in enumerate(listeners, 1)})
         await self.close_connections(seconds)
 
     def opened(self, conn: Conn) -> None:

@@ -45,6 +45,7 @@ from rmq.broker.store.start.progress import Progress
 from rmq.broker.store.start.queue_loader import segment_size
 from rmq.broker.store.start.recovery import Recovered
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue, Span
+from rmq.runtime.ending import Stop, end_each
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -210,16 +211,32 @@ class Store:
         if not self._loaded:
             return
         self._loaded = False
-        clean = await self.upkeep.finish()
-        await self.log.close(remove_unused=clean)
-        self.queues.close()
+        clean = False
+
+        async def finish() -> None:
+            nonlocal clean
+            clean = await self.upkeep.finish()
+
+        async def close_log() -> None:
+            await self.log.close(remove_unused=clean)
+
+        parts: dict[str, Stop] = {"the upkeep": finish, "the commit log": close_log, "the queues": self.queues.close}
         if self.index is not None:
-            self.index.close()
+            parts["the index"] = self.index.close
+        closed = await end_each("the store", parts)
+        await end_each(
+            "the store",
+            {
+                "the mark of an unclean stop": lambda: self._clear_abort(clean and closed),
+                "the lock of the folder": lambda: self._offload(self._markers.release_lock),
+            },
+        )
+
+    async def _clear_abort(self, clean: bool) -> None:
         if not self.upkeep.indexed:
             log.info("the index is not complete; the next start goes on with it")
         elif clean and self.dispatcher.behind == 0:
             await self._offload(self._markers.clear_abort)
-        await self._offload(self._markers.release_lock)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,72 @@
+"""A broker one part of which fails to stop: the others stop, the store above all."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq.aio import Message, Producer
+from rmq.testing.cluster import Cluster
+from tests.support.virtual import in_virtual_time, one_world
+
+#: What a stop ends, in order.
+PARTS = (
+    "observer.stop", "_tasks.close", "_registration.stop", "_client.close", "_delivery.close", "_pop.close",
+    "_server.stop", "_transaction_check.close", "_schedule.stop", "_timers.stop", "_pop.stop", "stats.stop",
+    "_persist_offsets", "filters.persist", "_offsets_file.close", "topics.file.close",
+)  # fmt: skip
+STORE_PARTS = ("store.upkeep.finish", "store.log.close", "store.queues.close", "store.index.close")
+
+
+def break_part(app: object, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a method do what it does, and raise then."""
+    *way, name = path.split(".")
+    of: Any = app
+    for step in way:
+        of = getattr(of, step)
+    real = getattr(type(of), name)
+
+    @functools.wraps(real)
+    def failing(self: object, *values: object, **named: object) -> object:
+        result = real(self, *values, **named)
+        if self is not of:
+            return result
+
+        async def fail_later() -> None:
+            await result
+            raise RuntimeError(f"{path} is broken")
+
+        if inspect.isawaitable(result):
+            return fail_later()
+        raise RuntimeError(f"{path} is broken")
+
+    monkeypatch.setattr(type(of), name, failing)
+
+
+@in_virtual_time
+async def test_each_part_costs_itself_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR)
+    async with Cluster(tmp_path, world=one_world()) as cluster:
+        (first,) = cluster.brokers
+        await cluster.stop_broker(first)
+        before = len(asyncio.all_tasks())
+        for path in PARTS + STORE_PARTS:
+            caplog.clear()
+            broker = await cluster.start_broker()  # finds the lock of the folder released
+            async with Producer("g", namesrv=cluster.namesrv_addr, world=cluster.world) as producer:
+                await producer.send(Message("T", b"x"))
+            with monkeypatch.context() as patch:
+                break_part(broker, path, patch)
+                await cluster.stop_broker(broker)
+            assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == [f"{path} is broken"]
+            # Nothing is recovered after a stop whose store has done its part.
+            assert cluster.world.files.exists(f"{tmp_path}/broker-0/abort") == (path in STORE_PARTS), path
+            assert len(asyncio.all_tasks()) == before, path
