@@ -83,6 +83,7 @@ class Conn(asyncio.Protocol):
         "_max_length",
         "_max_queued",
         "_need",
+        "_noted",
         "_opaque",
         "_paused",
         "_ready",
@@ -103,6 +104,7 @@ class Conn(asyncio.Protocol):
         "given",
         "handshake",
         "heard_at",
+        "held",
         "host",
         "idle_since",
         "inbound",
@@ -127,6 +129,7 @@ class Conn(asyncio.Protocol):
         self._max_length = endpoint.limits.frame - 4
         self._max_header = endpoint.limits.header
         self._max_queued = endpoint.limits.queued
+        self._noted = endpoint.limits.unfinished_noted if inbound else sys.maxsize
         self._at_once = _AT_ONCE if inbound else sys.maxsize
         self._chunks: list[bytes | bytearray] = []
         self._have = 0
@@ -147,6 +150,8 @@ class Conn(asyncio.Protocol):
         self.frames: list[tuple[bytes, int, int]] = []
         #: Bytes of ``frames``.
         self.queued = 0
+        #: Bytes of a frame that is not whole, when they are counted (:mod:`rmq.remoting.unfinished`).
+        self.held = 0
         #: When the oldest of ``frames`` was read, monotonic seconds.
         self.read_at = 0.0
         #: Bytes of requests that a handler holds: added by who takes them, given back with :meth:`settle`.
@@ -309,11 +314,19 @@ class Conn(asyncio.Protocol):
                 self._gather()
             if self._need == _HEAD_SIZE and self._have >= 4:
                 self._check_length(b"".join(self._chunks))
+            if self._have > self._noted:
+                self._endpoint.unfinished.note(self, self._have)
             return None
         whole = b"".join(self._chunks)
+        self._drop_chunks()
+        return whole
+
+    def _drop_chunks(self) -> None:
+        """The frame that was being collected is whole, or will never be."""
         self._chunks.clear()
         self._need = self._have = 0
-        return whole
+        if self.held:
+            self._endpoint.unfinished.forget(self)
 
     def _gather(self) -> None:
         """Make one of many pieces: a list of small ones takes many times their bytes."""
@@ -331,6 +344,8 @@ class Conn(asyncio.Protocol):
         self._since = self._endpoint.now()
         if need == _HEAD_SIZE and self._have >= 4:
             self._check_length(rest)
+        elif self._have > self._noted:
+            self._endpoint.unfinished.note(self, self._have)
 
     def _check_length(self, data: bytes) -> None:
         """A length beyond the limit, or too short, is refused at once; the rest is not awaited (protocol.md 1.1)."""
@@ -364,8 +379,7 @@ class Conn(asyncio.Protocol):
         if self.closed or self._doomed is not None:
             return
         self._endpoint.complain("%s: closed: %s", self.peer, why)
-        self._chunks.clear()
-        self._need = self._have = 0
+        self._drop_chunks()
         if self._ready:
             self._doomed = why
             self._calm = False
@@ -408,7 +422,7 @@ class Conn(asyncio.Protocol):
         self._calm = False
         self.out.clear()
         self.out_bytes = 0
-        self._chunks.clear()
+        self._drop_chunks()
         self._endpoint.unread.forget(self)
         # Frames that came before the end are still served (oneway sends): the tick reports the loss after them.
         if not self._ready:
@@ -443,6 +457,7 @@ class Conn(asyncio.Protocol):
             and self._doomed is None
             and self.owed_bytes <= self._endpoint.limits.owed // 2
             and not self._endpoint.draining
+            and self not in self._endpoint.unfinished.waiting
         ):
             self._paused = False
             self._ask(self._transport.resume_reading)

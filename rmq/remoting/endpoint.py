@@ -16,6 +16,7 @@ from rmq.remoting.conn import Conn
 from rmq.remoting.limits import Limits, Rationed
 from rmq.remoting.router import Router
 from rmq.remoting.timeouts import Timeouts
+from rmq.remoting.unfinished import Unfinished
 from rmq.remoting.unread import Unread
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
@@ -65,6 +66,8 @@ class Endpoint:
         self.now = world.clock.monotonic
         #: What peers have not taken.
         self.unread = Unread(limits, self.now)
+        #: What peers have begun and not finished.
+        self.unfinished = Unfinished(limits, self.now)
         self._step: Step = step if step is not None else self._route_all
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeping = False
@@ -288,6 +291,9 @@ class Endpoint:
         for conn in self.unread.sweep():
             self.complain("%s: closed: it does not read what it is sent, and others wait", conn.peer)
             conn.abort("it does not read what it is sent, and others wait")
+        for conn in self.unfinished.sweep():
+            self.complain("%s: closed: a frame of %d bytes came no further than %d, and others wait", *_partial(conn))
+            conn.abort("an unfinished frame, and others wait")
         for conn in list(self.connections):
             if conn.closed:
                 if now - conn.idle_since > limits.linger_seconds:

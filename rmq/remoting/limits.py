@@ -23,6 +23,10 @@ class Limits:
     partial_seconds: float = 30.0
     #: ... plus its bytes so far at this rate, so that a big frame may come over a slow line.
     partial_rate: int = 16_384
+    #: Frames that are not whole, of all connections together: beyond it connections are not read (unfinished.py). One
+    #: of which no more than ``unfinished_noted`` has come is not counted.
+    unfinished: int = 256 << 20
+    unfinished_noted: int = 16 << 10
     #: A TLS handshake must be done after this time.
     handshake_seconds: float = 10.0
     #: Open connections; more are closed at once.
