@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from rmq.protocol.errors import HeaderError
 
@@ -214,6 +215,7 @@ def is_broker_topic(topic: str) -> bool:
     return topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) and is_broker_group(group_of_retry_topic(topic))
 
 
+@lru_cache(maxsize=1024)  # asked with every pull
 def is_private_topic(topic: str) -> bool:
     """Whether only the broker itself reads a topic, too: nobody has offsets on it, or gives a message of it back."""
     return is_broker_topic(topic) and topic not in _FOR_OPERATORS

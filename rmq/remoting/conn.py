@@ -549,7 +549,9 @@ class Conn(asyncio.Protocol):
 
     def has_room(self) -> bool:
         """Whether the peer takes its answers well enough for one more of some size; asked before that is made."""
-        return self._endpoint.unread.has_room(self)
+        unread = self._endpoint.unread
+        # Mostly nobody owes anything: asked with every pull.
+        return not (unread.total or unread.waiting) or unread.has_room(self)
 
     def when_room(self, call: Callable[[], None]) -> bool:
         """Have ``call`` run once: when there is room, or when the connection has ended (it looks at ``closed``).

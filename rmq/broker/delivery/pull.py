@@ -146,39 +146,49 @@ class Delivery:
         """Answer a pull, now or later. Never raises."""
         began = conn.read_at
         try:
-            self._look(conn, opaque, fields, serialize, began)
+            if not conn.has_room():
+                # What it was answered before has to be taken first.
+                if not conn.when_room(lambda: None if conn.closed else self._serve(conn, opaque, fields, serialize)):
+                    self._refuse_more(conn, opaque, began)
+                return
+            try:
+                queue, wants = self._check(conn, fields)
+            except ResponseError as refusal:
+                # Java answers a refused pull with an empty header, not with none.
+                answer = Command(
+                    refusal.code, remark=refusal.remark, ext={}, flag=FLAG_RESPONSE, opaque=opaque, serialize=serialize
+                )
+                conn.send(encode(answer))
+                self._answered(refusal.code, began)
+                return
+            if fields.sys_flag & _COMMIT and not is_private_topic(fields.topic):
+                self._offsets.commit(fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset)
+            if wants is EVERYTHING:
+                batch = self._reader.at_once(queue, fields.queue_offset, fields.max_msg_nums)
+                if batch is not None:
+                    count = batch.next_offset - fields.queue_offset
+                    self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, count, batch.size)
+                    if self._settings.disable_consume_if_consumer_read_slowly:
+                        self.slow_readers.read(fields.consumer_group, fields.topic, fields.queue_id, batch.behind)
+                    conn.send_parts(*pull_answer(opaque, batch, 0, 0, serialize))
+                    if self._latency is not None:
+                        self._latency.add(RequestCode.PULL_MESSAGE, 0, began)
+                    return
+            self._scan(conn, opaque, fields, serialize, queue, wants, began)
         except Exception as error:
             self._failed(conn, opaque, error, began)
 
-    def _look(self, conn: Conn, opaque: int, fields: PullFields, serialize: SerializeType, began: float) -> None:
-        if not conn.has_room():
-            # What it was answered before has to be taken first.
-            if not conn.when_room(lambda: None if conn.closed else self._serve(conn, opaque, fields, serialize)):
-                self._refuse_more(conn, opaque, began)
-            return
-        try:
-            queue, wants = self._check(conn, fields)
-        except ResponseError as refusal:
-            # Java answers a refused pull with an empty header, not with none.
-            answer = Command(
-                refusal.code, remark=refusal.remark, ext={}, flag=FLAG_RESPONSE, opaque=opaque, serialize=serialize
-            )
-            conn.send(encode(answer))
-            self._answered(refusal.code, began)
-            return
-        if fields.sys_flag & _COMMIT and not is_private_topic(fields.topic):
-            self._offsets.commit(fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset)
-        if wants is EVERYTHING:
-            batch = self._reader.at_once(queue, fields.queue_offset, fields.max_msg_nums)
-            if batch is not None:
-                count = batch.next_offset - fields.queue_offset
-                self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, count, batch.size)
-                if self._settings.disable_consume_if_consumer_read_slowly:
-                    self.slow_readers.read(fields.consumer_group, fields.topic, fields.queue_id, batch.behind)
-                conn.send_parts(*pull_answer(opaque, batch, 0, 0, serialize))
-                if self._latency is not None:
-                    self._latency.add(RequestCode.PULL_MESSAGE, 0, began)
-                return
+    def _scan(
+        self,
+        conn: Conn,
+        opaque: int,
+        fields: PullFields,
+        serialize: SerializeType,
+        queue: Queue,
+        wants: Filter,
+        began: float,
+    ) -> None:
+        """Look for messages where a filter or the disk has a say."""
         scan = self._reader.scan(queue, fields.queue_offset, fields.max_msg_nums, wants)
         try:
             waits_for = next(scan)

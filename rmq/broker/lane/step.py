@@ -150,7 +150,8 @@ class Lane:
             if conn.read_at < late or len(frames) + len(puts) > room:
                 frames = pressure.shed(conn, frames, room - len(puts))
             pulled = 0
-            for at, (buf, lo, hi) in enumerate(frames):
+            rest = iter(frames)
+            for buf, lo, hi in rest:
                 try:
                     (head,) = _head_of(buf, lo)
                     start = lo + 4
@@ -200,14 +201,14 @@ class Lane:
                             if not pull.flag & _RESPONSE:
                                 if pulled == _PULLS_PER_TICK:
                                     # Its answers have to be taken first: the rest comes again next tick.
-                                    conn.frames = frames[at:]
+                                    conn.frames = [(buf, lo, hi), *rest]
                                     break
                                 pulled += 1
                                 pulls.append((conn, pull))
                                 continue
                     if room_for_others <= 0 or len(later) == _OTHERS_PER_TICK:
                         # A thousand heartbeats at once must not make everybody wait for the last of them.
-                        conn.frames = frames[at:]
+                        conn.frames = [(buf, lo, hi), *rest]
                         break
                     try:
                         command = decode(buf[lo:hi])
