@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, wait
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 
 from rmq.client.admin import AdminClient as AioAdminClient
+from rmq.client.attempts import Done, Send, Step
 from rmq.client.consumer.listeners import F, ListenerResult
 from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
 from rmq.client.consumer.push import PushConsumer as AioPushConsumer
@@ -27,7 +29,6 @@ from rmq.client.results import (
     TopicStats,
 )
 from rmq.client.selectors import MessageQueueSelector
-from rmq.client.sending import PreparedSend, next_opaque, send_result
 from rmq.client.settings import (
     AdminOptions,
     Duration,
@@ -49,8 +50,6 @@ from rmq.protocol.bodies.kv import TopicList
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
-from rmq.protocol.command import Command
-from rmq.protocol.errors import RMQError
 from rmq.runtime.aside import logger
 from rmq.runtime.bridge import Bridge, bridge, close_in_children, forget_descriptors
 from rmq.runtime.signals import signal_wait
@@ -249,40 +248,17 @@ class Producer(_Lookups[AioProducer]):
         client = self._client
         send = client._prepare(message)
         limit = client._limit(timeout)
-        if queue is None and selector is None and not client.settings.retry_another_broker_when_not_store_ok:
-            return self._send_fast(made, client, send, limit)
-        return made.run(client._send_prepared(send, queue, selector, arg, limit), limit)
-
-    def _send_fast(self, made: Bridge, client: AioProducer, send: PreparedSend, limit: float) -> SendResult:
-        """The first attempt without a task: the frame is made here, written and answered on the loop."""
-        opaque = next_opaque()
-        first = client._first_try(send, opaque)
-        if first is None:
-            return made.run(client._send_prepared(send, None, None, None, limit), limit)
+        attempts = client._attempts(send, queue, selector, arg, limit)
         clock = client.world.clock
-        began = clock.monotonic()
-        share = limit / (1 + client.settings.retry_times_when_send_failed) if first.others else limit
-        waiter = made.waiter()
-        name = first.queue.broker_name
-
-        def done(reply: Command | Exception) -> None:
-            client._note(name, began, reply)
-            made.answer(waiter, reply)
-
-        made.post(client.instance.submit, first.address, first.frame, opaque, share, done)
-        reply = made.wait(waiter, share)
-        error: RMQError
-        if isinstance(reply, Command):
-            try:
-                return send_result(reply, send, first.queue, first.address)
-            except RMQError as refused:
-                error = refused
-        elif isinstance(reply, RMQError):
-            error = reply
-        else:
-            raise reply
-        rest = limit - (clock.monotonic() - began)
-        return made.run(client._send_prepared(send, None, None, None, rest, failed=(name, error)), rest)
+        step = attempts.first(clock.monotonic())
+        if isinstance(step, Send):  # without a task: the frame is made here, written and answered on the loop
+            waiter = made.waiter()
+            told = partial(made.answer, waiter)
+            made.post(client.instance.submit, *client._submission(attempts, step, told))
+            step = made.wait(waiter, step.seconds)
+        if isinstance(step, Done):
+            return step.result()
+        return made.run(client._go_on(attempts, step), attempts.rest(clock.monotonic()))
 
     def send_async(
         self,
@@ -321,46 +297,18 @@ class Producer(_Lookups[AioProducer]):
             else:
                 future.set_exception(result)
 
-        def slowly(rest: float, failed: tuple[str, RMQError] | None) -> None:
-            if future.cancelled():
-                return
-            coro = client._send_prepared(send, queue, selector, arg, rest, retries, failed)
-            made.spawn(coro, finish)
+        def go_on(step: Step) -> None:
+            if isinstance(step, Done):
+                finish(step.outcome)
+            elif not future.cancelled():
+                made.spawn(client._go_on(attempts, step), finish)
 
-        if queue is not None or selector is not None or client.settings.retry_another_broker_when_not_store_ok:
-            made.post(slowly, limit, None)
-            return future
-        opaque = next_opaque()
-        first = client._first_try(send, opaque)
-        if first is None:
-            made.post(slowly, limit, None)
-            return future
-        name = first.queue.broker_name
-        address = first.address
-        sent_to = first.queue
-        clock = client.world.clock
-        began = clock.monotonic()
-
-        def done(reply: Command | Exception) -> None:
-            error: RMQError
-            client._note(name, began, reply)
-            if isinstance(reply, Command):
-                try:
-                    result = send_result(reply, send, sent_to, address)
-                except RMQError as refused:
-                    error = refused
-                else:
-                    finish(result)
-                    return
-            elif isinstance(reply, RMQError):
-                error = reply
-            else:
-                finish(reply)
-                return
-            slowly(limit - (clock.monotonic() - began), (name, error))
-
-        share = limit / (1 + retries) if first.others else limit
-        made.post(instance.submit, address, first.frame, opaque, share, done)
+        attempts = client._attempts(send, queue, selector, arg, limit, retries)
+        step = attempts.first(client.world.clock.monotonic())
+        if isinstance(step, Send):
+            made.post(instance.submit, *client._submission(attempts, step, go_on))
+        else:
+            made.post(go_on, step)
         return future
 
     def send_oneway(

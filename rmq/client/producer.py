@@ -6,24 +6,25 @@ import asyncio
 import base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self, Unpack
+from typing import Self, Unpack
 
-from rmq.client.checks import check_group, check_queue, check_text, typed
+from rmq.client.attempts import AskWhy, Attempts, Done, Pause, Send, Step
+from rmq.client.checks import check_group, check_text, typed
 from rmq.client.fault import LatencyFault
 from rmq.client.identity import message_ids
 from rmq.client.instance import ClientInstance, connect_instance
 from rmq.client.lookup import Lookups
 from rmq.client.message import Message, MessageExt, MessageQueue
-from rmq.client.results import SendResult, SendStatus
-from rmq.client.route import PublishInfo
+from rmq.client.results import SendResult
 from rmq.client.selectors import MessageQueueSelector
-from rmq.client.sending import PreparedSend, SendEncoder, next_opaque, send_result
+from rmq.client.sending import PreparedSend, SendEncoder, next_opaque
 from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, seconds
 from rmq.client.topics import create_topic
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, ConnectFailed, RequestTimeout, ResponseError, RMQError, TransportError
+from rmq.protocol.errors import ClientError, ConnectFailed, ResponseError, RMQError, TransportError
 from rmq.protocol.headers.message import RecallMessageRequest, RecallMessageResponse
+from rmq.remoting.conn import Done as Answered
 from rmq.runtime.aside import logger
 from rmq.runtime.world import World
 
@@ -31,24 +32,11 @@ __all__ = ["Producer"]
 
 log = logger(__name__)
 
-#: Seconds between two looks for a topic that may be there in a moment.
-_LOOK_AGAIN = 0.5
 #: Bytes that a connection may gather before oneway sends let it write them.
 _WRITE_FIRST = 1 << 20
-#: A new topic reaches the name servers within this time.
-_REGISTERED_SOON = 0.1
 
 #: What a send without a selector may be given: one message, or several of one topic for a batch.
 Sendable = Message | MessageExt | Sequence[Message | MessageExt]
-
-
-class FirstTry(NamedTuple):
-    """A first attempt, ready to be written."""
-
-    queue: MessageQueue
-    address: str
-    frame: bytes
-    others: bool
 
 
 @typed(but=("recall_handle",))
@@ -202,16 +190,17 @@ class Producer(Lookups):
         if not isinstance(message, (Message, MessageExt)):
             raise ClientError(f"send_oneway takes a Message, not {type(message).__name__}")
         send = self._encoder.prepare(message)
-        if queue is not None:
-            check_queue(queue, send.topic)
-        deadline = self.world.clock.monotonic() + self.settings.send_msg_timeout
-        queue = queue or self._choose(await self._publish_info(send.topic, deadline), send, selector, arg)
+        attempts = self._attempts(send, queue, selector, arg, self.settings.send_msg_timeout)
+        step = await self._until_it_leaves(attempts, attempts.first(self.world.clock.monotonic()))
+        if isinstance(step, Done):
+            step.result()  # raises: nothing was sent that could have one
+            return
         instance = self.instance
-        address = self._address(await instance.find_master(queue))
+        address = step.address
         conn = await instance.remoting.connection(address)
         if conn.out_bytes > _WRITE_FIRST:
             await asyncio.sleep(0)  # who sends without a pause lets the loop write first
-        self._hand_over(instance, address, conn.oneway_frame, send, queue)
+        self._hand_over(instance, address, conn.oneway_frame, send, step.queue)
 
     def _hand_over(
         self,
@@ -259,27 +248,27 @@ class Producer(Lookups):
     def _limit(self, timeout: Duration | None) -> float:
         return self.settings.send_msg_timeout if timeout is None else seconds(timeout)
 
-    def _address(self, address: str) -> str:
-        """Where sends to a broker go: its VIP port when asked for."""
-        if not self.settings.vip_channel:
-            return address
-        host, _, port = address.rpartition(":")
-        return f"{host}:{int(port) - 2}"
-
-    def _first_try(self, send: PreparedSend, opaque: int) -> FirstTry | None:
-        """Queue, address and frame of a first attempt that needs no look-up; None when it needs one. Any thread."""
-        instance = self._instance
-        if instance is None:
-            return None
-        info = instance.publish.get(send.topic)
-        if info is None or not info.queues:
-            return None
-        info.used = True
-        queue = info.next_queue(None, self.faults.avoided)
-        address = instance.master_addr(queue.broker_name)
-        if address is None:
-            return None
-        return FirstTry(queue, self._address(address), self._encoder.frame(send, queue, opaque), len(info.brokers) > 1)
+    def _attempts(
+        self,
+        send: PreparedSend,
+        queue: MessageQueue | None,
+        selector: MessageQueueSelector | None,
+        arg: object,
+        timeout: float,
+        retries: int | None = None,
+    ) -> Attempts:
+        """All attempts of one send, to be made. Any thread."""
+        return Attempts(
+            send,
+            self.instance,
+            self.faults,
+            self.settings,
+            timeout,
+            queue=queue,
+            selector=selector,
+            arg=arg,
+            retries=retries,
+        )
 
     async def _send_prepared(
         self,
@@ -289,140 +278,59 @@ class Producer(Lookups):
         arg: object,
         timeout: float,
         retries: int | None = None,
-        failed: tuple[str, RMQError] | None = None,
     ) -> SendResult:
-        """All attempts of one send.
+        attempts = self._attempts(send, queue, selector, arg, timeout, retries)
+        return await self._go_on(attempts, attempts.first(self.world.clock.monotonic()))
 
-        :param timeout: seconds from now for all of them.
-        :param retries: attempts after the first one; ``retry_times_when_send_failed`` by default.
-        :param failed: broker name and error of a first attempt that was made already.
-        """
-        clock = self.world.clock
-        deadline = clock.monotonic() + timeout
-        if queue is not None or selector is not None:
-            if queue is None:
-                queue = self._choose(await self._publish_info(send.topic, deadline), send, selector, arg)
-            else:
-                check_queue(queue, send.topic)
-            return await self._attempt(send, queue, deadline - clock.monotonic())
-        tries = 1 + (self.settings.retry_times_when_send_failed if retries is None else retries)
-        tried: list[str] = []
-        error: RMQError | None = None
-        if failed is not None:
-            tried.append(failed[0])
-            error = failed[1]
-            if not await self._goes_on(send, error, deadline):
-                raise error
-        info = await self._publish_info(send.topic, deadline)
-        while len(tried) < tries:
-            rest = deadline - clock.monotonic()
-            if rest <= 0:
-                break
-            queue = info.next_queue(tried[-1] if tried else None, self.faults.avoided)
-            # Another broker can only be tried when the first one does not use up the whole time (field case B082);
-            # where there is no other one, it gets the time there is.
-            others = len(info.brokers) > 1
-            share = rest / (tries - len(tried)) if others else rest
-            tried.append(queue.broker_name)
+    async def _go_on(self, attempts: Attempts, step: Step) -> SendResult:
+        """Make the attempts from this step on."""
+        send, clock = attempts.send, self.world.clock
+        while isinstance(step := await self._until_it_leaves(attempts, step), Send):
+            instance = self.instance
+            opaque = next_opaque()
+            frame = self._encoder.frame(send, step.queue, opaque)
+            outcome: Command | Exception
             try:
-                result = await self._attempt(send, queue, share)
-            except RMQError as refused:
-                error = refused
-                if not await self._goes_on(send, refused, deadline):
-                    break
-                info = await self._publish_info(send.topic, deadline)
-                continue
-            if (
-                result.send_status is not SendStatus.SEND_OK
-                and self.settings.retry_another_broker_when_not_store_ok
-                and others
-                and len(tried) < tries
-            ):
-                continue
-            return result
-        raise _after(error, tried, timeout, send.topic)
+                outcome = await instance.exchange(step.address, frame, opaque, step.seconds)
+            except Exception as error:
+                outcome = error
+            step = attempts.on(outcome, clock.monotonic())
+        return step.result()
 
-    async def _goes_on(self, send: PreparedSend, error: RMQError, deadline: float) -> bool:
-        """Whether another attempt makes sense; asks for the route again where the error says that it changed."""
-        if isinstance(error, ResponseError):
-            if error.code not in self.settings.retry_response_codes:
-                return False
-        elif not isinstance(error, TransportError) or not error.retriable:
-            return False
-        # Served by the template's route: the topic may just have been created with other queues.
-        by_template = send.topic not in self.instance.routes
-        if error.refresh_route or by_template or isinstance(error, TransportError):
-            rest = deadline - self.world.clock.monotonic()
-            if rest > 0:
+    async def _until_it_leaves(self, attempts: Attempts, step: Step) -> Send | Done:
+        """Ask and wait for what the attempts need to know before the next one."""
+        topic, clock = attempts.send.topic, self.world.clock
+        while not isinstance(step, (Send, Done)):
+            outcome: RMQError | None = None
+            if isinstance(step, Pause):
+                await asyncio.sleep(step.seconds)
+            elif isinstance(step, AskWhy):
+                outcome = await self._why_no_queue(topic, step.seconds)
+            else:
                 try:
-                    await self.instance.refresh_route(send.topic, min(rest / 2, 3.0))
-                except RMQError as failed:
-                    log.debug("route of %s: %s", send.topic, failed)
-                if by_template and send.topic not in self.instance.routes:
-                    # Its broker knows the topic before the name servers do.
-                    await asyncio.sleep(min(rest / 4, _REGISTERED_SOON))
-        return True
+                    await self.instance.refresh_route(topic, step.seconds, step.template)
+                except RMQError as error:
+                    log.debug("route of %s: %s", topic, error)
+                    outcome = error
+            step = attempts.on(outcome, clock.monotonic())
+        return step
 
-    async def _attempt(self, send: PreparedSend, queue: MessageQueue, timeout: float) -> SendResult:
-        if timeout <= 0:
-            raise RequestTimeout(f"no time was left to send to {queue}")
-        instance = self.instance
-        address = self._address(await instance.find_master(queue))
+    def _submission(
+        self, attempts: Attempts, sent: Send, then: Callable[[Step], object]
+    ) -> tuple[str, bytes, int, float, Answered]:
+        """What :meth:`ClientInstance.submit` is given for an attempt without a task. Any thread.
+
+        :param then: told the step after it, on the loop.
+        """
         opaque = next_opaque()
-        began = self.world.clock.monotonic()
-        try:
-            reply = await instance.exchange(address, self._encoder.frame(send, queue, opaque), opaque, timeout)
-        except TransportError as error:
-            self._note(queue.broker_name, began, error)
-            raise
-        self._note(queue.broker_name, began, reply)
-        return send_result(reply, send, queue, address)
-
-    def _note(self, broker_name: str, began: float, reply: Command | BaseException) -> None:
-        """Learn from how an attempt ended which brokers to leave alone. Only on the loop."""
-        faults = self.faults
-        if isinstance(reply, Command):
-            if faults.enabled or faults.avoided:
-                now = self.world.clock.monotonic()
-                faults.on_answer(broker_name, now - began, now)
-                faults.expire(now)
-        elif isinstance(reply, TransportError):
-            faults.on_failure(broker_name, self.world.clock.monotonic())
-
-    def _choose(
-        self, info: PublishInfo, send: PreparedSend, selector: MessageQueueSelector | None, arg: object
-    ) -> MessageQueue:
-        if selector is None:
-            return info.next_queue(None, self.faults.avoided)
-        if not callable(selector):
-            raise ClientError(f"the selector is {selector!r}: give a function of the queues, the message and arg")
-        message = send.message
-        queue = selector(tuple(info.queues), message, arg)  # type: ignore[arg-type]
-        if not isinstance(queue, MessageQueue):
-            raise ClientError(f"the selector returned {queue!r}: it must return one of the queues it was given")
-        return queue
-
-    async def _publish_info(self, topic: str, deadline: float) -> PublishInfo:
-        instance = self.instance
-        info = instance.publish.get(topic)
-        if info is not None and info.queues:
-            info.used = True
-            return info
-        template = (self.settings.create_topic_key, self.settings.default_topic_queue_nums)
         clock = self.world.clock
-        while (rest := deadline - clock.monotonic()) > 0:
-            await instance.refresh_route(topic, rest, template)
-            info = instance.publish.get(topic)
-            if info is not None and info.queues:
-                return info
-            error = await self._why_no_queue(topic, deadline)
-            rest = deadline - clock.monotonic()
-            if not error.retriable or rest <= _LOOK_AGAIN:
-                raise error
-            await asyncio.sleep(_LOOK_AGAIN)
-        raise RequestTimeout(f"no time was left to look up the route of {topic}")
 
-    async def _why_no_queue(self, topic: str, deadline: float) -> RMQError:
+        def ended(outcome: Command | Exception) -> None:
+            then(attempts.on(outcome, clock.monotonic()))
+
+        return sent.address, self._encoder.frame(attempts.send, sent.queue, opaque), opaque, sent.seconds, ended
+
+    async def _why_no_queue(self, topic: str, seconds: float) -> RMQError:
         """What is the matter with a topic that has no queue to send to: it may be there in a moment, or never."""
         instance = self.instance
         servers = ";".join(instance.name_servers.addresses)
@@ -432,7 +340,7 @@ class Producer(Lookups):
                 "master, and slaves take none"
             )
         try:
-            info = await instance.name_servers.cluster_info(max(0.001, deadline - self.world.clock.monotonic()))
+            info = await instance.name_servers.cluster_info(seconds)
             knows_none = not info.broker_addr_table
         except TransportError as error:
             return error
@@ -485,16 +393,3 @@ def _broker_of(recall_handle: str) -> str:
     except (ValueError, TypeError):
         raise ClientError(f"{recall_handle!r} is no recall handle: take recall_handle of a send's result") from None
     return name
-
-
-def _after(error: RMQError | None, tried: list[str], timeout: float, topic: str) -> RMQError:
-    """The last error, saying how often and where it was tried."""
-    how = f"tried {len(tried)} time{'s' if len(tried) != 1 else ''}" + (f": {', '.join(tried)}" if tried else "")
-    if error is None:
-        return RequestTimeout(f"the message for {topic} was not sent in {timeout:g} s ({how})")
-    if isinstance(error, ResponseError):
-        made: RMQError = ResponseError(error.code, f"{error.remark or 'no remark'} ({how})", error.addr)
-    else:
-        made = type(error)(f"{error} ({how})")
-    made.__cause__ = error.__cause__
-    return made

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Unpack
 
+from rmq.client.attempts import send_address
 from rmq.client.consumer.listeners import ends_task
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer
@@ -170,7 +171,8 @@ class TransactionProducer(Producer):
         command = Command.request(RequestCode.END_TRANSACTION, header).mark_oneway()
         try:
             instance = self.instance
-            address = self._address(await instance.find_master(MessageQueue(queue.topic, queue.broker_name, 0)))
+            master = await instance.find_master(MessageQueue(queue.topic, queue.broker_name, 0))
+            address = send_address(master, self.settings)
             await instance.remoting.oneway(address, command)
         except RMQError as error:
             log.warning("the broker was not told %s of %s, it will ask: %s", state.name, half.msg_id, error)

@@ -1,0 +1,354 @@
+"""Where a message goes, and where it goes when that fails: all attempts of one send. Pure: times and answers come in.
+
+Whoever sends drives this::
+
+    step = attempts.first(now)
+    while not isinstance(step, Done):
+        outcome = ...                       # do what the step says
+        step = attempts.on(outcome, now)
+    return step.result()
+
+The queue is chosen when the message leaves, by what is known of routes and brokers then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from rmq.client.checks import check_queue
+from rmq.client.fault import LatencyFault
+from rmq.client.message import MessageQueue
+from rmq.client.results import SendResult, SendStatus
+from rmq.client.route import PublishInfo
+from rmq.client.selectors import MessageQueueSelector
+from rmq.client.sending import PreparedSend, send_result
+from rmq.client.settings import ProducerSettings
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ClientError, ConnectFailed, RequestTimeout, ResponseError, RMQError, TransportError
+
+__all__ = ["AskRoute", "AskWhy", "Attempts", "Done", "KnownRoutes", "Pause", "Send", "Step", "send_address"]
+
+#: Seconds between two looks for a topic that may be there in a moment.
+_LOOK_AGAIN = 0.5
+#: A new topic reaches the name servers within this time.
+_REGISTERED_SOON = 0.1
+#: Seconds a name server has to answer while a message waits for a better route than the one there is.
+_ROUTE_SECONDS = 3.0
+
+
+class KnownRoutes(Protocol):
+    """What is known of the cluster at the moment; any thread may read it."""
+
+    @property
+    def publish(self) -> Mapping[str, PublishInfo]:
+        """Topic -> its queues for sending."""
+
+    @property
+    def routes(self) -> Mapping[str, object]:
+        """The topics with a route of their own: the others in ``publish`` go by a template's."""
+
+    def master_addr(self, broker_name: str) -> str | None: ...
+
+
+class Send(NamedTuple):
+    """Write the message to this queue; its answer, or the error there was instead, comes next."""
+
+    queue: MessageQueue
+    address: str
+    #: How long the answer is waited for.
+    seconds: float
+
+
+class AskRoute(NamedTuple):
+    """Ask for the topic's route; None comes next, or the error that kept it from being known."""
+
+    seconds: float
+    #: (topic whose route serves when there is none, most queues).
+    template: tuple[str, int] | None = None
+
+
+class AskWhy(NamedTuple):
+    """Ask what is the matter with a topic that has no queue to send to; an error that says it comes next."""
+
+    seconds: float
+
+
+class Pause(NamedTuple):
+    """Wait; None comes next."""
+
+    seconds: float
+
+
+class Done(NamedTuple):
+    """The end: a result, or why there is none."""
+
+    outcome: SendResult | Exception
+
+    def result(self) -> SendResult:
+        """The result. :raises Exception: there is none."""
+        outcome = self.outcome
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+Step = Send | AskRoute | AskWhy | Pause | Done
+Outcome = Command | Exception | None
+
+
+class Attempts:
+    """All attempts of one send: :meth:`first` on any thread, :meth:`on` where the faults are noted.
+
+    :param routes: what is known, read anew at every step. :param faults: brokers to avoid, which learns from answers.
+    :param timeout: seconds for all attempts, from :meth:`first` on.
+    :param queue: the only one to send to. :param selector: chooses it; either way there is one attempt.
+    :param retries: attempts after the first one; ``retry_times_when_send_failed`` by default.
+    """
+
+    __slots__ = (
+        "_arg",
+        "_by_template",
+        "_deadline",
+        "_error",
+        "_faults",
+        "_left_at",
+        "_others",
+        "_queue",
+        "_routes",
+        "_selector",
+        "_sent",
+        "_settings",
+        "_then",
+        "_timeout",
+        "_tried",
+        "_tries",
+        "send",
+    )
+
+    _deadline: float
+    _sent: Send
+    #: What the outcome of the step that is being made means.
+    _then: Callable[[Attempts, Outcome, float], Step]
+
+    def __init__(
+        self,
+        send: PreparedSend,
+        routes: KnownRoutes,
+        faults: LatencyFault,
+        settings: ProducerSettings,
+        timeout: float,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: object = None,
+        retries: int | None = None,
+    ) -> None:
+        self.send = send
+        self._routes = routes
+        self._faults = faults
+        self._settings = settings
+        self._timeout = timeout
+        self._queue = queue
+        self._selector = selector
+        self._arg = arg
+        #: 0: the queue is given or selected, and not left for another one.
+        self._tries = 0
+        if queue is None and selector is None:
+            self._tries = 1 + (settings.retry_times_when_send_failed if retries is None else retries)
+        #: The brokers of the attempts so far.
+        self._tried: list[str] = []
+        self._error: RMQError | None = None
+        self._others = False
+
+    def first(self, now: float) -> Step:
+        """What to do first; the time for all attempts begins ``now``, in seconds of the monotonic clock."""
+        self._deadline = now + self._timeout
+        if self._queue is not None:
+            try:
+                check_queue(self._queue, self.send.topic)
+            except ClientError as error:
+                return Done(error)
+            return self._leave_for(self._queue, now)
+        return self._leave(now)
+
+    def on(self, outcome: Outcome, now: float) -> Step:
+        """What to do after the step before.
+
+        :param outcome: what that step says that comes next.
+        """
+        return self._then(self, outcome, now)
+
+    def rest(self, now: float) -> float:
+        """Seconds left for all that is to come."""
+        return self._deadline - now
+
+    # -- one attempt --------------------------------------------------------------------------------------------------
+
+    def _leave(self, now: float) -> Step:
+        """Choose a queue for the next attempt, once one is known."""
+        info = self._routes.publish.get(self.send.topic)
+        if info is None or not info.queues:
+            return self._look_up(now)
+        info.used = True
+        if self._selector is not None:
+            try:
+                self._queue = queue = self._selected(self._selector, info)
+            except Exception as error:
+                return Done(error)
+            return self._leave_for(queue, now)
+        if self._deadline <= now:
+            return self._give_up()
+        tried = self._tried
+        queue = info.next_queue(tried[-1] if tried else None, self._faults.avoided)
+        self._others = len(info.brokers) > 1
+        tried.append(queue.broker_name)
+        return self._leave_for(queue, now)
+
+    def _selected(self, selector: MessageQueueSelector, info: PublishInfo) -> MessageQueue:
+        if not callable(selector):
+            raise ClientError(f"the selector is {selector!r}: give a function of the queues, the message and arg")
+        queue = selector(tuple(info.queues), self.send.message, self._arg)  # type: ignore[arg-type]
+        if not isinstance(queue, MessageQueue):
+            raise ClientError(f"the selector returned {queue!r}: it must return one of the queues it was given")
+        return queue
+
+    def _leave_for(self, queue: MessageQueue, now: float) -> Step:
+        address = self._routes.master_addr(queue.broker_name)
+        self._queue = queue
+        if address is None:
+            self._then = Attempts._master_asked
+            return AskRoute(min(max(0.001, self._deadline - now), _ROUTE_SECONDS))
+        return self._send_to(queue, address, now)
+
+    def _master_asked(self, error: Outcome, now: float) -> Step:
+        queue = self._queue
+        assert queue is not None
+        if isinstance(error, Exception):
+            return self._failed(error, now)
+        address = self._routes.master_addr(queue.broker_name)
+        if address is None:
+            return self._failed(
+                ConnectFailed(f"the broker {queue.broker_name} of {queue.topic} has no master now"), now
+            )
+        return self._send_to(queue, address, now)
+
+    def _send_to(self, queue: MessageQueue, address: str, now: float) -> Step:
+        rest = self._deadline - now
+        if rest <= 0:
+            return self._failed(RequestTimeout(f"no time was left to send to {queue}"), now)
+        if self._others:
+            # Another broker can only be tried when the first one does not use up the whole time (field case B082);
+            # where there is no other one, it gets the time there is.
+            rest /= self._tries - len(self._tried) + 1
+        self._left_at = now
+        self._then = Attempts._answered
+        self._sent = sent = Send(queue, send_address(address, self._settings), rest)
+        return sent
+
+    def _answered(self, outcome: Outcome, now: float) -> Step:
+        queue, address, _ = self._sent
+        faults = self._faults
+        if isinstance(outcome, Command):
+            if faults.enabled or faults.avoided:
+                faults.on_answer(queue.broker_name, now - self._left_at, now)
+                faults.expire(now)
+            try:
+                result = send_result(outcome, self.send, queue, address)
+            except Exception as refused:
+                return self._failed(refused, now)
+            if (
+                result.send_status is not SendStatus.SEND_OK
+                and self._settings.retry_another_broker_when_not_store_ok
+                and self._others
+                and len(self._tried) < self._tries
+            ):
+                return self._leave(now)
+            return Done(result)
+        assert outcome is not None
+        if isinstance(outcome, TransportError):
+            faults.on_failure(queue.broker_name, now)
+        return self._failed(outcome, now)
+
+    # -- after a failure ----------------------------------------------------------------------------------------------
+
+    def _failed(self, error: Exception, now: float) -> Step:
+        """Go on when another attempt makes sense; ask for the route where the error says that it changed."""
+        if not self._tries or not isinstance(error, RMQError):
+            return Done(error)
+        self._error = error
+        if isinstance(error, ResponseError):
+            if error.code not in self._settings.retry_response_codes:
+                return self._give_up()
+        elif not isinstance(error, TransportError) or not error.retriable:
+            return self._give_up()
+        # Served by the template's route: the topic may just have been created with other queues.
+        self._by_template = self.send.topic not in self._routes.routes
+        rest = self._deadline - now
+        if rest > 0 and (error.refresh_route or self._by_template or isinstance(error, TransportError)):
+            self._then = Attempts._asked_again
+            return AskRoute(min(rest / 2, _ROUTE_SECONDS))
+        return self._again(None, now)
+
+    def _asked_again(self, error: Outcome, now: float) -> Step:
+        """Where nobody says the route, the one there is has to do."""
+        rest = self._deadline - now
+        if rest > 0 and self._by_template and self.send.topic not in self._routes.routes:
+            # Its broker knows the topic before the name servers do.
+            self._then = Attempts._again
+            return Pause(min(rest / 4, _REGISTERED_SOON))
+        return self._again(None, now)
+
+    def _again(self, _: Outcome, now: float) -> Step:
+        return self._leave(now) if len(self._tried) < self._tries else self._give_up()
+
+    def _give_up(self) -> Done:
+        """The last error, saying how often and where it was tried."""
+        error, tried = self._error, self._tried
+        how = f"tried {len(tried)} time{'s' if len(tried) != 1 else ''}" + (f": {', '.join(tried)}" if tried else "")
+        if error is None:
+            return Done(
+                RequestTimeout(f"the message for {self.send.topic} was not sent in {self._timeout:g} s ({how})")
+            )
+        if isinstance(error, ResponseError):
+            made: RMQError = ResponseError(error.code, f"{error.remark or 'no remark'} ({how})", error.addr)
+        else:
+            made = type(error)(f"{error} ({how})")
+        made.__cause__ = error.__cause__
+        return Done(made)
+
+    # -- a topic without queues ---------------------------------------------------------------------------------------
+
+    def _look_up(self, now: float) -> Step:
+        rest = self._deadline - now
+        if rest <= 0:
+            return Done(RequestTimeout(f"no time was left to look up the route of {self.send.topic}"))
+        self._then = Attempts._looked_up
+        return AskRoute(rest, (self._settings.create_topic_key, self._settings.default_topic_queue_nums))
+
+    def _looked_up(self, error: Outcome, now: float) -> Step:
+        if isinstance(error, Exception):
+            return Done(error)
+        info = self._routes.publish.get(self.send.topic)
+        if info is not None and info.queues:
+            return self._leave(now)
+        self._then = Attempts._told_why
+        return AskWhy(max(0.001, self._deadline - now))
+
+    def _told_why(self, error: Outcome, now: float) -> Step:
+        assert isinstance(error, Exception)
+        if not isinstance(error, RMQError) or not error.retriable or self._deadline - now <= _LOOK_AGAIN:
+            return Done(error)
+        self._then = Attempts._looks_again
+        return Pause(_LOOK_AGAIN)
+
+    def _looks_again(self, _: Outcome, now: float) -> Step:
+        return self._look_up(now)
+
+
+def send_address(address: str, settings: ProducerSettings) -> str:
+    """Where sends to a broker go: its VIP port when asked for."""
+    if not settings.vip_channel:
+        return address
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) - 2}"
