@@ -21,7 +21,7 @@ from rmq.protocol.bodies.topic import (
     at_once,
     check_size,
 )
-from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.codes import Language, RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ProtocolError, ResponseError
 from rmq.protocol.headers.namesrv import (
@@ -75,9 +75,9 @@ class _Body(NamedTuple):
 class BrokerService:
     """Handlers for brokers; the state is the route table's.
 
-    Every broker registers all its topics every 30 s and whenever one changes. A long registration that says what the
-    last one said is not read; another one is read in pieces, and is void when a later request of its broker comes
-    meanwhile.
+    A Java broker registers all its topics every 30 s and one or all of them whenever one changes; ours sends the
+    changes alone as long as what it told before is held here. A long registration that says what the last one said is
+    not read; another one is read in pieces, and is void when a later request of its broker comes meanwhile.
     """
 
     def __init__(self, routes: RouteTable, kv: KVConfig, clock: Clock) -> None:
@@ -94,7 +94,12 @@ class BrokerService:
     ) -> Command | Coroutine[None, None, Command]:
         _check_names(header)
         _check_crc(request.body, header.body_crc32)
-        self._reading.pop(header.broker_addr, None)
+        increment_of = _increment_of(header)
+        if increment_of is None:
+            # An increment that comes late says nothing of the one that is being read.
+            self._reading.pop(header.broker_addr, None)
+        elif header.broker_addr in self._reading:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, "all topics are being read: they are not there yet")
         if len(request.body) > _SHORT:
             sender = (header.cluster_name, header.broker_name, header.broker_id)
             digest = sha256(request.body).digest()
@@ -141,6 +146,7 @@ class BrokerService:
                 version=body.version,
                 topics=body.topics,
                 filter_servers=body.filter_servers,
+                increment_of=_increment_of(header),
             ),
             conn,
             self._clock.monotonic(),
@@ -153,7 +159,12 @@ class BrokerService:
         return request.reply(
             ResponseCode.SUCCESS,
             registered.rival,
-            header=RegisterBrokerResponse(ha_server_addr=registered.ha_addr, master_addr=registered.master_addr),
+            header=RegisterBrokerResponse(
+                ha_server_addr=registered.ha_addr,
+                master_addr=registered.master_addr,
+                # A Java broker is answered as a Java name server does.
+                takes_increments=True if registered.complete and request.language == Language.PYTHON else None,
+            ),
             body=b"" if order is None else KVTable(table=order).encode(),
         )
 
@@ -174,7 +185,7 @@ class BrokerService:
         except ProtocolError as error:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the body is no DataVersion: {error}") from None
         held = self._routes.version_of(header.broker_addr)
-        changed = held is None or held != asked
+        changed = held is None or held != asked or self._routes.misses(header.broker_addr)
         if not changed:
             self._routes.refresh(header.broker_addr, self._clock.monotonic())
         return request.reply(
@@ -248,6 +259,15 @@ async def _in_turns(reading: Generator[None, None, _Body]) -> _Body:
 def _unreadable(conn: Conn, header: RegisterBrokerRequest, error: ProtocolError) -> ResponseError:
     log.warning("%s: the registration of %s is not readable: %s", conn.peer, header.broker_addr, error)
     return ResponseError(ResponseCode.SYSTEM_ERROR, f"Failed to decode RegisterBrokerBody: {error}")
+
+
+def _increment_of(header: RegisterBrokerRequest) -> DataVersion | None:
+    if header.increment_of is None:
+        return None
+    try:
+        return DataVersion.decode(header.increment_of.encode())
+    except ProtocolError as error:
+        raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the field incrementOf is no DataVersion: {error}") from None
 
 
 def _check_names(header: RegisterBrokerRequest) -> None:

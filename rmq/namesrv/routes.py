@@ -6,7 +6,7 @@ out. Rules: store-and-broker.md 9.2 and 9.3; where it is stricter than Java on p
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from rmq.protocol.bodies.topic import MOST_TOPICS, DataVersion, TopicConfig
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError
+from rmq.protocol.names import SELF_TEST_TOPIC
 
 __all__ = ["BROKER_EXPIRY", "MASTER_ID", "PERM_WRITE", "Registered", "Registration", "RouteTable"]
 
@@ -36,6 +37,8 @@ class Registration:
 
     ``topics`` is None when the request had no body: the broker is alive and says nothing about topics.
     ``filter_servers`` None leaves the list as it is; an empty one removes it.
+    ``increment_of`` is the version that ``topics`` are the changes since; None is a broker that does not say what they
+    are: all of its topics or, of a Java broker, perhaps the one that changed.
     """
 
     cluster: str
@@ -46,6 +49,7 @@ class Registration:
     version: DataVersion
     topics: Iterable[TopicConfig] | None = None
     filter_servers: list[str] | None = None
+    increment_of: DataVersion | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class Registered:
     notices: tuple[str, ...]
     #: Another living broker has the same name and id: told to both, each time one takes the place of the other.
     rival: str | None = None
+    #: All topics of that version are known here.
+    complete: bool = False
 
 
 @dataclass(slots=True)
@@ -85,6 +91,10 @@ class _Live:
     version: DataVersion
     channel: Hashable
     ha_addr: str
+    #: Whether all topics of that version were told: None is not known, False is that a change was missed.
+    complete: bool | None = None
+    #: An operator had topics of it forgotten here: with its next change it says again which there are.
+    forgotten: bool = False
 
 
 class RouteTable:
@@ -113,8 +123,12 @@ class RouteTable:
 
         :param channel: the connection it came on; when it closes, the broker is gone.
         :param now: monotonic seconds.
-        :raises ResponseError: another living broker of that name belongs to another cluster (field case B092).
+        :raises ResponseError: another living broker of that name belongs to another cluster (field case B092), or
+            these are changes of a version that is not the one held: nothing has changed here, and the broker is to
+            register everything.
         """
+        if what.increment_of is not None:
+            self._check_increment(what, what.increment_of)
         notices: list[str] = []
         rival = None
         broker = self._brokers.get(what.broker_name)
@@ -143,20 +157,9 @@ class RouteTable:
         known = self._live.get(what.addr)
         if known is None:
             notices.append(f"{what.broker_name} id {what.broker_id} at {what.addr} of {what.cluster} registered")
-        if (
-            what.topics is not None
-            and what.broker_id == MASTER_ID
-            and (first or known is None or known.version != what.version)
-        ):
-            named: set[str] = set()
-            for topic in what.topics:
-                named.add(topic.topic_name)
-                self._topics.setdefault(topic.topic_name, {})[what.broker_name] = _Queues(
-                    topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag
-                )
-            self._bound(what.broker_name, named, notices)
+        complete, forgotten = self._take_topics(what, None if first else known, notices)
         self._forget_channel(what.addr)
-        self._live[what.addr] = _Live(what.broker_name, now, what.version, channel, what.ha_addr)
+        self._live[what.addr] = _Live(what.broker_name, now, what.version, channel, what.ha_addr, complete, forgotten)
         self._channels.setdefault(channel, {})[what.addr] = None
         if what.filter_servers is not None:
             if what.filter_servers:
@@ -169,7 +172,7 @@ class RouteTable:
             master = broker.addrs.get(MASTER_ID)
             live = None if master is None else self._live.get(master)
             master, ha = (None, None) if live is None else (master, live.ha_addr or None)
-        return Registered(master, ha, tuple(notices), rival)
+        return Registered(master, ha, tuple(notices), rival, complete is True)
 
     def _displace(self, what: Registration, before: str, channel: Hashable, notices: list[str]) -> str | None:
         """A broker registers in another's place: it has moved, or there are two of them."""
@@ -203,6 +206,11 @@ class RouteTable:
         """The data version held for a broker address, or None."""
         live = self._live.get(addr)
         return None if live is None else live.version
+
+    def misses(self, addr: str) -> bool:
+        """Whether a change of the broker's topics never came here: what it says next is news, whatever its version."""
+        live = self._live.get(addr)
+        return live is not None and live.complete is False
 
     def refresh(self, addr: str, now: float) -> None:
         """The broker at ``addr`` is alive."""
@@ -261,11 +269,12 @@ class RouteTable:
         queues = self._topics.get(topic)
         if queues is None:
             return
-        if not cluster:
-            del self._topics[topic]
-            return
-        for broker_name in self._clusters.get(cluster, ()):
-            queues.pop(broker_name, None)
+        for broker_name in list(self._clusters.get(cluster, ()) if cluster else queues):
+            if queues.pop(broker_name, None) is None or broker_name not in self._brokers:
+                continue
+            live = self._live.get(self._brokers[broker_name].addrs.get(MASTER_ID, ""))
+            if live is not None:
+                live.forgotten = True
         if not queues:
             del self._topics[topic]
 
@@ -326,6 +335,59 @@ class RouteTable:
 
     # -- inside ----------------------------------------------------------------------------------------------
 
+    def _check_increment(self, what: Registration, since: DataVersion) -> None:
+        live = self._live.get(what.addr)
+        broker = self._brokers.get(what.broker_name)
+        if (
+            live is None
+            or broker is None
+            or not live.complete
+            or live.version != since
+            or (live.forgotten and what.version != since)
+            or (live.broker_name, broker.cluster) != (what.broker_name, what.cluster)
+            or what.broker_id != MASTER_ID
+            or broker.addrs.get(MASTER_ID) != what.addr
+        ):
+            held = "nothing" if live is None else f"version {live.version.counter}"
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR,
+                f"changes since version {since.counter} of {what.broker_name} at {what.addr}, of which {held} is held "
+                f"here: register all topics",
+            )
+
+    def _check_room(self, broker_name: str) -> None:
+        """Which topics a broker has no longer, when there are too many, is seen in a registration of all of them."""
+        if len(self._topics) >= MOST_TOPICS and self._count_topics(broker_name) >= MOST_TOPICS:
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR, f"{broker_name} has {MOST_TOPICS} topics here: register all topics"
+            )
+
+    def _take_topics(self, what: Registration, known: _Live | None, notices: list[str]) -> tuple[bool | None, bool]:
+        """Take over the topics of a registration that has news; its version's ``complete`` and ``forgotten``."""
+        same = known if known is not None and known.version == what.version else None
+        complete, forgotten = (None, False) if same is None else (same.complete, same.forgotten)
+        if what.topics is None or what.broker_id != MASTER_ID:
+            return complete, forgotten
+        topics = {topic.topic_name: topic for topic in what.topics}
+        everything = _is_everything(topics)
+        if what.increment_of is not None:
+            complete = True
+        elif same is None or complete is False or (complete is None and everything):
+            complete, forgotten = _completeness(known, what.version, everything), False
+        else:
+            return complete, forgotten
+        # One that may be of all topics takes the place of those before it when there are too many.
+        whole = what.increment_of is None and (everything or complete is None)
+        if topics and not whole:
+            self._check_room(what.broker_name)
+        for name, topic in topics.items():
+            self._topics.setdefault(name, {})[what.broker_name] = _Queues(
+                topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag
+            )
+        if whole:
+            self._bound(what.broker_name, topics, notices)
+        return complete, forgotten
+
     def _leave_cluster_or_refuse(self, broker: _Broker, what: Registration) -> None:
         others = [addr for addr in broker.addrs.values() if addr != what.addr and addr in self._live]
         if others:
@@ -360,7 +422,7 @@ class RouteTable:
         if live is not None:
             broker.addrs[broker_id] = addr
             # What the other one said of the topics stands until its next registration, whatever its version is.
-            self._live[addr] = replace(live, version=_ANY_OTHER)
+            self._live[addr] = replace(live, version=_ANY_OTHER, complete=None)
             self._channels.setdefault(live.channel, {})[addr] = None
             self._returned.append((broker.name, addr))
         elif not broker.addrs:
@@ -398,7 +460,7 @@ class RouteTable:
             if not queues:
                 del self._topics[topic]
 
-    def _bound(self, broker_name: str, named: set[str], notices: list[str]) -> None:
+    def _bound(self, broker_name: str, named: Container[str], notices: list[str]) -> None:
         """A registration removes no topic, unless a broker would have more than may be: then those it has no longer."""
         if len(self._topics) <= MOST_TOPICS or self._count_topics(broker_name) <= MOST_TOPICS:
             return
@@ -412,3 +474,21 @@ class RouteTable:
 
     def _count_topics(self, broker_name: str) -> int:
         return sum(broker_name in queues for queues in self._topics.values())
+
+
+def _is_everything(topics: Container[str]) -> bool:
+    """Every broker has this topic from its start, nobody may change it: a Java broker's increment never names it."""
+    return SELF_TEST_TOPIC in topics
+
+
+def _completeness(known: _Live | None, version: DataVersion, everything: bool) -> bool | None:
+    """What is known of a version once a registration of it is taken over.
+
+    A Java broker's increment says no version that it follows: its counter shows whether one before it is missing. The
+    version alone then does not tell that there is nothing new (Java: the topic stays unknown for good).
+    """
+    if everything:
+        return True
+    if known is None:
+        return None
+    return known.complete if version.counter == known.version.counter + 1 else False

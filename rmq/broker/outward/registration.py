@@ -2,6 +2,11 @@
 
 Each name server has a link of its own, so one that does not answer delays no other. A link that is busy when a topic
 changes registers once more afterwards: any number of changes cost one registration at a time.
+
+A name server of ours says that it holds all that it was told; from then on it is sent what changed since that version,
+at each period, too: that is nothing most times. It takes an increment only of the version that it holds and refuses any
+other, whatever was lost, came late or was forgotten in a restart; whatever is not acknowledged is followed by
+everything. A Java name server, which would take any increment, is always sent everything.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from rmq.protocol.headers.namesrv import (
     QueryDataVersionRequest,
     QueryDataVersionResponse,
     RegisterBrokerRequest,
+    RegisterBrokerResponse,
     UnRegisterBrokerRequest,
 )
 from rmq.remoting.client import RemotingClient, split_address
@@ -38,6 +44,8 @@ _SHORTEST_PERIOD, _LONGEST_PERIOD = 10_000, 60_000
 _UNREGISTER_SECONDS = 3.0
 #: Pauses after a failure, seconds; then the usual rhythm.
 _RETRIES = (0.5, 1.0, 2.0, 5.0)
+#: Changed topics up to which an increment is sent: more are as well read with all the others.
+_MOST_CHANGES = 400
 _ADDRESS_SERVER_SECONDS = 120.0
 _ADDRESS_SERVER_TIMEOUT = 3.0
 
@@ -45,7 +53,7 @@ _ADDRESS_SERVER_TIMEOUT = 3.0
 class _Link:
     """What is known of one name server."""
 
-    __slots__ = ("address", "asked", "busy", "failures", "order_topics", "reachable", "registered", "retry")
+    __slots__ = ("address", "asked", "busy", "failures", "held", "order_topics", "reachable", "registered", "retry")
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -55,6 +63,8 @@ class _Link:
         self.asked = False
         #: It holds a registration of ours, as far as we know.
         self.registered = False
+        #: The version of all our topics that it has acknowledged to hold; None is that everything is to be sent.
+        self.held: DataVersion | None = None
         #: None until the first attempt has ended.
         self.reachable: bool | None = None
         self.failures = 0
@@ -221,6 +231,7 @@ class Registration:
         link = self._links.get(conn.address)
         if link is not None and self._running:
             link.registered = False
+            link.held = None
             self._again_later(link, _RETRIES[0])
 
     def _again_later(self, link: _Link, seconds: float) -> None:
@@ -283,8 +294,20 @@ class Registration:
         link.failures = 0
 
     async def _register(self, link: _Link) -> None:
+        """Tell a name server what it does not know: the changes, or everything when it does not take them."""
+        held, link.held = link.held, None
+        increment = None if held is None else self._increment_body(held)
+        if increment is not None:
+            try:
+                await self._send(link, increment, held)
+                return
+            except ResponseError as error:
+                log.info("name server %s is told everything: %s", link.address, error)
+        await self._send(link, self._registration_body(), None)
+
+    async def _send(self, link: _Link, body: bytes, increment_of: DataVersion | None) -> None:
         settings = self._settings
-        body = self._registration_body()
+        version = self._topics.data_version
         request = Command.request(
             RequestCode.REGISTER_BROKER,
             RegisterBrokerRequest(
@@ -295,6 +318,7 @@ class Registration:
                 broker_id=settings.broker_id,
                 compressed=settings.compressed_register,
                 body_crc32=crc32(body) & 0x7FFFFFFF,
+                increment_of=None if increment_of is None else increment_of.encode().decode(),
             ),
             body,
         )
@@ -303,6 +327,8 @@ class Registration:
             raise ResponseError(answer.code, answer.remark, link.address)
         if answer.remark:
             log.warning("name server %s: %s", link.address, answer.remark)
+        if answer.header(RegisterBrokerResponse).takes_increments:
+            link.held = version
         link.order_topics = frozenset(KVTable.decode(answer.body).table) if answer.body else None
         tables = [other.order_topics for other in self._links.values() if other.order_topics is not None]
         if tables:
@@ -317,10 +343,21 @@ class Registration:
             self._body = (key, self._build(permission, compressed))
         return self._body[1]
 
-    def _build(self, permission: int, compressed: bool) -> bytes:
+    def _increment_body(self, since: DataVersion) -> bytes | None:
+        """The changes since a version, or None when everything is to be sent."""
+        changed = self._topics.changed_since(since)
+        if changed is None or len(changed) > _MOST_CHANGES:
+            return None
+        return self._build(self._settings.broker_permission, self._settings.compressed_register, changed)
+
+    def _build(self, permission: int, compressed: bool, topics: list[str] | None = None) -> bytes:
+        """A registration's body with all topics, or with those of a list that exist."""
         if not compressed and permission & PERM_READ_WRITE == PERM_READ_WRITE:
-            return b'{"filterServerList":[],"topicConfigSerializeWrapper":%s}' % self._topics.encode()
-        configs: Iterable[TopicConfig] = self._topics.all()
+            return b'{"filterServerList":[],"topicConfigSerializeWrapper":%s}' % self._topics.encode(topics)
+        if topics is None:
+            configs: Iterable[TopicConfig] = self._topics.all()
+        else:
+            configs = [config for topic in topics if (config := self._topics.get(topic)) is not None]
         if permission & PERM_READ_WRITE != PERM_READ_WRITE:
             # A broker that may not be read or written says so of each topic; the copy keeps nothing but the queues.
             configs = [

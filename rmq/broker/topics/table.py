@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from rmq.broker.settings import BrokerSettings
@@ -23,6 +24,9 @@ PERM_INHERIT = 1
 PERM_WRITE = 2
 PERM_READ = 4
 PERM_READ_WRITE = PERM_READ | PERM_WRITE
+
+#: Versions of the topics whose changes are remembered, for name servers that know one of them.
+_VERSIONS_KEPT = 1_000
 
 #: topicSysFlag bits.
 UNIT = 1
@@ -69,6 +73,8 @@ class TopicTable:
         #: Called when the file was written: who waits for a topic to be in it may look again.
         self.on_saved: list[Callable[[], None]] = []
         self.data_version = DataVersion(counter=0, timestamp=world.clock.now_ms())
+        # The newest versions in order, and what each changed against the one before it.
+        self._history: deque[tuple[DataVersion, tuple[str, ...]]] = deque(maxlen=_VERSIONS_KEPT)
         #: Called with a topic that is made, not changed, before :attr:`on_change`.
         self.on_made: list[Callable[[str], None]] = []
         #: Called with the topic that changed, or None when any may have.
@@ -253,20 +259,21 @@ class TopicTable:
         The data version moves, but nobody is told at once: the next registration carries it (as in Java).
         """
         wanted = frozenset(topics)
-        changed = False
+        changed = []
         for config in self.all():
             order = config.topic_name in wanted
             if order != config.order:
                 self._keep(dataclasses.replace(config, order=order))
-                changed = True
+                changed.append(config.topic_name)
                 log.info("topic %s is %s ordered topic", config.topic_name, "an" if order else "no longer an")
         if changed:
-            self._bump()
+            self._bump(*changed)
             self.file.changed()
 
     def touch(self) -> None:
         """Every topic is to be registered anew (the broker's own permission changed)."""
         self._bump()
+        self._forget_history()
         self._tell(None)
 
     def _keep(self, config: TopicConfig) -> None:
@@ -288,7 +295,7 @@ class TopicTable:
         self._compact[name] = _COMPACT % values
 
     def _changed(self, topic: str, *, new: bool = False) -> None:
-        self._bump()
+        self._bump(topic)
         self.file.changed()
         if new and self.file.writing:
             self.unsaved[topic] = self.file.asked
@@ -306,8 +313,25 @@ class TopicTable:
             except Exception:
                 log.exception("%s did not take that topics are in their file", listener)
 
-    def _bump(self) -> None:
+    def _bump(self, *topics: str) -> None:
+        if not self._history:
+            self._forget_history()
         self.data_version = bumped(self.data_version, self._world.clock.now_ms())
+        self._history.append((self.data_version, topics))
+
+    def _forget_history(self) -> None:
+        """Nobody who knows an older version knows what has changed since."""
+        self._history.clear()
+        self._history.append((self.data_version, ()))
+
+    def changed_since(self, version: DataVersion) -> list[str] | None:
+        """Topics that were made, changed or deleted after a version; None when that is not known."""
+        changed: dict[str, None] = {}
+        for known, topics in reversed(self._history):
+            if known == version:
+                return list(changed)
+            changed.update(dict.fromkeys(topics))
+        return None
 
     def _tell(self, topic: str | None) -> None:
         for listener in self.on_change:
@@ -315,12 +339,17 @@ class TopicTable:
 
     # -- forms
 
-    def encode(self) -> bytes:
-        """All topics as JSON: the answer to 21, and the heart of a registration."""
+    def encode(self, topics: Iterable[str] | None = None) -> bytes:
+        """All topics as JSON: the answer to 21, and the heart of a registration.
+
+        :param topics: those alone, without the ones that do not exist.
+        """
         version = self.data_version
+        compact = self._compact
+        forms = compact.values() if topics is None else [compact[topic] for topic in topics if topic in compact]
         return (
             f'{{"dataVersion":{{"counter":{version.counter},"timestamp":{version.timestamp}}},'
-            f'"topicConfigTable":{{{",".join(self._compact.values())}}}}}'
+            f'"topicConfigTable":{{{",".join(forms)}}}}}'
         ).encode()
 
     def _render(self) -> bytes:
@@ -344,6 +373,7 @@ class TopicTable:
             self._keep(config if config.topic_name == name else dataclasses.replace(config, topic_name=name))
         if table.data_version is not None:
             self.data_version = table.data_version
+        self._forget_history()
         known = self._topics.get(names.AUTO_CREATE_TOPIC)
         if known is not None and self._settings.auto_create_topic_enable:
             self._keep(dataclasses.replace(known, perm=self._template().perm))
@@ -357,6 +387,7 @@ class TopicTable:
         for config in configs.values():
             self._keep(config)
         self.data_version = version
+        self._forget_history()
         self.file.changed()
         self._tell(None)
 

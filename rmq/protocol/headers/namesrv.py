@@ -60,7 +60,10 @@ class DeleteKVConfigRequest(Header):
 
 @wire_header
 class RegisterBrokerRequest(Header):
-    """103 REGISTER_BROKER; ``body_crc32`` covers the body as sent, 0 = not checked."""
+    """103 REGISTER_BROKER; ``body_crc32`` covers the body as sent, 0 = not checked.
+
+    ``increment_of`` is ours: the DataVersion, as JSON text, that the topics of the body are the changes since.
+    """
 
     broker_name: str = wire("brokerName")
     broker_addr: str = wire("brokerAddr")
@@ -71,14 +74,19 @@ class RegisterBrokerRequest(Header):
     enable_acting_master: bool | None = wire("enableActingMaster", default=None)
     compressed: bool = wire("compressed", default=False)
     body_crc32: int = wire("bodyCrc32", default=0)
+    increment_of: str | None = wire("incrementOf", default=None)
 
 
 @wire_header
 class RegisterBrokerResponse(Header):
-    """Filled only for a slave whose master is alive."""
+    """The addresses are filled only for a slave whose master is alive.
+
+    ``takes_increments`` is ours: the name server holds all of what was registered, and takes changes of it alone.
+    """
 
     ha_server_addr: str | None = wire("haServerAddr", default=None)
     master_addr: str | None = wire("masterAddr", default=None)
+    takes_increments: bool | None = wire("takesIncrements", default=None)
 
 
 @wire_header

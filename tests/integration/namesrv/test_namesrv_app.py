@@ -19,7 +19,7 @@ from rmq.protocol.bodies import topic
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.bodies.topic import MOST_TOPICS, DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigTable
-from rmq.protocol.codes import RequestCode
+from rmq.protocol.codes import Language, RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.headers.namesrv import (
@@ -181,6 +181,38 @@ async def test_an_unchanged_version_query_keeps_the_broker(rig: Rig) -> None:
     assert (await rig.route("T")).code == 0
     answer = await rig.ask(Command.request(RequestCode.QUERY_DATA_VERSION, header, DataVersion(1, 9).encode()))
     assert answer.header(QueryDataVersionResponse).changed
+
+
+async def test_a_java_broker_whose_increment_was_lost_is_asked_for_everything(rig: Rig) -> None:
+    """It registers one topic and the version after it; 322 is what it asks when forceRegister is false."""
+    header = QueryDataVersionRequest(
+        broker_name="broker-a", broker_addr="127.0.0.1:10911", cluster_name="C", broker_id=0
+    )
+    for counter, *names in ((1, "SELF_TEST_TOPIC", "T1"), (3, "T3"), (3, "SELF_TEST_TOPIC", "T1", "T2", "T3")):
+        version = DataVersion(counter, 2)
+        table = TopicConfigTable(version, {str(name): TopicConfig(str(name), 4, 4) for name in names})
+        assert (await rig.register(body=RegisterBrokerBody([], table).encode())).code == 0
+        answer = await rig.ask(Command.request(RequestCode.QUERY_DATA_VERSION, header, version.encode()))
+        assert answer.header(QueryDataVersionResponse).changed == (names == ["T3"])
+    assert (await rig.route("T2")).code == 0
+
+
+async def test_only_a_broker_of_ours_is_told_that_increments_are_taken(rig: Rig) -> None:
+    header = RegisterBrokerRequest(broker_name="broker-a", broker_addr="127.0.0.1:1", cluster_name="C", broker_id=0)
+    table = TopicConfigTable(DataVersion(1, 2), {"SELF_TEST_TOPIC": TopicConfig("SELF_TEST_TOPIC", 1, 1)})
+    for language, told in ((Language.JAVA, None), (Language.PYTHON, "true")):
+        command = Command.request(RequestCode.REGISTER_BROKER, header, RegisterBrokerBody([], table).encode())
+        command.language = language
+        assert ((await rig.ask(command)).ext or {}).get("takesIncrements") == told
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", "[" * 100])
+async def test_an_increment_of_nothing_readable_is_refused(rig: Rig, text: str) -> None:
+    header = RegisterBrokerRequest(
+        broker_name="broker-a", broker_addr="127.0.0.1:1", cluster_name="C", broker_id=0, increment_of=text
+    )
+    answer = await rig.ask(Command.request(RequestCode.REGISTER_BROKER, header))
+    assert (answer.code, rig.app.routes.system_topics()) == (1, ([], None))
 
 
 async def test_a_wrong_crc_registers_nothing(rig: Rig) -> None:
