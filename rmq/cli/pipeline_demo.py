@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import rmq
+import rmq.spark
 from rmq.cli.dev import say
 from rmq.protocol.errors import RMQError
 from rmq.runtime.world import Random, World
@@ -148,7 +149,7 @@ class _Example:
         """:raises RMQError: the totals are not what the archive says about the same windows."""
         from pyspark.sql import functions as sql
 
-        archived = self.spark.read.parquet(self._path("archive"))
+        archived = rmq.spark.read_archive(self.spark, self._path("archive"))
         last = max((one["windowEnd"] for one in totals), default="")
         body = sql.from_json(sql.col("value").cast("string"), "createdAt timestamp, amount decimal(12,2)")
         orders = archived.select(body.alias("order")).where(

@@ -16,16 +16,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rmq.spark.dedup import deduplicate, identity
     from rmq.spark.launch import register, require_java, session
+    from rmq.spark.pipeline.running.snapshot import read_archive
     from rmq.spark.progress import lag
     from rmq.spark.source import RocketMQDataSource
 
-__all__ = ["RocketMQDataSource", "deduplicate", "identity", "lag", "register", "require_java", "session"]
+__all__ = [
+    "RocketMQDataSource",
+    "deduplicate",
+    "identity",
+    "lag",
+    "read_archive",
+    "register",
+    "require_java",
+    "session",
+]
 
 _HOME_OF = {
     "RocketMQDataSource": "rmq.spark.source",
     "deduplicate": "rmq.spark.dedup",
     "identity": "rmq.spark.dedup",
     "lag": "rmq.spark.progress",
+    "read_archive": "rmq.spark.pipeline.running.snapshot",
     "register": "rmq.spark.launch",
     "require_java": "rmq.spark.launch",
     "session": "rmq.spark.launch",

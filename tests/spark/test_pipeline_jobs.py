@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'rmq[spark]'")
 
 import rmq
+import rmq.spark
 from rmq.aio import AdminClient
 from rmq.protocol.errors import ResponseError, RMQError
 from rmq.spark.readers import LIMITS
@@ -93,6 +94,8 @@ def test_archive(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         bench.run(ARCHIVE)
     monkeypatch.undo()
     assert 0 < sum(places(bench.spark.read.parquet(f"{bench.folder}/archive").collect()).values()) - 6 < 7
+    once = rmq.spark.read_archive(bench.spark, f"{bench.folder}/archive")
+    assert places(once.collect()) == places(bench.rows("Events"))
     # ... and before anything was listed: it is written anew.
     bench.run(ARCHIVE)
     bench.send("Events", [{"n": 12, "at": at(0)}, {"n": 13, "at": at(1)}])
@@ -133,8 +136,24 @@ def test_joining_files_that_dies_in_between_neither_loses_nor_repeats(
     monkeypatch.undo()
     doubled = places(bench.spark.read.parquet(f"{bench.folder}/archive").collect())
     assert sum(doubled.values()) > 4
+    once = rmq.spark.read_archive(bench.spark, f"{bench.folder}/archive")
+    assert places(once.collect()) == places(bench.rows("Joined"))
+    assert once.where("hour = 10 and date = date'2026-03-01' and topic = 'Joined'").count() == 4
+    old = rmq.spark.read_archive(bench.spark, f"{bench.folder}/archive")
     bench.run(text)  # nothing new: what was cut off is finished all the same
     assert places(bench.spark.read.parquet(f"{bench.folder}/archive").collect()) == places(bench.rows("Joined"))
+    assert places(old.collect()) == places(bench.rows("Joined"))
+    # A frame whose files are gone fails, also where a session is to leave them out.
+    for path in Path(bench.folder, "archive").rglob("hour=10/*.parquet"):
+        path.unlink()
+    bench.spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    try:
+        with pytest.raises(Exception, match="FILE_NOT_EXIST"):
+            old.collect()
+    finally:
+        bench.spark.conf.unset("spark.sql.files.ignoreMissingFiles")
+    with pytest.raises(RMQError, match=r"/archive has no files of an archive: give the path of the job archive"):
+        rmq.spark.read_archive(bench.spark, f"{bench.folder}/archive")
 
 
 def test_an_archive_whose_checkpoint_was_put_back_loses_nothing_in_silence(bench: Bench) -> None:

@@ -38,7 +38,7 @@ class Archive(StreamJob):
     """Archives topics to Parquet, in folders topic=NAME/date=YYYY-MM-DD/hour=HH (UTC) of the event's time.
 
     Every message is in the archive once, with all columns of the data source, also after a crash in the middle of a
-    batch. Each file appears whole. Read it with spark.read.parquet(PATH), or replay it with the job replay.
+    batch. Each file appears whole. Read it with rmq.spark.read_archive(spark, PATH), or replay it with the job replay.
     """
 
     path = key(Text("a folder"), "The archive: a folder, or any address that Spark can write.", sample="archive/orders")

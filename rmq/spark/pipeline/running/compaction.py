@@ -3,8 +3,8 @@
 A job joins what it wrote itself: two jobs that join the same files at the same time would have each row twice.
 
 The joined files are moved in before the small ones are removed: what dies or fails in between never loses a row, and
-the manifest lets it be finished, before anything else is joined. Readers that list a folder in that moment see its rows
-twice; they are the same by topic, brokerName, queueId and offset.
+the manifest lets it be finished, before anything else is joined. Readers that go by the manifests (``snapshot.py``) see
+each row once; those that list a folder in that moment see its rows twice, with one topic, brokerName, queueId, offset.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rmq.protocol.errors import StoreError
@@ -43,25 +44,30 @@ class Files:
         return self._fs_package.Path(self._root, path) if path else self._root
 
     def walk(self, folder: str = "") -> Iterator[Found]:
-        """Every file below a folder, however deep, but those that Spark does not see (names with ``_`` or ``.``)."""
+        """Every file below a folder, however deep, but those that Spark does not see (names with ``_`` or ``.``).
+
+        :raises FileNotFoundError: a folder went away meanwhile.
+        """
         where = self._at(folder)
         if not self._fs.exists(where):
             return
         above = len(self.root) + 1
         hidden_before = len(folder) + 1 if folder else 0
-        files = self._fs.listFiles(where, True)
-        while files.hasNext():
-            status = files.next()
-            path = str(status.getPath().toString())[above:]
-            if not any(part.startswith(("_", ".")) for part in path[hidden_before:].split("/")):
-                yield Found(path, int(status.getLen()))
+        with _told(folder):
+            files = self._fs.listFiles(where, True)
+            while files.hasNext():
+                status = files.next()
+                path = str(status.getPath().toString())[above:]
+                if not any(part.startswith(("_", ".")) for part in path[hidden_before:].split("/")):
+                    yield Found(path, int(status.getLen()))
 
     def names(self, folder: str) -> list[str]:
-        """What is directly in a folder."""
+        """What is directly in a folder. :raises FileNotFoundError: it went away meanwhile."""
         where = self._at(folder)
         if not self._fs.exists(where):
             return []
-        return sorted(str(status.getPath().getName()) for status in self._fs.listStatus(where))
+        with _told(folder):
+            return sorted(str(status.getPath().getName()) for status in self._fs.listStatus(where))
 
     def exists(self, path: str) -> bool:
         return bool(self._fs.exists(self._at(path)))
@@ -83,8 +89,9 @@ class Files:
         self._fs.delete(self._at(path), True)
 
     def read(self, path: str) -> str:
-        """The text of a small file."""
-        stream = self._fs.open(self._at(path))
+        """The text of a small file. :raises FileNotFoundError: there is none."""
+        with _told(path):
+            stream = self._fs.open(self._at(path))
         try:
             return bytes(stream.readAllBytes()).decode()
         finally:
@@ -100,3 +107,15 @@ class Files:
         finally:
             stream.close()
         self.move(path + ".tmp", path)
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """:raises FileNotFoundError: Hadoop says so of a path."""
+    try:
+        yield
+    except Exception as error:
+        java: Any = getattr(error, "java_exception", None)
+        if java is None or java.getClass().getName() != "java.io.FileNotFoundException":
+            raise
+        raise FileNotFoundError(f"{path} is not there any more") from error

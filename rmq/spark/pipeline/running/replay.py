@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as sql
-from pyspark.sql.types import StringType, StructField, StructType
 
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.properties import SHARDING_KEY
@@ -21,6 +20,7 @@ from rmq.spark.options import SourceOptions
 from rmq.spark.pipeline.replay import Replay
 from rmq.spark.pipeline.running.files import Files
 from rmq.spark.pipeline.running.pace import paced
+from rmq.spark.pipeline.running.snapshot import read_archive
 from rmq.spark.pipeline.running.stop import Stop
 from rmq.spark.pipeline.running.watch import Batch, Watch
 from rmq.spark.resolve import offset_at_time, queues_to_read, store_time
@@ -190,16 +190,7 @@ class _Archive:
     """
 
     def __init__(self, spark: SparkSession, job: Replay) -> None:
-        folder = str(job.from_.archive)
-        rows = spark.read.parquet(folder)
-        missing = [name for name in ("eventTime", "topic", "date", "hour", "offset") if name not in rows.columns]
-        if missing:
-            raise ConfigError(f"{job.from_.archive} has no column {missing[0]}: it is no archive of the job archive")
-        # Spark takes names of folders that are all numbers for numbers: 007 would be the topic 7.
-        named = StructType(
-            [StructField("topic", StringType()) if each.name == "topic" else each for each in rows.schema]
-        )
-        rows = spark.read.schema(named).parquet(folder)
+        rows = read_archive(spark, str(job.from_.archive))
         topics = job.from_.archived_topics
         self._rows = rows.where(sql.col("topic").isin(*topics)) if topics else rows
         folders = {found.groups() for path in rows.inputFiles() if (found := _FOLDER.search(path))}

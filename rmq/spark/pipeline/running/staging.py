@@ -17,17 +17,60 @@ import json
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from rmq.protocol.errors import StoreError
 from rmq.spark.pipeline.running.files import Files
 
-__all__ = ["HOME", "Staging"]
+__all__ = ["HOME", "Manifest", "Staging", "manifests", "stage_of"]
 
 HOME = "_rmq"
 _BATCH = "batch-"
 _JOINED = "joined-"
 _MANIFEST = ".json"
+
+
+class Manifest(TypedDict):
+    """What a set is made of; paths are below the root of the archive."""
+
+    moves: list[list[str]]
+    remove: NotRequired[list[str]]
+    upTo: NotRequired[Any]
+
+
+def manifests(files: Files) -> list[tuple[str, str, Manifest]]:
+    """(owner, name of the set, manifest) of everything that an archive's queries have put there and still know.
+
+    :raises FileNotFoundError: one was there and is no more. :raises StoreError: one cannot be read.
+    """
+    return [(owner, name, _read(files, owner, name)) for owner in files.names(HOME) for name in _sets(files, owner)]
+
+
+def stage_of(owner: str, name: str) -> str:
+    """The folder in which the files of a set are written."""
+    return f"{HOME}/{owner}/stage/{name}"
+
+
+def _path(owner: str, name: str) -> str:
+    return f"{HOME}/{owner}/{name}{_MANIFEST}"
+
+
+def _sets(files: Files, owner: str) -> list[str]:
+    """Names of the sets of a query that have a manifest."""
+    names = files.names(f"{HOME}/{owner}")
+    return [name.removesuffix(_MANIFEST) for name in names if name.endswith(_MANIFEST)]
+
+
+def _read(files: Files, owner: str, name: str) -> Manifest:
+    path = _path(owner, name)
+    try:
+        found: Manifest = json.loads(files.read(path))
+        sound = all(len(move) == 2 for move in found["moves"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{files.full(path)} is damaged ({error}): put it back from a backup") from None
+    if not sound:
+        raise StoreError(f"{files.full(path)} is damaged (moves): put it back from a backup")
+    return found
 
 
 class Staging:
@@ -140,15 +183,13 @@ class Staging:
         self._files.delete(self._path(name))
 
     def _manifests(self) -> list[str]:
-        names = self._files.names(self._home)
-        return [name.removesuffix(_MANIFEST) for name in names if name.endswith(_MANIFEST)]
+        return _sets(self._files, self._owner)
 
-    def _manifest(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._files.read(self._path(name)))
-        return found
+    def _manifest(self, name: str) -> Manifest:
+        return _read(self._files, self._owner, name)
 
     def _path(self, name: str) -> str:
-        return f"{self._home}/{name}{_MANIFEST}"
+        return _path(self._owner, name)
 
     def _stage(self, name: str) -> str:
-        return f"{self._home}/stage/{name}"
+        return stage_of(self._owner, name)

@@ -21,6 +21,7 @@ from rmq.spark.pipeline import archive
 from rmq.spark.pipeline.running.archive import planned_end
 from rmq.spark.pipeline.running.compaction import Compactor
 from rmq.spark.pipeline.running.files import Found
+from rmq.spark.pipeline.running.snapshot import snapshot
 from rmq.spark.pipeline.running.staging import Staging
 
 HOUR = "topic=A/date=2026-03-01/hour=10"
@@ -33,6 +34,8 @@ class Folder:
     def __init__(self, root: Path) -> None:
         self.root = str(root)
         self.fails: Callable[[str, str], bool] = lambda what, path: False
+        #: Called before anything that a reader does, too.
+        self.asked: Callable[[], object] = lambda: None
 
     def _at(self, what: str, path: str) -> Path:
         if self.fails(what, path):
@@ -43,6 +46,7 @@ class Folder:
         return str(Path(self.root, path))
 
     def walk(self, folder: str = "") -> Iterator[Found]:
+        self.asked()
         top = Path(self.root, folder)
         for path in sorted(top.rglob("*")):
             inside = path.relative_to(top).parts
@@ -50,10 +54,12 @@ class Folder:
                 yield Found(str(path.relative_to(self.root)), path.stat().st_size)
 
     def names(self, folder: str) -> list[str]:
+        self.asked()
         top = Path(self.root, folder)
         return sorted(path.name for path in top.iterdir()) if top.exists() else []
 
     def exists(self, path: str) -> bool:
+        self.asked()
         return Path(self.root, path).exists()
 
     def move(self, source: str, target: str) -> None:
@@ -69,6 +75,7 @@ class Folder:
             at.unlink(missing_ok=True)
 
     def read(self, path: str) -> str:
+        self.asked()
         return Path(self.root, path).read_text()
 
     def write(self, path: str, text: str) -> None:
@@ -244,3 +251,106 @@ def test_what_a_checkpoint_says_of_a_batch(tmp_path: Path) -> None:
     for other in ("", "v1\n{}\n-", 'v2\n{}\n{"0":"x"}', "v1\n{}\n[1]"):
         checkpoint.write("offsets/3", other)
         assert planned_end(checkpoint, 3) is None
+
+
+# -- readers beside the job ---------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The driver is gone at once: nothing is tidied up."""
+
+
+def killed_at(bench: Bench, step: int, work: Callable[[], object]) -> bool:
+    """Do something that dies before the step of this number that changes files; whether it got as far."""
+    steps = iter(range(1000))
+
+    def dies(what: str, path: str) -> bool:
+        if next(steps) == step:
+            raise Killed
+        return False
+
+    bench.files.fails = dies
+    try:
+        work()
+    except Killed:
+        return True
+    finally:
+        bench.files.fails = lambda what, path: False
+    return False
+
+
+def read(bench: Bench) -> Counter[str]:
+    """What a reader sees, who begins again when a file is moved away under it."""
+    while True:
+        paths = [path for found in snapshot(bench.files, lambda seconds: None).values() for path in found]
+        asked, bench.files.asked = bench.files.asked, lambda: None
+        try:
+            return Counter(row for path in paths for row in bench.files.read(path).splitlines())
+        except FileNotFoundError:
+            bench.files.asked = asked
+
+
+def works(bench: Bench) -> dict[str, Callable[[], object]]:
+    def twice() -> None:
+        bench.join()
+        bench.batch(4, "row 4")
+        bench.batch(5, "row 5")
+        bench.join()
+
+    return {"join": bench.join, "batch": lambda: bench.batch(4, "row 4"), "all": twice}
+
+
+WORK = pytest.mark.parametrize("work", ["join", "batch", "all"])
+ROWS = {f"row {number}" for number in range(4)}
+
+
+def begun(root: Path) -> Bench:
+    bench = Bench(root)
+    for number in range(4):
+        bench.batch(number, f"row {number}")
+    return bench
+
+
+def is_whole(rows: Counter[str]) -> bool:
+    """Every row that was there before, and none twice."""
+    return ROWS <= set(rows) <= {*ROWS, "row 4", "row 5", "row 6"} and set(rows.values()) == {1}
+
+
+@WORK
+def test_a_reader_sees_each_row_once_wherever_the_job_was_killed(tmp_path: Path, work: str) -> None:
+    step, doubled, dead = 0, False, True
+    while dead:
+        bench = begun(tmp_path / str(step))
+        dead = killed_at(bench, step, works(bench)[work])
+        assert is_whole(read(bench)), step
+        doubled = doubled or not is_whole(bench.rows())
+        bench.start()  # finishes what was begun
+        assert is_whole(read(bench)), step
+        assert is_whole(bench.rows()), step
+        step += 1
+    assert doubled == (work != "batch"), "what a plain listing shows"
+    assert step > 5
+
+
+@WORK
+def test_a_reader_sees_each_row_once_while_the_job_goes_on_under_it(tmp_path: Path, work: str) -> None:
+    """The job stands at any step when the reader begins, and goes on to the end at any question of the reader."""
+    for step in range(0, 40, 1 if work != "all" else 5):
+        for question in range(60):
+            bench = begun(tmp_path / f"{step}-{question}")
+            if not killed_at(bench, step, works(bench)[work]):
+                return
+            asked = iter(range(1000))
+
+            def goes_on(bench: Bench = bench, asked: Iterator[int] = asked, question: int = question) -> None:
+                if next(asked) == question:
+                    bench.files.asked = lambda: None
+                    bench.start()
+                    bench.batch(6, "row 6")
+                    bench.join()
+
+            bench.files.asked = goes_on
+            seen = read(bench)
+            assert is_whole(seen), (step, question)
+            if next(asked) <= question:
+                break  # the reader asks no more than that
