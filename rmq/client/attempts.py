@@ -13,21 +13,22 @@ The queue is chosen when the message leaves, by what is known of routes and brok
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
 from rmq.client.checks import check_queue
 from rmq.client.fault import LatencyFault
 from rmq.client.message import MessageQueue
 from rmq.client.results import SendResult, SendStatus
 from rmq.client.route import PublishInfo
+from rmq.client.routes import Routes
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import PreparedSend, send_result
 from rmq.client.settings import ProducerSettings
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, ConnectFailed, RequestTimeout, ResponseError, RMQError, TransportError
 
-__all__ = ["AskRoute", "AskWhy", "Attempts", "Done", "KnownRoutes", "Pause", "Send", "Step", "send_address"]
+__all__ = ["AskRoute", "AskWhy", "Attempts", "Done", "Pause", "Send", "Step", "send_address"]
 
 #: Seconds between two looks for a topic that may be there in a moment.
 _LOOK_AGAIN = 0.5
@@ -35,20 +36,6 @@ _LOOK_AGAIN = 0.5
 _REGISTERED_SOON = 0.1
 #: Seconds a name server has to answer while a message waits for a better route than the one there is.
 _ROUTE_SECONDS = 3.0
-
-
-class KnownRoutes(Protocol):
-    """What is known of the cluster at the moment; any thread may read it."""
-
-    @property
-    def publish(self) -> Mapping[str, PublishInfo]:
-        """Topic -> its queues for sending."""
-
-    @property
-    def routes(self) -> Mapping[str, object]:
-        """The topics with a route of their own: the others in ``publish`` go by a template's."""
-
-    def master_addr(self, broker_name: str) -> str | None: ...
 
 
 class Send(NamedTuple):
@@ -134,7 +121,7 @@ class Attempts:
     def __init__(
         self,
         send: PreparedSend,
-        routes: KnownRoutes,
+        routes: Routes,
         faults: LatencyFault,
         settings: ProducerSettings,
         timeout: float,
@@ -283,7 +270,7 @@ class Attempts:
         elif not isinstance(error, TransportError) or not error.retriable:
             return self._give_up()
         # Served by the template's route: the topic may just have been created with other queues.
-        self._by_template = self.send.topic not in self._routes.routes
+        self._by_template = self.send.topic not in self._routes.own
         rest = self._deadline - now
         if rest > 0 and (error.refresh_route or self._by_template or isinstance(error, TransportError)):
             self._then = Attempts._asked_again
@@ -293,7 +280,7 @@ class Attempts:
     def _asked_again(self, error: Outcome, now: float) -> Step:
         """Where nobody says the route, the one there is has to do."""
         rest = self._deadline - now
-        if rest > 0 and self._by_template and self.send.topic not in self._routes.routes:
+        if rest > 0 and self._by_template and self.send.topic not in self._routes.own:
             # Its broker knows the topic before the name servers do.
             self._then = Attempts._again
             return Pause(min(rest / 4, _REGISTERED_SOON))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
+from rmq.client.routes import Routes
 from rmq.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
@@ -37,7 +38,7 @@ class Household(Protocol):
 
     client_id: str
     remoting: RemotingClient
-    broker_addrs: dict[str, dict[int, str]]
+    routes: Routes
     #: Masters that are told, whether or not a topic in use leads there.
     masters: dict[str, str]
     producers: set[str]
@@ -99,7 +100,7 @@ class Heartbeats:
             addresses = sorted(
                 {
                     address
-                    for addrs in household.broker_addrs.values()
+                    for addrs in household.routes.broker_addrs.values()
                     for broker_id, address in addrs.items()
                     if household.consumers or broker_id == 0
                 }

@@ -14,7 +14,7 @@ from rmq.client.heartbeats import Heartbeats
 from rmq.client.identity import client_id
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import NameServers, parse_addresses
-from rmq.client.route import PERM_WRITE, PublishInfo, publish_queues, subscribe_queues
+from rmq.client.routes import Routes
 from rmq.client.settings import ClientSettings
 from rmq.protocol import frame
 from rmq.protocol.bodies.heartbeat import ConsumerData
@@ -40,8 +40,6 @@ log = logger(__name__)
 
 #: Seconds after which a subscribed topic that no broker has is looked for again; twice as long each time.
 _FIRST_LOOK = 0.25
-#: Seconds without a send after which a topic's route is asked for no more.
-_IDLE_SECONDS = 600.0
 
 
 class ConsumerMember(Protocol):
@@ -105,8 +103,7 @@ def _being_cancelled() -> bool:
 class ClientInstance:
     """Connections, routes and heartbeats of the clients with one id; lives while one of them does.
 
-    Only its own loop touches it, but for ``publish`` and ``broker_addrs``, whose values are replaced and never changed:
-    threads that encode sends read them.
+    Only its own loop touches it, but for what threads that encode sends read of its :class:`~rmq.client.routes.Routes`.
     """
 
     def __init__(self, world: World, settings: ClientSettings, identity: str) -> None:
@@ -123,9 +120,7 @@ class ClientInstance:
         self.name_servers = NameServers(
             world, self.remoting, parse_addresses(settings.namesrv or ""), settings.unit_name
         )
-        self.routes: dict[str, TopicRouteData] = {}
-        self.publish: dict[str, PublishInfo] = {}
-        self.broker_addrs: dict[str, dict[int, str]] = {}
+        self.routes = Routes(world.random)
         #: Broker name -> master of the whole cluster, kept for transaction producers alone.
         self.masters: dict[str, str] = {}
         self.producers: set[str] = set()
@@ -137,11 +132,8 @@ class ClientInstance:
         self._tasks: TaskOwner | None = None
         self._rebalance_now = asyncio.Event()
         self._refreshing: dict[tuple[str, str | None], asyncio.Task[bool]] = {}
-        self._templates: dict[str, tuple[str, int]] = {}
         #: Topics whose route nobody said when last asked: logged once while it lasts.
         self._unanswered: set[str] = set()
-        #: Topics without a route of their own -> the template's route, by which they are sent.
-        self._borrowed: dict[str, TopicRouteData] = {}
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -216,7 +208,7 @@ class ClientInstance:
     def _lacks_topics(self) -> bool:
         """A consumer waits for a topic that no broker has yet: who starts it before its first message need not wait."""
         wanted = {topic for consumer in self.consumers.values() for topic in consumer.topics()}
-        return any(topic not in self.routes and not is_retry_topic(topic) for topic in wanted)
+        return any(topic not in self.routes.own and not is_retry_topic(topic) for topic in wanted)
 
     async def _persist(self) -> None:
         for consumer in list(self.consumers.values()):
@@ -345,8 +337,9 @@ class ClientInstance:
         if self.transactions:
             await self.learn_masters()
         subscribed = {topic for consumer in self.consumers.values() for topic in consumer.topics()}
-        self._forget_idle(subscribed)
-        topics = subscribed.union(self.publish)
+        asked = {topic for topic, _ in self._refreshing}
+        self.routes.forget_idle(subscribed, asked, self.world.clock.monotonic())
+        topics = subscribed.union(self.routes.publish)
         self._unanswered &= topics
         for topic in sorted(topics):
             try:
@@ -357,7 +350,7 @@ class ClientInstance:
                     logging.DEBUG if topic in self._unanswered else logging.WARNING, "route of %s: %s", topic, error
                 )
                 self._unanswered.add(topic)
-        self._forget_brokers()
+        self.routes.forget_brokers()
 
     async def refresh_route(self, topic: str, timeout: float = 3.0, template: tuple[str, int] | None = None) -> bool:
         """Ask for a topic's route; calls for the same topic at the same time share one question.
@@ -367,7 +360,7 @@ class ClientInstance:
         :raises RMQError: no name server says.
         """
         if template is not None:
-            self._templates[topic] = template
+            self.routes.templates[topic] = template
         key = (topic, template[0] if template else None)
         deadline = self.world.clock.monotonic() + timeout
         while True:
@@ -375,7 +368,7 @@ class ClientInstance:
             task = self._refreshing.get(key)
             if ours := task is None:
                 task = asyncio.get_running_loop().create_task(
-                    self._refresh(topic, rest, template or self._templates.get(topic)), name=f"route {topic}"
+                    self._refresh(topic, rest, template or self.routes.templates.get(topic)), name=f"route {topic}"
                 )
                 self._refreshing[key] = task
                 task.add_done_callback(lambda ended: self._refreshed(key, ended))
@@ -400,7 +393,7 @@ class ClientInstance:
 
     async def _refresh(self, topic: str, timeout: float, template: tuple[str, int] | None) -> bool:
         route = await self.name_servers.route(topic, timeout)
-        if route is None and template is not None and topic not in self.routes:
+        if route is None and template is not None and topic not in self.routes.own:
             route = await self.name_servers.route(template[0], timeout)
             if route is not None:
                 for data in route.queue_datas:
@@ -409,76 +402,13 @@ class ClientInstance:
                 self._take(topic, route, own=False)
                 return True
         if route is None:
-            return topic in self.publish
+            return topic in self.routes.publish
         self._take(topic, route, own=True)
         return True
 
     def _take(self, topic: str, route: TopicRouteData, *, own: bool) -> None:
-        addrs = dict(self.broker_addrs)
-        for broker in route.broker_datas:
-            addrs[broker.broker_name] = {int(i): address for i, address in broker.broker_addrs.items()}
-        new_brokers = addrs.keys() - self.broker_addrs.keys()
-        moved = addrs != self.broker_addrs
-        self.broker_addrs = addrs
-        old = self.publish.get(topic)
-        queues = publish_queues(topic, route)
-        if old is None:
-            info = PublishInfo(topic, queues)
-            for _ in range(self.world.random.randrange(64)):
-                next(info.turn)
-            self.publish = {**self.publish, topic: info}
-        elif old.queues != queues:
-            self.publish = {**self.publish, topic: PublishInfo(topic, queues, old.turn)}
-        if own:
-            self.routes[topic] = route
-            self._borrowed.pop(topic, None)
-        else:
-            self._borrowed[topic] = route
-        if (new_brokers or moved) and (self.producers or self.consumers):
+        if self.routes.take(topic, route, own=own) and (self.producers or self.consumers):
             self.beats.soon()
-
-    def _forget_idle(self, subscribed: set[str]) -> None:
-        """Ask no more for topics that nobody uses: the next send to one asks again.
-
-        One topic of each broker stays, so that heartbeats go on to all brokers that a producer has sent to: they ask it
-        how its transactions ended.
-        """
-        now = self.world.clock.monotonic()
-        idle = []
-        named: set[str] = set()
-        for topic, info in self.publish.items():
-            if info.used or topic in subscribed:
-                info.used, info.used_at = False, now
-            if now - info.used_at < _IDLE_SECONDS:
-                named |= self._brokers_of(topic)
-            else:
-                idle.append(topic)
-        for topic in subscribed:
-            named |= self._brokers_of(topic)
-        gone = set()
-        for topic in idle:
-            brokers = self._brokers_of(topic)
-            if brokers <= named:
-                gone.add(topic)
-            named |= brokers
-        if gone:
-            self.publish = {topic: info for topic, info in self.publish.items() if topic not in gone}
-            for topic in gone:
-                self.routes.pop(topic, None)
-                self._borrowed.pop(topic, None)
-        for topic in self._templates.keys() - self.publish.keys() - {topic for topic, _ in self._refreshing}:
-            del self._templates[topic]
-
-    def _brokers_of(self, topic: str) -> set[str]:
-        route = self.routes.get(topic) or self._borrowed.get(topic)
-        return set() if route is None else {broker.broker_name for broker in route.broker_datas}
-
-    def _forget_brokers(self) -> None:
-        """Drop brokers that no route names any more."""
-        routes = [*self.routes.values(), *self._borrowed.values()]
-        named = {broker.broker_name for route in routes for broker in route.broker_datas}
-        if gone := self.broker_addrs.keys() - named:
-            self.broker_addrs = {name: addrs for name, addrs in self.broker_addrs.items() if name not in gone}
 
     async def learn_masters(self) -> None:
         """Ask for every master there is, which a transaction producer is known to: any of them may have to ask it."""
@@ -494,31 +424,15 @@ class ClientInstance:
         if new:
             await self.beats.beat()
 
-    def masters_away(self, topic: str) -> list[str]:
-        """The brokers that have a topic for writing and whose master no name server knows now."""
-        route = self.routes.get(topic) or self._borrowed.get(topic)
-        if route is None:
-            return []
-        there = {broker.broker_name for broker in route.broker_datas if 0 in broker.broker_addrs}
-        return sorted({data.broker_name for data in route.queue_datas if data.perm & PERM_WRITE} - there)
-
-    def subscribe_queues(self, topic: str) -> list[MessageQueue] | None:
-        """The queues of a topic for consumers; None when it has no route yet."""
-        route = self.routes.get(topic)
-        return None if route is None else subscribe_queues(topic, route)
-
-    def master_addr(self, broker_name: str) -> str | None:
-        return self.broker_addrs.get(broker_name, {}).get(0)
-
     async def find_master(self, queue: MessageQueue) -> str:
         """The master's address of a queue's broker; asks for the route when it is not known.
 
         :raises ConnectFailed: the broker has no master now.
         """
-        address = self.master_addr(queue.broker_name)
+        address = self.routes.master_addr(queue.broker_name)
         if address is None:
             await self.refresh_route(queue.topic)
-            address = self.master_addr(queue.broker_name)
+            address = self.routes.master_addr(queue.broker_name)
         if address is None:
             raise ConnectFailed(f"the broker {queue.broker_name} of {queue.topic} has no master now")
         return address
@@ -530,7 +444,7 @@ class ClientInstance:
         :raises ConnectFailed: nobody serves the queue now.
         """
         for again in (False, True):
-            addrs = self.broker_addrs.get(queue.broker_name, {})
+            addrs = self.routes.broker_addrs.get(queue.broker_name, {})
             if broker_id in addrs:
                 return addrs[broker_id], broker_id
             if broker_id > 0 and broker_id + 1 in addrs:

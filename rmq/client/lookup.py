@@ -55,7 +55,7 @@ async def fetch_publish_message_queues(instance: ClientInstance, topic: str) -> 
     route = await instance.name_servers.route(topic, instance.settings.mq_client_api_timeout)
     if route is None:
         # Just created by a send: the name servers learn of it in a moment.
-        if (info := instance.publish.get(topic)) is not None:
+        if (info := instance.routes.publish.get(topic)) is not None:
             return list(info.queues)
         raise ClientError(f"the topic {topic} does not exist: no broker has registered it")
     return publish_queues(topic, route)
@@ -65,7 +65,7 @@ async def fetch_subscribe_message_queues(instance: ClientInstance, topic: str) -
     """The queues consumers read. :raises ClientError: the topic has no route."""
     check_text(topic)
     await instance.refresh_route(topic, instance.settings.mq_client_api_timeout)
-    queues = instance.subscribe_queues(topic)
+    queues = instance.routes.subscribe_queues(topic)
     if queues is None:
         raise ClientError(f"the topic {topic} does not exist: no broker has registered it")
     return queues

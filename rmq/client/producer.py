@@ -260,7 +260,7 @@ class Producer(Lookups):
         """All attempts of one send, to be made. Any thread."""
         return Attempts(
             send,
-            self.instance,
+            self.instance.routes,
             self.faults,
             self.settings,
             timeout,
@@ -334,7 +334,7 @@ class Producer(Lookups):
         """What is the matter with a topic that has no queue to send to: it may be there in a moment, or never."""
         instance = self.instance
         servers = ";".join(instance.name_servers.addresses)
-        if away := instance.masters_away(topic):
+        if away := instance.routes.masters_away(topic):
             return ConnectFailed(
                 f"the topic {topic} takes no message now: {', '.join(away)} {'has' if len(away) == 1 else 'have'} no "
                 "master, and slaves take none"

@@ -137,10 +137,10 @@ class Delivery:
     async def _rebalance_topic(self, topic: str) -> None:
         if self._stopped:
             return
-        queues = self._instance.subscribe_queues(topic)
+        queues = self._instance.routes.subscribe_queues(topic)
         if queues is None:
             await self._instance.refresh_route(topic)
-            queues = self._instance.subscribe_queues(topic)
+            queues = self._instance.routes.subscribe_queues(topic)
             if queues is None:
                 self._note_missing(topic)
                 return
@@ -328,7 +328,7 @@ class Delivery:
     def _connection_lost(self, conn: Conn) -> None:
         """Without a connection our locks are not ours for long (broker/groups/locks.py): nothing is begun on them."""
         for queue, pq in self.queues.items():
-            if pq.locked and self._instance.master_addr(queue.broker_name) == conn.address:
+            if pq.locked and self._instance.routes.master_addr(queue.broker_name) == conn.address:
                 pq.locked = False
                 self._ask_again()
 

@@ -80,7 +80,7 @@ class QueueLocks:
                 await self._unlock(broker_name, of_broker, wait)
 
     async def _unlock(self, broker_name: str, queues: list[MessageQueue], wait: bool) -> None:
-        address = self._instance.master_addr(broker_name)
+        address = self._instance.routes.master_addr(broker_name)
         if address is None:
             return
         body = UnlockBatchRequestBody(client_id=self._instance.client_id, consumer_group=self._group, mq_set=queues)

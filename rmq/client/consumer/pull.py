@@ -209,7 +209,7 @@ class PullConsumer(Lookups):
         """A topic pulled for the first time becomes part of the group's subscription."""
         check_topic(topic)
         instance = self.instance
-        if topic not in instance.routes:
+        if topic not in instance.routes.own:
             await instance.refresh_route(topic)
         self._topics.add(topic)
         await instance.beats.beat()
@@ -234,7 +234,7 @@ class PullConsumer(Lookups):
         check_queue(queue)
         if not from_store and (known := self._store.known(queue)) >= 0:
             return known
-        if queue.topic not in self.instance.routes:
+        if queue.topic not in self.instance.routes.own:
             await self.instance.refresh_route(queue.topic)
         return await self._store.read(queue)
 
@@ -283,16 +283,16 @@ class PullConsumer(Lookups):
             told = self.settings.message_queue_listener
             if told is not None and now != before and self._instance is not None:
                 try:
-                    told(topic, self._instance.subscribe_queues(topic) or [], now)
+                    told(topic, self._instance.routes.subscribe_queues(topic) or [], now)
                 except Exception:
                     log.exception("the message_queue_listener of group %s raised", self.group)
 
     async def _balance(self, topic: str) -> None:
         instance = self.instance
-        queues = instance.subscribe_queues(topic)
+        queues = instance.routes.subscribe_queues(topic)
         if queues is None:
             await instance.refresh_route(topic)
-            queues = instance.subscribe_queues(topic) or []
+            queues = instance.routes.subscribe_queues(topic) or []
         if self.settings.broadcasting:
             self._balanced[topic] = queues
             return

@@ -145,7 +145,7 @@ class PushConsumer(Lookups):
 
     async def _announce(self, instance: ClientInstance) -> None:
         for topic in self.topics():
-            if topic not in instance.routes:
+            if topic not in instance.routes.own:
                 try:
                     await instance.refresh_route(topic)
                 except RMQError as error:

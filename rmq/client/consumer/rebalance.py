@@ -29,7 +29,7 @@ async def consumer_ids(instance: ClientInstance, group: str, topic: str) -> list
 
     :raises RMQError: no broker says.
     """
-    route = instance.routes.get(topic)
+    route = instance.routes.own.get(topic)
     brokers = [broker.broker_addrs for broker in route.broker_datas if broker.broker_addrs] if route else []
     if not brokers:
         raise ClientError(f"the topic {topic} has no broker now")

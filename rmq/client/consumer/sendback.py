@@ -44,7 +44,7 @@ async def send_message_back(
     :raises RMQError: it did not work.
     """
     name = broker_name or message.broker_name
-    address = instance.master_addr(name) or f"{_bracket(message.store_host[0])}:{message.store_host[1]}"
+    address = instance.routes.master_addr(name) or f"{_bracket(message.store_host[0])}:{message.store_host[1]}"
     header = ConsumerSendMsgBackRequest(
         offset=message.commit_log_offset,
         group=group,
@@ -76,9 +76,9 @@ async def send_to_retry_topic(
     times = message.reconsume_times + 1
     if not dead:  # on its way to the dead letters a delay level would only make it late (field case B048)
         properties["DELAY"] = str(delay_level if delay_level > 0 else 3 + message.reconsume_times)
-    if topic not in instance.publish:
+    if topic not in instance.routes.publish:
         await instance.refresh_route(topic, timeout, ("TBW102", 1))
-    info = instance.publish.get(topic)
+    info = instance.routes.publish.get(topic)
     if info is None or not info.queues:
         raise ClientError(f"the retry topic {topic} has no queue")
     error: RMQError | None = None

@@ -61,7 +61,7 @@ class Subscriptions:
         :raises ResponseError: it does not take one.
         """
         for topic, data in self.table.items():
-            route = instance.routes.get(topic)
+            route = instance.routes.own.get(topic)
             if data.is_tag_type or route is None:
                 continue
             for broker in route.broker_datas:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from rmq.client.fault import LatencyFault
 from rmq.client.message import Message, MessageQueue
 from rmq.client.results import SendResult, SendStatus
 from rmq.client.route import PublishInfo
+from rmq.client.routes import Routes
 from rmq.client.selectors import by_hash
 from rmq.client.sending import SendEncoder
 from rmq.client.settings import ProducerSettings
+from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import (
@@ -30,24 +33,19 @@ ONE = (Message("T", b"x"),)
 BATCH = (Message("T", b"x"), Message("T", b"y"))
 
 
-class Known:
-    """Routes as a test has them."""
+class Known(Routes):
+    """Routes as a test has them: every broker has one queue of T."""
 
     def __init__(self, *brokers: str, own: bool = True) -> None:
-        self.publish: dict[str, PublishInfo] = {}
-        self.routes: dict[str, object] = {}
-        self.masters: dict[str, str] = {}
+        super().__init__(Random())
         if brokers:
             self.learn(*brokers, own=own)
 
     def learn(self, *brokers: str, own: bool = True) -> None:
         self.publish = {"T": PublishInfo("T", [MessageQueue("T", broker, 0) for broker in brokers])}
-        self.masters = {broker: f"{broker}:10911" for broker in brokers}
+        self.broker_addrs = {broker: {0: f"{broker}:10911"} for broker in brokers}
         if own:
-            self.routes["T"] = object()
-
-    def master_addr(self, broker_name: str) -> str | None:
-        return self.masters.get(broker_name)
+            self.own["T"] = TopicRouteData()
 
 
 class Sends:
@@ -294,7 +292,7 @@ def test_a_queue_given_or_selected_is_not_left(how: dict[str, Any], outcome: Out
 def test_a_queue_given_needs_no_route_but_its_master() -> None:
     s = Sends(Known(), queue=MessageQueue("T", "a", 0))
     assert s.step == AskRoute(3.0)
-    s.known.masters["a"] = "a:10911"
+    s.known.broker_addrs["a"] = {0: "a:10911"}
     s.on(None)
     assert s.broker == "a"
 
@@ -312,7 +310,7 @@ def test_a_queue_whose_broker_has_no_master(outcome: Outcome, why: str) -> None:
 def test_a_broker_without_a_master_counts_as_an_attempt() -> None:
     s = Sends(Known("a", "b"))
     s.on(answer(2))
-    del s.known.masters["a"]
+    del s.known.broker_addrs["a"]
     s.on(answer(2))
     assert isinstance(s.step, AskRoute), "the master of a"
     assert isinstance(s.on(None), AskRoute), "another attempt would need another route"
@@ -322,7 +320,7 @@ def test_a_broker_without_a_master_counts_as_an_attempt() -> None:
 
 def test_no_time_is_left_when_the_master_is_known_at_last() -> None:
     s = Sends(Known(), queue=MessageQueue("T", "a", 0))
-    s.known.masters["a"] = "a:10911"
+    s.known.broker_addrs["a"] = {0: "a:10911"}
     s.on(None, after=3.0)
     assert "no time was left to send to" in str(s.fails())
 
@@ -357,7 +355,7 @@ def test_a_selector_is_asked_once_when_the_queues_are_known() -> None:
     assert not asked
     s.known.learn("a")
     assert isinstance(s.on(None), AskRoute), "for the master of the one selected"
-    s.known.masters["away"] = "away:10911"
+    s.known.broker_addrs["away"] = {0: "away:10911"}
     s.on(None)
     assert s.broker == "away"
     assert asked == [((MessageQueue("T", "a", 0),), ONE[0], 7)]

@@ -47,7 +47,7 @@ def client() -> tuple[ClientInstance, Routes]:
 async def minutes(instance: ClientInstance, count: int, used: tuple[str, ...] = ()) -> None:
     for _ in range(count):
         for topic in used:
-            instance.publish[topic].used = True  # as a send does
+            instance.routes.publish[topic].used = True  # as a send does
         await asyncio.sleep(60)
         await instance.refresh_routes()
 
@@ -60,17 +60,17 @@ async def test_a_topic_nobody_sends_to_is_forgotten_and_asked_for_again_when_som
         await instance.refresh_route(f"new-{number}", 3.0, TEMPLATE)
         await instance.refresh_route(f"gone-{number}")
     await minutes(instance, 5)
-    assert len(instance.publish) == 100
+    assert len(instance.routes.publish) == 100
     await minutes(instance, 10, ("T7a", "new-7"))
     kept = {"T7a", "new-7"}
-    assert set(instance.publish) == kept
-    assert set(instance.routes) == {"T7a"}
-    assert set(instance._borrowed) == set(instance._templates) == {"new-7"}
+    assert set(instance.routes.publish) == kept
+    assert set(instance.routes.own) == {"T7a"}
+    assert set(instance.routes.borrowed) == set(instance.routes.templates) == {"new-7"}
     routes.asked.clear()
     await minutes(instance, 1)
     assert set(routes.asked) == {*kept, TEMPLATE[0]}
     await instance.refresh_route("T8a")
-    assert "T8a" in instance.publish
+    assert "T8a" in instance.routes.publish
 
 
 @in_virtual_time
@@ -80,7 +80,7 @@ async def test_what_consumers_subscribe_to_stays() -> None:
     for number in range(3):
         await instance.refresh_route(f"T{number}a")
     await minutes(instance, 20)
-    assert set(instance.publish) == {"T1a"}
+    assert set(instance.routes.publish) == {"T1a"}
 
 
 @in_virtual_time
@@ -91,5 +91,5 @@ async def test_every_broker_that_was_sent_to_stays_known() -> None:
         await instance.refresh_route(f"T{number}a")
         await instance.refresh_route(f"T{number}b")
     await minutes(instance, 30)
-    assert len(instance.publish) == 2
-    assert set(instance.broker_addrs) == {"a", "b"}
+    assert len(instance.routes.publish) == 2
+    assert set(instance.routes.broker_addrs) == {"a", "b"}

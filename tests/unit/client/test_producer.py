@@ -49,7 +49,7 @@ async def test_a_topic_that_is_sent_to_now_and_then_stays_known_and_others_are_a
         c.topics |= {"U": ["a"], "V": ["a"]}
         for topic in "TUV":
             await p.send(Message(topic, b"x"))
-        known = {topic: p.instance.publish[topic] for topic in "TU"}
+        known = {topic: p.instance.routes.publish[topic] for topic in "TU"}
         for _ in range(20):
             await asyncio.sleep(60)
             await p.send(Message("T", b"x"))
@@ -57,7 +57,7 @@ async def test_a_topic_that_is_sent_to_now_and_then_stays_known_and_others_are_a
         c.routes_asked.clear()
         await asyncio.sleep(60)
         assert set(c.routes_asked) == {"T", "U"}
-        assert all(p.instance.publish[topic] is info for topic, info in known.items())
+        assert all(p.instance.routes.publish[topic] is info for topic, info in known.items())
         await p.send(Message("V", b"x"))
         assert c.routes_asked.count("V") == 1
 
@@ -465,10 +465,10 @@ async def test_a_broker_that_leaves_every_route_is_forgotten() -> None:
     async with ScriptedCluster("a", "b") as c, producer(c) as p:
         for _ in range(4):
             await p.send(Message("T", b"x"))
-        assert set(p.instance.broker_addrs) == {"a", "b"}
+        assert set(p.instance.routes.broker_addrs) == {"a", "b"}
         c.topics["T"] = ["b"]
         await asyncio.sleep(31)
-        assert set(p.instance.broker_addrs) == {"b"}
+        assert set(p.instance.routes.broker_addrs) == {"b"}
         beats = len(c.brokers["a"].beats)
         await asyncio.sleep(65)
         assert len(c.brokers["a"].beats) == beats
