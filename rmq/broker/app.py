@@ -42,7 +42,7 @@ from rmq.broker.lmq_stats import LmqStats
 from rmq.broker.observe.figures import Figures
 from rmq.broker.observe.pages import BrokerMetrics
 from rmq.broker.observe.sizes import COUNT_SECONDS
-from rmq.broker.outward.registration import Registration
+from rmq.broker.outward.registration import Registrar
 from rmq.broker.pop.service import PopService
 from rmq.broker.schedule.recall import Recall
 from rmq.broker.schedule.service import ScheduleService
@@ -283,7 +283,7 @@ class BrokerApp:
         )
         pressure.ready = lambda: self._server.ready
         self._client = RemotingClient(world)
-        self._registration = Registration(
+        self._registration = Registrar(
             world,
             settings,
             topics,

@@ -35,7 +35,7 @@ from rmq.remoting.conn import Conn
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
-__all__ = ["Registration"]
+__all__ = ["Registrar"]
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class _Link:
         self.order_topics: frozenset[str] | None = None
 
 
-class Registration:
+class Registrar:
     """Registers with every name server: at start, every 30 s, and at once when a topic changes.
 
     :param world: clock and network (for the address server).

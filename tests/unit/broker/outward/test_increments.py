@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rmq.broker.outward.registration import Registration
+from rmq.broker.outward.registration import Registrar
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.topics.table import TopicTable
 from rmq.namesrv.brokers import BrokerService
@@ -120,7 +120,7 @@ class Scene:
         self.topics = TopicTable(self.node.world, self.settings, "/store/config/topics.json")
         self.topics.load()
         self.client = RemotingClient(self.node.world)
-        self.registration = Registration(
+        self.registration = Registrar(
             self.node.world, self.settings, self.topics, self.client, broker_addr=ADDR, ha_addr="10.0.0.1:10912"
         )
         await self.registration.start()

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import pytest
 
-from rmq.broker.outward.registration import Registration
+from rmq.broker.outward.registration import Registrar
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.topics.table import TopicTable
 from rmq.protocol.bodies.kv import KVTable
@@ -95,7 +95,7 @@ class Scene:
         self.settings = BrokerSettings(broker_name="broker-a", **settings)
         self.topics = TopicTable(self.node.world, self.settings, "/store/config/topics.json")
         self.client = RemotingClient(self.node.world)
-        self.registration = Registration(
+        self.registration = Registrar(
             self.node.world,
             self.settings,
             self.topics,
