@@ -7,17 +7,17 @@ remembered here are clocks and caches.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
-from rmq.protocol.errors import ConfigError, RMQError
+from rmq.protocol.errors import ConfigError, ConnectFailed, RMQError
 from rmq.protocol.queue import MessageQueue
 from rmq.spark.admission import Admission
 from rmq.spark.brokers import Bound, Brokers, require_topics
 from rmq.spark.options import SourceOptions
 from rmq.spark.positions import LATEST, META, nested, queues_of
 from rmq.spark.ranges import DataLost, Range, ranges_between
-from rmq.spark.renewal import Renewal
+from rmq.spark.renewal import Oldest, Renewal
 from rmq.spark.resolve import PATIENCE, queues_to_read, resolve, until_answered
 
 __all__ = ["AS_OF", "Advance", "read_offsets", "write_offsets"]
@@ -28,21 +28,39 @@ log = logging.getLogger(__name__)
 AS_OF = f"{META}asOf"
 #: Where a query began: Spark keeps it nowhere, and asks for it anew when the first batch is read again.
 FROM = f"{META}from"
+#: The oldest message that each queue had then, ``[offset, store time]``: another one tells of a topic made anew.
+OLDEST = f"{META}oldest"
 #: Seconds for which an answer without anything new holds: an idle query asks 80 times a second.
 _IDLE = 0.2
 
 Offsets = dict[MessageQueue, int]
+V = TypeVar("V")
 
 
-def write_offsets(offsets: Mapping[MessageQueue, int], as_of: int) -> dict[str, Any]:
+def write_offsets(
+    offsets: Mapping[MessageQueue, int], as_of: int, oldest: Mapping[MessageQueue, Oldest] | None = None
+) -> dict[str, Any]:
     """Offsets as a checkpoint holds them."""
-    return {AS_OF: as_of, **nested(offsets)}
+    known = {OLDEST: nested({queue: [one.offset, one.time] for queue, one in oldest.items()})} if oldest else {}
+    return {AS_OF: as_of, **known, **nested(offsets)}
 
 
 def read_offsets(document: Mapping[str, Any]) -> Offsets:
     """Offsets out of a checkpoint. :raises ConfigError: it was not written by this source."""
+    return _of_checkpoint(document, _place)
+
+
+def read_oldest(document: Mapping[str, Any]) -> dict[MessageQueue, Oldest]:
+    """The oldest messages that a checkpoint knows; none where an older version wrote it.
+
+    :raises ConfigError: it was not written by this source.
+    """
+    return _of_checkpoint(document.get(OLDEST, {}), _oldest)
+
+
+def _of_checkpoint(document: object, value: Callable[[Any], V]) -> dict[MessageQueue, V]:
     try:
-        return queues_of(document, _place)
+        return queues_of(document, value)
     except ValueError as error:
         raise ConfigError(
             f"the checkpoint holds offsets that are not of rocketmq, or were changed ({error}): "
@@ -59,6 +77,12 @@ def _place(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError("an offset")
     return value
+
+
+def _oldest(value: object) -> Oldest:
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError("[offset, store time]")
+    return Oldest(*map(_place, value))
 
 
 class Advance:
@@ -89,7 +113,7 @@ class Advance:
         queues = queues_to_read(self._brokers, self._options)
         begin = resolve(self._brokers, self._options, self._options.start, queues, LATEST)
         self._renewal.remember(queues)
-        self._last = {FROM: nested(begin), **write_offsets(begin, self._brokers.dial.now_ms())}
+        self._last = {FROM: nested(begin), **self._written(begin)}
         return self._last
 
     def prepare_available_now(self) -> None:
@@ -186,6 +210,7 @@ class Advance:
     def _next(self, start: dict[str, Any], limited: bool, bounds: Mapping[MessageQueue, Bound]) -> dict[str, Any]:
         begin = read_offsets(start)
         self._say_what_is_not_served(begin)
+        self._renewal.recall(read_oldest(start))
         restarted = self._restarted(begin, bounds, int(start.get(AS_OF, 0)))
         end = dict(begin)
         for queue, bound in bounds.items():
@@ -202,7 +227,10 @@ class Advance:
         if end == begin:
             return start
         first = {FROM: start[FROM]} if _is_first(start) else {}
-        return {**first, **write_offsets(end, self._brokers.dial.now_ms())}
+        return {**first, **self._written(end)}
+
+    def _written(self, offsets: Offsets) -> dict[str, Any]:
+        return write_offsets(offsets, self._brokers.dial.now_ms(), self._renewal.known(offsets))
 
     def _queues(self) -> list[MessageQueue]:
         """The queues there are now: new ones of known topics, new topics of a pattern."""
@@ -282,20 +310,30 @@ class Advance:
         begin = read_offsets(end[FROM]) if _is_first(start) and FROM in end else read_offsets(start)
         found = ranges_between(begin, read_offsets(end))
         if found and end != self._planned:  # by an earlier run
-            found = self._as_planned(found, int(end.get(AS_OF, 0)))
+            found = self._as_planned(found, end)
         self._planned = end
         if self._last is None:
             self._last = end
         return found
 
-    def _as_planned(self, ranges: list[Range], as_of: int) -> list[Range]:
+    def _as_planned(self, ranges: list[Range], end: Mapping[str, Any]) -> list[Range]:
         """Those whose queues are still what they were when a batch was planned.
 
+        :param end: the offsets that it ends at.
         :raises DataLost: a topic was made anew since, and that is an error.
+        :raises ConnectFailed: a broker that would tell stays away, and a loss is an error.
         """
         ends = {each.queue: each.end for each in ranges}
+        try:
+            until_answered(self._brokers, list(ends), self._brokers.oldest_times)
+        except ConnectFailed as error:
+            if self._options.fail_on_data_loss:
+                raise
+            log.warning("%s: whether its topics were made anew is not known (failOnDataLoss=false)", error)
         # With a memory of its own: that of the query is to find out by itself where the queues go on.
-        anew = Renewal(self._brokers).made_anew(ends, ends, as_of)
+        renewal = Renewal(self._brokers)
+        renewal.recall(read_oldest(end))
+        anew = renewal.made_anew(ends, ends, int(end.get(AS_OF, 0)))
         for queue in sorted(anew):
             line = f"{queue}: an open batch ends at {ends[queue]}: its topic was made anew since the batch was planned"
             if self._options.fail_on_data_loss:

@@ -337,7 +337,10 @@ class Brokers:
         return {queue: reply.header(GetMinOffsetResponse).offset for queue, (_, reply) in asked.items()}
 
     def oldest_times(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """When the oldest message of each queue was stored, milliseconds; empty queues are left out."""
+        """When the oldest message of each queue was stored, milliseconds; 0: it is empty.
+
+        Queues whose brokers are away are left out.
+        """
         asked = self._ask_each(
             queues,
             RequestCode.GET_EARLIEST_MSG_STORETIME,
@@ -345,12 +348,10 @@ class Brokers:
                 topic=self.endpoint.wrap(queue.topic), queue_id=queue.queue_id
             ),
         )
-        found = {}
-        for queue, (_, reply) in asked.items():
-            time = reply.header(GetEarliestMsgStoretimeResponse).timestamp
-            if time > 0:
-                found[queue] = time
-        return found
+        return {
+            queue: max(0, reply.header(GetEarliestMsgStoretimeResponse).timestamp)
+            for queue, (_, reply) in asked.items()
+        }
 
     def group_offsets(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
         """Where a group stands in queues, None where it has not been. Queues whose brokers are away are left out."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from typing import Any
 
@@ -13,7 +14,7 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError, ConnectFailed, FrameError, TransportError
 from rmq.protocol.queue import MessageQueue
 from rmq.runtime.dial import Wire
-from rmq.spark.advance import Advance, read_offsets
+from rmq.spark.advance import OLDEST, Advance, read_offsets
 from rmq.spark.brokers import Brokers
 from rmq.spark.options import SourceOptions
 from rmq.spark.progress import lag
@@ -425,6 +426,98 @@ def test_an_open_batch_is_not_read_out_of_a_topic_made_anew(cluster: MemoryClust
     anew = loose.latest(end)
     assert (places(anew), loose.ranges(end, anew)) == ([0], []), "a queue that begins anew"
     assert loose.ranges(anew, loose.latest(anew)) == [Range(QUEUE, 0, 10)]
+
+
+@pytest.mark.parametrize("apart", [-600_000, 600_000], ids=["behind", "ahead"])
+def test_clocks_that_differ_do_not_matter_after_a_restart(cluster: MemoryCluster, apart: int) -> None:
+    """The broker's clock is ten minutes from the driver's: the oldest message that the checkpoint knows decides."""
+    queue = cluster.broker.queues["t", 0] = MemoryQueue()
+    cluster.put("t", count=5)
+    queue.times = [time + apart for time in queue.times]
+    one = stream(cluster)
+    begin = one.latest(one.initial())
+    cluster.now += 10
+    cluster.put("t", count=2)
+    queue.times[5:] = [time + apart for time in queue.times[5:]]
+    end = one.latest(begin)
+    end = json.loads(json.dumps(end))
+    assert stream(cluster).ranges(begin, end) == [Range(QUEUE, 5, 7)]
+    assert stream(cluster).latest(end) is end
+    # What expires leaves later messages: that is no other topic.
+    queue.least = 3
+    assert stream(cluster).ranges(begin, end) == [Range(QUEUE, 5, 7)]
+    assert stream(cluster).latest(end) is end
+    make_anew(cluster, 40)
+    anew = cluster.broker.queues["t", 0]
+    anew.times = [time + apart for time in anew.times]
+    with pytest.raises(DataLost, match="made anew since the batch was planned"):
+        stream(cluster).ranges(begin, end)
+    with pytest.raises(DataLost, match="the query is at 7, the queue ends at 40: its topic was made anew"):
+        stream(cluster).latest(end)
+    loose = stream(cluster, failOnDataLoss="false")
+    back = loose.latest(end)
+    assert loose.ranges(back, loose.latest(back)) == [Range(QUEUE, 0, 40)]
+    assert stream(cluster).ranges(back, loose.latest(back)) == [Range(QUEUE, 0, 40)], "and not told again"
+
+
+def test_a_topic_made_anew_with_as_many_messages_is_seen_at_a_restart(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=5)
+    one = stream(cluster)
+    end = one.latest(one.initial())
+    make_anew(cluster, 5)
+    with pytest.raises(DataLost, match="the query is at 5, the queue ends at 5: its topic was made anew"):
+        stream(cluster).latest(end)
+
+
+def test_what_was_not_read_of_a_topic_made_anew_is_lost(cluster: MemoryCluster) -> None:
+    """The checkpoint is at 0: messages were there, and none was read."""
+    cluster.put("t", count=5)
+    start = stream(cluster).initial()
+    make_anew(cluster, 3)
+    with pytest.raises(DataLost, match="the query is at 0, the queue ends at 3: its topic was made anew"):
+        stream(cluster).latest(start)
+    loose = stream(cluster, failOnDataLoss="false")
+    back = loose.latest(start)
+    cluster.now += 1
+    assert loose.ranges(back, loose.latest(back)) == [Range(QUEUE, 0, 3)]
+
+
+def test_a_checkpoint_of_an_older_version_goes_on(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=5)
+    one = stream(cluster)
+    end = one.latest(one.initial())
+    old = {name: value for name, value in end.items() if name != OLDEST}
+    assert OLDEST in end
+    assert stream(cluster).latest(old) is old
+    cluster.put("t", count=2)
+    cluster.now += 1
+    further = stream(cluster).latest(old)
+    assert (places(further), OLDEST in further) == ([7], True)
+    for wrong in ([1], {"t": {"broker-a": {"0": 1}}}, {"t": {"broker-a": {"0": [1, -1]}}}):
+        with pytest.raises(ConfigError, match="the checkpoint holds offsets that are not of rocketmq, or were changed"):
+            stream(cluster).latest({**end, OLDEST: wrong})
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_an_open_batch_waits_for_the_broker_that_tells_whether_its_topic_was_made_anew(
+    cluster: MemoryCluster, back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.put("t", count=5)
+    one = stream(cluster)
+    begin = one.initial()
+    end = one.latest(begin)
+    make_anew(cluster, 10)
+    cluster.broker.up = False
+    sleep = cluster.sleep
+
+    def comes_back(seconds: float) -> None:
+        sleep(seconds)
+        cluster.broker.up = back
+
+    monkeypatch.setattr(cluster, "sleep", comes_back)
+    expected = DataLost if back else ConnectFailed
+    with pytest.raises(expected, match="made anew since" if back else "of t does not answer"):
+        stream(cluster).ranges(begin, end)
 
 
 def test_a_topic_made_anew_under_an_open_first_batch_is_read_from_its_beginning(cluster: MemoryCluster) -> None:
