@@ -242,7 +242,7 @@ def test_a_checkpoint_that_was_put_back_is_an_error(bench: Bench) -> None:
     assert json.loads(bench.files.read("_rmq/query/batch-2.json"))["upTo"] == {"A": {"b": {"0": 2}}}
 
 
-def test_what_a_checkpoint_says_of_a_batch(tmp_path: Path) -> None:
+def test_what_a_checkpoint_says_of_a_batch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     checkpoint: Any = Folder(tmp_path)
     for as_of in (7, 8):
         document = json.dumps(write_offsets({MessageQueue("A", "broker-a", 0): 5}, as_of))
@@ -250,7 +250,10 @@ def test_what_a_checkpoint_says_of_a_batch(tmp_path: Path) -> None:
         assert planned_end(checkpoint, 3) == {"A": {"broker-a": {"0": 5}}}
     for other in ("", "v1\n{}\n-", 'v2\n{}\n{"0":"x"}', "v1\n{}\n[1]"):
         checkpoint.write("offsets/3", other)
+        caplog.clear()
         assert planned_end(checkpoint, 3) is None
+        assert "offsets/3 does not tell where batch 3 ends (" in caplog.text, "the check is off, and that is told"
+    assert planned_end(checkpoint, 4) is None
 
 
 # -- readers beside the job ---------------------------------------------------------------------------------------
