@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 # PYTHON=... chooses an interpreter; otherwise .ci/find-python does: the fastest that is new enough.
 PYTHON ?=
 
-.PHONY: run test pipeline java spark-matrix torture mutants lint types layers bench docs clean help
+.PHONY: run test test-peers pipeline java spark-matrix torture mutants lint types layers bench docs clean help
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run [PORT=9876]  a nameserver and a broker on this machine, ten messages through them, until Ctrl-C"
-	@echo "make test             the whole test suite"
+	@echo "make test             every test that needs Python alone"
+	@echo "make test-peers       the tests with real Java, Go and Node software and with Spark (needs these)"
 	@echo "make pipeline         orders through a broker and Spark into a topic, an archive and a chart (needs Java 17)"
 	@echo "make spark-matrix     the tests of reading and writing in Spark with every release from 4.0 on (needs Java 17)"
 	@echo "make torture          hundreds of kills and power cuts, with the points that were hit (docs/durability.md)"
@@ -23,9 +24,19 @@ help:
 run: $(VENV)/.run
 	@$(BIN)/rmq dev --port $(PORT) --demo
 
+# How many processes share the tests; auto is said by tests/conftest.py, 0 is this one alone (for --pdb and -s).
+# A file stays in one of them, and files go in order: what waits (tests/fault, tests/integration) comes first.
+WORKERS ?= auto
+SIDE_BY_SIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 test: $(VENV)/.test
 	@echo "== running the test suite"
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not peers" $(SIDE_BY_SIDE) $(PYTEST_ARGS)
+
+# A folder stays in one process: its Java clusters, clients and Spark session are started once.
+test-peers: $(VENV)/.peers
+	@echo "== running the tests with Java, Go, Node and Spark"
+	@$(BIN)/python -m pytest -m peers -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 pipeline: | java $(VENV)/.pipeline
 	@$(BIN)/rmq pipeline demo $(PIPELINE_ARGS)
@@ -98,10 +109,15 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test]'
 	@touch $@ $(VENV)/.run
 
+$(VENV)/.peers: pyproject.toml | $(BIN)/python
+	@echo "== installing rmq, its test tools and Spark into $(VENV)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,spark,charts]'
+	@touch $@ $(VENV)/.test $(VENV)/.pipeline $(VENV)/.run
+
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "== installing rmq and its development tools into $(VENV)"
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
-	@touch $@ $(VENV)/.test $(VENV)/.run
+	@touch $@ $(VENV)/.peers $(VENV)/.pipeline $(VENV)/.test $(VENV)/.run
 
 $(VENV)/spark-%/.test: pyproject.toml | java $(BIN)/python
 	@echo "== installing rmq and Spark $* into $(VENV)/spark-$*"

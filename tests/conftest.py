@@ -1,12 +1,16 @@
-"""Options and fixtures for the whole suite."""
+"""Tiers, options and fixtures for the whole suite."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import hypothesis
 import pytest
+
+#: The folders whose tests need more than Python, `make test-peers`; all others are `make test`.
+PEERS = frozenset({"interop", "perf", "spark"})
 
 # CI looks at the same examples every time: a run that fails there says something about the change, not about luck.
 hypothesis.settings.register_profile("ci", derandomize=True)
@@ -27,6 +31,20 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["RMQ_NO_TOOL_SKIPS"] = "1"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if folder in PEERS:
+            item.add_marker(pytest.mark.peers)
+            item.add_marker(pytest.mark.xdist_group(folder))  # what a session starts there is started once
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors, since many tests wait for processes and disks; eight at most."""
+    return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 7) + 1
+
+
 @pytest.fixture
 def say(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """Tell what a test counted: at once with ``-s``, and in the summary of the run."""
@@ -39,15 +57,35 @@ def say(record_property: Callable[[str, object], None]) -> Callable[[str], None]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    reports = [*terminalreporter.stats.get("passed", ()), *terminalreporter.stats.get("failed", ())]
+    reports = [
+        report
+        for outcome in ("passed", "failed", "skipped")
+        for report in terminalreporter.stats.get(outcome, ())
+        if hasattr(report, "user_properties")
+    ]
     lines = [
         line
         for report in reports
-        for name, text in getattr(report, "user_properties", ())
+        for name, text in report.user_properties
         if name == "said" and report.when == "call"
         for line in text.splitlines()
     ]
     if lines:
         terminalreporter.section("what was covered")
         for line in lines:
+            terminalreporter.write_line(line)
+    cells = [
+        (cell, report)
+        for report in reports
+        for name, cell in report.user_properties
+        if name == "cell" and report.when == "call"
+    ]
+    if cells:
+        from tests.support.interop import Matrix  # brings clients and clusters with it
+
+        matrix = Matrix()
+        for cell, report in cells:
+            matrix.note(*cell, report.outcome, report.duration)
+        terminalreporter.section("interop matrix")
+        for line in matrix.lines():
             terminalreporter.write_line(line)

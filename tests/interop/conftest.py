@@ -6,17 +6,15 @@ from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
-from tests.support.interop import Clusters, Matrix, Scene
+from tests.support.interop import Clusters, Scene
 from tests.support.peers import Client, ToolMissing, skip_or_fail, start_client
 
-_MATRIX = Matrix()
 _CLUSTERS = pytest.StashKey[Clusters]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/interop/" in item.path.as_posix():
-            item.add_marker(pytest.mark.interop)
             item.add_marker(pytest.mark.timeout(900))  # the first one may resolve jars and start clusters
 
 
@@ -63,16 +61,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     where = getattr(item, "callspec", None)
     if report.when == "call" and where is not None and {"client", "cell"} <= where.params.keys():
         kind = where.params.get("kind") or Clusters.tested()
-        _MATRIX.note(kind, where.params["client"], where.params["cell"], report.outcome, report.duration)
+        # The process that prints the matrix may be another one: what it needs goes there with the report.
+        report.user_properties.append(("cell", (kind, where.params["client"], where.params["cell"])))
     if report.failed and item.config.stash.get(_CLUSTERS, None) is not None:
         for cluster in item.config.stash[_CLUSTERS].running():
             report.sections.append((f"what the daemons of {cluster.kind} said", cluster.logs()))
     return report
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    lines = list(_MATRIX.lines())
-    if lines:
-        terminalreporter.section("interop matrix")
-        for line in lines:
-            terminalreporter.write_line(line)

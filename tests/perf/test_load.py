@@ -15,7 +15,6 @@ from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from tests.support.peers import Cluster, start_cluster
 
-pytestmark = pytest.mark.perf
 TOPIC = "LoadTopic"
 
 

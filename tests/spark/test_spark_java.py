@@ -24,7 +24,7 @@ from tests.support.spark.gate import gate
 from tests.support.spark.refusals import LARGEST, check_refusals
 from tests.support.spark.topics import create, fill, numbers, open_batches, places, stored
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,7 @@ def test_it_says_what_it_does(clone: Path) -> None:
         "== installing rmq and its test tools into .venv",
         "python -m pip install -q --disable-pip-version-check -e .[test]",
         "== running the test suite",
-        "python -m pytest -k route",
+        "python -m pytest -m not peers -n auto --dist loadfile --no-loadscope-reorder -k route",
     ]
 
 
