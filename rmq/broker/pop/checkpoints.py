@@ -1,8 +1,9 @@
 """What was popped and is not settled yet: the invisible-time logic, as a state machine without I/O.
 
-A :class:`Checkpoint` is what one pop took from one queue. Each of its messages is open until it is acknowledged, moved
-to a checkpoint of its own by a change of its invisible time, or given back when the time is up. Checkpoints are found
-by a key that no two living ones share, never by their deadline: any number of them may be due in the same millisecond.
+A :class:`PopCheckpoint` is what one pop took from one queue. Each of its messages is open until it is acknowledged,
+moved to a checkpoint of its own by a change of its invisible time, or given back when the time is up. Checkpoints are
+found by a key that no two living ones share, never by their deadline: any number of them may be due in the same
+millisecond.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["Checkpoint", "Checkpoints", "Key", "Outcome"]
+__all__ = ["Checkpoints", "Key", "Outcome", "PopCheckpoint"]
 
 
 class Key(NamedTuple):
@@ -37,7 +38,7 @@ class Outcome(Enum):
     EXPIRED = "expired"
 
 
-class Checkpoint:
+class PopCheckpoint:
     """Messages of one queue that one pop gave out; times in ms of the wall clock."""
 
     __slots__ = ("index", "invisible", "key", "offsets", "open", "was")
@@ -76,11 +77,11 @@ class Checkpoints:
     """All checkpoints of a broker that have an open message."""
 
     def __init__(self) -> None:
-        self._table: dict[Key, Checkpoint] = {}
-        self._due: list[tuple[int, int, Checkpoint]] = []
+        self._table: dict[Key, PopCheckpoint] = {}
+        self._due: list[tuple[int, int, PopCheckpoint]] = []
         self._sequence = 0
         #: (old key, offset) to the checkpoint of its own that a message got, None once that one has expired.
-        self._moved: dict[tuple[Key, int], Checkpoint | None] = {}
+        self._moved: dict[tuple[Key, int], PopCheckpoint | None] = {}
         #: When entries of ``_moved`` whose message is settled may be forgotten.
         self._forget: list[tuple[int, int, tuple[Key, int]]] = []
         self._in_flight: dict[tuple[str, str, int], int] = {}
@@ -88,11 +89,11 @@ class Checkpoints:
     def __len__(self) -> int:
         return len(self._table)
 
-    def __iter__(self) -> Iterator[Checkpoint]:
+    def __iter__(self) -> Iterator[PopCheckpoint]:
         """The one written to the journal longest ago first."""
         return iter(self._table.values())
 
-    def get(self, key: Key) -> Checkpoint | None:
+    def get(self, key: Key) -> PopCheckpoint | None:
         return self._table.get(key)
 
     def in_flight(self, group: str, topic: str, queue_id: int) -> int:
@@ -106,7 +107,7 @@ class Checkpoints:
             now += 1
         return now
 
-    def add(self, checkpoint: Checkpoint) -> None:
+    def add(self, checkpoint: PopCheckpoint) -> None:
         """Take in a checkpoint, in place of one with its key (a journal may say the same twice)."""
         old = self._table.pop(checkpoint.key, None)
         if old is not None:
@@ -121,13 +122,13 @@ class Checkpoints:
         self._count(checkpoint.key, checkpoint.open.bit_count())
         self._schedule(checkpoint, checkpoint.deadline)
 
-    def rewritten(self, checkpoint: Checkpoint, index: int) -> None:
+    def rewritten(self, checkpoint: PopCheckpoint, index: int) -> None:
         """It stands at the end of the journal now."""
         if self._table.pop(checkpoint.key, None) is not None:
             self._table[checkpoint.key] = checkpoint
         checkpoint.index = index
 
-    def find(self, key: Key, offset: int) -> Checkpoint | None:
+    def find(self, key: Key, offset: int) -> PopCheckpoint | None:
         """The checkpoint in which a message is open that was given out with this handle."""
         checkpoint = self._table.get(key)
         if checkpoint is not None and checkpoint.open & checkpoint.bit(offset):
@@ -139,7 +140,7 @@ class Checkpoints:
             seen += 1
         return moved if moved is not None and moved.open & moved.bit(offset) else None
 
-    def ack(self, key: Key, offset: int, deadline: int, now: int) -> tuple[Outcome, Checkpoint | None]:
+    def ack(self, key: Key, offset: int, deadline: int, now: int) -> tuple[Outcome, PopCheckpoint | None]:
         """Settle a message.
 
         :param deadline: what the handle says.
@@ -157,7 +158,7 @@ class Checkpoints:
         known = held is not None and held.bit(offset) != 0
         return (Outcome.AGAIN if known or now < deadline else Outcome.EXPIRED), None
 
-    def settle(self, checkpoint: Checkpoint, offsets: Iterable[int], now: int, *, expired: bool = False) -> None:
+    def settle(self, checkpoint: PopCheckpoint, offsets: Iterable[int], now: int, *, expired: bool = False) -> None:
         """Close messages of a checkpoint.
 
         :param expired: they were given back, not acknowledged.
@@ -181,14 +182,14 @@ class Checkpoints:
         while self._forget and self._forget[0][0] < now:
             self._moved.pop(heapq.heappop(self._forget)[2], None)
 
-    def change(self, checkpoint: Checkpoint, offset: int, pop_time: int, invisible: int, now: int) -> Checkpoint:
+    def change(self, checkpoint: PopCheckpoint, offset: int, pop_time: int, invisible: int, now: int) -> PopCheckpoint:
         """Give a message a checkpoint of its own, with a new deadline; handles it had keep working.
 
         :param checkpoint: where it is open, as :meth:`find` said.
         :param pop_time: from :meth:`free_pop_time`.
         """
         key = checkpoint.key._replace(start=offset, pop_time=pop_time)
-        own = Checkpoint(key, invisible, (offset,))
+        own = PopCheckpoint(key, invisible, (offset,))
         own.was = [(checkpoint.key, offset, checkpoint.deadline)]
         if len(checkpoint.offsets) == 1:
             own.was += checkpoint.was[-7:]
@@ -219,21 +220,21 @@ class Checkpoints:
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else None
 
-    def take_due(self, now: int, limit: int) -> list[Checkpoint]:
+    def take_due(self, now: int, limit: int) -> list[PopCheckpoint]:
         """Up to ``limit`` checkpoints whose time is up; whoever takes them settles them, or calls :meth:`later`."""
-        found: list[Checkpoint] = []
+        found: list[PopCheckpoint] = []
         while self._due and len(found) < limit and (self._due[0][0] <= now or not self._due[0][2].open):
             checkpoint = heapq.heappop(self._due)[2]
             if checkpoint.open:
                 found.append(checkpoint)
         return found
 
-    def later(self, checkpoint: Checkpoint, when: int) -> None:
+    def later(self, checkpoint: PopCheckpoint, when: int) -> None:
         """Look at a due checkpoint again: it could not be given back."""
         if checkpoint.open:
             self._schedule(checkpoint, when)
 
-    def _schedule(self, checkpoint: Checkpoint, when: int) -> None:
+    def _schedule(self, checkpoint: PopCheckpoint, when: int) -> None:
         self._sequence += 1
         heapq.heappush(self._due, (when, self._sequence, checkpoint))
         if len(self._due) > 2 * len(self._table) + 1024:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from rmq.broker.pop.checkpoints import Checkpoint, Checkpoints, Key
+from rmq.broker.pop.checkpoints import Checkpoints, Key, PopCheckpoint
 from rmq.broker.pop.ordered import Batch, OrderedQueues, Place
 from rmq.broker.pop.shapes import check_event
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
@@ -56,7 +56,7 @@ _EVENTS = 200
 _READ = 256
 
 
-def checkpoint_event(checkpoint: Checkpoint) -> Event:
+def checkpoint_event(checkpoint: PopCheckpoint) -> Event:
     """A checkpoint as it is now."""
     return ("p", *checkpoint.key, checkpoint.invisible, checkpoint.offsets, f"{checkpoint.open:x}")
 
@@ -105,7 +105,7 @@ class Replayed:
     def _checkpoint(self, kind: str, key: Key, event: Sequence[Any], index: int) -> None:
         checkpoints = self.checkpoints
         if kind == "p":
-            made = Checkpoint(key, event[6], tuple(event[7]), open_=int(event[8], 16))
+            made = PopCheckpoint(key, event[6], tuple(event[7]), open_=int(event[8], 16))
             made.index = index
             checkpoints.add(made)
             return

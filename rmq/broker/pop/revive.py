@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from rmq.broker.pop.checkpoints import Checkpoint, Key
+from rmq.broker.pop.checkpoints import Key, PopCheckpoint
 from rmq.broker.pop.handles import FIRST_POP_TIME, POP_CK, pop_retry_topic
 from rmq.broker.pop.ordered import Place
 from rmq.broker.store.aside import SetAside
@@ -115,7 +115,7 @@ class Reviver:
             except TimeoutError:
                 pass
 
-    def _failed(self, checkpoint: Checkpoint, error: Exception) -> None:
+    def _failed(self, checkpoint: PopCheckpoint, error: Exception) -> None:
         """Try a checkpoint again: soon, or in a minute where another try is not likely to end otherwise."""
         pause = _RETRY_MS if isinstance(error, StoreError | ResponseError | OSError) else 60 * _RETRY_MS
         self._state.checkpoints.later(checkpoint, self._clock.now_ms() + pause)
@@ -126,7 +126,7 @@ class Reviver:
             offsets = ", ".join(map(str, checkpoint.open_offsets()))
             self._aside.failed(key, f"group {key.group}, {key.topic}-{key.queue_id} at {offsets}", error)
 
-    async def _give_back(self, checkpoint: Checkpoint) -> None:
+    async def _give_back(self, checkpoint: PopCheckpoint) -> None:
         """Write again what is open of a checkpoint, and that it is settled, with one append.
 
         :raises OSError: a message could not be read; the others are written.
@@ -150,7 +150,7 @@ class Reviver:
         if unread and checkpoint.open:
             raise next(iter(unread.values()))
 
-    def _write_again(self, checkpoint: Checkpoint, offsets: list[int], records: dict[int, bytes]) -> None:
+    def _write_again(self, checkpoint: PopCheckpoint, offsets: list[int], records: dict[int, bytes]) -> None:
         """Append the messages that there are, and that these offsets are settled."""
         key = checkpoint.key
         state = self._state
@@ -181,7 +181,7 @@ class Reviver:
         record = await store.log.read_cold(int.from_bytes(entry[:8], "big"), size)
         return record if len(record) == size else None
 
-    def _again(self, checkpoint: Checkpoint, record: bytes) -> Put:
+    def _again(self, checkpoint: PopCheckpoint, record: bytes) -> Put:
         """The message as it is given out again."""
         key = checkpoint.key
         group = self._groups.get(key.group)
@@ -219,5 +219,5 @@ class Reviver:
         )
 
 
-def _place(checkpoint: Checkpoint) -> Place:
+def _place(checkpoint: PopCheckpoint) -> Place:
     return Place(checkpoint.key.group, checkpoint.key.topic, checkpoint.key.queue_id)

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rmq.broker.pop.checkpoints import Checkpoint, Checkpoints
+from rmq.broker.pop.checkpoints import Checkpoints, PopCheckpoint
 from rmq.broker.pop.journal import (
     Event,
     Journal,
@@ -176,7 +176,7 @@ class PopState:
         )
 
     def _rewrite(self, below: int) -> None:
-        checkpoints: list[Checkpoint] = []
+        checkpoints: list[PopCheckpoint] = []
         for checkpoint in self.checkpoints:
             if checkpoint.index >= below or len(checkpoints) >= _REWRITE_AT_ONCE:
                 break

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rmq.broker.delivery.filtering import EVERYTHING, Filter
 from rmq.broker.delivery.read import Batch, Reader, ReadLimits, Status
-from rmq.broker.pop.checkpoints import Checkpoint, Key
+from rmq.broker.pop.checkpoints import Key, PopCheckpoint
 from rmq.broker.pop.handles import ORDERED, POP_CK, Handle, mark_of, pop_retry_topic
 from rmq.broker.pop.journal import Event, batch_event, checkpoint_event
 from rmq.broker.pop.ordered import Place
@@ -301,7 +301,7 @@ class Taker:
         else:
             pop_time = state.checkpoints.free_pop_time([(*part.place, part.start) for part in parts], now)
         events: list[Event] = []
-        made: list[Checkpoint] = []
+        made: list[PopCheckpoint] = []
         positions = dict(moved)
         for part in parts:
             if wish.order:
@@ -312,7 +312,7 @@ class Taker:
                 if not part.again and state.positions.get(part.place) != part.offsets[0]:
                     positions[part.place] = part.offsets[0]
             else:
-                checkpoint = Checkpoint(Key(*part.place, part.start, pop_time), wish.hidden, part.offsets)
+                checkpoint = PopCheckpoint(Key(*part.place, part.start, pop_time), wish.hidden, part.offsets)
                 made.append(checkpoint)
                 events.append(checkpoint_event(checkpoint))
                 positions[part.place] = part.behind

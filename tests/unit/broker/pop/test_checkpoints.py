@@ -6,14 +6,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from rmq.broker.pop.checkpoints import Checkpoint, Checkpoints, Key, Outcome
+from rmq.broker.pop.checkpoints import Checkpoints, Key, Outcome, PopCheckpoint
 
 LIFE = 100
 
 
-def pop(checkpoints: Checkpoints, start: int, count: int, now: int, life: int = LIFE) -> Checkpoint:
+def pop(checkpoints: Checkpoints, start: int, count: int, now: int, life: int = LIFE) -> PopCheckpoint:
     pop_time = checkpoints.free_pop_time([("g", "T", 0, start)], now)
-    made = Checkpoint(Key("g", "T", 0, start, pop_time), life, tuple(range(start, start + count)))
+    made = PopCheckpoint(Key("g", "T", 0, start, pop_time), life, tuple(range(start, start + count)))
     checkpoints.add(made)
     return made
 

@@ -6,7 +6,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq.broker.pop.checkpoints import Checkpoint, Checkpoints, Key
+from rmq.broker.pop.checkpoints import Checkpoints, Key, PopCheckpoint
 from rmq.broker.pop.journal import Event, Replayed, batch_event, checkpoint_event
 from rmq.broker.pop.ordered import OrderedQueues, Place
 
@@ -34,7 +34,7 @@ def run(actions: list[tuple[str, int, int]]) -> tuple[Checkpoints, list[Event]]:
     for now, (kind, which, how) in enumerate(actions, 1_000):
         held = list(live)
         if kind == "p":
-            made = Checkpoint(Key("g", "T", 0, end, now), 100, tuple(range(end, end + how + 1)))
+            made = PopCheckpoint(Key("g", "T", 0, end, now), 100, tuple(range(end, end + how + 1)))
             end += how + 1
             live.add(made)
             events += [checkpoint_event(made), ("n", "g", "T", 0, end)]
