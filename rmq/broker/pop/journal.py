@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rmq.broker.pop.checkpoints import Checkpoints, Key, PopCheckpoint
-from rmq.broker.pop.ordered import Batch, OrderedQueues, Place
+from rmq.broker.pop.ordered import OrderedBatch, OrderedQueues, Place
 from rmq.broker.pop.shapes import check_event
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
 from rmq.protocol.errors import ProtocolError, StoreError
@@ -61,7 +61,7 @@ def checkpoint_event(checkpoint: PopCheckpoint) -> Event:
     return ("p", *checkpoint.key, checkpoint.invisible, checkpoint.offsets, f"{checkpoint.open:x}")
 
 
-def batch_event(batch: Batch) -> Event:
+def batch_event(batch: OrderedBatch) -> Event:
     """An orderly batch as it is now."""
     return (
         "o", *batch.place, batch.attempt, batch.offsets, batch.pop_times, batch.visible_at, batch.counts,
@@ -96,7 +96,7 @@ class Replayed:
         elif kind == "x":
             self.positions.pop(place, None)
         elif kind == "o":
-            batch = Batch(place, event[4], event[5], event[6], event[7], event[8], int(event[9], 16))
+            batch = OrderedBatch(place, event[4], event[5], event[6], event[7], event[8], int(event[9], 16))
             batch.index = index
             self.ordered.put(batch)
         else:

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["Batch", "OrderedQueues", "Place"]
+__all__ = ["OrderedBatch", "OrderedQueues", "Place"]
 
 
 class Place(NamedTuple):
@@ -22,7 +22,7 @@ class Place(NamedTuple):
     queue_id: int
 
 
-class Batch:
+class OrderedBatch:
     """The messages of a queue that are out; times in ms of the wall clock."""
 
     __slots__ = ("acked", "attempt", "counts", "index", "offsets", "place", "pop_times", "visible_at")
@@ -72,14 +72,14 @@ class OrderedQueues:
     """Every queue with a batch that is out."""
 
     def __init__(self) -> None:
-        self._batches: dict[Place, Batch] = {}
+        self._batches: dict[Place, OrderedBatch] = {}
         self._due: list[tuple[int, Place]] = []
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[OrderedBatch]:
         """The one written to the journal longest ago first."""
         return iter(self._batches.values())
 
-    def get(self, place: Place) -> Batch | None:
+    def get(self, place: Place) -> OrderedBatch | None:
         return self._batches.get(place)
 
     def blocked(self, place: Place, attempt: str, now: int) -> bool:
@@ -94,12 +94,12 @@ class OrderedQueues:
         batch = self._batches[place]
         return [batch.offsets[i] for i in batch.waiting()]
 
-    def popped(self, place: Place, attempt: str, offsets: Sequence[int], now: int, invisible: int) -> Batch:
+    def popped(self, place: Place, attempt: str, offsets: Sequence[int], now: int, invisible: int) -> OrderedBatch:
         """These messages go out: a new batch, or messages of the batch that is out already."""
         batch = self._batches.get(place)
         size = len(offsets)
         if batch is None:
-            batch = Batch(place, attempt, offsets, [now] * size, [now + invisible] * size, [0] * size)
+            batch = OrderedBatch(place, attempt, offsets, [now] * size, [now + invisible] * size, [0] * size)
             self.put(batch)
             return batch
         same = bool(attempt) and attempt == batch.attempt
@@ -113,7 +113,7 @@ class OrderedQueues:
         heapq.heappush(self._due, (now + invisible, place))
         return batch
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: OrderedBatch) -> None:
         """Take in a batch as it is; one that is done ends."""
         self._batches.pop(batch.place, None)
         if batch.done:
@@ -124,13 +124,13 @@ class OrderedQueues:
     def drop(self, place: Place) -> None:
         self._batches.pop(place, None)
 
-    def rewritten(self, batch: Batch, index: int) -> None:
+    def rewritten(self, batch: OrderedBatch, index: int) -> None:
         """It stands at the end of the journal now."""
         if self._batches.pop(batch.place, None) is not None:
             self._batches[batch.place] = batch
         batch.index = index
 
-    def find(self, place: Place, offset: int, pop_time: int) -> tuple[Batch, int] | None:
+    def find(self, place: Place, offset: int, pop_time: int) -> tuple[OrderedBatch, int] | None:
         """The batch with this message, given out at that time, and the message's place in it."""
         batch = self._batches.get(place)
         if batch is None or offset not in batch.offsets:
@@ -138,7 +138,7 @@ class OrderedQueues:
         i = batch.offsets.index(offset)
         return (batch, i) if batch.pop_times[i] == pop_time else None
 
-    def ack(self, batch: Batch, i: int) -> bool:
+    def ack(self, batch: OrderedBatch, i: int) -> bool:
         """Acknowledge a message; whether the batch is done with it."""
         batch.acked |= 1 << i
         if batch.done:
@@ -146,7 +146,7 @@ class OrderedQueues:
             return True
         return False
 
-    def change(self, batch: Batch, i: int, visible_at: int) -> None:
+    def change(self, batch: OrderedBatch, i: int, visible_at: int) -> None:
         """Give a message out again at another time."""
         batch.visible_at[i] = visible_at
         heapq.heappush(self._due, (visible_at, batch.place))

@@ -16,7 +16,7 @@ from rmq.broker.pop.journal import (
     batch_event,
     checkpoint_event,
 )
-from rmq.broker.pop.ordered import Batch, OrderedQueues, Place
+from rmq.broker.pop.ordered import OrderedBatch, OrderedQueues, Place
 from rmq.broker.pop.positions import Positions
 from rmq.protocol.errors import StoreError
 from rmq.protocol.names import POP_JOURNAL_GROUP, POP_JOURNAL_TOPIC
@@ -181,7 +181,7 @@ class PopState:
             if checkpoint.index >= below or len(checkpoints) >= _REWRITE_AT_ONCE:
                 break
             checkpoints.append(checkpoint)
-        batches: list[Batch] = []
+        batches: list[OrderedBatch] = []
         for batch in self.ordered:
             if batch.index >= below or len(batches) >= _REWRITE_AT_ONCE:
                 break
