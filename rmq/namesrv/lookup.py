@@ -10,6 +10,7 @@ from rmq.namesrv.settings import NamesrvSettings
 from rmq.protocol.bodies.kv import TopicList
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
+from rmq.protocol.errors import FAQ
 from rmq.protocol.headers.namesrv import (
     DeleteTopicInNamesrvRequest,
     GetRouteInfoRequest,
@@ -40,8 +41,7 @@ class LookupService:
         if route is None:
             return request.reply(
                 ResponseCode.TOPIC_NOT_EXIST,
-                f"No topic route info in name server for the topic: {header.topic}\n"
-                "See http://rocketmq.apache.org/docs/faq/ for further details.",
+                f"No topic route info in name server for the topic: {header.topic}{FAQ}",
             )
         if self._settings.order_message_enable:
             route.order_topic_conf = self._kv.get(ORDER_TOPIC_CONFIG, header.topic)

@@ -25,6 +25,7 @@ Callers branch on the class, on ``code`` or on a flag; never on a text.
 from __future__ import annotations
 
 __all__ = [
+    "FAQ",
     "AuthError",
     "BodyError",
     "ClientError",
@@ -42,6 +43,9 @@ __all__ = [
     "TooManyRequests",
     "TransportError",
 ]
+
+#: How Java ends a remark about a topic or a group that is not there.
+FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
 class RMQError(Exception):

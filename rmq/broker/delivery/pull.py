@@ -19,7 +19,7 @@ from rmq.filter.sql import ExpressionError
 from rmq.protocol import subscription
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import FLAG_RESPONSE, Command, SerializeType
-from rmq.protocol.errors import HeaderError, ResponseError, RMQError
+from rmq.protocol.errors import FAQ, HeaderError, ResponseError, RMQError
 from rmq.protocol.frame import encode
 from rmq.protocol.headers.pull import PullMessageRequest
 from rmq.protocol.names import BROKER_GROUPS, group_of_retry_topic, is_private_topic, is_retry_topic
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 __all__ = ["Delivery"]
 
 log = logging.getLogger(__name__)
-
-_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 _COMMIT = 1
 _SUSPEND = 2
@@ -335,13 +333,13 @@ class Delivery:
         group_config = self._groups.find(group)
         if group_config is None:
             raise ResponseError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group}] does not exist, {_FAQ}"
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group}] does not exist, {FAQ}"
             )
         if not group_config.consume_enable:
             raise ResponseError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
         config = self._topics.get(topic)
         if config is None:
-            raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {_FAQ}")
+            raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {FAQ}")
         if not config.perm & 4:
             raise ResponseError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden")
         queue_id = fields.queue_id
@@ -365,7 +363,7 @@ class Delivery:
         else:
             members = self._consumers.group(group)
             if members is None:
-                raise ResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{_FAQ}")
+                raise ResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
             if members.message_model == "BROADCASTING" and not group_config.consume_broadcast_enable:
                 raise ResponseError(
                     ResponseCode.NO_PERMISSION, f"the consumer group[{group}] can not consume by broadcast way"
@@ -376,7 +374,7 @@ class Delivery:
                 )
             found = members.subscription(topic)
             if found is None:
-                raise ResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{_FAQ}")
+                raise ResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
             if found.data.sub_version < fields.sub_version:
                 raise ResponseError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
             data = found.data
@@ -479,7 +477,7 @@ class Delivery:
         if self._topics.get(queue.topic) is None:
             refusal = Command(
                 ResponseCode.TOPIC_NOT_EXIST,
-                remark=f"topic[{queue.topic}] not exist, apply first please! {_FAQ}",
+                remark=f"topic[{queue.topic}] not exist, apply first please! {FAQ}",
                 ext={},
                 flag=FLAG_RESPONSE,
                 opaque=hold.opaque,

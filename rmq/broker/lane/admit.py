@@ -17,7 +17,7 @@ from rmq.broker.store.state import Put, Queue
 from rmq.broker.topics.names import topic_name_fault
 from rmq.protocol import batch, properties
 from rmq.protocol.codes import ResponseCode
-from rmq.protocol.errors import ProtocolError, ResponseError
+from rmq.protocol.errors import FAQ, ProtocolError, ResponseError
 from rmq.protocol.headers.send import SendMessageRequest, SendMessageV2Request
 from rmq.protocol.names import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
 from rmq.protocol.numbers import INT_MAX, whole
@@ -35,11 +35,10 @@ if TYPE_CHECKING:
     from rmq.remoting.conn import Conn
     from rmq.runtime.world import World
 
-__all__ = ["FAQ", "SENT_PROPERTIES", "Admission", "DelayLevels", "Ticket", "index_keys"]
+__all__ = ["SENT_PROPERTIES", "Admission", "DelayLevels", "Ticket", "index_keys"]
 
 log = logging.getLogger(__name__)
 
-FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 #: From this client version on a retry limit in the request overrides the group's (V3_4_9, protocol.md 1.5).
 RETRY_LIMIT_SINCE = 121
 

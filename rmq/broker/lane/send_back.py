@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rmq.broker.lane.admit import FAQ, RETRY_LIMIT_SINCE
+from rmq.broker.lane.admit import RETRY_LIMIT_SINCE
 from rmq.broker.reserved import check_group, check_private
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ProtocolError, ResponseError, StoreError
+from rmq.protocol.errors import FAQ, ProtocolError, ResponseError, StoreError
 from rmq.protocol.headers.send import ConsumerSendMsgBackRequest
 from rmq.protocol.ids import offset_msg_id, pack_host
 from rmq.protocol.message import decode_record

@@ -13,7 +13,7 @@ from rmq.broker.reserved import check_group, check_private
 from rmq.filter.sql import ExpressionError
 from rmq.protocol import subscription
 from rmq.protocol.codes import ResponseCode
-from rmq.protocol.errors import ResponseError, RMQError
+from rmq.protocol.errors import FAQ, ResponseError, RMQError
 from rmq.protocol.names import MAX_TOPIC, RETRY_PREFIX, group_fault
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["POP", "Checks", "refusing_with"]
 
-_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 #: What kind of request it is, for remarks.
 POP = "pop message"
 _MOST_MESSAGES = 32
@@ -87,7 +86,7 @@ class Checks:
         check_private(topic)
         config = self._topics.get(topic)
         if config is None:
-            raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {_FAQ}")
+            raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {FAQ}")
         if not config.perm & 4:
             raise ResponseError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] {what} is forbidden")
         if queue_id >= config.read_queue_nums:
@@ -100,7 +99,7 @@ class Checks:
         found = None if group and group_fault(group, _MAX_NEW_GROUP) else self._groups.find(group)
         if found is None:
             raise ResponseError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group}] does not exist, {_FAQ}"
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group}] does not exist, {FAQ}"
             )
         if not found.consume_enable:
             raise ResponseError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
@@ -139,7 +138,7 @@ class Checks:
         """
         config = self._topics.get(topic)
         if config is None:
-            raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {_FAQ}")
+            raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {FAQ}")
         if not 0 <= queue_id < config.read_queue_nums:
             raise ResponseError(
                 ResponseCode.MESSAGE_ILLEGAL,
