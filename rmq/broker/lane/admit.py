@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rmq.remoting.conn import Conn
     from rmq.runtime.world import World
 
-__all__ = ["SENT_PROPERTIES", "Admission", "DelayLevels", "Ticket", "index_keys"]
+__all__ = ["SENT_PROPERTIES", "Admission", "DelayLevels", "Ticket", "keys_to_index"]
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ AnySend = SendMessageRequest | SendMessageV2Request
 _INT32 = range(-(1 << 31), 1 << 31)
 
 
-def index_keys(table: dict[str, str]) -> tuple[bytes, ...]:
+def keys_to_index(table: dict[str, str]) -> tuple[bytes, ...]:
     """The index keys of a message: its unique key, then the blank-separated tokens of KEYS, in UTF-8."""
     unique = table.get("UNIQ_KEY")
     found = (unique.encode(),) if unique else ()
@@ -280,7 +280,7 @@ class Admission:
             sys_flag |= _STORE_V6
         return Put(
             queue, body, stored, flag, sys_flag, born_timestamp, born_host, store_host, reconsume_times,
-            prepared_offset, tags_code, index_keys(table),
+            prepared_offset, tags_code, keys_to_index(table),
         )  # fmt: skip
 
     @staticmethod

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rmq.broker.lane.admit import index_keys
+from rmq.broker.lane.admit import keys_to_index
 from rmq.broker.lane.plain import plain_properties
 from rmq.broker.pop.handles import Handle
 from rmq.broker.schedule.timing import RecallHandle
@@ -157,8 +157,8 @@ _TEXTS: dict[str, tuple[Callable[[Any], object], Callable[[int], object], int]] 
     "one property": (lambda text: properties.get(text, "A"), lambda n: "A\1" * (n // 2), MAX_BYTES),
     "one property without a value": (lambda text: properties.get(text, "A"), lambda n: "A\1\2" * (n // 3), MAX_BYTES),
     "plain properties": (lambda text: plain_properties(text, b""), lambda n: "KEYS\1a\2" * (n // 7), MAX_BYTES),
-    "keys": (lambda text: index_keys({"KEYS": text}), lambda n: "a " * (n // 2), MAX_BYTES),
-    "blanks for keys": (lambda text: index_keys({"KEYS": text}), lambda n: " " * n, MAX_BYTES),
+    "keys": (lambda text: keys_to_index({"KEYS": text}), lambda n: "a " * (n // 2), MAX_BYTES),
+    "blanks for keys": (lambda text: keys_to_index({"KEYS": text}), lambda n: " " * n, MAX_BYTES),
     "a hash": (string_hash, lambda n: "a" * n, names.LONGEST["subscription"]),
     "tags": (
         lambda text: subscription.build("T", text), lambda n: "||".join(map(str, range(n // 7))),
