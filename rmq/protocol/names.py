@@ -23,6 +23,7 @@ __all__ = [
     "dlq_topic",
     "group_fault",
     "group_of_retry_topic",
+    "has_allowed_characters",
     "is_broker_group",
     "is_broker_topic",
     "is_dlq_topic",
@@ -126,12 +127,17 @@ BUILT_IN_GROUPS = (
 _ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
+def has_allowed_characters(name: str) -> bool:
+    """Whether a topic or a group may be called so, as far as its characters go."""
+    return _ALLOWED.fullmatch(name) is not None
+
+
 def _fault(what: str, name: str | None, limit: int) -> str | None:
     if name is None or not name.strip():
         return f"The specified {what} is blank."
     if len(name.encode("utf-8", "replace")) > limit:
         return f"The specified {what} is longer than {what} max length {limit}."
-    if not _ALLOWED.fullmatch(name):
+    if not has_allowed_characters(name):
         return f"The specified {what}[{name}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
     return None
 

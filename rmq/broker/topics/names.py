@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
-from rmq.protocol.names import DLQ_PREFIX, MAX_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
+from rmq.protocol.names import DLQ_PREFIX, MAX_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, has_allowed_characters
 
 __all__ = ["DLQ_PREFIX", "RETRY_PREFIX", "SCHEDULE_TOPIC", "topic_name_fault"]
-
-_ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
 
 
 def topic_name_fault(topic: str | None) -> str | None:
     """What is wrong with a topic's name, in the words of a Java broker (they reach users), or None."""
     if topic is None or not topic.strip():
         return "The specified topic is blank."
-    if _ALLOWED.match(topic) is None:
+    if not has_allowed_characters(topic):
         return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
     if len(topic) > MAX_TOPIC:
         return "The specified topic is longer than topic max length."
