@@ -72,8 +72,8 @@ def planned_end(checkpoint: Files, number: int) -> dict[str, dict[str, dict[str,
         return nested(read_offsets(json.loads(last)))
     except (ValueError, ConfigError, FileNotFoundError) as error:
         log.warning(
-            "%s does not tell where batch %d ends (%s): should the checkpoint be put back to an older state, that is not "
-            "noticed, and messages may be left out of the archive",
+            "%s does not tell where batch %d ends (%s): should the checkpoint be put back to an older state, "
+            "that is not noticed, and messages may be left out of the archive",
             checkpoint.full(f"offsets/{number}"),
             number,
             error,
