@@ -178,13 +178,17 @@ def test_a_file_that_cannot_be_read_is_told_and_passed_by(action: str, caplog: p
 def test_what_cannot_be_read_where_the_log_ends_is_no_damage() -> None:
     async def main() -> None:
         _, machine, store, sent, _ = await damaged_later(500)
+        queue = store.queues.get_or_create("T", 0)
+        for _ in range(50):
+            sent.append(b"last")
+            store.append([put(queue, b"last")])
         last = store.log.end - 200
         machine.disk.fail_at(f"*/{last - last % LOG_SIZE:020d}", last % LOG_SIZE, LOG_SIZE)
         await asyncio.sleep(PASS)
         assert len(store.damaged.parts) == 1
         assert [part.end for part in store.scrub.unreadable] == [store.log.end]
         machine.disk.heal()
-        assert len(await served(store, store.queues.get_or_create("T", 0))) == len(sent) - 1
+        assert len(await served(store, queue)) == len(sent) - 1
         await store.stop()
 
     run(main())
