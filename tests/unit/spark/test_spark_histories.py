@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'rmq[spark]'")
+
 from rmq.spark.advance import Advance
 from rmq.spark.brokers import Brokers
 from rmq.spark.options import SourceOptions
