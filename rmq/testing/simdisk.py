@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import errno
 import fnmatch
+import mmap
 import os
 import posixpath
 from collections.abc import Callable, Iterable
@@ -384,7 +385,12 @@ class _SimFile:
 
     def hot_view(self, size: int, offset: int) -> memoryview | None:
         data = self.pread_hot(size, offset)
-        return memoryview(self._inode.read(offset + size, 0)) if data is not None and 0 < size == len(data) else None
+        if data is None or not 0 < size == len(data):
+            return None
+        # Zeros in front cost nothing here, whatever the size of the file.
+        whole = mmap.mmap(-1, offset + size)
+        whole[offset:] = data
+        return memoryview(whole)
 
     def data_from(self, offset: int) -> int:
         inode = self._use("pread")
