@@ -172,6 +172,8 @@ def made(
     oneway: bool = False,
 ) -> Odd | None:
     """A request of these parts; None when no frame holds it."""
+    if len(content) > frame.MAX_FRAME - frame.MAX_HEADER:
+        return None
     what += ", ROCKETMQ" if binary else ""
     flag = 2 if oneway else 0
     if not binary:
