@@ -12,11 +12,11 @@ import pytest
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
 from rmq.testing.simloop import run
-from tests.support.faulty_os import Rule
+from tests.support.faults.os_calls import Rule
 from tests.support.http_get import fetch
-from tests.support.killer import BrokerProcess
-from tests.support.killer_load import read_back, send_command
-from tests.support.pop_scene import PopScene, pop_scene
+from tests.support.kills.killer import BrokerProcess
+from tests.support.kills.load import read_back, send_command
+from tests.support.scenes.pop import PopScene, pop_scene
 
 _HTTP = re.compile(r"metrics and health of the broker on http://127\.0\.0\.1:(\d+)")
 

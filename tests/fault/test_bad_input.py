@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.faulty_os import Rule
-from tests.support.killer import LOG_FILE_SIZE, QUEUE_FILE_SIZE, BrokerProcess, OsTree, digest_of
-from tests.support.killer_load import Load, scan_back
+from tests.support.faults.os_calls import Rule
+from tests.support.kills.killer import LOG_FILE_SIZE, QUEUE_FILE_SIZE, BrokerProcess, OsTree, digest_of
+from tests.support.kills.load import Load, scan_back
 
 #: Takes the lock that Java's FileLock takes on Linux: a POSIX record lock on byte 0.
 HOLDER = """

@@ -9,9 +9,9 @@ from collections import Counter
 from rmq.protocol.command import Command
 from rmq.protocol.ids import decode_offset_msg_id
 from tests.support.held import files_below, held_by
-from tests.support.killer_campaign import amount
-from tests.support.pop_scene import PopScene, pop_scene
+from tests.support.kills.campaign import amount
 from tests.support.raw_peer import pull, send
+from tests.support.scenes.pop import PopScene, pop_scene
 from tests.support.virtual import in_virtual_time
 
 SETTINGS = {

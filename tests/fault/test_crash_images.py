@@ -13,11 +13,11 @@ from rmq.broker.store.store import Store
 from rmq.runtime.real import seeded
 from rmq.testing.simdisk import SimDisk
 from rmq.testing.simworld import Simulation
-from tests.support.damaged_scenes import metadata_is_old_or_new
-from tests.support.faulty_scenes import Key, Ledger, in_time
-from tests.support.faulty_trace import Trace, traced
-from tests.support.killer_campaign import LONG, amount
-from tests.support.store_kit import die, opened, small, snapshot
+from tests.support.faults.trace import Trace, traced
+from tests.support.kills.campaign import LONG, amount
+from tests.support.scenes.damaged import metadata_is_old_or_new
+from tests.support.scenes.faulty import Key, Ledger, in_time
+from tests.support.scenes.store import die, opened, small, snapshot
 
 #: Steps of the trace that is recovered at every one of them.
 STEPS = 200

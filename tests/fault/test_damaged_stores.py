@@ -9,9 +9,9 @@ import pytest
 
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode
-from tests.support.damaged_store import Image, filled, recovered, taken
-from tests.support.killer_campaign import LONG, amount
-from tests.support.store_kit import ENTRIES, LOG_SIZE, QUEUE_SIZE, SLOTS, body_of, opened, put, records, small
+from tests.support.faults.damaged_store import Image, filled, recovered, taken
+from tests.support.kills.campaign import LONG, amount
+from tests.support.scenes.store import ENTRIES, LOG_SIZE, QUEUE_SIZE, SLOTS, body_of, opened, put, records, small
 from tests.support.store_scan import Record, check_store
 
 ROUNDS = 60

@@ -13,10 +13,10 @@ from rmq.protocol.command import Command
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
 from rmq.testing.simloop import run
-from tests.support.killer import BrokerProcess
-from tests.support.killer_load import read_back, send_command
-from tests.support.pop_scene import pop_scene
-from tests.support.slave_scenes import SOON, TIMEOUT_MS, UNWAITED, a_dead_slave_stops_nobody, appeared, seen, sent
+from tests.support.kills.killer import BrokerProcess
+from tests.support.kills.load import read_back, send_command
+from tests.support.scenes.pop import pop_scene
+from tests.support.scenes.slave import SOON, TIMEOUT_MS, UNWAITED, a_dead_slave_stops_nobody, appeared, seen, sent
 
 SYNC = {"brokerRole": "SYNC_MASTER", "syncFlushTimeout": str(TIMEOUT_MS)}
 FLUSHES = ["ASYNC_FLUSH", "SYNC_FLUSH"]

@@ -16,11 +16,11 @@ from rmq.protocol.command import Command
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
 from tests.support.daemons import PATIENCE
-from tests.support.faulty_os import Rule
+from tests.support.faults.os_calls import Rule
 from tests.support.history import Verdict, judge, read_histories
-from tests.support.killer import LOG_FILE_SIZE, BrokerProcess, OsTree
-from tests.support.killer_campaign import LONG, amount
-from tests.support.killer_load import Load, pull, read_back, scan_back
+from tests.support.kills.campaign import LONG, amount
+from tests.support.kills.killer import LOG_FILE_SIZE, BrokerProcess, OsTree
+from tests.support.kills.load import Load, pull, read_back, scan_back
 
 T = TypeVar("T")
 

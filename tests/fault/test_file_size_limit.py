@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.history import judge, read_histories
-from tests.support.killer import LOG_FILE_SIZE, BrokerProcess, OsTree
-from tests.support.killer_load import Load, read_back, scan_back
+from tests.support.kills.killer import LOG_FILE_SIZE, BrokerProcess, OsTree
+from tests.support.kills.load import Load, read_back, scan_back
 
 #: Seconds within which messages are taken again.
 PATIENCE = 60.0

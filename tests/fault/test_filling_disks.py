@@ -9,8 +9,8 @@ import pytest
 
 from rmq.protocol.command import Command
 from rmq.testing.simloop import run
-from tests.support.killer_load import parse_body
-from tests.support.pop_scene import PopScene, pop_scene
+from tests.support.kills.load import parse_body
+from tests.support.scenes.pop import PopScene, pop_scene
 
 LOG_SIZE = 64 << 10
 SETTINGS = {

@@ -16,12 +16,12 @@ from rmq.broker.store.store import Store
 from rmq.testing.simdisk import SimDisk
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
-from tests.support.faulty_os import Rule
-from tests.support.faulty_scenes import Ledger, in_time
+from tests.support.faults.os_calls import Rule
 from tests.support.history import judge, read_histories
-from tests.support.killer import LOG_FILE_SIZE, BrokerProcess, OsTree
-from tests.support.killer_load import Load, read_back, scan_back
-from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, bodies, die, opened, put, small
+from tests.support.kills.killer import LOG_FILE_SIZE, BrokerProcess, OsTree
+from tests.support.kills.load import Load, read_back, scan_back
+from tests.support.scenes.faulty import Ledger, in_time
+from tests.support.scenes.store import LOG_SIZE, QUEUE_SIZE, bodies, die, opened, put, small
 from tests.support.store_scan import check_store
 
 PATIENCE = 60.0

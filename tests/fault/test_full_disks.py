@@ -19,10 +19,10 @@ from rmq.protocol.command import Command
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
 from rmq.testing.simloop import run
-from tests.support.faulty_os import Rule
-from tests.support.killer import BrokerProcess, digest_of
-from tests.support.killer_load import read_back, send_command
-from tests.support.pop_scene import PopScene, pop_scene
+from tests.support.faults.os_calls import Rule
+from tests.support.kills.killer import BrokerProcess, digest_of
+from tests.support.kills.load import read_back, send_command
+from tests.support.scenes.pop import PopScene, pop_scene
 
 SMALL_FILES = {"mappedFileSizeCommitLog": str(64 << 10), "mappedFileSizeConsumeQueue": "4000"}
 PATIENCE = 60.0

@@ -11,9 +11,9 @@ import pytest
 from rmq.broker.transaction.halves import DISCARD_TOPIC
 from rmq.testing.simdisk import SimCrash
 from rmq.testing.simworld import Simulation
-from tests.support.faulty_scenes import in_time
-from tests.support.killer_campaign import LONG
-from tests.support.transaction_kit import COMMIT, ROLLBACK, Asked, TransactionBroker
+from tests.support.kills.campaign import LONG
+from tests.support.scenes.faulty import in_time
+from tests.support.scenes.transactions import COMMIT, ROLLBACK, Asked, TransactionBroker
 
 #: Bytes of the fatal write that reach the log: none, the beginning of a record, all.
 KEPT = (0, 60, 1 << 20)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.killer_campaign import LONG, PIECE, Campaign, Cycle, amount, shuffled
+from tests.support.kills.campaign import LONG, PIECE, Campaign, Cycle, amount, shuffled
 
 SYNC = {"RMQ_FLUSH_DISK_TYPE": "SYNC_FLUSH"}
 

@@ -18,9 +18,9 @@ from rmq.protocol.errors import StoreError
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
 from rmq.testing.simloop import run
-from tests.support.killer import BrokerProcess, digest_of
-from tests.support.killer_load import commit, send_command
-from tests.support.pop_scene import PopScene
+from tests.support.kills.killer import BrokerProcess, digest_of
+from tests.support.kills.load import commit, send_command
+from tests.support.scenes.pop import PopScene
 
 #: Every file a broker keeps beside its store; the last one is what clients bring again with each heartbeat.
 FILES = (

@@ -10,7 +10,7 @@ from rmq.broker.app import BrokerApp
 from rmq.broker.settings import BrokerSettings
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import World
-from tests.support.killer import BrokerProcess, digest_of
+from tests.support.kills.killer import BrokerProcess, digest_of
 
 IS_FILE = "Not a directory: it, or a part of its path, is a file: move that away or name another directory"
 TAKEN = "File exists: it is a file, or a link to nothing: move it away or name another directory"

@@ -18,9 +18,9 @@ from rmq.runtime.world import World
 from rmq.testing.simdisk import SimCrash
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.killer import LOG_FILE_SIZE, BrokerProcess
-from tests.support.killer_load import pull, send_command
-from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, bodies, die, found_keys, opened, put, records, small
+from tests.support.kills.killer import LOG_FILE_SIZE, BrokerProcess
+from tests.support.kills.load import pull, send_command
+from tests.support.scenes.store import LOG_SIZE, QUEUE_SIZE, bodies, die, found_keys, opened, put, records, small
 from tests.support.store_scan import check_store
 
 #: Queue -> the part of the log that has messages of it: all of it, its ends, its beginning.

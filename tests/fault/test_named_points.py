@@ -17,10 +17,10 @@ from rmq.runtime.world import World
 from rmq.testing.simdisk import SimCrash
 from rmq.testing.simworld import SimNode, Simulation
 from tests.fault.test_kills import BROKER, POINTS
-from tests.support.faulty_scenes import Ledger, in_time
-from tests.support.killer_campaign import LONG, amount
-from tests.support.killer_points import Killer, watched
-from tests.support.store_kit import die, opened, small
+from tests.support.kills.campaign import LONG, amount
+from tests.support.kills.points import Killer, watched
+from tests.support.scenes.faulty import Ledger, in_time
+from tests.support.scenes.store import die, opened, small
 
 #: At the others real processes die, also in CI.
 STORE_POINTS = [point for point in POINTS if point not in BROKER]

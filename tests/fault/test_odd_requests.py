@@ -14,9 +14,9 @@ import pytest
 
 from rmq.testing import simloop
 from rmq.testing.simworld import Simulation
-from tests.support import odd_requests
-from tests.support.killer_campaign import LONG, PIECE, amount
-from tests.support.odd_campaign import Campaign, TimedLoop
+from tests.support.kills.campaign import LONG, PIECE, amount
+from tests.support.odd import requests as odd_requests
+from tests.support.odd.campaign import Campaign, TimedLoop
 
 _SETTINGS: dict[str, dict[str, str]] = {
     "default": {},

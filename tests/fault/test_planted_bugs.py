@@ -31,11 +31,11 @@ from rmq.broker.store.start.recovery import Recovery
 from rmq.broker.topics import metadata
 from rmq.protocol.errors import StoreError
 from rmq.runtime.backed_file import BackedFile
-from tests.support import boot_scenes as boots
-from tests.support import damaged_scenes as damaged
-from tests.support import faulty_scenes as scenes
-from tests.support import scrub_scenes as scrubbing
-from tests.support import slave_scenes as slaves
+from tests.support.scenes import boot as boots
+from tests.support.scenes import damaged as damaged
+from tests.support.scenes import faulty as scenes
+from tests.support.scenes import scrub as scrubbing
+from tests.support.scenes import slave as slaves
 
 Patch = pytest.MonkeyPatch
 

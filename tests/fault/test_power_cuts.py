@@ -11,10 +11,10 @@ import pytest
 
 from rmq.broker.store.store import Store
 from rmq.testing.simworld import Simulation
-from tests.support.faulty_scenes import Key, Ledger, in_time
-from tests.support.killer_campaign import LONG, PIECE, Cycle, amount
-from tests.support.killer_power import PowerCampaign
-from tests.support.store_kit import die, opened, records, small
+from tests.support.kills.campaign import LONG, PIECE, Cycle, amount
+from tests.support.kills.power import PowerCampaign
+from tests.support.scenes.faulty import Key, Ledger, in_time
+from tests.support.scenes.store import die, opened, records, small
 
 #: Where much is written and not yet forced, or forced and not yet told.
 POINTS = (

@@ -11,9 +11,9 @@ import pytest
 from rmq.protocol.command import Command
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
-from tests.support.exchange_view import Broker
-from tests.support.killer import BrokerProcess
-from tests.support.killer_load import commit, offset_of, send_command
+from tests.support.exchange.view import Broker
+from tests.support.kills.killer import BrokerProcess
+from tests.support.kills.load import commit, offset_of, send_command
 
 FILES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
 

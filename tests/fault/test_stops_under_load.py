@@ -11,7 +11,7 @@ import pytest
 
 from rmq.protocol import frame
 from rmq.protocol.command import Command
-from tests.support.killer import BrokerProcess
+from tests.support.kills.killer import BrokerProcess
 from tests.support.raw_peer import RawPeer, send
 
 PEERS = 4

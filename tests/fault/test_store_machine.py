@@ -15,8 +15,8 @@ from rmq.broker.store.store import Store
 from rmq.testing.simdisk import SimCrash
 from rmq.testing.simloop import SimLoop
 from rmq.testing.simworld import Simulation
-from tests.support.killer_campaign import amount
-from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, body_of, die, entries, put, small
+from tests.support.kills.campaign import amount
+from tests.support.scenes.store import LOG_SIZE, QUEUE_SIZE, body_of, die, entries, put, small
 from tests.support.store_scan import check_store
 
 T = TypeVar("T")

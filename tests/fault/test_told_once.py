@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 from rmq.testing.simloop import run
-from tests.support.pop_scene import pop_scene
+from tests.support.scenes.pop import pop_scene
 
 SMALL = {"mappedFileSizeCommitLog": str(64 << 10), "mappedFileSizeConsumeQueue": "4000"}
 MINUTES = 5

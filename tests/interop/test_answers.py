@@ -8,8 +8,8 @@ from typing import cast
 
 from tests.golden.broker.live import Listed
 from tests.integration.namesrv.test_java_answers import CASES as NAMESRV_CASES
-from tests.support.answers import LATE_S, Ask, Pair, Report, Side, asked, spoilt
-from tests.support.answers_5 import (
+from tests.support.answers.cases import LATE_S, Ask, Pair, Report, Side, asked, spoilt
+from tests.support.answers.cases_5 import (
     SCENE,
     SETTINGS_OF_5,
     WHOSE,
@@ -21,9 +21,9 @@ from tests.support.answers_5 import (
     waiting,
     waiting_in_vain,
 )
-from tests.support.answers_last import LAST, SERVED_BY_5, last_of_broker, last_of_namesrv, unserved
-from tests.support.broker_replay import CASES, SETTINGS, Replay
-from tests.support.broker_steps import STEPS
+from tests.support.answers.cases_last import LAST, SERVED_BY_5, last_of_broker, last_of_namesrv, unserved
+from tests.support.answers.replay import CASES, SETTINGS, Replay
+from tests.support.answers.steps import STEPS
 from tests.support.peers import Cluster, ToolMissing, skip_or_fail, start_cluster
 
 #: Steps of the recorded run that are requests only; the others wait for what a broker does by itself.

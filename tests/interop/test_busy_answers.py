@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from tests.golden.broker.live import Listed
 from tests.interop.test_answers import both, judge
-from tests.support.answers import LATE_S, Ask, Pair, Report, Side
-from tests.support.answers_busy import CLOSED, SCENE, asks_of, flooded, prepared
+from tests.support.answers.cases import LATE_S, Ask, Pair, Report, Side
+from tests.support.answers.cases_busy import CLOSED, SCENE, asks_of, flooded, prepared
 from tests.support.peers import Cluster
 
 #: No check of a transaction comes in between; the rest is what a flood needs to be seen.

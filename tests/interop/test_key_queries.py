@@ -15,11 +15,11 @@ from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
 from tests.support.daemons import environment, run
 from tests.support.dispatched import dispatched
-from tests.support.exchange_load import Filler
-from tests.support.exchange_view import Broker
-from tests.support.faulty_os import Rule
+from tests.support.exchange.load import Filler
+from tests.support.exchange.view import Broker
+from tests.support.faults.os_calls import Rule
 from tests.support.interop import Scene
-from tests.support.killer import BrokerProcess
+from tests.support.kills.killer import BrokerProcess
 from tests.support.peers import Client, start_cluster
 
 TOPIC = "KeyQueries"

@@ -2,7 +2,7 @@
 
 What is promised of the exchange, and the test that shows it; "everything" is
 ``test_everything_a_directory_can_hold_changes_hands``, which runs in both directions, and "turn" what it asks of each
-broker in :mod:`tests.support.exchange_turn`.
+broker in :mod:`tests.support.exchange.turn`.
 
 ================================================  ======================================================================
 rolled commit logs, several topics, delayed,      everything: ``Filler.fill`` sends one of each; ``Turn.view`` compares
@@ -39,9 +39,9 @@ import pytest
 
 from rmq.protocol.message import decode_record
 from rmq.remoting.client import RemotingClient
-from tests.support.exchange_load import TOPIC, Filler
-from tests.support.exchange_turn import LOG_SIZE, Turn, handed_over, verified
-from tests.support.exchange_view import Broker
+from tests.support.exchange.load import TOPIC, Filler
+from tests.support.exchange.turn import LOG_SIZE, Turn, handed_over, verified
+from tests.support.exchange.view import Broker
 from tests.support.interop import Row, Scene, assert_same
 from tests.support.peers import Client, start_cluster
 from tests.support.peers.cluster import FAST_RETRIES

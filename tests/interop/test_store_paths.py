@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.exchange_turn import LOG_SIZE, Turn, handed_over
+from tests.support.exchange.turn import LOG_SIZE, Turn, handed_over
 
 
 @pytest.fixture

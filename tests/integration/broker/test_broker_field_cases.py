@@ -27,8 +27,8 @@ from rmq.protocol.headers.offset import (
 )
 from rmq.protocol.headers.topic import DeleteTopicRequest
 from rmq.testing.simworld import Simulation
-from tests.support.client_scene import Scene, scene
 from tests.support.raw_peer import subscribe
+from tests.support.scenes.client import Scene, scene
 from tests.support.virtual import eventually, in_virtual_time
 
 

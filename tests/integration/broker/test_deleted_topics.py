@@ -12,8 +12,8 @@ from rmq.protocol.headers.offset import UpdateConsumerOffsetRequest
 from rmq.protocol.headers.topic import DeleteTopicRequest
 from rmq.protocol.headers.transaction import EndTransactionRequest
 from rmq.testing.simworld import SimOffload
-from tests.support.pop_scene import PopScene, pop_scene
-from tests.support.store_kit import bodies
+from tests.support.scenes.pop import PopScene, pop_scene
+from tests.support.scenes.store import bodies
 from tests.support.virtual import in_virtual_time
 
 

@@ -12,7 +12,7 @@ from rmq.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, Subscript
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.message import decode_records
-from tests.support.pop_scene import PopScene, pop_scene
+from tests.support.scenes.pop import PopScene, pop_scene
 from tests.support.virtual import in_virtual_time
 
 ON = {"enablePropertyFilter": "true", "enableCalcFilterBitMap": "true", "enableConsumeQueueExt": "true"}

@@ -12,8 +12,8 @@ import pytest
 from rmq.aio import Message, MessageExt, ResponseError, TransactionProducer, TransactionState
 from rmq.broker.lane import admit, step
 from rmq.protocol import properties
-from tests.support.client_scene import Scene, scene
-from tests.support.pop_scene import pop_scene
+from tests.support.scenes.client import Scene, scene
+from tests.support.scenes.pop import pop_scene
 from tests.support.virtual import eventually, in_virtual_time
 
 GROUP = "g" * 120

@@ -16,8 +16,8 @@ import pytest
 from rmq.testing.cluster import Cluster
 from tests.golden.broker.differences import ACCEPTED, EXCLUDED, SAMPLED
 from tests.golden.broker.live import FILES, lines
-from tests.support.broker_replay import CASES, SETTINGS, Replay
-from tests.support.broker_steps import STEPS
+from tests.support.answers.replay import CASES, SETTINGS, Replay
+from tests.support.answers.steps import STEPS
 
 #: Beginnings of the rows of the page that tells users.
 ROWS = re.findall(r"^\| (.*?) \|", (Path(__file__).parents[3] / "docs/differences.md").read_text(), re.MULTILINE)

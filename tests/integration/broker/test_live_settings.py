@@ -18,9 +18,9 @@ from rmq.client.transaction import TransactionState
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.message import decode_records
-from tests.support.client_scene import Scene, scene
-from tests.support.pop_scene import pop_scene
 from tests.support.raw_peer import pull, send
+from tests.support.scenes.client import Scene, scene
+from tests.support.scenes.pop import pop_scene
 from tests.support.virtual import in_virtual_time
 
 #: What the broker is begun with, so that what depends on a key is done at all.

@@ -13,7 +13,7 @@ from rmq.protocol.headers.topic import DeleteTopicRequest
 from rmq.protocol.headers.transaction import EndTransactionRequest
 from rmq.protocol.ids import decode_offset_msg_id
 from rmq.protocol.message import decode_records
-from tests.support.pop_scene import PopScene, pop_scene
+from tests.support.scenes.pop import PopScene, pop_scene
 from tests.support.virtual import in_virtual_time
 
 LIGHT = {"enableLmq": "true", "enableMultiDispatch": "true"}

@@ -12,7 +12,7 @@ from rmq.protocol.headers.offset import (
     QueryConsumerOffsetResponse,
     UpdateConsumerOffsetRequest,
 )
-from tests.support.pop_scene import PopScene, pop_scene
+from tests.support.scenes.pop import PopScene, pop_scene
 from tests.support.virtual import in_virtual_time
 
 

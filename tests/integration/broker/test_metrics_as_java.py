@@ -12,8 +12,8 @@ import pytest
 from rmq.protocol.command import Command
 from rmq.testing.cluster import Cluster
 from tests.integration.broker.test_metrics import OBSERVED, scrape, value, where
-from tests.support.client_scene import scene
 from tests.support.raw_peer import RawPeer, pull, send, subscribe
+from tests.support.scenes.client import scene
 from tests.support.virtual import in_virtual_time
 
 EXPORTER = Path(__file__).parents[2] / "golden" / "broker" / "exporter-names.txt"

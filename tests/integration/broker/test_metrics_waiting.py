@@ -12,7 +12,7 @@ from rmq.protocol.command import Command
 from rmq.protocol.headers.transaction import EndTransactionRequest
 from rmq.protocol.ids import decode_offset_msg_id
 from rmq.remoting.metrics import render
-from tests.support.pop_scene import PopScene, pop_scene
+from tests.support.scenes.pop import PopScene, pop_scene
 from tests.support.virtual import in_virtual_time
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]

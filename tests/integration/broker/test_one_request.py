@@ -25,8 +25,8 @@ from rmq.broker.store.store import Store
 from rmq.protocol import batch, frame
 from rmq.protocol.command import Command, SerializeType
 from rmq.testing.simworld import Simulation
-from tests.support import odd_requests
-from tests.support.odd_campaign import Campaign, Line
+from tests.support.odd import requests as odd_requests
+from tests.support.odd.campaign import Campaign, Line
 from tests.support.raw_peer import pull, send, subscribe
 from tests.support.virtual import in_virtual_time
 

@@ -19,11 +19,11 @@ from rmq.cli.command import invoke
 from rmq.cli.mqadmin.commands import root as mqadmin
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import World
-from tests.support.damaged_store import filled
-from tests.support.damaged_tree import damage, derived, log_of, state_of_links
+from tests.support.faults.damaged_store import filled
+from tests.support.faults.damaged_tree import damage, derived, log_of, state_of_links
 from tests.support.golden_store import INDEX_OPTIONS, unpack
-from tests.support.killer_campaign import amount
-from tests.support.store_kit import ENTRIES, QUEUE_SIZE, SLOTS, opened, small
+from tests.support.kills.campaign import amount
+from tests.support.scenes.store import ENTRIES, QUEUE_SIZE, SLOTS, opened, small
 
 #: What cannot be seen when the files that would tell are gone.
 SIZES = (

@@ -13,8 +13,8 @@ from rmq.cli.command import invoke
 from rmq.cli.mqadmin.commands import root as mqadmin
 from tests.support.daemons import Ended, environment, run
 from tests.support.golden_store import INDEX_OPTIONS, MANIFEST, state_of, unpack
-from tests.support.killer import BrokerProcess
-from tests.support.killer_load import Load
+from tests.support.kills.killer import BrokerProcess
+from tests.support.kills.load import Load
 
 INDEX = ("-o", "maxHashSlotNum=1000", "-o", "maxIndexNum=4000")
 

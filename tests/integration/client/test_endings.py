@@ -9,7 +9,7 @@ import pytest
 from rmq.aio import Message, MessageExt, MessageQueue, Producer, PullConsumer, PushConsumer
 from rmq.client.instance import instances_of
 from rmq.protocol.errors import ClientError, RMQError
-from tests.support.client_scene import Scene, scene
+from tests.support.scenes.client import Scene, scene
 from tests.support.virtual import eventually, in_virtual_time
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmq.aio import MessageExt
-from tests.support.client_scene import scene
+from tests.support.scenes.client import scene
 from tests.support.virtual import eventually, in_virtual_time
 
 

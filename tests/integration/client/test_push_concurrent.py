@@ -20,7 +20,7 @@ from rmq.aio import (
 )
 from rmq.client.consumer.offsets import RemoteBrokerOffsetStore
 from rmq.protocol.codes import RequestCode
-from tests.support.client_scene import scene
+from tests.support.scenes.client import scene
 from tests.support.virtual import eventually, in_virtual_time
 
 

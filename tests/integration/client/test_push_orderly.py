@@ -12,7 +12,7 @@ from rmq.aio import ConsumeContext, ConsumeResult, Message, MessageExt, MessageQ
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConnectFailed
-from tests.support.client_scene import Scene, scene
+from tests.support.scenes.client import Scene, scene
 from tests.support.virtual import eventually, in_virtual_time
 
 LATER = ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT

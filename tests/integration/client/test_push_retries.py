@@ -16,7 +16,7 @@ from rmq.aio import (
 )
 from rmq.client.consumer import sendback
 from rmq.protocol.errors import ConnectFailed, RequestTimeout
-from tests.support.client_scene import scene
+from tests.support.scenes.client import scene
 from tests.support.virtual import eventually, in_virtual_time
 
 

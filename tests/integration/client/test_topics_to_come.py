@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from rmq.aio import Message, MessageExt, MessageQueue, PushConsumer
-from tests.support.client_scene import scene
+from tests.support.scenes.client import scene
 from tests.support.virtual import eventually, in_virtual_time
 
 

@@ -18,7 +18,7 @@ from rmq.aio import (
     TransactionState,
 )
 from rmq.testing.cluster import BlockingCluster
-from tests.support.client_scene import Scene, scene
+from tests.support.scenes.client import Scene, scene
 from tests.support.virtual import eventually, in_virtual_time
 
 FAST = {"transactionTimeOut": "1000", "transactionCheckInterval": "1000", "transactionCheckMax": "10"}

@@ -9,7 +9,7 @@ import pytest
 
 from rmq.aio import Message, MessageExt, PushConsumer, RMQError
 from rmq.runtime.real import seeded
-from tests.support.client_scene import scene
+from tests.support.scenes.client import scene
 from tests.support.virtual import eventually, in_virtual_time
 
 

@@ -11,7 +11,7 @@ import pytest
 from rmq import aio
 from rmq.aio import ClientError, Message, MessageExt, MessageQueue
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
-from tests.support.client_scene import Scene, scene
+from tests.support.scenes.client import Scene, scene
 from tests.support.virtual import in_virtual_time
 from tests.unit.client.test_surface import CLASSES, public
 

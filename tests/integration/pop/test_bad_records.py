@@ -11,8 +11,8 @@ import pytest
 from rmq.broker.store.state import Put
 from rmq.broker.store.store import Store
 from rmq.protocol.names import POP_JOURNAL_GROUP, POP_JOURNAL_TOPIC
-from tests.support.pop_scene import PopScene, pop_scene
-from tests.support.sick_disk import Sick
+from tests.support.faults.sick_disk import Sick
+from tests.support.scenes.pop import PopScene, pop_scene
 from tests.support.virtual import in_virtual_time
 
 KEY = ["g", "T", 0, 0, 1]

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.support.pop_scene import Given, pop_scene
+from tests.support.scenes.pop import Given, pop_scene
 from tests.support.virtual import in_virtual_time
 
 NO_MESSAGE = 208

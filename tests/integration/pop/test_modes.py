@@ -15,7 +15,7 @@ from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.remoting.client import RemotingClient
 from rmq.testing.cluster import Cluster
-from tests.support.client_scene import Scene, scene
+from tests.support.scenes.client import Scene, scene
 from tests.support.virtual import eventually, in_virtual_time
 
 

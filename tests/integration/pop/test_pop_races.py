@@ -11,7 +11,7 @@ from rmq.broker.pop.revive import Reviver
 from rmq.broker.pop.take import Taker
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.headers.topic import DeleteTopicRequest
-from tests.support.pop_scene import Given, pop_scene
+from tests.support.scenes.pop import Given, pop_scene
 from tests.support.virtual import eventually, in_virtual_time
 
 

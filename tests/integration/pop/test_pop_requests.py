@@ -19,8 +19,8 @@ from rmq.protocol.headers.pop import (
 )
 from rmq.protocol.headers.topic import DeleteTopicRequest
 from rmq.protocol.message import decode_records
-from tests.support.pop_scene import Given, PopScene, pop_scene
 from tests.support.raw_peer import pull
+from tests.support.scenes.pop import Given, PopScene, pop_scene
 from tests.support.virtual import eventually, in_virtual_time
 
 NOT_FOUND, NO_MESSAGE, POLLING_FULL, POLLING_TIMEOUT = 19, 208, 209, 210

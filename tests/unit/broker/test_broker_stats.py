@@ -13,7 +13,7 @@ from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.state import Queue
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimClock, Simulation
-from tests.support.store_kit import small
+from tests.support.scenes.store import small
 
 
 class Queues(QueueTable):

@@ -15,7 +15,7 @@ from rmq.protocol.command import Command
 from rmq.protocol.headers.message import QueryMessageRequest
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
-from tests.support.store_kit import opened, put, small
+from tests.support.scenes.store import opened, put, small
 
 
 @pytest.mark.parametrize("unique", [False, True])

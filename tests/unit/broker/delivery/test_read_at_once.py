@@ -13,7 +13,7 @@ from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import opened, put, small
+from tests.support.scenes.store import opened, put, small
 
 LOG_SIZE = 256 << 10
 MESSAGES = 2300

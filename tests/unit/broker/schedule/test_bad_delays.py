@@ -15,7 +15,7 @@ from rmq.protocol.message import decode_record
 from rmq.protocol.names import SCHEDULE_TOPIC, TIMER_DONE_TOPIC
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
-from tests.support.sick_disk import Sick
+from tests.support.faults.sick_disk import Sick
 from tests.unit.broker.schedule.test_service import PATH, Broker
 
 

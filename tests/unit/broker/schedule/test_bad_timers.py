@@ -15,7 +15,7 @@ from rmq.protocol.names import TIMER_DONE_TOPIC, TIMER_TOPIC
 from rmq.protocol.tags import string_hash
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.sick_disk import Sick
+from tests.support.faults.sick_disk import Sick
 from tests.unit.broker.schedule.test_timers import HOST, TimerBroker
 
 #: Values of TIMER_OUT_MS, and codes of queue entries, that no message has.

@@ -191,7 +191,7 @@ def test_the_scanner_agrees_with_the_manifest(directory: Path) -> None:
 
 
 async def test_more_messages_go_behind_javas(directory: Path) -> None:
-    from tests.support.store_kit import bodies, put
+    from tests.support.scenes.store import bodies, put
 
     store = Store(World.real(), golden_settings(directory))
     await store.load()

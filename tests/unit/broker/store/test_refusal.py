@@ -10,7 +10,7 @@ from rmq.protocol.errors import StoreError
 from rmq.testing.simdisk import SimDisk
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import opened, put, small
+from tests.support.scenes.store import opened, put, small
 
 
 async def filled() -> SimNode:

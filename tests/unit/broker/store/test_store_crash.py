@@ -13,7 +13,7 @@ from rmq.broker.store.store import Store
 from rmq.protocol.errors import StoreError
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import (
+from tests.support.scenes.store import (
     ENTRIES,
     LOG_SIZE,
     QUEUE_SIZE,

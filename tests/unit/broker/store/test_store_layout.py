@@ -14,7 +14,7 @@ from rmq.runtime.files import RealFiles
 from rmq.runtime.world import World
 from rmq.testing.simdisk import SimDisk, SimFiles
 from tests.support.golden_store import unpack
-from tests.support.store_kit import ENTRIES, HOST, LOG_SIZE, QUEUE_SIZE, SLOTS, opened, put, small
+from tests.support.scenes.store import ENTRIES, HOST, LOG_SIZE, QUEUE_SIZE, SLOTS, opened, put, small
 from tests.support.store_scan import (
     check_store,
     java_hash,

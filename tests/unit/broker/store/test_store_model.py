@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rmq.broker.store.store import Store
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, bodies, die, opened, put, small, until_open
+from tests.support.scenes.store import LOG_SIZE, QUEUE_SIZE, bodies, die, opened, put, small, until_open
 from tests.support.store_scan import check_store
 
 _APPEND = st.tuples(

@@ -13,8 +13,8 @@ from rmq.protocol.errors import ResponseError
 from rmq.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
-from tests.support.sick_disk import Sick
-from tests.support.transaction_kit import COMMIT, HOST, ROLLBACK, Half, TransactionBroker
+from tests.support.faults.sick_disk import Sick
+from tests.support.scenes.transactions import COMMIT, HOST, ROLLBACK, Half, TransactionBroker
 
 
 def forge(broker: TransactionBroker, topic: str, body: bytes, table: dict[str, str]) -> int:

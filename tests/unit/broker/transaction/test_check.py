@@ -17,7 +17,7 @@ from rmq.protocol.errors import ResponseError
 from rmq.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
-from tests.support.transaction_kit import COMMIT, ROLLBACK, Half, TransactionBroker, in_a_broker
+from tests.support.scenes.transactions import COMMIT, ROLLBACK, Half, TransactionBroker, in_a_broker
 
 
 def test_commit_and_rollback() -> None:

@@ -18,8 +18,8 @@ from rmq.protocol import properties
 from rmq.protocol.names import SCHEDULE_TOPIC
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.sick_disk import Sick
-from tests.support.store_kit import HOST, QUEUE_SIZE, bodies, body_of, die, opened, put, small
+from tests.support.faults.sick_disk import Sick
+from tests.support.scenes.store import HOST, QUEUE_SIZE, bodies, body_of, die, opened, put, small
 
 
 def append(store: Store, topic: str, body: bytes, **table: str) -> int:

@@ -14,7 +14,7 @@ from rmq.runtime.world import Usage
 from rmq.testing.simdisk import SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, bodies, die, opened, put, small
+from tests.support.scenes.store import LOG_SIZE, QUEUE_SIZE, bodies, die, opened, put, small
 from tests.support.store_scan import check_store
 
 

@@ -11,9 +11,9 @@ from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.log.reader import Damage
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
-from tests.support.boot_scenes import spoil, written
-from tests.support.scrub_scenes import PASS, SETTINGS, damage_is_found_while_running, damaged_later, served
-from tests.support.store_kit import LOG_SIZE, die, opened, put, small
+from tests.support.scenes.boot import spoil, written
+from tests.support.scenes.scrub import PASS, SETTINGS, damage_is_found_while_running, damaged_later, served
+from tests.support.scenes.store import LOG_SIZE, die, opened, put, small
 from tests.support.store_scan import scan_log
 
 

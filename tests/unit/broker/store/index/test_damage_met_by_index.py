@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
-from tests.support.boot_scenes import spoil
-from tests.support.store_kit import opened, put, records, small
+from tests.support.scenes.boot import spoil
+from tests.support.scenes.store import opened, put, records, small
 
 
 def test_queues_that_were_filled_without_checksums_lose_their_entry() -> None:

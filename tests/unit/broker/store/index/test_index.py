@@ -11,7 +11,7 @@ from rmq.broker.store.index.index import Index
 from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import ENTRIES, SLOTS, body_of, die, opened, put, small
+from tests.support.scenes.store import ENTRIES, SLOTS, body_of, die, opened, put, small
 from tests.support.store_scan import java_hash, scan_index
 
 

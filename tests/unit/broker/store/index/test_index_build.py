@@ -12,7 +12,7 @@ from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import ENTRIES, SLOTS, body_of, die, opened, put, small
+from tests.support.scenes.store import ENTRIES, SLOTS, body_of, die, opened, put, small
 from tests.support.store_scan import java_hash, scan_index
 
 MESSAGES = 1000

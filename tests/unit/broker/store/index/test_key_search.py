@@ -20,7 +20,7 @@ from rmq.protocol.headers.message import QueryMessageRequest
 from rmq.protocol.message import decode_records
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
-from tests.support.store_kit import body_of, opened, put, small
+from tests.support.scenes.store import body_of, opened, put, small
 
 #: 128 keys of one hash: "Aa" and "BB" are alike to it.
 ALIKE = ["".join(parts) for parts in product(("Aa", "BB"), repeat=7)]

@@ -6,7 +6,7 @@ from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.store import Store
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import LOG_SIZE, bodies, die, opened, put, small
+from tests.support.scenes.store import LOG_SIZE, bodies, die, opened, put, small
 
 #: So many entries in a file that they are added up by the thousand.
 SETTINGS = small(queue_file_size=4000 * 20, index_enable=False)

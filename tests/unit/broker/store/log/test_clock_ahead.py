@@ -15,7 +15,7 @@ from rmq.protocol.message import decode_record
 from rmq.testing.simdisk import SimDisk, SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import die, opened, put, records, small
+from tests.support.scenes.store import die, opened, put, records, small
 
 SECOND, HOUR, YEAR = 1_000, 3_600_000, 365 * 86_400_000
 

@@ -10,7 +10,7 @@ from rmq.broker.store.log.gate import Gate
 from rmq.protocol.errors import ConfigError, StoreError
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import LOG_SIZE, bodies, opened, put, small
+from tests.support.scenes.store import LOG_SIZE, bodies, opened, put, small
 from tests.support.store_scan import scan_log
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import die, opened, put, small
+from tests.support.scenes.store import die, opened, put, small
 
 #: So far away that nothing but the key in question can force anything.
 NEVER = 3_600_000

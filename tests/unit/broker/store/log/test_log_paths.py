@@ -15,7 +15,7 @@ from rmq.protocol.errors import StoreError
 from rmq.runtime.world import Usage
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import LOG_SIZE, die, opened, put, small, snapshot
+from tests.support.scenes.store import LOG_SIZE, die, opened, put, small, snapshot
 
 PATHS = ("/disk1/log", "/disk2/log", "/disk3/log")
 

@@ -16,7 +16,7 @@ from rmq.broker.store.stopped.verify import verify
 from rmq.broker.store.store import Store
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import LOG_SIZE, bodies, die, found_keys, opened, put, small
+from tests.support.scenes.store import LOG_SIZE, bodies, die, found_keys, opened, put, small
 
 BIG = b"x" * 500
 

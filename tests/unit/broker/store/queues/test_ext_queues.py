@@ -18,7 +18,7 @@ from rmq.protocol.errors import StoreError
 from rmq.runtime.world import World
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import body_of, die, put, small
+from tests.support.scenes.store import body_of, die, put, small
 
 EXT_SIZE = 4096
 FIRST = "/store/consumequeue_ext/T/0/00000000000000000000"

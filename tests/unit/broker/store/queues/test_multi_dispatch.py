@@ -14,7 +14,7 @@ from rmq.protocol.errors import StoreError
 from rmq.protocol.message import decode_record
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import opened, put, small
+from tests.support.scenes.store import opened, put, small
 
 
 async def fresh(**changes: Any) -> tuple[SimNode, Store, MultiDispatch]:

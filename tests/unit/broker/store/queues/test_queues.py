@@ -20,7 +20,7 @@ from rmq.runtime.world import World
 from rmq.testing.simdisk import SimDisk, SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, bodies, body_of, die, opened, put, records, small
+from tests.support.scenes.store import LOG_SIZE, QUEUE_SIZE, bodies, body_of, die, opened, put, records, small
 from tests.support.store_scan import check_store, scan_queues
 
 PER_FILE = QUEUE_SIZE // 20

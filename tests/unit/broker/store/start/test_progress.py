@@ -11,7 +11,7 @@ from rmq.broker.store.start.progress import SpokenProgress
 from rmq.broker.store.store import Store
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimClock, Simulation
-from tests.support.store_kit import die, opened, put, small
+from tests.support.scenes.store import die, opened, put, small
 
 
 class Slow(SimClock):

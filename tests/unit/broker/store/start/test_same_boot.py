@@ -12,8 +12,8 @@ from rmq.broker.store.store import Store
 from rmq.runtime.world import World
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimIdentity, SimNode, Simulation
-from tests.support.boot_scenes import SEGMENT, many_deaths, spoil, written
-from tests.support.store_kit import LOG_SIZE, die, opened, put, small, snapshot
+from tests.support.scenes.boot import SEGMENT, many_deaths, spoil, written
+from tests.support.scenes.store import LOG_SIZE, die, opened, put, small, snapshot
 
 SETTINGS = small(queue_file_size=20_000, index_enable=False)
 

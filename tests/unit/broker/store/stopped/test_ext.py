@@ -15,7 +15,7 @@ from rmq.broker.store.stopped.verify import verify
 from rmq.broker.store.store import Store
 from rmq.runtime.world import World
 from tests.support.golden_store import state_of
-from tests.support.store_kit import put, small
+from tests.support.scenes.store import put, small
 
 FIRST = "consumequeue_ext/T/1/00000000000000000000"
 

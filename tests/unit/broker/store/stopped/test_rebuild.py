@@ -23,7 +23,7 @@ from rmq.testing.simdisk import SimCrash, SimDisk, SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.golden_store import golden_settings, state_of, unpack
-from tests.support.store_kit import LOG_SIZE, QUEUE_SIZE, opened, put, small, snapshot
+from tests.support.scenes.store import LOG_SIZE, QUEUE_SIZE, opened, put, small, snapshot
 from tests.support.store_scan import check_store
 
 #: What changes the disk; a kill comes before one of these.

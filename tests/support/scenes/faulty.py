@@ -20,7 +20,7 @@ from rmq.protocol.errors import StoreError
 from rmq.testing.simdisk import SimCrash
 from rmq.testing.simloop import SimLoop, run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import LOG_SIZE, body_of, die, opened, put, records, small
+from tests.support.scenes.store import LOG_SIZE, body_of, die, opened, put, records, small
 from tests.support.store_scan import scan_log
 
 __all__ = [

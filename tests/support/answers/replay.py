@@ -25,7 +25,7 @@ from tests.golden.broker.differences import ACCEPTED, ANY, EXCLUDED, SAMPLED, Di
 
 __all__ = ["CASES", "EXCLUDED", "SETTINGS", "Peer", "Replay", "body_of"]
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "broker" / "answers-broker-4.9.4.jsonl"
+GOLDEN = Path(__file__).parents[2] / "golden" / "broker" / "answers-broker-4.9.4.jsonl"
 CASES: list[dict[str, Any]] = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
 
 #: Settings of the recorded broker.

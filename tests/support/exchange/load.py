@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from rmq.protocol import batch
 from rmq.protocol.command import Command
 from rmq.remoting.client import RemotingClient
-from tests.support.exchange_view import Broker
+from tests.support.exchange.view import Broker
 
 __all__ = ["GROUP", "GROUPS", "LONG_GONE", "TOPIC", "Filler", "sql_group"]
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.faulty_os import Rule
+from tests.support.faults.os_calls import Rule
 from tests.support.history import OK, Seen, Verdict, judge, read_histories, sends_of
-from tests.support.killer import LOG_FILE_SIZE, BrokerProcess, Killed, OsTree
-from tests.support.killer_load import Load, read_back, scan_back
+from tests.support.kills.killer import LOG_FILE_SIZE, BrokerProcess, Killed, OsTree
+from tests.support.kills.load import Load, read_back, scan_back
 
 __all__ = ["LONG", "PIECE", "Campaign", "Cycle", "amount", "shuffled"]
 

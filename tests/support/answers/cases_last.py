@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from rmq.broker.admin.unsupported import UNSUPPORTED
-from tests.support.answers import Ask, spoilt
+from tests.support.answers.cases import Ask, spoilt
 
 __all__ = ["LAST", "SERVED_BY_5", "last_of_broker", "last_of_namesrv", "unserved"]
 

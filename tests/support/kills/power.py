@@ -8,12 +8,12 @@ from pathlib import Path
 
 from rmq.runtime.real import seeded
 from rmq.testing.simdisk import SimDisk, SimFiles
-from tests.support.faulty_os import Rule
-from tests.support.faulty_power import before, lay_out, replay
+from tests.support.faults.os_calls import Rule
+from tests.support.faults.power import before, lay_out, replay
 from tests.support.history import OK, Seen, Verdict, judge, read_histories, sends_of
-from tests.support.killer import LOG_FILE_SIZE, BrokerProcess, OsTree
-from tests.support.killer_campaign import Campaign
-from tests.support.killer_load import scan_back
+from tests.support.kills.campaign import Campaign
+from tests.support.kills.killer import LOG_FILE_SIZE, BrokerProcess, OsTree
+from tests.support.kills.load import scan_back
 from tests.support.store_scan import Record, Tree, scan_through
 
 __all__ = ["PowerCampaign"]

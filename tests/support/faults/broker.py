@@ -1,9 +1,9 @@
-"""``python -m rmq.cli.mqbroker`` with faults: the same program, started through :mod:`tests.support.faulty_os`.
+"""``python -m rmq.cli.mqbroker`` with faults: the same program, started through :mod:`tests.support.faults.os_calls`.
 
 ``RMQTEST_BUG`` names a bug of the table in ``tests/fault/test_planted_bugs.py`` to plant.
 
 ``RMQTEST_RULES`` holds the rules as JSON, ``RMQTEST_POINTS`` the file that gets a line for every point met first and
-for a kill, ``RMQTEST_JOURNAL`` the file for what :mod:`tests.support.faulty_power` needs to cut the power. Beside the
+for a kill, ``RMQTEST_JOURNAL`` the file for what :mod:`tests.support.faults.power` needs to cut the power. Beside the
 system calls there are points at ``run:store.append``, ``run:store.roll``, ``run:store.flushed`` and
 ``run:client.answer``, before and after each.
 """
@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.faulty_os import Points, Rule, install
-from tests.support.faulty_power import JournalOs
+from tests.support.faults.os_calls import Points, Rule, install
+from tests.support.faults.power import JournalOs
 
 
 def _record(path: str) -> Any:

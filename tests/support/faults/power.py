@@ -1,10 +1,10 @@
 """Power cuts for a real broker: it writes down what it does to its disk, and the disk is made as a cut leaves it.
 
-In the broker's process :class:`JournalOs` stands under the file port, as :mod:`tests.support.faulty_os` does, and notes
-every call that changes the store before it happens; the end of a forcing call is noted, too. After the process was
-killed, :func:`replay` does the same calls on a simulated disk that began as the real one did; that one's power is cut,
-and :func:`lay_out` puts what survived in place of the real store: bytes and names that were never forced are lost, or,
-with a random source, kept or torn.
+In the broker's process :class:`JournalOs` stands under the file port, as :mod:`tests.support.faults.os_calls` does,
+and notes every call that changes the store before it happens; the end of a forcing call is noted, too. After the
+process was killed, :func:`replay` does the same calls on a simulated disk that began as the real one did; that one's
+power is cut, and :func:`lay_out` puts what survived in place of the real store: bytes and names that were never forced
+are lost, or, with a random source, kept or torn.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from rmq.runtime.world import File
 from rmq.testing.simdisk import SimDisk, SimFiles
-from tests.support.faulty_os import FaultyOs, Points
+from tests.support.faults.os_calls import FaultyOs, Points
 
 __all__ = ["JournalOs", "before", "lay_out", "replay"]
 

@@ -12,8 +12,8 @@ from rmq.broker.store.start import queue_loader
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.faulty_scenes import Ledger, in_time
-from tests.support.store_kit import LOG_SIZE, die, opened, put, records, small
+from tests.support.scenes.faulty import Ledger, in_time
+from tests.support.scenes.store import LOG_SIZE, die, opened, put, records, small
 from tests.support.store_scan import scan_log
 
 __all__ = ["SEGMENT", "a_disk_that_lied_is_found_out", "lost_pages_are_found", "many_deaths", "spoil", "written"]

@@ -9,8 +9,8 @@ from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.headers.transaction import COMMIT, EndTransactionRequest
 from rmq.testing.simloop import run
-from tests.support.killer_load import parse_body, send_command
-from tests.support.pop_scene import PopScene, pop_scene
+from tests.support.kills.load import parse_body, send_command
+from tests.support.scenes.pop import PopScene, pop_scene
 
 __all__ = ["UNWAITED", "a_dead_slave_stops_nobody", "sent"]
 

@@ -15,7 +15,7 @@ from rmq.protocol.frame import FrameDecoder
 from rmq.testing.cluster import Cluster
 from rmq.testing.simloop import SimLoop
 from rmq.testing.simworld import SimNode
-from tests.support.odd_requests import UNKNOWN, Odd
+from tests.support.odd.requests import UNKNOWN, Odd
 from tests.support.raw_peer import send
 
 __all__ = ["Campaign", "Line", "TimedLoop"]

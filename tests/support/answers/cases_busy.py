@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from rmq.protocol import batch
 from rmq.protocol.command import Command
 from rmq.protocol.ids import decode_offset_msg_id
-from tests.support.answers import Ask, Side
+from tests.support.answers.cases import Ask, Side
 from tests.support.raw_peer import RawPeer, pull, send, subscribe
 
 __all__ = ["CLOSED", "SCENE", "asks_of", "flooded", "prepared"]

@@ -15,9 +15,9 @@ from rmq.broker.store.stopped.opened import StoppedStore
 from rmq.broker.store.stopped.verify import Verified, verify
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
-from tests.support.exchange_load import LONG_GONE, Filler, sql_group
-from tests.support.exchange_view import Broker, View, manifest, readable, table_of, view
-from tests.support.killer import OsTree
+from tests.support.exchange.load import LONG_GONE, Filler, sql_group
+from tests.support.exchange.view import Broker, View, manifest, readable, table_of, view
+from tests.support.kills.killer import OsTree
 from tests.support.peers import Cluster, ToolMissing, skip_or_fail, start_cluster
 from tests.support.store_scan import LogScan, scan_log
 

@@ -1,4 +1,4 @@
-"""The killer in virtual time: a store's process dies at a named point, as :mod:`tests.support.faulty_os` names them.
+"""The killer in virtual time: a store's process dies at a point that :mod:`tests.support.faults.os_calls` names.
 
 A real process takes seconds a death, this one milliseconds: every point is met with every type of flush, many times.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from rmq.broker.store.store import Store
 from rmq.runtime.world import File, World
 from rmq.testing.simdisk import SimCrash, SimDisk, SimFiles
-from tests.support.faulty_os import kind_of
+from tests.support.faults.os_calls import kind_of
 
 __all__ = ["Killer", "watched"]
 

@@ -1,7 +1,7 @@
 """The system calls of the file port, with named points before, within and after each, and faults ordered for them.
 
 ``rmq.runtime.files`` calls the operating system through its module global ``os``; :func:`install` puts this in its
-place, in the process of a test or of a broker started by :mod:`tests.support.faulty_broker`. The product has no switch
+place, in the process of a test or of a broker started by :mod:`tests.support.faults.broker`. The product has no switch
 for it. A point's name is ``phase:kind.call.when``, for example ``run:log.datasync.before``:
 
 =======  ========================================================================================================

@@ -8,9 +8,9 @@ import struct
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.boot_scenes import spoil, written
-from tests.support.faulty_scenes import in_time
-from tests.support.store_kit import body_of, die, opened, small
+from tests.support.scenes.boot import spoil, written
+from tests.support.scenes.faulty import in_time
+from tests.support.scenes.store import body_of, die, opened, small
 
 __all__ = ["PASS", "SETTINGS", "damage_is_found_while_running", "damaged_later", "served"]
 

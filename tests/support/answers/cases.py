@@ -19,9 +19,9 @@ from rmq.protocol.codes import Language
 from rmq.protocol.command import Command, SerializeType
 from rmq.protocol.ids import decode_offset_msg_id, offset_msg_id
 from tests.golden.broker.live import Listed
-from tests.support.answer_differences import Differences, differences
-from tests.support.broker_replay import CASES, Peer, body_of
-from tests.support.broker_steps import obliging
+from tests.support.answers.differences import Differences, differences
+from tests.support.answers.replay import CASES, Peer, body_of
+from tests.support.answers.steps import obliging
 from tests.support.dispatched import dispatched
 
 __all__ = ["LATE_S", "Ask", "Pair", "Report", "Side", "asked", "spoilt"]
@@ -143,7 +143,7 @@ def spoilt(ask: Ask) -> Iterator[Ask]:
 class Side:
     """One server, its connections, and where the recorded messages lie in it.
 
-    The steps of tests/support/broker_steps.py that only ask take it for a replay.
+    The steps of tests/support/answers/steps.py that only ask take it for a replay.
     """
 
     def __init__(self, address: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from rmq.protocol.command import Command
 from rmq.protocol.message import decode_records
-from tests.support.answers import Ask, Side
+from tests.support.answers.cases import Ask, Side
 from tests.support.raw_peer import send, subscribe
 
 __all__ = [

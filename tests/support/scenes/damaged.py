@@ -1,4 +1,4 @@
-"""Scenes about damage and metadata, for the tests and for the table of planted bugs, like those of faulty_scenes."""
+"""Scenes about damage and metadata, for the tests and for the table of planted bugs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rmq.runtime.real import seeded
 from rmq.testing.simdisk import SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.damaged_store import filled, recovered
-from tests.support.faulty_scenes import in_time
-from tests.support.faulty_trace import Trace, traced
-from tests.support.store_kit import LOG_SIZE, opened, records, small
+from tests.support.faults.damaged_store import filled, recovered
+from tests.support.faults.trace import Trace, traced
+from tests.support.scenes.faulty import in_time
+from tests.support.scenes.store import LOG_SIZE, opened, records, small
 
 __all__ = [
     "an_emptied_file_is_no_fresh_start",

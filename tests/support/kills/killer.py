@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.daemons import PATIENCE, environment
-from tests.support.faulty_os import Rule
+from tests.support.faults.os_calls import Rule
 
 __all__ = ["LOG_FILE_SIZE", "QUEUE_FILE_SIZE", "BrokerProcess", "Killed", "OsTree", "digest_of"]
 
@@ -99,7 +99,7 @@ class BrokerProcess:
         await self._reap()
         env = self._environment(list(rules))
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.support.faulty_broker",
+            sys.executable, "-m", "tests.support.faults.broker",
             env=env, cwd=env["HOME"], stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 from rmq.protocol import fastjson, properties
 from rmq.protocol.command import Command
 from rmq.protocol.message import MessageRecord, decode_records
-from tests.support.broker_replay import EXCEPTION, TIMES, UNSET, plain
+from tests.support.answers.replay import EXCEPTION, TIMES, UNSET, plain
 
 __all__ = ["EXCEPTION_TEXT", "Differences", "differences"]
 

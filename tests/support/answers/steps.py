@@ -13,7 +13,7 @@ from typing import Any
 
 from rmq.protocol.codes import Language
 from rmq.protocol.command import Command, SerializeType
-from tests.support.broker_replay import Peer, Replay, body_of
+from tests.support.answers.replay import Peer, Replay, body_of
 
 __all__ = ["STEPS"]
 

@@ -11,7 +11,7 @@ from rmq.broker.store.store import Store
 from rmq.runtime.world import World
 from rmq.testing.simdisk import SimFiles
 from rmq.testing.simworld import SimNode, Simulation
-from tests.support.store_kit import LOG_SIZE, die, found_keys, opened, put, small, snapshot
+from tests.support.scenes.store import LOG_SIZE, die, found_keys, opened, put, small, snapshot
 from tests.support.store_scan import Record, scan_log
 
 __all__ = ["Image", "Keys", "filled", "recovered", "taken"]
