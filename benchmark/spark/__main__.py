@@ -19,7 +19,7 @@ from typing import Any
 import rmq
 import rmq.spark
 from benchmark.spark.ceiling import QUEUES, MemorySource
-from rmq.spark.columns import TYPES
+from rmq.spark.arrow.columns import TYPES
 from tests.support.peers.cluster import Cluster, start_cluster
 
 ROWS = 400_000

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from rmq.spark.columns import TYPES, arrow_type, ddl
+from rmq.spark.arrow.columns import TYPES, arrow_type, ddl
 
 __all__ = ["MemorySource"]
 

@@ -14,11 +14,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rmq.spark.dedup import deduplicate, identity
+    from rmq.spark.data_source import RocketMQDataSource
     from rmq.spark.launch import register, require_java, session
     from rmq.spark.pipeline.running.snapshot import read_archive
     from rmq.spark.progress import lag
-    from rmq.spark.source import RocketMQDataSource
+    from rmq.spark.sink.identity import deduplicate, identity
 
 __all__ = [
     "RocketMQDataSource",
@@ -32,9 +32,9 @@ __all__ = [
 ]
 
 _HOME_OF = {
-    "RocketMQDataSource": "rmq.spark.source",
-    "deduplicate": "rmq.spark.dedup",
-    "identity": "rmq.spark.dedup",
+    "RocketMQDataSource": "rmq.spark.data_source",
+    "deduplicate": "rmq.spark.sink.identity",
+    "identity": "rmq.spark.sink.identity",
     "lag": "rmq.spark.progress",
     "read_archive": "rmq.spark.pipeline.running.snapshot",
     "register": "rmq.spark.launch",

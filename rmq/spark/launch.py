@@ -54,9 +54,13 @@ def require_java() -> None:
 def data_source() -> type[DataSource]:
     """The class of the data source. :raises ConfigError: what it needs is missing, or does not load."""
     try:
-        for name in ("reading", "readers", "sink"):  # the source loads them late, in processes that nobody looks at
+        for name in (
+            "source.task",
+            "source.readers",
+            "sink.writers",
+        ):  # the source loads them late, in processes that nobody looks at
             importlib.import_module(f"rmq.spark.{name}")
-        from rmq.spark.source import RocketMQDataSource
+        from rmq.spark.data_source import RocketMQDataSource
     except Exception as error:  # an Arrow that does not fit its numpy raises what it likes
         why = " ".join(str(error).split())
         raise ConfigError(f"the data source rocketmq cannot be loaded: {why}: pip install 'rmq[spark]'") from None

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from rmq.spark.positions import queues_of
+from rmq.spark.options.positions import queues_of
 
 __all__ = ["lag"]
 

@@ -19,7 +19,7 @@ import rmq
 import rmq.spark
 from rmq.aio import AdminClient
 from rmq.protocol.errors import ResponseError, RMQError
-from rmq.spark.readers import LIMITS
+from rmq.spark.source.readers import LIMITS
 from rmq.testing.cluster import BlockingCluster, Cluster
 from tests.support.spark.jobs import Bench, counted
 

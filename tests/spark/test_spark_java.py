@@ -13,8 +13,8 @@ import pytest
 import rmq
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.headers.offset import GetMaxOffsetRequest, GetMaxOffsetResponse
-from rmq.spark.brokers import Brokers
-from rmq.spark.options import Endpoint
+from rmq.spark.cluster.brokers import Brokers
+from rmq.spark.options.checked import Endpoint
 from rmq.spark.pipeline import catalog, document
 from rmq.spark.pipeline.running.runner import run_in
 from tests.support.peers.clients import start_client

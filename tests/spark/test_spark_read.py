@@ -12,7 +12,7 @@ import pytest
 
 import rmq
 import rmq.spark
-from rmq.spark.columns import LEGACY
+from rmq.spark.arrow.columns import LEGACY
 from tests.support.peers.cluster import Cluster
 from tests.support.spark.gate import gate
 from tests.support.spark.topics import Halves, create, delete, fill, numbers, open_batches, places, stored

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import rmq.spark
-from rmq.spark.rows import IDENTITY
+from rmq.spark.sink.rows import IDENTITY
 from tests.support.peers.cluster import Cluster
 from tests.support.spark.refusals import check_refusals
 from tests.support.spark.topics import create, fill, numbers, places, stored

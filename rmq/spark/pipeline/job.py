@@ -10,7 +10,7 @@ from typing import Any
 
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.names import group_fault, topic_fault
-from rmq.spark.options import SourceOptions
+from rmq.spark.options.checked import SourceOptions
 from rmq.spark.pipeline.kinds import Duration, Flag, Kind, Many, Mapped, Text, Whole
 from rmq.spark.pipeline.spec import Spec, key, maybe, section
 

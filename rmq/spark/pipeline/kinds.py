@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from rmq.spark.option_values import duration
+from rmq.spark.options.values import duration
 from rmq.spark.pipeline.document import Listing, Node, Problem, Scalar, Table
 
 __all__ = ["Choice", "Duration", "Flag", "Kind", "Many", "Mapped", "Moment", "Size", "Text", "Whole", "nearest"]

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import rmq.spark
-from rmq.spark.readers import LIMITS
+from rmq.spark.source.readers import LIMITS
 from tests.spark.conftest import CONFIG
 from tests.support.spark.gate import gate
 

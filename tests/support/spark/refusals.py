@@ -11,8 +11,8 @@ import pytest
 import rmq
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.sysflags import PERM_WRITE
-from rmq.spark.brokers import Brokers
-from rmq.spark.options import Endpoint
+from rmq.spark.cluster.brokers import Brokers
+from rmq.spark.options.checked import Endpoint
 from tests.support.peers.cluster import Cluster
 from tests.support.spark.topics import create, numbers
 

@@ -15,8 +15,8 @@ from rmq.protocol.headers.send import SendMessageResponse, SendMessageV2Request
 from rmq.protocol.headers.topic import DeleteTopicRequest
 from rmq.protocol.headers.transaction import EndTransactionRequest
 from rmq.protocol.ids import decode_offset_msg_id
-from rmq.spark.brokers import Brokers
-from rmq.spark.options import Endpoint
+from rmq.spark.cluster.brokers import Brokers
+from rmq.spark.options.checked import Endpoint
 
 #: (topic, broker, queue, offset)
 Place = tuple[str, str, int, int]

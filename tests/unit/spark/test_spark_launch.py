@@ -179,7 +179,7 @@ def test_a_master_that_is_none_is_named_before_java_starts(started: Session) -> 
 def test_a_session_is_not_begun_without_what_the_source_needs(
     started: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "rmq.spark.sink", None)
+    monkeypatch.setitem(sys.modules, "rmq.spark.sink.writers", None)
     with pytest.raises(ConfigError, match=r"the data source rocketmq cannot be loaded: .*: pip install 'rmq.spark.'$"):
         session("shop")
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
@@ -279,10 +279,10 @@ def test_columns_are_told_without_loading_what_reads() -> None:
     pytest.importorskip("pyspark")
     program = (
         "import sys\nimport pyspark.sql.datasource\nbefore = set(sys.modules)\n"
-        "from rmq.spark.source import RocketMQDataSource\n"
+        "from rmq.spark.data_source import RocketMQDataSource\n"
         "print(len(RocketMQDataSource({'nameServer': 'a:1', 'topic': 't'}).schema().split(',')))\n"
         "loaded = set(sys.modules) - before\n"
-        "print(loaded & {'pyarrow', 'numpy', 'rmq.spark.readers', 'rmq.spark.sink'})\n"
+        "print(loaded & {'pyarrow', 'numpy', 'rmq.spark.source.readers', 'rmq.spark.sink.writers'})\n"
     )
     printed = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True, timeout=60)
     assert printed.splitlines() == ["12", "set()"]  # a map's type has a comma of its own

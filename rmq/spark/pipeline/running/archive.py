@@ -11,7 +11,7 @@ from pyspark.sql import functions as sql
 
 from rmq.protocol.errors import ConfigError, StoreError
 from rmq.runtime.dial import RealDial
-from rmq.spark.advance import read_offsets
+from rmq.spark.options.positions import nested
 from rmq.spark.pipeline.archive import Archive
 from rmq.spark.pipeline.job import ONCE
 from rmq.spark.pipeline.running import times
@@ -20,7 +20,7 @@ from rmq.spark.pipeline.running.files import Files
 from rmq.spark.pipeline.running.staging import Staging
 from rmq.spark.pipeline.running.streams import Running, trigger
 from rmq.spark.pipeline.running.watch import OBSERVED, Watch
-from rmq.spark.positions import nested
+from rmq.spark.source.advance import read_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -16,8 +16,8 @@ from rmq.protocol.headers.client import GetConsumerConnectionListRequest
 from rmq.protocol.names import DLQ_PREFIX, dlq_topic, retry_topic
 from rmq.protocol.sysflags import PERM_WRITE
 from rmq.runtime.dial import RealDial
-from rmq.spark.brokers import Brokers, connect
-from rmq.spark.options import SourceOptions
+from rmq.spark.cluster.brokers import Brokers, connect
+from rmq.spark.options.checked import SourceOptions
 from rmq.spark.pipeline.dead_letters import DeadLetters
 from rmq.spark.pipeline.running import charts
 from rmq.spark.pipeline.running.report import Cause, Dead, Report, Unread, page, to_json, when

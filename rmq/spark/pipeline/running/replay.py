@@ -15,15 +15,15 @@ from rmq.protocol.errors import ConfigError
 from rmq.protocol.properties import SHARDING_KEY
 from rmq.protocol.queue import MessageQueue
 from rmq.runtime.dial import RealDial
-from rmq.spark.brokers import Brokers, connect
-from rmq.spark.options import SourceOptions
+from rmq.spark.cluster.brokers import Brokers, connect
+from rmq.spark.options.checked import SourceOptions
 from rmq.spark.pipeline.replay import Replay
 from rmq.spark.pipeline.running.files import Files
 from rmq.spark.pipeline.running.pace import paced
 from rmq.spark.pipeline.running.snapshot import read_archive
 from rmq.spark.pipeline.running.stop import Stop
 from rmq.spark.pipeline.running.watch import Batch, Watch
-from rmq.spark.resolve import offset_at_time, queues_to_read, store_time
+from rmq.spark.source.resolve import offset_at_time, queues_to_read, store_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

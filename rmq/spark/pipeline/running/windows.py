@@ -26,7 +26,7 @@ from rmq.spark.pipeline.running import times
 from rmq.spark.pipeline.running.streams import Running, trigger
 from rmq.spark.pipeline.running.watch import OBSERVED, Watch
 from rmq.spark.pipeline.windows import Aggregate, Windows
-from rmq.spark.readers import LIMITS
+from rmq.spark.source.readers import LIMITS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

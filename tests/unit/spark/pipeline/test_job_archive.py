@@ -16,13 +16,13 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'rm
 
 from rmq.protocol.errors import StoreError
 from rmq.protocol.queue import MessageQueue
-from rmq.spark.advance import write_offsets
 from rmq.spark.pipeline import archive
 from rmq.spark.pipeline.running.archive import planned_end
 from rmq.spark.pipeline.running.compaction import Compactor
 from rmq.spark.pipeline.running.files import Found
 from rmq.spark.pipeline.running.snapshot import snapshot
 from rmq.spark.pipeline.running.staging import Staging
+from rmq.spark.source.advance import write_offsets
 
 HOUR = "topic=A/date=2026-03-01/hour=10"
 LATER = datetime(2026, 3, 2, tzinfo=UTC)

@@ -1,0 +1,1 @@
+"""From records to Arrow columns, without a loop over records."""

@@ -1,0 +1,1 @@
+"""The cluster as tasks and drivers of Spark see it, over blocking connections."""

@@ -1,0 +1,1 @@
+"""Writing: from rows to messages, and every message of a task that ended well stored."""
