@@ -26,8 +26,9 @@ from rmq.protocol.errors import ClientError, ConnectFailed, RequestTimeout, Resp
 from rmq.protocol.header import Header
 from rmq.protocol.headers.transaction import CheckTransactionStateRequest
 from rmq.protocol.names import is_retry_topic
+from rmq.remoting.calls import Done
 from rmq.remoting.client import RemotingClient
-from rmq.remoting.conn import Conn, Done
+from rmq.remoting.conn import Conn
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
 from rmq.runtime.ending import Stop, end_each

@@ -24,7 +24,7 @@ from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, ConnectFailed, ResponseError, RMQError, TransportError
 from rmq.protocol.headers.message import RecallMessageRequest, RecallMessageResponse
-from rmq.remoting.conn import Done as Answered
+from rmq.remoting.calls import Done as Answered
 from rmq.runtime.aside import logger
 from rmq.runtime.world import World
 

@@ -10,7 +10,8 @@ from typing import Protocol
 
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError, ConnectFailed, RequestTimeout
-from rmq.remoting.conn import Conn, Done
+from rmq.remoting.calls import Done
+from rmq.remoting.conn import Conn
 from rmq.remoting.endpoint import Endpoint
 from rmq.remoting.limits import MAX_FRAME, Limits
 from rmq.remoting.router import Router

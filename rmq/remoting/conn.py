@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from rmq.protocol import frame
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConnectionLost, RequestTimeout, TooManyRequests
+from rmq.remoting.calls import Calls
 from rmq.remoting.leaving import leave
 from rmq.runtime.aside import logger
 
@@ -23,12 +23,9 @@ if TYPE_CHECKING:
     from rmq.remoting.endpoint import Endpoint
     from rmq.remoting.tls import TlsPipe
 
-__all__ = ["Conn", "Done", "Transport"]
+__all__ = ["Conn", "Transport"]
 
 log = logger(__name__)
-
-#: Told how a call ended: the answer, or why there is none.
-Done = Callable[["Command | Exception"], None]
 
 #: Length of the frame, then serialize type (8 bits) and header length (24 bits).
 _HEAD = Struct(">II")
@@ -61,7 +58,7 @@ class Transport(Protocol):
     def get_write_buffer_size(self) -> int: ...
 
 
-class Conn(asyncio.Protocol):
+class Conn(Calls, asyncio.Protocol):
     """One connection of a server or a client (Java: Channel).
 
     A handler may use: ``peer``, ``host``, ``port``, ``born_host``, ``born_v6``, ``fast``, ``data``, ``closed``,
@@ -72,8 +69,8 @@ class Conn(asyncio.Protocol):
     __slots__ = (
         "_at_once",
         "_broken",
-        "_calm",
         "_chunks",
+        "_clear",
         "_dirty",
         "_doomed",
         "_endpoint",
@@ -84,18 +81,14 @@ class Conn(asyncio.Protocol):
         "_max_queued",
         "_need",
         "_noted",
-        "_opaque",
         "_paused",
         "_ready",
         "_since",
         "_transport",
-        "_unheard_since",
-        "_waiting",
         "active",
         "address",
         "born_host",
         "born_v6",
-        "clogged",
         "closed",
         "congested",
         "data",
@@ -121,10 +114,12 @@ class Conn(asyncio.Protocol):
         "read_at",
         "secure",
         "unread",
+        "writing_paused",
         "wrote",
     )
 
     def __init__(self, endpoint: Endpoint, *, fast: bool = False, inbound: bool = True, address: str = "") -> None:
+        super().__init__()
         self._endpoint = endpoint
         self._max_length = endpoint.limits.frame - 4
         self._max_header = endpoint.limits.header
@@ -142,9 +137,7 @@ class Conn(asyncio.Protocol):
         self._broken = False
         self._lost = False
         #: Nothing is the matter: it is read, the peer takes its answers, and it is not about to end.
-        self._calm = True
-        self._opaque = 0
-        self._waiting: dict[int, Done] = {}
+        self._clear = True
         self._transport: Transport
         #: Whole frames not handled yet: (buffer, position of the serialize-type byte, end).
         self.frames: list[tuple[bytes, int, int]] = []
@@ -171,7 +164,7 @@ class Conn(asyncio.Protocol):
         self.promised = 0
         #: The same of a connection opened by us. It is read all the same: if it were not, two ends that are both full
         #: would wait for each other.
-        self.clogged = False
+        self.writing_paused = False
         self.closed = False
         #: Came in through the VIP port (listenPort - 2).
         self.fast = fast
@@ -191,9 +184,8 @@ class Conn(asyncio.Protocol):
         self.active = True
         self.wrote = True
         self.idle_since = 0.0
-        #: When something came in last, to the second, and since when calls of ours have gone without a byte for them.
+        #: When something came in last, to the second.
         self.heard_at = 0.0
-        self._unheard_since = 0.0
         self.host = ""
         self.port = 0
         self.peer = ""
@@ -371,7 +363,7 @@ class Conn(asyncio.Protocol):
         A step calls it and goes on with the next connection; one line in the log.
         """
         self._broken = True
-        self._calm = False
+        self._clear = False
         self._doom(why)
 
     def _doom(self, why: str) -> None:
@@ -382,14 +374,14 @@ class Conn(asyncio.Protocol):
         self._drop_chunks()
         if self._ready:
             self._doomed = why
-            self._calm = False
+            self._clear = False
             self._pause()
         else:
             self.close(why)
 
     def pause_writing(self) -> None:
         if not self.inbound:
-            self.clogged = True
+            self.writing_paused = True
         else:
             self._endpoint.unread.begin(self)
 
@@ -397,12 +389,12 @@ class Conn(asyncio.Protocol):
         """The peer owes too much: neither read nor serve it until it has taken nearly everything."""
         if not self.congested:
             self.congested = True
-            self._calm = False
+            self._clear = False
             self._pause()
 
     def resume_writing(self) -> None:
         if not self.inbound:
-            self.clogged = False
+            self.writing_paused = False
             return
         self.congested = False
         self._endpoint.unread.end(self)
@@ -419,7 +411,7 @@ class Conn(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self._lost = True
-        self._calm = False
+        self._clear = False
         self.out.clear()
         self.out_bytes = 0
         self._drop_chunks()
@@ -434,11 +426,7 @@ class Conn(asyncio.Protocol):
                 self._end(exc)
 
     def _end(self, exc: Exception | None = None) -> None:
-        waiting, self._waiting = self._waiting, {}
-        if waiting:
-            why = self._doomed or (str(exc) if exc else "closed by the other side")
-            for done in waiting.values():
-                self._tell(done, ConnectionLost(f"{self.address or self.peer}: connection lost: {why}"))
+        self.end_calls(self._doomed or (str(exc) if exc else "closed by the other side"))
         self._endpoint.lost(self)
 
     # -- flow ---------------------------------------------------------------------------------------------------
@@ -446,7 +434,7 @@ class Conn(asyncio.Protocol):
     def _pause(self) -> None:
         if not self._paused and not self.closed:
             self._paused = True
-            self._calm = False
+            self._clear = False
             self._ask(self._transport.pause_reading)
 
     def _resume(self) -> None:
@@ -585,7 +573,7 @@ class Conn(asyncio.Protocol):
         if self.closed:
             return
         self._doomed = self._doomed or reason or "closed here"
-        self._calm = False
+        self._clear = False
         if self.out:
             self.flush()
         if not self.closed:
@@ -599,7 +587,7 @@ class Conn(asyncio.Protocol):
             self.close(reason)
             return
         self._doomed = self._doomed or reason
-        self._calm = False
+        self._clear = False
         self.flush()
         if not self.closed:
             self.closed = True
@@ -613,7 +601,7 @@ class Conn(asyncio.Protocol):
     def abort(self, reason: str) -> None:
         """Close at once; what was not written is lost."""
         self._doomed = self._doomed or reason
-        self._calm = False
+        self._clear = False
         self.closed = True
         self.frames.clear()
         self.queued = 0
@@ -622,127 +610,6 @@ class Conn(asyncio.Protocol):
         except Exception as error:  # it will not tell that the connection is lost
             log.warning("%s: given up: its transport failed at the end: %r", self.peer, error)
             asyncio.get_running_loop().call_soon(self.connection_lost, error)
-
-    # -- calls of ours ------------------------------------------------------------------------------------------
-
-    def next_opaque(self) -> int:
-        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
-        return self._opaque
-
-    def call(self, command: Command, timeout: float, done: Done) -> int:
-        """Send a request; ``done`` is told once how it ended: the answer, RequestTimeout or ConnectionLost.
-
-        :param timeout: seconds.
-        :returns: the opaque it was given, for :meth:`forget`.
-        :raises ConnectionLost: the connection is closed.
-        :raises TooManyRequests: too many requests wait already, or too many bytes of them.
-        """
-        opaque = command.opaque = self.next_opaque()
-        return self.call_frame(frame.encode(command), opaque, timeout, done)
-
-    def call_frame(self, data: bytes, opaque: int, timeout: float, done: Done) -> int:
-        """:meth:`call` with a frame that was encoded by the caller with an ``opaque`` of :meth:`next_opaque`."""
-        if self.closed:
-            raise ConnectionLost(f"{self.address or self.peer}: the connection is closed")
-        if len(self._waiting) >= self._endpoint.limits.waiting:
-            raise TooManyRequests(f"{self.address or self.peer}: {len(self._waiting)} requests wait for answers")
-        if self.clogged:
-            self._refuse_more()
-        self._waiting[opaque] = done
-        self._endpoint.timeouts.add(timeout, (self, opaque, timeout))
-        self.send(data)
-        return opaque
-
-    def _refuse_more(self) -> None:
-        """The peer does not take what we send: so much may wait in memory, and no more."""
-        waiting = self._transport.get_write_buffer_size() + self.out_bytes
-        if waiting > self._endpoint.limits.write_most:
-            raise TooManyRequests(f"{self.address or self.peer}: {waiting >> 20} MiB of requests wait to be sent")
-
-    def forget(self, opaque: int) -> None:
-        """No longer wait for the answer to a request of ours."""
-        self._waiting.pop(opaque, None)
-
-    def answered(self, answer: Command) -> None:
-        """An answer came in. Never raises."""
-        done = self._waiting.pop(answer.opaque, None)
-        if done is None:
-            log.debug("%s: an answer nobody waits for, opaque %d", self.peer, answer.opaque)
-        else:
-            self._tell(done, answer)
-
-    def _tell(self, done: Done, how: Command | Exception) -> None:
-        """A call of ours has ended. Who asked and fails at the answer fails alone."""
-        try:
-            done(how)
-        except Exception:
-            log.exception("%s: a caller failed on how its call ended", self.address or self.peer)
-
-    def expired(self, opaque: int, timeout: float) -> None:
-        """The time of a request of ours is up, if it still waits."""
-        done = self._waiting.pop(opaque, None)
-        if done is None:
-            return
-        self._tell(done, RequestTimeout(f"{self.address or self.peer}: no answer in {timeout:g} s"))
-        if not self.inbound and not self.closed:
-            self._look_whether_heard(timeout)
-
-    def _look_whether_heard(self, timeout: float) -> None:
-        """A peer whose kernel (or a tunnel before it) takes what we send and that answers nothing is left: the next
-        call opens another connection. One that answers something else meanwhile is merely slow with this."""
-        now = self._endpoint.now()
-        if self.active or self.heard_at > now - timeout:
-            self._unheard_since = 0.0
-            return
-        self._unheard_since = self._unheard_since or now - timeout
-        silence = now - self._unheard_since
-        if silence >= self._endpoint.limits.unheard_seconds:
-            self._endpoint.complain("%s: closed: nothing has come from it for %.0f s of calls", self.peer, silence)
-            self.abort("it takes what is sent and answers nothing")
-
-    async def request(self, command: Command, timeout: float = 3.0) -> Command:
-        """Send a request and wait for its answer, whatever its code.
-
-        :param timeout: seconds.
-        :raises ConnectionLost: the connection is or gets closed.
-        :raises RequestTimeout: no answer in time; the connection goes on.
-        """
-        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
-
-        def done(result: Command | Exception) -> None:
-            if future.done():
-                return
-            if isinstance(result, Command):
-                future.set_result(result)
-            else:
-                future.set_exception(result)
-
-        opaque = self.call(command, timeout, done)
-        try:
-            return await future
-        finally:
-            self._waiting.pop(opaque, None)
-
-    def oneway(self, command: Command) -> None:
-        """Send a request that is never answered.
-
-        :raises ConnectionLost: the connection is closed.
-        :raises TooManyRequests: too many bytes wait to be sent.
-        """
-        command.opaque = self.next_opaque()
-        self.oneway_frame(frame.encode(command.mark_oneway()))
-
-    def oneway_frame(self, data: bytes) -> None:
-        """:meth:`oneway` with a frame that is encoded already."""
-        if self.closed:
-            raise ConnectionLost(f"{self.address or self.peer}: the connection is closed")
-        self._refuse_more()
-        self.send(data)
-
-    @property
-    def calls_waiting(self) -> int:
-        """Requests of ours on this connection that wait for an answer."""
-        return len(self._waiting)
 
     def descriptor(self) -> int | None:
         """The number of its socket, where the transport has one; a forked child closes its copy."""

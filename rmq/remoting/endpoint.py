@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from rmq.protocol import frame
 from rmq.protocol.errors import ProtocolError
+from rmq.remoting.calls import Calls
 from rmq.remoting.conn import Conn
 from rmq.remoting.limits import Limits, Rationed
 from rmq.remoting.router import Router
@@ -62,7 +63,7 @@ class Endpoint:
         self.connections: dict[Conn, None] = {}
         #: Told each connection that ended, after its last frame was served.
         self.on_close: list[Callable[[Conn], None]] = []
-        self.timeouts: Timeouts[tuple[Conn, int, float]] = Timeouts(_expire)
+        self.timeouts: Timeouts[tuple[Calls, int, float]] = Timeouts(_expire)
         self.now = world.clock.monotonic
         #: What peers have not taken.
         self.unread = Unread(limits, self.now)
@@ -113,7 +114,7 @@ class Endpoint:
         for conn in turn:
             frames += len(conn.frames)
             queued += conn.queued
-            if not conn._calm:
+            if not conn._clear:
                 calm = False
         if not calm or frames > limits.tick_frames or queued > limits.tick_bytes:
             turn, cut, later = self._portion(turn)
@@ -124,7 +125,7 @@ class Endpoint:
             self._serve_singly([conn for conn in turn if conn.frames])
         owed = limits.owed
         for conn in turn:
-            if conn._calm and not conn.frames and conn is not cut and conn.owed_bytes <= owed:
+            if conn._clear and not conn.frames and conn is not cut and conn.owed_bytes <= owed:
                 conn.queued = 0
                 conn._ready = False
                 continue
@@ -202,7 +203,7 @@ class Endpoint:
             conn._end()
         elif conn._doomed is not None:
             conn.close()
-        conn._calm = not (conn._paused or conn.congested or conn._lost or conn._broken or conn._doomed is not None)
+        conn._clear = not (conn._paused or conn.congested or conn._lost or conn._broken or conn._doomed is not None)
 
     def _route_all(self, ready: list[Conn]) -> None:
         """The step of an endpoint without a lane: everything goes to the router, in order of arrival."""
@@ -376,6 +377,6 @@ def _partial(conn: Conn) -> tuple[str, int, int]:
     return conn.peer, conn._need, conn._have
 
 
-def _expire(key: tuple[Conn, int, float]) -> None:
+def _expire(key: tuple[Calls, int, float]) -> None:
     conn, opaque, timeout = key
     conn.expired(opaque, timeout)

@@ -1,0 +1,172 @@
+"""Requests of ours on a connection, whichever end opened it: each is told once how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rmq.protocol import frame
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ConnectionLost, RequestTimeout, TooManyRequests
+from rmq.runtime.aside import logger
+
+if TYPE_CHECKING:
+    from rmq.remoting.endpoint import Endpoint
+
+__all__ = ["Calls", "Done"]
+
+log = logger(__name__)
+
+#: Told how a call ended: the answer, or why there is none.
+Done = Callable[["Command | Exception"], None]
+
+
+class Calls:
+    """The asking half of :class:`rmq.remoting.conn.Conn`, which has what is only named here."""
+
+    __slots__ = ("_opaque", "_unheard_since", "_waiting")
+
+    _endpoint: Endpoint
+    active: bool
+    address: str
+    closed: bool
+    heard_at: float
+    inbound: bool
+    out_bytes: int
+    peer: str
+    writing_paused: bool
+    send: Callable[[bytes], None]
+    unsent: Callable[[], int]
+    abort: Callable[[str], None]
+
+    def __init__(self) -> None:
+        self._opaque = 0
+        self._waiting: dict[int, Done] = {}
+        # Since when calls have gone without a byte for them; 0 when something has come.
+        self._unheard_since = 0.0
+
+    def next_opaque(self) -> int:
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return self._opaque
+
+    def call(self, command: Command, timeout: float, done: Done) -> int:
+        """Send a request; ``done`` is told once how it ended: the answer, RequestTimeout or ConnectionLost.
+
+        :param timeout: seconds.
+        :returns: the opaque it was given, for :meth:`forget`.
+        :raises ConnectionLost: the connection is closed.
+        :raises TooManyRequests: too many requests wait already, or too many bytes of them.
+        """
+        opaque = command.opaque = self.next_opaque()
+        return self.call_frame(frame.encode(command), opaque, timeout, done)
+
+    def call_frame(self, data: bytes, opaque: int, timeout: float, done: Done) -> int:
+        """:meth:`call` with a frame that was encoded by the caller with an ``opaque`` of :meth:`next_opaque`."""
+        if self.closed:
+            raise ConnectionLost(f"{self.address or self.peer}: the connection is closed")
+        if len(self._waiting) >= self._endpoint.limits.waiting:
+            raise TooManyRequests(f"{self.address or self.peer}: {len(self._waiting)} requests wait for answers")
+        if self.writing_paused:
+            self._refuse_more()
+        self._waiting[opaque] = done
+        self._endpoint.timeouts.add(timeout, (self, opaque, timeout))
+        self.send(data)
+        return opaque
+
+    def _refuse_more(self) -> None:
+        """The peer does not take what we send: so much may wait in memory, and no more."""
+        waiting = self.unsent() + self.out_bytes
+        if waiting > self._endpoint.limits.write_most:
+            raise TooManyRequests(f"{self.address or self.peer}: {waiting >> 20} MiB of requests wait to be sent")
+
+    def forget(self, opaque: int) -> None:
+        """No longer wait for the answer to a request of ours."""
+        self._waiting.pop(opaque, None)
+
+    def answered(self, answer: Command) -> None:
+        """An answer came in. Never raises."""
+        done = self._waiting.pop(answer.opaque, None)
+        if done is None:
+            log.debug("%s: an answer nobody waits for, opaque %d", self.peer, answer.opaque)
+        else:
+            self._tell(done, answer)
+
+    def end_calls(self, why: str) -> None:
+        """The connection is gone: so are the answers that were waited for."""
+        waiting, self._waiting = self._waiting, {}
+        for done in waiting.values():
+            self._tell(done, ConnectionLost(f"{self.address or self.peer}: connection lost: {why}"))
+
+    def _tell(self, done: Done, how: Command | Exception) -> None:
+        """A call of ours has ended. Who asked and fails at the answer fails alone."""
+        try:
+            done(how)
+        except Exception:
+            log.exception("%s: a caller failed on how its call ended", self.address or self.peer)
+
+    def expired(self, opaque: int, timeout: float) -> None:
+        """The time of a request of ours is up, if it still waits."""
+        done = self._waiting.pop(opaque, None)
+        if done is None:
+            return
+        self._tell(done, RequestTimeout(f"{self.address or self.peer}: no answer in {timeout:g} s"))
+        if not self.inbound and not self.closed:
+            self._look_whether_heard(timeout)
+
+    def _look_whether_heard(self, timeout: float) -> None:
+        """A peer whose kernel (or a tunnel before it) takes what we send and that answers nothing is left: the next
+        call opens another connection. One that answers something else meanwhile is merely slow with this."""
+        now = self._endpoint.now()
+        if self.active or self.heard_at > now - timeout:
+            self._unheard_since = 0.0
+            return
+        self._unheard_since = self._unheard_since or now - timeout
+        silence = now - self._unheard_since
+        if silence >= self._endpoint.limits.unheard_seconds:
+            self._endpoint.complain("%s: closed: nothing has come from it for %.0f s of calls", self.peer, silence)
+            self.abort("it takes what is sent and answers nothing")
+
+    async def request(self, command: Command, timeout: float = 3.0) -> Command:
+        """Send a request and wait for its answer, whatever its code.
+
+        :param timeout: seconds.
+        :raises ConnectionLost: the connection is or gets closed.
+        :raises RequestTimeout: no answer in time; the connection goes on.
+        """
+        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+
+        def done(result: Command | Exception) -> None:
+            if future.done():
+                return
+            if isinstance(result, Command):
+                future.set_result(result)
+            else:
+                future.set_exception(result)
+
+        opaque = self.call(command, timeout, done)
+        try:
+            return await future
+        finally:
+            self._waiting.pop(opaque, None)
+
+    def oneway(self, command: Command) -> None:
+        """Send a request that is never answered.
+
+        :raises ConnectionLost: the connection is closed.
+        :raises TooManyRequests: too many bytes wait to be sent.
+        """
+        command.opaque = self.next_opaque()
+        self.oneway_frame(frame.encode(command.mark_oneway()))
+
+    def oneway_frame(self, data: bytes) -> None:
+        """:meth:`oneway` with a frame that is encoded already."""
+        if self.closed:
+            raise ConnectionLost(f"{self.address or self.peer}: the connection is closed")
+        self._refuse_more()
+        self.send(data)
+
+    @property
+    def calls_waiting(self) -> int:
+        """Requests of ours on this connection that wait for an answer."""
+        return len(self._waiting)
