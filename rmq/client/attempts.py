@@ -106,6 +106,7 @@ class Attempts:
         "_selector",
         "_sent",
         "_settings",
+        "_stored",
         "_then",
         "_timeout",
         "_tried",
@@ -146,6 +147,8 @@ class Attempts:
         #: The brokers of the attempts so far.
         self._tried: list[str] = []
         self._error: RMQError | None = None
+        #: Stored, if not as well as was wished: what holds when no other broker does better.
+        self._stored: SendResult | None = None
         self._others = False
 
     def first(self, now: float) -> Step:
@@ -164,7 +167,10 @@ class Attempts:
 
         :param outcome: what that step says that comes next.
         """
-        return self._then(self, outcome, now)
+        step = self._then(self, outcome, now)
+        if self._stored is not None and isinstance(step, Done) and isinstance(step.outcome, Exception):
+            return Done(self._stored)
+        return step
 
     def rest(self, now: float) -> float:
         """Seconds left for all that is to come."""
@@ -250,6 +256,7 @@ class Attempts:
                 and self._others
                 and len(self._tried) < self._tries
             ):
+                self._stored = result
                 return self._leave(now)
             return Done(result)
         assert outcome is not None

@@ -25,7 +25,7 @@ from rmq.client.settings import ProducerSettings, seconds
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.command import VERSION, Command
 from rmq.protocol.compression import compress, flags_of
-from rmq.protocol.errors import ClientError, ResponseError
+from rmq.protocol.errors import ClientError, HeaderError, ResponseError
 from rmq.protocol.names import BROKER_TOPICS
 from rmq.protocol.properties import RESERVED
 from rmq.protocol.sysflags import TRANSACTION_PREPARED
@@ -415,14 +415,19 @@ def _no_unicode(message: Message | MessageExt) -> ClientError:
 def send_result(reply: Command, send: PreparedSend, queue: MessageQueue, address: str | None = None) -> SendResult:
     """What the broker said of a send.
 
-    :raises ResponseError: it was not stored.
+    :raises ResponseError: it was not stored. :raises HeaderError: the answer says a place that is none.
     """
     status = _STATUS.get(reply.code)
     ext = reply.ext
     if status is None or ext is None:
         raise ResponseError(reply.code, reply.remark, address)
     get = ext.get
-    queue_id = int(get("queueId") or 0)
+    try:
+        queue_id = int(get("queueId") or 0)
+        queue_offset = int(get("queueOffset") or 0)
+    except ValueError:
+        place = f"queueId {get('queueId')!r:.40}, queueOffset {get('queueOffset')!r:.40}"
+        raise HeaderError(f"{address or queue.broker_name}: the answer to a send names no place: {place}") from None
     if queue_id != queue.queue_id:
         queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
     return SendResult(
@@ -430,7 +435,7 @@ def send_result(reply: Command, send: PreparedSend, queue: MessageQueue, address
         send.msg_id,
         get("msgId") or "",
         queue,
-        int(get("queueOffset") or 0),
+        queue_offset,
         get("transactionId"),
         get("MSG_REGION") or "DefaultRegion",
         get("TRACE_ON") != "false",

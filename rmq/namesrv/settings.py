@@ -65,7 +65,7 @@ _INERT = {
     "enableTopicList": _ALWAYS,
     "enableAllTopicList": _ALWAYS,
     "returnOrderTopicConfigToBroker": _ALWAYS,
-    "deleteTopicWithBrokerRegistration": "a registration without a topic takes its route, in any case",
+    "deleteTopicWithBrokerRegistration": "a registration removes no topic; deleting it at the name server does",
     "needWaitForService": "a client that asks too early asks another nameserver",
     "waitSecondsForService": "a client that asks too early asks another nameserver",
     "notifyMinBrokerIdChanged": "slaves do not act as masters",

@@ -24,6 +24,7 @@ from rmq.protocol.errors import (
     ClientError,
     ConnectFailed,
     ConnectionLost,
+    HeaderError,
     RequestTimeout,
     ResponseError,
     TooManyRequests,
@@ -153,7 +154,11 @@ def test_an_answer_that_makes_no_sense_ends_its_send_alone() -> None:
     nonsense = answer()
     nonsense.ext = {"queueId": "first"}
     s.on(nonsense)
-    assert isinstance(s.fails(), ValueError)
+    error = s.fails()
+    assert isinstance(error, HeaderError)
+    assert str(error) == (
+        "a:10911: the answer to a send names no place: queueId 'first', queueOffset None (tried 1 time: a)"
+    )
 
 
 def test_the_last_error_keeps_what_callers_branch_on() -> None:
@@ -272,6 +277,19 @@ def test_a_status_other_than_ok_is_tried_elsewhere_only_when_asked_for(
         s.on(not_replicated())
     assert isinstance(s.step, Done)
     assert s.step.result().send_status is SendStatus.SLAVE_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("outcome", [ConnectFailed("no"), answer(13, "illegal"), answer(2, "busy"), KeyError("a hook")])
+def test_what_is_stored_is_the_result_when_no_other_broker_does_better(outcome: Outcome) -> None:
+    """As Java: the message is there, so a caller who is told of an error would send it a second time for nothing."""
+    s = Sends(Known("a", "b"), retry_another_broker_when_not_store_ok=True, retries=1)
+    s.on(not_replicated())
+    s.on(outcome)
+    if isinstance(s.step, AskRoute):
+        s.on(None)
+    assert isinstance(s.step, Done)
+    assert s.step.result().send_status is SendStatus.SLAVE_NOT_AVAILABLE
+    assert s.step.result().message_queue.broker_name == "a"
 
 
 @pytest.mark.parametrize(
