@@ -17,11 +17,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rmq.client.checks import check_queue
+from rmq.client.cluster.route import PublishInfo
+from rmq.client.cluster.routes import Routes
 from rmq.client.fault import LatencyFault
 from rmq.client.message import MessageQueue
 from rmq.client.results import SendResult, SendStatus
-from rmq.client.route import PublishInfo
-from rmq.client.routes import Routes
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import PreparedSend, send_result
 from rmq.client.settings import ProducerSettings

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
-from rmq.client.routes import Routes
+from rmq.client.cluster.routes import Routes
 from rmq.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from rmq.client.answers import Answers
+from rmq.client.cluster.routes import Routes
 from rmq.client.heartbeats import Heartbeats
 from rmq.client.identity import client_id
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import NameServers, parse_addresses
-from rmq.client.routes import Routes
 from rmq.client.settings import ClientSettings
 from rmq.protocol import frame
 from rmq.protocol.bodies.heartbeat import ConsumerData
@@ -104,7 +104,7 @@ def _being_cancelled() -> bool:
 class ClientInstance:
     """Connections, routes and heartbeats of the clients with one id; lives while one of them does.
 
-    Only its own loop touches it, but for what threads that encode sends read of its :class:`~rmq.client.routes.Routes`.
+    Only its own loop touches it, but for what threads that encode sends read of its ``routes``.
     """
 
     def __init__(self, world: World, settings: ClientSettings, identity: str) -> None:

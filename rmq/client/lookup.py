@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Collection, Iterable
 
 from rmq.client.checks import check_number, check_queue, check_text, check_word, typed
+from rmq.client.cluster.route import publish_queues
 from rmq.client.decode import decode_messages
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import parse_addresses
 from rmq.client.results import QueryResult
-from rmq.client.route import publish_queues
 from rmq.protocol import addresses, ids
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+from rmq.client.cluster.turns import Doubt, Turns, knows_no_topic
 from rmq.protocol import addresses
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.route import TopicRouteData
@@ -21,9 +22,6 @@ from rmq.runtime.world import World
 __all__ = ["NameServers", "parse_addresses"]
 
 log = logger(__name__)
-
-#: Whether an answer may be that of a server which does not know yet.
-Doubt = Callable[[Command], bool]
 
 #: Seconds that a name's resolution may take, and the addresses of one that are asked at most.
 _RESOLVE_SECONDS = 3.0
@@ -57,10 +55,6 @@ def _is_literal(host: str) -> bool:
     return True
 
 
-def _knows_no_topic(reply: Command) -> bool:
-    return reply.code == ResponseCode.TOPIC_NOT_EXIST
-
-
 def _knows_no_broker(reply: Command) -> bool:
     return reply.code == ResponseCode.SUCCESS and not ClusterInfo.decode(reply.body).broker_addr_table
 
@@ -79,9 +73,7 @@ class NameServers:
         #: As they were given, and of those that are names the addresses they lead to.
         self._given: list[str] = []
         self._resolved: dict[str, list[str]] = {}
-        #: Who is asked, and whose turn it is.
-        self._addresses: list[str] = []
-        self._at = 0
+        self._turns = Turns(())
         self.update(addresses)
 
     @property
@@ -107,11 +99,10 @@ class NameServers:
     def _take(self) -> bool:
         """Ask whom the list leads to, and nobody else. :returns: whether that is somebody new."""
         found = [one for given in self._given for one in self._resolved.get(given, (given,))]
-        new, old = list(dict.fromkeys(found)), self._addresses
+        new, old = list(dict.fromkeys(found)), self._turns.servers
         for gone in set(old) - set(new):
             self._remoting.disconnect(gone, "no longer a name server of ours")
-        self._at = new.index(old[self._at]) if old and old[self._at] in new else 0
-        self._addresses = new
+        self._turns.replace(new)
         return not set(new) <= set(old)
 
     async def resolve(self) -> bool:
@@ -187,33 +178,24 @@ class NameServers:
 
     async def _ask(self, command: Command, deadline: float, doubted: Doubt | None) -> Command:
         clock = self._world.clock
-        error: TransportError | None = None
-        doubtful: Command | None = None
-        servers, first = self._addresses, self._at
-        for turn in range(len(servers)):
-            at = (first + turn) % len(servers)
-            address = servers[at]
+        question = self._turns.ask(doubted)
+        while (address := question.server) is not None:
             rest = deadline - clock.monotonic()
             if rest <= 0:
                 break
             try:
-                reply = await self._remoting.request(address, command, rest / (len(servers) - turn))
+                reply = await self._remoting.request(address, command, rest / question.left)
             except TransportError as failed:
-                error = failed
-                # Calls side by side fail together: the first of them moves on, the others find that done.
-                if self._addresses is servers and self._at == at:
-                    self._at = (at + 1) % len(servers)
+                question.failed(failed)
                 log.debug("the name server %s does not answer: %s", address, failed)
-                continue
-            if doubted is None or not doubted(reply):
-                if doubtful is not None and self._addresses is servers:
-                    self._at = at  # it knows more than those before it
-                return reply
-            doubtful = reply
-        if doubtful is not None:
-            return doubtful
-        tried = ", ".join(servers)
-        raise ConnectFailed(f"no name server answered ({tried}): {error or 'no time left'}") from error
+            else:
+                question.answered(reply)
+        if question.reply is not None:
+            return question.reply
+        tried = ", ".join(self._turns.servers)
+        raise ConnectFailed(
+            f"no name server answered ({tried}): {question.error or 'no time left'}"
+        ) from question.error
 
     async def cluster_info(self, timeout: float) -> ClusterInfo:
         """Clusters and brokers; without any when no server that answers knows one.
@@ -233,7 +215,7 @@ class NameServers:
         """
         header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
         command = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        reply = await self.request(command, timeout, doubted=_knows_no_topic)
+        reply = await self.request(command, timeout, doubted=knows_no_topic)
         if reply.code == ResponseCode.SUCCESS and reply.body:
             return TopicRouteData.decode(reply.body)
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
@@ -241,4 +223,4 @@ class NameServers:
         remark = (reply.remark or "no remark").strip()
         if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             remark += ": is this the address of a name server? Brokers know no routes"
-        raise ResponseError(reply.code, remark, self._addresses[self._at])
+        raise ResponseError(reply.code, remark, self._turns.turn)

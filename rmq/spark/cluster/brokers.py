@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rmq.client.cluster.route import publish_queues, subscribe_queues
+from rmq.client.cluster.turns import Doubt, Turns, knows_no_topic
 from rmq.protocol import namespaces
 from rmq.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
 from rmq.protocol.bodies.kv import TopicList
@@ -38,7 +40,7 @@ from rmq.protocol.headers.offset import (
     UpdateConsumerOffsetRequest,
 )
 from rmq.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic
-from rmq.protocol.queue import MAX_QUEUES, MessageQueue
+from rmq.protocol.queue import MessageQueue
 from rmq.protocol.subscription import build
 from rmq.protocol.sysflags import PERM_READ, PERM_WRITE
 from rmq.runtime.dial import Dial, RealDial
@@ -92,7 +94,7 @@ class Brokers:
         self._hung: dict[str, float] = {}
         #: What was said last about queues whose offsets were not told.
         self.refused: dict[MessageQueue, ResponseError] = {}
-        self._name_servers = list(endpoint.name_servers)
+        self._name_servers = Turns(endpoint.name_servers)
 
     # -- connections --------------------------------------------------------------------------------------------------
 
@@ -135,32 +137,25 @@ class Brokers:
 
     # -- routes -------------------------------------------------------------------------------------------------------
 
-    def _ask_name_servers(self, code: RequestCode, header: Header | None = None, *, surely: bool = False) -> Command:
-        """The first answer of any name server, who is asked first from then on.
+    def _ask_name_servers(self, code: RequestCode, header: Header | None, doubted: Doubt) -> Command:
+        """What the name servers answer.
 
-        :param surely: that a topic does not exist is believed only when all who answer say so: one that has just been
-            started knows no broker.
-        :raises ConnectFailed: none gives one. :raises ConfigError: who answers is something else.
+        :raises ConnectFailed: none answers. :raises ConfigError: who answers is something else.
         """
-        last: TransportError | None = None
-        unknown: Command | None = None
-        for address in list(self._name_servers):
+        question = self._name_servers.ask(doubted)
+        while (address := question.server) is not None:
             try:
                 (reply,) = self.ask(address, [Command.request(code, header)])
             except TransportError as error:
-                last = error
-            else:
-                if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                    raise ConfigError(f"{address} is no name server (option nameServer): it does not know routes")
-                if not surely or reply.code != ResponseCode.TOPIC_NOT_EXIST:
-                    return reply
-                unknown = reply
-            self._name_servers.remove(address)
-            self._name_servers.append(address)
-        if unknown is not None:
-            return unknown
-        servers = ";".join(self.endpoint.name_servers)
-        raise ConnectFailed(f"no name server answers ({servers}, option nameServer): {last}")
+                question.failed(error)
+                continue
+            if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise ConfigError(f"{address} is no name server (option nameServer): it does not know routes")
+            question.answered(reply)
+        if question.reply is None:
+            servers = ";".join(self.endpoint.name_servers)
+            raise ConnectFailed(f"no name server answers ({servers}, option nameServer): {question.error}")
+        return question.reply
 
     def topics(self, pattern: str) -> list[str]:
         """The topics whose whole name matches, without system, retry and dead-letter ones; sorted."""
@@ -173,7 +168,7 @@ class Brokers:
 
     def _listed(self) -> list[str]:
         """Every topic of the namespace but system ones, sorted."""
-        reply = self._ask_name_servers(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        reply = self._ask_name_servers(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, None, _lists_nothing)
         if reply.code != ResponseCode.SUCCESS:
             raise ResponseError(reply.code, reply.remark)
         space = self.endpoint.namespace
@@ -195,8 +190,7 @@ class Brokers:
             return known.data
         header = GetRouteInfoRequest(topic=self.endpoint.wrap(topic), accept_standard_json_only=True)
         try:
-            sure = fresh or known is not None
-            reply = self._ask_name_servers(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, surely=sure)
+            reply = self._ask_name_servers(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, knows_no_topic)
         except ConnectFailed as error:
             if known is None or fresh:
                 raise
@@ -219,13 +213,7 @@ class Brokers:
         data = self.route(topic)
         if data is None:
             return None
-        masters = {broker.broker_name for broker in data.broker_datas if 0 in broker.broker_addrs}
-        return sorted(
-            MessageQueue(topic, each.broker_name, number)
-            for each in data.queue_datas
-            if each.perm & perm and (perm != PERM_WRITE or each.broker_name in masters)
-            for number in range(min(each.read_queue_nums if perm == PERM_READ else each.write_queue_nums, MAX_QUEUES))
-        )
+        return publish_queues(topic, data) if perm == PERM_WRITE else subscribe_queues(topic, data)
 
     def not_readable(self, topic: str) -> tuple[list[str], int]:
         """The brokers that serve a topic and do not let it be read, and how many serve it."""
@@ -430,6 +418,10 @@ class Brokers:
         self.call(address, RequestCode.HEART_BEAT, None, beat.encode())
         self.call(address, RequestCode.UNREGISTER_CLIENT, leave)
         self._announced.add(address)
+
+
+def _lists_nothing(reply: Command) -> bool:
+    return reply.code == ResponseCode.SUCCESS and not TopicList.decode(reply.body).topic_list
 
 
 def _context(endpoint: Endpoint) -> ssl.SSLContext | None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from rmq.client.attempts import AskRoute, AskWhy, Attempts, Done, Outcome, Pause, Send, Step
+from rmq.client.cluster.route import PublishInfo
+from rmq.client.cluster.routes import Routes
 from rmq.client.fault import LatencyFault
 from rmq.client.message import Message, MessageQueue
 from rmq.client.results import SendResult, SendStatus
-from rmq.client.route import PublishInfo
-from rmq.client.routes import Routes
 from rmq.client.selectors import by_hash
 from rmq.client.sending import SendEncoder
 from rmq.client.settings import ProducerSettings

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rmq.client.cluster.turns import Turns
 from rmq.client.nameservers import NameServers, parse_addresses
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.codes import RequestCode, ResponseCode
@@ -124,7 +125,7 @@ def test_questions_side_by_side_all_find_the_server_that_works(count: int) -> No
     @in_virtual_time
     async def run() -> None:
         made = servers(AddressServer(), "a:1", "b:1")
-        made._addresses, made._at = ["a:1", "b:1"], 0
+        made._turns = Turns(["a:1", "b:1"])
         made._remoting = remoting = OneOfTwo()  # type: ignore[assignment]
         question = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC)
         await asyncio.gather(*(made.request(question, 3.0) for _ in range(count)))
@@ -208,7 +209,7 @@ async def test_a_name_leads_where_it_leads_now() -> None:
     assert knowing.asked == ["10.0.0.2:9876"]
     del names["ns"]  # the resolver is away: it leads where it did
     assert not await made.resolve()
-    assert made._addresses == ["10.0.0.2:9876"]
+    assert made._turns.servers == ["10.0.0.2:9876"]
 
 
 @pytest.mark.parametrize("old", [None, False])

@@ -19,7 +19,7 @@ from rmq.broker.lane.admit import keys_to_index
 from rmq.broker.lane.plain import plain_properties
 from rmq.broker.pop.handles import Handle
 from rmq.broker.schedule.timing import RecallHandle
-from rmq.client.route import publish_queues
+from rmq.client.cluster.route import publish_queues
 from rmq.config.sources import parse_properties, parse_update
 from rmq.filter import sql
 from rmq.namesrv.settings import NamesrvSettings

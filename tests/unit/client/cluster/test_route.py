@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
+from rmq.client.cluster.route import PublishInfo, publish_queues, subscribe_queues
 from rmq.client.message import MessageQueue
-from rmq.client.route import PublishInfo, publish_queues, subscribe_queues
 from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 
-from rmq.client.message import MessageQueue
 from rmq.protocol.bodies.route import TopicRouteData
-from rmq.protocol.queue import MAX_QUEUES
+from rmq.protocol.queue import MAX_QUEUES, MessageQueue
 
 __all__ = ["PERM_WRITE", "PublishInfo", "publish_queues", "subscribe_queues"]
 

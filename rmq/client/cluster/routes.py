@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rmq.client.message import MessageQueue
-from rmq.client.route import PERM_WRITE, PublishInfo, publish_queues, subscribe_queues
+from rmq.client.cluster.route import PERM_WRITE, PublishInfo, publish_queues, subscribe_queues
 from rmq.protocol.bodies.route import TopicRouteData
+from rmq.protocol.queue import MessageQueue
 from rmq.runtime.world import Random
 
 __all__ = ["Routes"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from rmq.client.routes import Routes
+from rmq.client.cluster.routes import Routes
 from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 
 

@@ -1,0 +1,104 @@
+"""Whom to ask among servers that should all know the same (protocol.md 6.5). Pure: answers and errors come in.
+
+::
+
+    question = turns.ask(doubted)
+    while (server := question.server) is not None:
+        try:
+            reply = ...                      # ask it
+        except TransportError as error:
+            question.failed(error)
+        else:
+            question.answered(reply)
+    reply = question.reply                   # None: nobody answered
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from rmq.protocol.codes import ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import TransportError
+
+__all__ = ["Doubt", "Question", "Turns", "knows_no_topic"]
+
+#: Whether an answer may be that of a server which does not know yet.
+Doubt = Callable[[Command], bool]
+
+
+def knows_no_topic(reply: Command) -> bool:
+    """The doubt about a topic that does not exist."""
+    return reply.code == ResponseCode.TOPIC_NOT_EXIST
+
+
+class Turns:
+    """The servers: one is asked while it works, the next one when it does not."""
+
+    def __init__(self, servers: Iterable[str]) -> None:
+        self.servers = list(servers)
+        #: Whose turn it is, by position.
+        self.at = 0
+
+    @property
+    def turn(self) -> str:
+        """Who is asked first."""
+        return self.servers[self.at]
+
+    def replace(self, servers: Iterable[str]) -> None:
+        """Take a new list; who had the turn keeps it when it is still there."""
+        old = self.servers[self.at] if self.servers else None
+        self.servers = list(servers)
+        self.at = self.servers.index(old) if old in self.servers else 0
+
+    def ask(self, doubted: Doubt | None = None) -> Question:
+        """A question to them.
+
+        :param doubted: whether an answer is believed only when every server that answers gives one like it: one that
+            has just been started knows nothing.
+        """
+        return Question(self, doubted)
+
+
+class Question:
+    """One question, asked until an answer can be believed or everybody was asked."""
+
+    def __init__(self, turns: Turns, doubted: Doubt | None) -> None:
+        self._turns = turns
+        self._doubted = doubted
+        self._servers = turns.servers
+        self._at = turns.at
+        #: Servers that may still be asked, the one whose turn it is among them.
+        self.left = len(self._servers)
+        #: The answer, once there is one.
+        self.reply: Command | None = None
+        #: What kept the last server that did not answer from it.
+        self.error: TransportError | None = None
+
+    @property
+    def server(self) -> str | None:
+        """Who is to be asked now; None: nobody any more."""
+        return self._servers[self._at] if self.left else None
+
+    def failed(self, error: TransportError) -> None:
+        """The server did not answer."""
+        self.error = error
+        at = self._at
+        self._next()
+        # Questions side by side fail together: the first of them moves on, the others find that done.
+        if self._turns.servers is self._servers and self._turns.at == at:
+            self._turns.at = self._at
+
+    def answered(self, reply: Command) -> None:
+        """The server answered."""
+        doubtful, self.reply = self.reply, reply
+        if self._doubted is not None and self._doubted(reply):
+            self._next()
+            return
+        self.left = 0
+        if doubtful is not None and self._turns.servers is self._servers:
+            self._turns.at = self._at  # it knows more than those before it
+
+    def _next(self) -> None:
+        self._at = (self._at + 1) % len(self._servers)
+        self.left -= 1
