@@ -22,6 +22,7 @@ from rmq.client.checks import check_flag, check_topic
 from rmq.client.message import Message, MessageExt, MessageQueue, body_bytes, join_keys
 from rmq.client.results import SendResult, SendStatus
 from rmq.client.settings import ProducerSettings, seconds
+from rmq.protocol import batch
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.command import VERSION, Command
 from rmq.protocol.compression import compress, flags_of
@@ -33,13 +34,9 @@ from rmq.protocol.sysflags import TRANSACTION_PREPARED
 __all__ = ["PreparedSend", "SendEncoder", "send_result"]
 
 _LENGTHS = Struct(">II")
-_ITEM = Struct(">IIIII")
-_SHORT = Struct(">H")
 _ONEWAY = 2
 #: Properties over this many bytes are refused by every broker (code 13).
 _MOST_PROPERTIES = 32_767
-#: Bytes of a batch item besides its body and properties (protocol.md 5.3).
-_ITEM_SIZE = 22
 
 #: Opaques of sends are negative, those that a connection hands out are not: both may be in flight on one connection,
 #: and a counter gives each thread its own number without a lock.
@@ -264,14 +261,7 @@ class SendEncoder:
                 self._refuse_body(body, topic)
             ids.append(self._next_id())
             properties = _utf8(self._property_text(message, ids[-1]), message)
-            length = _ITEM_SIZE + len(body) + len(properties)
-            size += length
-            items += (
-                _ITEM.pack(length, 0, 0, message.flag & 0xFFFFFFFF, len(body)),
-                body,
-                _SHORT.pack(len(properties)),
-                properties,
-            )
+            size += batch.add(items, message.flag, body, properties)
         if size > self._settings.max_message_size:
             raise ClientError(
                 f"the batch takes {size} bytes, over max_message_size {self._settings.max_message_size}: "
@@ -335,7 +325,7 @@ class SendEncoder:
         """Bytes a message takes in a batch."""
         properties = _utf8(self._property_text(message, "0" * 32), message)
         body = message.body
-        return _ITEM_SIZE + len(body if type(body) is bytes else body_bytes(body)) + len(properties)
+        return batch.ITEM_SIZE + len(body if type(body) is bytes else body_bytes(body)) + len(properties)
 
     # -- frames -------------------------------------------------------------------------------------------------------
 

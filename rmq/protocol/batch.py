@@ -19,16 +19,23 @@ from struct import Struct
 from rmq.protocol import properties as property_string
 from rmq.protocol.errors import ProtocolError
 
-__all__ = ["decode", "decode_raw", "encode", "holds_more_than", "item_size", "read"]
+__all__ = ["ITEM_SIZE", "add", "decode", "decode_raw", "encode", "holds_more_than", "read"]
 
 _HEAD = Struct(">iiiii")
 _SHORT = Struct(">h")
-_FIXED = 22
+#: Bytes that a message takes besides its body and its properties.
+ITEM_SIZE = 22
 
 
-def item_size(body: bytes, property_text: str) -> int:
-    """Bytes that one message takes in a batch."""
-    return _FIXED + len(body) + len(property_text.encode())
+def add(parts: list[bytes], flag: int, body: bytes, tail: bytes) -> int:
+    """Add a message to the parts of a batch, whose bytes are all parts joined.
+
+    :param tail: its property string, at most 32,767 bytes.
+    :returns: bytes that it takes.
+    """
+    size = ITEM_SIZE + len(body) + len(tail)
+    parts += (_HEAD.pack(size, 0, 0, flag, len(body)), body, _SHORT.pack(len(tail)), tail)
+    return size
 
 
 def encode(messages: Iterable[tuple[int, bytes, Mapping[str, str]]]) -> bytes:
@@ -41,12 +48,7 @@ def encode(messages: Iterable[tuple[int, bytes, Mapping[str, str]]]) -> bytes:
         tail = property_string.encode(properties).encode()
         if len(tail) > property_string.MAX_BYTES:
             raise ProtocolError(f"properties of {len(tail)} bytes: at most {property_string.MAX_BYTES} are allowed")
-        parts += (
-            _HEAD.pack(_FIXED + len(body) + len(tail), 0, 0, flag, len(body)),
-            body,
-            _SHORT.pack(len(tail)),
-            tail,
-        )
+        add(parts, flag, body, tail)
     return b"".join(parts)
 
 
@@ -57,13 +59,13 @@ def read(data: bytes | memoryview) -> Iterator[tuple[int, bytes, bytes]]:
     """
     at, whole = 0, len(data)
     while at < whole:
-        if at + _FIXED > whole:
+        if at + ITEM_SIZE > whole:
             raise ProtocolError(f"a batch that ends within a message at byte {at}")
         size, _, _, flag, body_size = _HEAD.unpack_from(data, at)
         end = at + size
         body_at = at + 20
         tail_at = body_at + body_size
-        if size < _FIXED or end > whole or body_size < 0 or tail_at + 2 > end:
+        if size < ITEM_SIZE or end > whole or body_size < 0 or tail_at + 2 > end:
             raise ProtocolError(f"a batch whose message at byte {at} has size {size} and a body of {body_size}")
         tail_size = _SHORT.unpack_from(data, tail_at)[0]
         if tail_size < 0 or tail_at + 2 + tail_size != end:
@@ -80,10 +82,10 @@ def decode_raw(data: bytes | memoryview) -> list[tuple[int, bytes, bytes]]:
 def holds_more_than(data: bytes, count: int) -> bool:
     """Whether a batch has more messages than that, by their sizes; of what is no batch: whether it may have."""
     at, whole = 0, len(data)
-    if whole <= count * _FIXED:
+    if whole <= count * ITEM_SIZE:
         return False
     while at < whole and count >= 0:
-        at += max(int.from_bytes(data[at : at + 4], "big"), _FIXED)
+        at += max(int.from_bytes(data[at : at + 4], "big"), ITEM_SIZE)
         count -= 1
     return count < 0
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from struct import Struct
 
+from rmq.protocol import batch
 from rmq.protocol.codes import Language, RequestCode, ResponseCode, version_number
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, ResponseError, RMQError, TransportError
@@ -28,9 +28,6 @@ __all__ = ["Sender"]
 
 log = logging.getLogger(__name__)
 
-_ITEM = Struct(">iiiii")
-_SHORT = Struct(">h")
-_ITEM_SIZE = 22
 #: Bytes of a request with several messages, and of all that waits to be sent.
 REQUEST_BYTES = 1 << 20
 WAITING_BYTES = 4 << 20
@@ -160,7 +157,7 @@ class Sender:
         size = 0
         most = min(REQUEST_BYTES, self._options.max_body)  # what a broker allows a message it allows a batch of them
         for message in messages:
-            length = _ITEM_SIZE + len(message.body) + len(message.properties)
+            length = batch.ITEM_SIZE + len(message.body) + len(message.properties)
             if (
                 not found
                 or message.delayed
@@ -177,7 +174,7 @@ class Sender:
     def _command(self, queue: MessageQueue, messages: Sequence[Outgoing]) -> Command:
         endpoint = self._brokers.endpoint
         first = messages[0]
-        batch = len(messages) > 1
+        several = len(messages) > 1
         header = SendMessageV2Request(
             producer_group=endpoint.wrap(self._options.group),
             topic=endpoint.wrap(queue.topic),
@@ -187,21 +184,15 @@ class Sender:
             sys_flag=0,
             born_timestamp=self._brokers.dial.now_ms(),
             flag=0,
-            properties=None if batch else first.properties.decode(),
+            properties=None if several else first.properties.decode(),
             reconsume_times=0,
-            batch=batch,
+            batch=several,
         )
-        if not batch:
+        if not several:
             return Command.request(RequestCode.SEND_MESSAGE_V2, header, first.body)
         parts: list[bytes] = []
         for each in messages:
-            length = _ITEM_SIZE + len(each.body) + len(each.properties)
-            parts += (
-                _ITEM.pack(length, 0, 0, 0, len(each.body)),
-                each.body,
-                _SHORT.pack(len(each.properties)),
-                each.properties,
-            )
+            batch.add(parts, 0, each.body, each.properties)
         return Command.request(RequestCode.SEND_BATCH_MESSAGE, header, b"".join(parts))
 
     def _send_round(self, requests: Sequence[tuple[MessageQueue, list[Outgoing]]]) -> None:
