@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # PYTHON=... chooses an interpreter; otherwise .ci/find-python does: the fastest that is new enough.
 PYTHON ?=
 
-.PHONY: run test test-peers pipeline java spark-matrix torture mutants lint types layers bench docs clean help
+.PHONY: run test test-peers pipeline java spark-matrix torture mutants lint types layers bench docs mirror clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo "make lint types layers  ruff, mypy, the layers of the packages"
 	@echo "make bench            the benchmarks against Java (benchmark/README.md)"
 	@echo "make docs             write docs/settings.md again from the settings tables"
+	@echo "make mirror           write the plain methods of the blocking clients again from the asyncio ones"
 	@echo "make clean            remove .venv, run/ and caches"
 
 run: $(VENV)/.run
@@ -51,7 +52,7 @@ SPARK_VERSIONS ?= 4.0 4.1 4.2
 spark-matrix: $(foreach version,$(SPARK_VERSIONS),$(VENV)/spark-$(version)/.test)
 	@for version in $(SPARK_VERSIONS); do \
 		echo "== Spark $$version"; \
-		$(VENV)/spark-$$version/bin/python -m pytest tests/unit/spark/test_spark_*.py tests/spark/test_spark_[!s]*.py \
+		$(VENV)/spark-$$version/bin/python -m pytest tests/unit/spark tests/spark/test_spark_[!s]*.py \
 			tests/spark/test_pipeline_jobs.py -W ignore::ResourceWarning \
 			-W ignore::pytest.PytestUnraisableExceptionWarning $(PYTEST_ARGS) || exit 1; \
 	done
@@ -77,6 +78,9 @@ bench: $(VENV)/.test
 
 docs: $(VENV)/.run
 	@$(BIN)/python -m rmq.cli.reference docs/settings.md
+
+mirror: $(VENV)/.test
+	@$(BIN)/python -m tests.support.mirror
 
 clean:
 	rm -rf $(VENV) run build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -12,13 +12,8 @@ import pytest
 import rmq
 from rmq import aio
 from rmq.client import blocking
+from tests.support import mirror
 
-#: What the rest of the client uses of the asyncio classes; the blocking ones keep it to themselves.
-INTERNAL = {
-    "asked", "committed", "consume_directly", "faults", "heartbeat_data", "instance", "listener_of", "offsets", "pool",
-    "process_queues", "rebalance", "reset_offsets", "running_info", "settings", "started_ms", "statistics",
-    "subscriptions", "topics", "world",
-}  # fmt: skip
 CLASSES = ["AdminClient", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]
 
 
@@ -26,7 +21,7 @@ def public(cls: type) -> dict[str, object]:
     return {
         name: inspect.getattr_static(cls, name)
         for name in dir(cls)
-        if not name.startswith("_") and name not in INTERNAL
+        if not name.startswith("_") and name not in mirror.INTERNAL
     }
 
 
@@ -50,6 +45,10 @@ def test_both_have_the_same_methods_with_the_same_arguments(name: str) -> None:
         first = [(p.name, p.kind, p.default) for p in inspect.signature(one).parameters.values()]
         second = [(p.name, p.kind, p.default) for p in inspect.signature(other).parameters.values()]
         assert first == second, method
+
+
+def test_the_plain_methods_are_those_of_the_asyncio_classes() -> None:
+    assert mirror.PLACE.read_text() == mirror.text(), "run make mirror"
 
 
 @pytest.mark.parametrize("name", CLASSES)

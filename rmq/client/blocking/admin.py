@@ -1,0 +1,23 @@
+"""The admin client for threads."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from rmq.client.admin import AdminClient as AioAdminClient
+from rmq.client.blocking.mirror import AdminClientMirror
+from rmq.client.settings import (
+    AdminOptions,
+)
+
+__all__ = ["AdminClient"]
+
+
+class AdminClient(AdminClientMirror):
+    """Asks and changes a cluster; any thread may use it (Java: DefaultMQAdminExt).
+
+    :param options: see :class:`~rmq.client.settings.AdminOptions`.
+    """
+
+    def __init__(self, **options: Unpack[AdminOptions]) -> None:
+        super().__init__(AioAdminClient(**options))

@@ -1,0 +1,99 @@
+"""Consumers for threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Unpack
+
+from rmq.client.blocking.life import twin
+from rmq.client.blocking.mirror import PullConsumerMirror, PushConsumerMirror
+from rmq.client.consumer.listeners import F
+from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
+from rmq.client.consumer.push import PushConsumer as AioPushConsumer
+from rmq.client.settings import (
+    Duration,
+    PullConsumerOptions,
+    PushConsumerOptions,
+)
+from rmq.runtime.aside import logger
+from rmq.runtime.bridge import bridge
+from rmq.runtime.signals import signal_wait
+
+__all__ = ["PullConsumer", "PushConsumer"]
+
+log = logger(__name__)
+
+
+@twin(AioPushConsumer)
+class PushConsumer(PushConsumerMirror):
+    """Gets messages as they come and hands them to listeners on a pool of threads (Java: DefaultMQPushConsumer).
+
+    :param group: the consumer group: the same subscriptions and the same listeners in every member.
+    :param options: see :class:`~rmq.client.settings.PushConsumerOptions`.
+
+    ::
+
+        consumer = PushConsumer("order_consumers", namesrv="127.0.0.1:9876")
+
+        @consumer.on("TopicTest", "TagA || TagB")
+        def handle(message):            # returns nothing or ConsumeResult.SUCCESS; raising = tried again later
+            print(message.body)
+
+        consumer.run()                  # until SIGTERM; drains what it holds
+    """
+
+    _restarts = False
+    _receives = True
+
+    def __init__(self, group: str, **options: Unpack[PushConsumerOptions]) -> None:
+        super().__init__(AioPushConsumer(group, **options))
+        self.group = group
+
+    def on(self, topic: str, expression: str = "*", *, sql: bool = False, batch: bool = False) -> Callable[[F], F]:
+        def register(function: F) -> F:
+            return self._on_loop(lambda client: client.on(topic, expression, sql=sql, batch=batch)(function))
+
+        return register
+
+    def shutdown(self, timeout: Duration | None = None) -> None:
+        client = self._alive()
+        pool = client._pool
+        if pool is not None and pool.inside():
+            # Called by a listener: the shutdown waits for it, so it cannot wait for the shutdown.
+            self._started = False
+            bridge().forget(self)
+            bridge().post(bridge().spawn, client.shutdown(timeout), _ended)
+            return
+        self._stop(lambda started: started.shutdown(timeout))
+
+    def run(self) -> None:
+        """Start, consume until SIGTERM, SIGINT or SIGHUP, shut down; for the main thread.
+
+        A second signal, more than a second later, ends the process at once with exit code 1.
+
+        :raises SystemExit: a listener did, with its code; likewise KeyboardInterrupt. Its message comes again.
+        """
+        with signal_wait() as came, self._alive()._exits(came.end) as exits:
+            self.start()
+            try:
+                log.info("group %s: %s: stopping", self.group, came())
+            finally:
+                self.shutdown()
+            for error in exits:
+                raise error
+
+
+def _ended(result: object) -> None:
+    if isinstance(result, BaseException):
+        log.error("the shutdown asked for by a listener failed", exc_info=result)
+
+
+class PullConsumer(PullConsumerMirror):
+    """Pulls when asked to; any thread may use it (Java: DefaultMQPullConsumer).
+
+    :param options: see :class:`~rmq.client.settings.PullConsumerOptions`.
+    """
+
+    def __init__(self, group: str, **options: Unpack[PullConsumerOptions]) -> None:
+        super().__init__(AioPullConsumer(group, **options))
+        self.group = group

@@ -1,0 +1,125 @@
+"""What the blocking clients share: life, fork, and running coroutines on the loop thread (design.md 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from rmq.client.admin import AdminClient as AioAdminClient
+from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
+from rmq.client.consumer.push import PushConsumer as AioPushConsumer
+from rmq.client.producer import Producer as AioProducer
+from rmq.runtime.bridge import Bridge, bridge, close_in_children, forget_descriptors
+
+__all__ = ["A", "Blocking", "twin"]
+
+T = TypeVar("T")
+A = TypeVar("A", bound=AioProducer | AioPushConsumer | AioPullConsumer | AioAdminClient)
+
+
+def twin(aio: type) -> Callable[[type[T]], type[T]]:
+    """Give the methods of a blocking class the documentation of their twins."""
+
+    def copy(cls: type[T]) -> type[T]:
+        for name, value in vars(cls).items():
+            other = getattr(aio, name, None)
+            if other is not None and getattr(value, "__doc__", None) is None and callable(value):
+                value.__doc__ = other.__doc__
+        return cls
+
+    return copy
+
+
+class Blocking(Generic[A]):
+    """What the blocking clients share: life, fork, and running coroutines on the loop thread."""
+
+    #: A forked child starts it anew at first use when the parent had started it.
+    _restarts = True
+    #: At the end of the process it stops before the clients that its listeners may use.
+    _receives = False
+
+    def __init__(self, client: A) -> None:
+        self._client = client
+        self._bridge: Bridge | None = None
+        self._started = False
+
+    def _alive(self) -> A:
+        """The asyncio client of this process: another one after a fork."""
+        if bridge() is not self._bridge:
+            self._adopt(bridge())
+        return self._client
+
+    def _adopt(self, made: Bridge) -> None:
+        with made.renewing:
+            if self._bridge is made:
+                return
+            if self._bridge is not None:
+                client = self._client._renew()
+                again = self._started and self._restarts
+                if again:
+                    made.run(client.start())
+                self._client = client  # type: ignore[assignment]
+                self._forked()
+                self._started = again
+                if again:
+                    self._keep_track(made)
+            self._bridge = made  # last: whatever interrupts this, the next call begins anew
+
+    def _forked(self) -> None:
+        """Forget what only the parent goes on with."""
+
+    def _keep_track(self, made: Bridge) -> None:
+        """Have it stopped when the process ends, and its sockets closed in children."""
+        made.stop_at_exit(self, self._client.shutdown, first=self._receives)
+        close_in_children(self._descriptors)
+
+    def _run(self, coro: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
+        return bridge().run(coro, seconds)
+
+    def _on_loop(self, call: Callable[[A], T]) -> T:
+        """Make a plain call: on the loop while the client runs there, right here otherwise."""
+        client = self._alive()
+        if not self._started:
+            return call(client)
+
+        async def there() -> T:
+            return call(client)
+
+        return self._run(there())
+
+    def __repr__(self) -> str:
+        return repr(self._client)
+
+    def start(self) -> None:
+        """Begin; starting a started client does nothing. See the asyncio class for what it raises."""
+        client = self._alive()
+        if not self._started:
+            self._run(client.start())
+            self._started = True
+            self._keep_track(bridge())
+
+    def _stop(self, coro: Callable[[A], Coroutine[Any, Any, object]]) -> None:
+        client = self._alive()
+        if self._started:
+            self._started = False
+            bridge().forget(self)
+            forget_descriptors(self._descriptors)
+            self._run(coro(client))
+
+    def shutdown(self) -> None:
+        """End: leave the group, close the connections."""
+        self._stop(lambda client: client.shutdown())
+
+    def _descriptors(self) -> list[int]:
+        instance = self._client._instance
+        return [] if instance is None else instance.descriptors()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()

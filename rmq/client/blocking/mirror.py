@@ -1,0 +1,349 @@
+"""The plain methods of the blocking clients: each is one call of the asyncio client.
+
+Written by ``make mirror`` from the asyncio classes, which are the place to change; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from rmq.client.admin import AdminClient as AioAdminClient
+from rmq.client.blocking.life import A, Blocking
+from rmq.client.consumer.listeners import ListenerResult
+from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
+from rmq.client.consumer.push import PushConsumer as AioPushConsumer
+from rmq.client.lookup import FOREVER
+from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.producer import Producer as AioProducer
+from rmq.client.reset import OffsetReset
+from rmq.client.results import GroupConnections, GroupStats, PullResult, QueryResult, TopicStats
+from rmq.client.settings import Duration
+from rmq.protocol.bodies.cluster import ClusterInfo
+from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from rmq.protocol.bodies.kv import TopicList
+from rmq.protocol.bodies.route import TopicRouteData
+from rmq.protocol.bodies.running import ConsumerRunningInfo
+from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
+
+__all__ = ["AdminClientMirror", "Lookups", "ProducerMirror", "PullConsumerMirror", "PushConsumerMirror"]
+
+
+class Lookups(Blocking[A]):
+    """What :class:`rmq.client.lookup.Lookups` has, blocking."""
+
+    @property
+    def client_id(self) -> str:
+        """Who this client is for brokers."""
+        return self._on_loop(lambda client: client.client_id)
+
+    def update_name_server_address(self, namesrv: str) -> None:
+        """Ask other name servers from now on: ``host:port`` list separated by ``;``."""
+        self._on_loop(lambda client: client.update_name_server_address(namesrv))
+
+    def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues a producer sends to. :raises ClientError: the topic does not exist."""
+        return self._run(self._alive().fetch_publish_message_queues(topic))
+
+    def fetch_subscribe_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues consumers read. :raises ClientError: the topic does not exist."""
+        return self._run(self._alive().fetch_subscribe_message_queues(topic))
+
+    def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
+        """The offset of the first message stored at a time (milliseconds since the epoch) or later."""
+        return self._run(self._alive().search_offset(queue, timestamp))
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """The offset the next message of a queue will get."""
+        return self._run(self._alive().max_offset(queue))
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message of a queue."""
+        return self._run(self._alive().min_offset(queue))
+
+    def earliest_msg_store_time(self, queue: MessageQueue) -> int:
+        """When the oldest message of a queue was stored (milliseconds since the epoch; -1 = none)."""
+        return self._run(self._alive().earliest_msg_store_time(queue))
+
+    def view_message(self, msg_id: str, topic: str | None = None) -> MessageExt:
+        """A stored message by its offset id, or with ``topic`` by its unique id, too.
+
+        :raises ResponseError: there is none.
+        """
+        return self._run(self._alive().view_message(msg_id, topic))
+
+    def query_message(self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int = FOREVER) -> QueryResult:
+        """Messages of a topic with a key; times are store times in milliseconds since the epoch.
+
+        :raises ResponseError: code 22: there is none.
+        """
+        return self._run(self._alive().query_message(topic, key, max_num, begin, end))
+
+
+class ProducerMirror(Lookups[AioProducer]):
+    """What :class:`rmq.client.producer.Producer` has, blocking."""
+
+    def recall_message(self, topic: str, recall_handle: str) -> str:
+        """Take back a message that waits for its delivery time (``delay`` or ``deliver_at``).
+
+        :param recall_handle: of the result of its send.
+        :returns: its ``msg_id``.
+        :raises ClientError: that is no handle. :raises ResponseError: it is not waiting any more, or never was.
+        """
+        return self._run(self._alive().recall_message(topic, recall_handle))
+
+    def create_topic(self, key: str, new_topic: str, queue_num: int, topic_sys_flag: int = 0) -> None:
+        """Create a topic on every master that serves the topic ``key`` (TBW102, or the cluster's name).
+
+        :raises ClientError: nobody serves ``key``. :raises ResponseError: a broker refused.
+        """
+        self._run(self._alive().create_topic(key, new_topic, queue_num, topic_sys_flag))
+
+
+class PushConsumerMirror(Lookups[AioPushConsumer]):
+    """What :class:`rmq.client.consumer.push.PushConsumer` has, blocking."""
+
+    def register_message_listener(
+        self, listener: Callable[..., ListenerResult | Awaitable[ListenerResult]], *, batch: bool = False
+    ) -> None:
+        """The listener of topics that have none of their own; see :meth:`on`.
+
+        :raises ClientError: the listener cannot be used.
+        """
+        self._on_loop(lambda client: client.register_message_listener(listener, batch=batch))
+
+    def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
+        """Receive a topic's messages; takes effect at once on a started consumer.
+
+        :raises ClientError: the expression cannot be used.
+        """
+        self._on_loop(lambda client: client.subscribe(topic, expression, sql=sql))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Receive a topic's messages no more; its queues are given up at once.
+
+        What failed before and is still to be tried again goes to the listener that it had.
+        """
+        self._on_loop(lambda client: client.unsubscribe(topic))
+
+    def send_message_back(self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None) -> None:
+        """Have a message delivered to this group again, later.
+
+        :param delay_level: -1 dead letters, 0 the broker decides, over 0 that level.
+        :raises RMQError: neither the broker that holds it nor the retry topic took it.
+        """
+        self._run(self._alive().send_message_back(message, delay_level, broker_name))
+
+    def suspend(self) -> None:
+        """Pull nothing more until :meth:`resume`; what is held is still consumed."""
+        self._on_loop(lambda client: client.suspend())
+
+    def resume(self) -> None:
+        """Pull again."""
+        self._on_loop(lambda client: client.resume())
+
+    def update_core_pool_size(self, count: int) -> None:
+        """Another number of listener threads (and of coroutine listeners at a time), from now on."""
+        self._on_loop(lambda client: client.update_core_pool_size(count))
+
+    def persist_offsets(self) -> None:
+        """Keep the offsets now; done every ``persist_consumer_offset_interval`` anyway."""
+        self._run(self._alive().persist_offsets())
+
+    @property
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are ours now."""
+        return self._on_loop(lambda client: client.assignment)
+
+
+class PullConsumerMirror(Lookups[AioPullConsumer]):
+    """What :class:`rmq.client.consumer.pull.PullConsumer` has, blocking."""
+
+    def pull(
+        self,
+        queue: MessageQueue,
+        expression: str,
+        offset: int,
+        max_nums: int = 32,
+        *,
+        sql: bool = False,
+        timeout: Duration | None = None,
+    ) -> PullResult:
+        """Ask a queue for messages from ``offset`` on; answered at once.
+
+        :param expression: tags, ``TagA || TagB``, or ``*``; with ``sql=True`` a SQL92 condition.
+        :param max_nums: messages at most; brokers give 32 at most by default.
+        :param timeout: ``consumer_pull_timeout`` by default.
+        :raises ClientError: an argument that cannot be used. :raises ResponseError: the broker refused.
+        """
+        return self._run(self._alive().pull(queue, expression, offset, max_nums, sql=sql, timeout=timeout))
+
+    def pull_block_if_not_found(
+        self, queue: MessageQueue, expression: str, offset: int, max_nums: int = 32, *, sql: bool = False
+    ) -> PullResult:
+        """The same, but waits up to ``broker_suspend_max_time`` for a message to come."""
+        return self._run(self._alive().pull_block_if_not_found(queue, expression, offset, max_nums, sql=sql))
+
+    def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
+        """Note where to go on; kept every ``persist_consumer_offset_interval`` and at :meth:`shutdown`."""
+        self._on_loop(lambda client: client.update_consume_offset(queue, offset))
+
+    def fetch_consume_offset(self, queue: MessageQueue, *, from_store: bool = False) -> int:
+        """Where the group goes on in a queue; -1 = it has no offset yet.
+
+        :param from_store: ask the broker (or the file) even when an offset is noted here.
+        """
+        return self._run(self._alive().fetch_consume_offset(queue, from_store=from_store))
+
+    def persist_offsets(self) -> None:
+        """Keep the noted offsets now."""
+        self._run(self._alive().persist_offsets())
+
+    def fetch_message_queues_in_balance(self, topic: str) -> list[MessageQueue]:
+        """This member's share of a topic's queues (broadcasting: all of them)."""
+        return self._run(self._alive().fetch_message_queues_in_balance(topic))
+
+    def send_message_back(self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None) -> None:
+        """Have a message delivered to this group again, later; see ``PushConsumer.send_message_back``."""
+        self._run(self._alive().send_message_back(message, delay_level, broker_name))
+
+
+class AdminClientMirror(Lookups[AioAdminClient]):
+    """What :class:`rmq.client.admin.AdminClient` has, blocking."""
+
+    @property
+    def name_server_addresses(self) -> list[str]:
+        """The name servers asked."""
+        return self._on_loop(lambda client: client.name_server_addresses)
+
+    def cluster_info(self) -> ClusterInfo:
+        """Clusters, broker names and addresses (clusterList)."""
+        return self._run(self._alive().cluster_info())
+
+    def masters(self, cluster: str) -> dict[str, str]:
+        """Broker name to master address of one cluster. :raises ClientError: there is no such cluster."""
+        return self._run(self._alive().masters(cluster))
+
+    def broker_runtime_stats(self, broker_addr: str) -> dict[str, str]:
+        """A broker's figures by name (brokerStatus; protocol.md 4.12)."""
+        return self._run(self._alive().broker_runtime_stats(broker_addr))
+
+    def broker_config(self, broker_addr: str) -> str:
+        """A broker's settings as properties text."""
+        return self._run(self._alive().broker_config(broker_addr))
+
+    def topic_list(self) -> TopicList:
+        """Every topic the name servers know."""
+        return self._run(self._alive().topic_list())
+
+    def topics_by_cluster(self, cluster: str) -> TopicList:
+        """The topics of one cluster; empty for an unknown one."""
+        return self._run(self._alive().topics_by_cluster(cluster))
+
+    def topic_route(self, topic: str) -> TopicRouteData:
+        """Which brokers and queues serve a topic. :raises ResponseError: code 17: none does."""
+        return self._run(self._alive().topic_route(topic))
+
+    def topic_stats(self, topic: str) -> TopicStats:
+        """Lowest and highest offset and last store time of each queue (topicStatus)."""
+        return self._run(self._alive().topic_stats(topic))
+
+    def create_and_update_topic(
+        self,
+        broker_addr: str,
+        topic: str,
+        *,
+        read_queue_nums: int = 8,
+        write_queue_nums: int = 8,
+        perm: int = 6,
+        topic_sys_flag: int = 0,
+        order: bool = False,
+    ) -> None:
+        """Create or change a topic on one broker (updateTopic -b)."""
+        self._run(
+            self._alive().create_and_update_topic(
+                broker_addr,
+                topic,
+                read_queue_nums=read_queue_nums,
+                write_queue_nums=write_queue_nums,
+                perm=perm,
+                topic_sys_flag=topic_sys_flag,
+                order=order,
+            )
+        )
+
+    def topic_configs(self, broker_addr: str) -> TopicConfigTable:
+        """Every topic configuration of a broker."""
+        return self._run(self._alive().topic_configs(broker_addr))
+
+    def topic_config(self, broker_addr: str, topic: str) -> TopicConfig | None:
+        """One topic's configuration on a broker; None when it does not have it."""
+        return self._run(self._alive().topic_config(broker_addr, topic))
+
+    def query_topic_consume_by_who(self, topic: str) -> list[str]:
+        """The groups that have offsets or connections for a topic.
+
+        :raises RMQError: one of its brokers does not tell.
+        """
+        return self._run(self._alive().query_topic_consume_by_who(topic))
+
+    def create_and_update_subscription_group(self, broker_addr: str, config: SubscriptionGroupConfig) -> None:
+        """Create or change a subscription group on one broker (updateSubGroup)."""
+        self._run(self._alive().create_and_update_subscription_group(broker_addr, config))
+
+    def subscription_groups(self, broker_addr: str) -> SubscriptionGroupTable:
+        """Every subscription group of a broker."""
+        return self._run(self._alive().subscription_groups(broker_addr))
+
+    def consume_stats(self, group: str, topic: str | None = None) -> GroupStats:
+        """Where a group stands in each queue, over all brokers of its retry topic (consumerProgress -g).
+
+        ``missing`` names brokers that did not tell.
+
+        :param topic: only this topic.
+        :raises ResponseError: code 17: the group never connected; another code: no broker has figures.
+        """
+        return self._run(self._alive().consume_stats(group, topic))
+
+    def consumer_connections(self, group: str, broker_addr: str | None = None) -> GroupConnections:
+        """The clients of a group and what they subscribe.
+
+        ``missing`` names brokers that did not tell; while there are some, no client is an answer, too.
+
+        :param broker_addr: ask this broker; by default all that have the group's retry topic.
+        :raises ResponseError: code 206: no client is connected.
+        """
+        return self._run(self._alive().consumer_connections(group, broker_addr))
+
+    def delete_subscription_group(self, broker_addr: str, group: str, *, remove_offset: bool = False) -> None:
+        """Delete a subscription group on one broker; an unknown one is no error (deleteSubGroup).
+
+        :param remove_offset: its offsets go as well; otherwise a new group of this name goes on where it stood.
+        """
+        self._run(self._alive().delete_subscription_group(broker_addr, group, remove_offset=remove_offset))
+
+    def consumer_running_info(
+        self, group: str, client_id: str, broker_addr: str, *, jstack: bool = False
+    ) -> ConsumerRunningInfo:
+        """What one member of a group tells of itself, through a broker that it is connected to.
+
+        :param jstack: with the stacks of its threads.
+        """
+        return self._run(self._alive().consumer_running_info(group, client_id, broker_addr, jstack=jstack))
+
+    def reset_offset_by_timestamp(
+        self, topic: str, group: str, timestamp: int, *, force: bool = True
+    ) -> list[OffsetReset]:
+        """Move a group on a topic to a time (resetOffsetByTime): its members go there, or its stored offsets do.
+
+        :param timestamp: milliseconds since the epoch; -1: the end of each queue.
+        :param force: forward as well; False: never beyond where the group stands.
+        :raises ClientError: the group has no offset on the topic.
+        """
+        return self._run(self._alive().reset_offset_by_timestamp(topic, group, timestamp, force=force))
+
+    def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> OffsetReset:
+        """Move a group on one queue to an offset, whether members are online or not.
+
+        :raises ClientError: the queue does not have that offset; nothing is changed.
+        """
+        return self._run(self._alive().reset_offset(group, queue, offset))

@@ -1,0 +1,246 @@
+"""Producers for threads: what is sent takes the shortest way to the loop and back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, wait
+from functools import partial
+from typing import Any, Unpack
+
+from rmq.client.attempts import Done, Send, Step
+from rmq.client.blocking.life import twin
+from rmq.client.blocking.mirror import ProducerMirror
+from rmq.client.message import Message, MessageExt, MessageQueue
+from rmq.client.producer import Producer as AioProducer
+from rmq.client.producer import Sendable, check_callback
+from rmq.client.results import (
+    SendResult,
+    SendStatus,
+)
+from rmq.client.selectors import MessageQueueSelector
+from rmq.client.settings import (
+    Duration,
+    ProducerOptions,
+)
+from rmq.client.transaction import (
+    LocalTransaction,
+    TransactionCheck,
+    TransactionSendResult,
+    TransactionState,
+    known_state,
+)
+from rmq.client.transaction import TransactionProducer as AioTransactionProducer
+from rmq.runtime.aside import logger
+from rmq.runtime.bridge import Bridge, bridge
+
+__all__ = ["Producer", "TransactionProducer"]
+
+log = logger(__name__)
+
+#: Seconds between two looks whether sends under way can still end.
+_LOOK_SECONDS = 5.0
+
+
+@twin(AioProducer)
+class Producer(ProducerMirror):
+    """Sends messages; any thread may use it (Java: DefaultMQProducer).
+
+    :param group: the producer group: one an application.
+    :param options: see :class:`~rmq.client.settings.ProducerOptions`.
+
+    ::
+
+        with Producer("order_group", namesrv="127.0.0.1:9876") as producer:
+            result = producer.send(Message("TopicTest", b"hello", tags="TagA", keys="order-1"))
+    """
+
+    def __init__(self, group: str, **options: Unpack[ProducerOptions]) -> None:
+        super().__init__(AioProducer(group, **options))
+        self.group = group
+        self._under_way: set[Future[SendResult]] = set()
+
+    def _forked(self) -> None:
+        self._under_way = set()
+
+    def send(
+        self,
+        message: Sendable,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: object = None,
+        timeout: Duration | None = None,
+    ) -> SendResult:
+        made = bridge()
+        if made is not self._bridge:
+            self._adopt(made)
+        client = self._client
+        send = client._prepare(message)
+        limit = client._limit(timeout)
+        attempts = client._attempts(send, queue, selector, arg, limit)
+        clock = client.world.clock
+        step = attempts.first(clock.monotonic())
+        if isinstance(step, Send):  # without a task: the frame is made here, written and answered on the loop
+            waiter = made.waiter()
+            told = partial(made.answer, waiter)
+            made.post(client.instance.submit, *client._submission(attempts, step, told))
+            step = made.wait(waiter, step.seconds)
+        if isinstance(step, Done):
+            return step.result()
+        return made.run(client._go_on(attempts, step), attempts.rest(clock.monotonic()))
+
+    def send_async(
+        self,
+        message: Sendable,
+        callback: Callable[[Future[SendResult]], object] | None = None,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: object = None,
+        timeout: Duration | None = None,
+    ) -> Future[SendResult]:
+        """Send without waiting: a future of the result.
+
+        :param callback: called with the future when it is done, on one of two threads kept for that.
+        :raises ClientError: the message cannot be sent as it is.
+        """
+        client = self._alive()
+        made = bridge()
+        made.check()
+        instance = client.instance
+        check_callback(callback)
+        send = client._prepare(message)
+        limit = client._limit(timeout)
+        future = _SendFuture(made)
+        self._under_way.add(future)
+        future.on_loop(self._under_way.discard)
+        retries = client.settings.retry_times_when_send_async_failed
+        if callback is not None:
+            future.add_done_callback(callback)
+
+        def finish(result: SendResult | BaseException) -> None:
+            if not future.set_running_or_notify_cancel():
+                return  # its caller has cancelled it
+            if isinstance(result, SendResult):
+                future.set_result(result)
+            else:
+                future.set_exception(result)
+
+        def go_on(step: Step) -> None:
+            if isinstance(step, Done):
+                finish(step.outcome)
+            elif not future.cancelled():
+                made.spawn(client._go_on(attempts, step), finish)
+
+        attempts = client._attempts(send, queue, selector, arg, limit, retries)
+        step = attempts.first(client.world.clock.monotonic())
+        if isinstance(step, Send):
+            made.post(instance.submit, *client._submission(attempts, step, go_on))
+        else:
+            made.post(go_on, step)
+        return future
+
+    def send_oneway(
+        self,
+        message: Message | MessageExt,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: object = None,
+    ) -> None:
+        client = self._alive()
+        limit = client.settings.send_msg_timeout
+        self._run(client.send_oneway(message, queue=queue, selector=selector, arg=arg), limit)
+
+    def split(
+        self,
+        messages: Iterable[Message | MessageExt],
+        limit: int | None = None,
+        oversize: list[Message | MessageExt] | None = None,
+    ) -> Iterator[list[Message | MessageExt]]:
+        return self._client.split(messages, limit, oversize)
+
+    def shutdown(self) -> None:
+        if self._under_way and bridge() is self._bridge:
+            made = bridge()
+            while wait(list(self._under_way), _LOOK_SECONDS).not_done:
+                made.run(asyncio.sleep(0))  # raises when the loop that ends them does not turn
+        super().shutdown()
+
+
+class _SendFuture(Future[SendResult]):
+    """What its users hang on it runs on the threads for callbacks, never on the loop that ends it."""
+
+    def __init__(self, made: Bridge) -> None:
+        super().__init__()
+        self._made = made
+        made.futures.add(self)
+        self.on_loop(made.futures.discard)
+
+    def on_loop(self, told: Callable[[Any], object]) -> None:
+        """A callback of ours, which does not wait and does not raise."""
+        super().add_done_callback(told)
+
+    def add_done_callback(self, fn: Callable[[Future[SendResult]], object]) -> None:
+        super().add_done_callback(lambda ended: self._made.post(self._hand_on, fn))
+
+    def _hand_on(self, fn: Callable[[Future[SendResult]], object]) -> None:
+        self._made.callbacks().submit(lambda: fn(self), _complain)
+
+
+def _complain(result: object, error: BaseException | None) -> None:
+    if error is not None:
+        log.error("a callback of send_async raised", exc_info=error)
+
+
+@twin(AioTransactionProducer)
+class TransactionProducer(Producer):
+    """Sends messages that are delivered when a local transaction has committed (Java: TransactionMQProducer).
+
+    :param check: asked, on a thread of its own, how the transaction of a message ended when the broker was not told, by
+        any member of the group and maybe long after.
+    :param options: see :class:`~rmq.client.settings.ProducerOptions`.
+
+    ::
+
+        def check(message):
+            return TransactionState.COMMIT if orders.has(message.keys) else TransactionState.ROLLBACK
+
+        with TransactionProducer("order_group", check, namesrv="127.0.0.1:9876") as producer:
+            def local(message):
+                orders.add(message.keys)
+                return TransactionState.COMMIT
+            producer.send_in_transaction(Message("TopicTest", b"order", keys="order-1"), local)
+    """
+
+    _client: AioTransactionProducer
+
+    def __init__(self, group: str, check: TransactionCheck, **options: Unpack[ProducerOptions]) -> None:
+        ProducerMirror.__init__(self, AioTransactionProducer(group, check, **options))
+        self.group = group
+        self._under_way = set()
+
+    def send_in_transaction(
+        self, message: Message, local: LocalTransaction, *, timeout: Duration | None = None
+    ) -> TransactionSendResult:
+        """Store a message that nobody sees yet, do the local transaction, and tell the broker how that ended.
+
+        :param local: does the local transaction, on this thread. When it raises, the broker is told UNKNOWN and asks
+            later, and the caller gets what it raised.
+        :param timeout: for storing the message; ``send_msg_timeout`` by default.
+        :returns: the result, with ``local_transaction_state``: how the transaction ended.
+        :raises ClientError: the message cannot be sent as it is. :raises RMQError: it was not stored: ``local`` was not
+            called.
+        """
+        client = self._alive()
+        assert isinstance(client, AioTransactionProducer)
+        half = self._run(client._send_half(message, local, timeout), client._limit(timeout))
+        if half.send_status is not SendStatus.SEND_OK:
+            return self._run(client._end(half, TransactionState.ROLLBACK))
+        try:
+            state = known_state(local(message), "the local transaction")
+        except BaseException:
+            self._run(client._end(half, TransactionState.UNKNOWN))
+            raise
+        return self._run(client._end(half, state))
