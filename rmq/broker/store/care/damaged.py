@@ -14,12 +14,13 @@ import json
 import logging
 import os
 from collections.abc import Iterable
-from struct import Struct
+from contextlib import aclosing
 
 from rmq.broker.store.log.reader import Damage
-from rmq.broker.store.queues.files import BLANK_ENTRY, FileKey, QueueFiles, is_blank
+from rmq.broker.store.queues.files import BLANK_ENTRY
+from rmq.broker.store.queues.pointing import entries_into, overwrite
 from rmq.broker.store.queues.queues import QueueTable
-from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.state import Queue
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol.numbers import is_whole
 from rmq.runtime.world import World
@@ -31,7 +32,6 @@ log = logging.getLogger(__name__)
 #: The last millisecond that has a date.
 _LATEST = 253_402_300_799_999
 
-_pair = Struct(">qi8x").unpack_from
 #: Queues looked at before the loop goes on.
 _AT_ONCE = 50
 
@@ -115,8 +115,7 @@ class DamagedParts:
         """Make every entry that points into a damaged part blank, in whatever queue; how many there were."""
         count = 0
         for number, queue in enumerate(list(self._queues)):
-            if queue.next > queue.min and queue.max_phys > part.start:
-                count += await self._blank(queue, part)
+            count += await self._blank(queue, part)
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
         if count:
@@ -124,58 +123,11 @@ class DamagedParts:
         return count
 
     async def _blank(self, queue: Queue, part: Damage) -> int:
-        """The entries of one queue: they are in the log's order, blank ones among them."""
-        low, high = queue.min, queue.next
-        while low < high:
-            middle = (low + high) // 2
-            at, offset = await self._filled(queue, middle, high)
-            if at < high and offset < part.start:
-                low = at + 1
-            else:
-                high = middle
+        """The entries of one queue."""
         count = 0
-        while low < queue.next:
-            at, offset = await self._filled(queue, low, queue.next)
-            if at >= queue.next or offset >= part.end:
-                break
-            if not await self._overwrite(queue, at):
-                break
-            count += 1
-            low = at + 1
+        async with aclosing(entries_into(self._queues, queue, *part)) as entries:
+            async for at, _ in entries:
+                if not await overwrite(self._queues, self._offload, queue, at, BLANK_ENTRY):
+                    break
+                count += 1
         return count
-
-    async def _filled(self, queue: Queue, index: int, stop: int) -> tuple[int, int]:
-        """The first entry from ``index`` on that is not blank, and the offset it points to."""
-        while index < stop:
-            entry = await self._queues.entries_cold(queue, index, 1)
-            if len(entry) < ENTRY_SIZE:
-                return stop, 0
-            offset, size = _pair(entry)
-            if not is_blank(offset, size):
-                return index, offset
-            index += 1
-        return stop, 0
-
-    async def _overwrite(self, queue: Queue, index: int) -> bool:
-        files: QueueFiles = queue.files
-        if files.dropped:
-            return False
-        if index >= queue.tail_from:
-            at = (index - queue.tail_from) * ENTRY_SIZE
-            queue.tail[at : at + ENTRY_SIZE] = BLANK_ENTRY
-            return True
-        position = index * ENTRY_SIZE
-        start = position - position % self._queues.file_size
-        try:
-            await self._offload(self._write, (files.directory, start), position - start)
-        except FileNotFoundError:
-            return False  # deleted meanwhile
-        return True
-
-    def _write(self, key: FileKey, position: int) -> None:
-        file = self._queues.disk.open_file(key)
-        try:
-            file.pwrite(BLANK_ENTRY, position)
-            file.datasync()
-        finally:
-            file.close()
