@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rmq.broker.pop.checkpoints import Key, Outcome
@@ -29,6 +30,10 @@ __all__ = ["Acks"]
 _EXPIRED = "the receipt handle is expired: the message is given out again"
 #: An invisible time longer than this is a mistake of units.
 _LONGEST = 1 << 53
+#: Messages that one batch may name: more than a queue gives out to a group at all.
+_MOST_NAMED = 16_384
+#: Messages of a batch that are settled before the loop gets its turn.
+_AT_ONCE = 50
 
 
 class Acks:
@@ -57,10 +62,9 @@ class Acks:
                 raise ResponseError(ResponseCode.NO_MESSAGE, _EXPIRED)
             return request.reply(ResponseCode.SUCCESS)
         outcome, event = self._settle(place, handle.start, handle.pop_time, header.offset, handle.deadline)
-        if event is not None:
-            await self._write([event])
-        elif outcome is Outcome.EXPIRED:
+        if outcome is Outcome.EXPIRED:
             raise ResponseError(ResponseCode.NO_MESSAGE, _EXPIRED)
+        await self._write([] if event is None else [event])
         return request.reply(ResponseCode.SUCCESS)
 
     @handles(RequestCode.BATCH_ACK_MESSAGE, body=524_288)
@@ -69,42 +73,54 @@ class Acks:
         acks = BatchAckMessageRequestBody.decode(request.body).acks if request.body else []
         if not acks:
             return request.reply(ResponseCode.NO_MESSAGE)
-        events: list[Event] = []
-        good = bad = 0
-        for item in acks:
-            place = Place(item.consumer_group, real_topic(item.topic, item.consumer_group, item.retry), item.queue_id)
-            for offset in self._offsets(item):
-                try:
-                    self._checks.queue_of(conn, place.topic, place.queue_id, offset)
-                except ResponseError:
-                    bad += 1
-                    continue
-                if item.revive_queue_id == ORDERED:
-                    if self._ack_ordered(place, offset, item.pop_time):
-                        good += 1
-                    else:
-                        bad += 1
-                    continue
-                deadline = item.pop_time + item.invisible_time
-                outcome, event = self._settle(place, item.start_offset, item.pop_time, offset, deadline)
-                if event is not None:
-                    events.append(event)
-                if outcome is Outcome.EXPIRED:
-                    bad += 1
-                else:
-                    good += 1
-        if events:
-            await self._write(events)
-        if bad and not good:
+        named = self._named(acks)
+        good = 0
+        for first in range(0, len(named), _AT_ONCE):
+            if first:
+                await asyncio.sleep(0)  # others have their turn
+            good += await self._settle_some(conn, named[first : first + _AT_ONCE])
+        if named and not good:
             raise ResponseError(ResponseCode.NO_MESSAGE, _EXPIRED)
         return request.reply(ResponseCode.SUCCESS)
 
     @staticmethod
-    def _offsets(item: BatchAck) -> list[int]:
-        try:
-            return [item.start_offset + number for number in bits_of(item.bit_set)]
-        except BodyError as error:
-            raise ResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    def _named(acks: list[BatchAck]) -> list[tuple[BatchAck, int]]:
+        """Each message that a batch names, by its offset, in the order of the batch."""
+        named: list[tuple[BatchAck, int]] = []
+        for item in acks:
+            try:
+                named += [(item, item.start_offset + number) for number in bits_of(item.bit_set)]
+            except BodyError as error:
+                raise ResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+            if len(named) > _MOST_NAMED:
+                raise ResponseError(
+                    ResponseCode.SYSTEM_ERROR, f"a batch acknowledges at most {_MOST_NAMED} messages; send several"
+                )
+        return named
+
+    async def _settle_some(self, conn: Conn, named: Sequence[tuple[BatchAck, int]]) -> int:
+        """Settle messages of a batch without a turn of the loop between them, and journal it; how many were good.
+
+        Whatever else changes a message meets it before a slice or behind it, in its state as in the journal.
+        """
+        events: list[Event] = []
+        good = 0
+        for item, offset in named:
+            place = Place(item.consumer_group, real_topic(item.topic, item.consumer_group, item.retry), item.queue_id)
+            try:
+                self._checks.queue_of(conn, place.topic, place.queue_id, offset)
+            except ResponseError:
+                continue
+            if item.revive_queue_id == ORDERED:
+                good += self._ack_ordered(place, offset, item.pop_time)
+                continue
+            deadline = item.pop_time + item.invisible_time
+            outcome, event = self._settle(place, item.start_offset, item.pop_time, offset, deadline)
+            if event is not None:
+                events.append(event)
+            good += outcome is not Outcome.EXPIRED
+        await self._write(events)
+        return good
 
     def _settle(
         self, place: Place, start: int, pop_time: int, offset: int, deadline: int
@@ -190,6 +206,10 @@ class Acks:
         return ChangeInvisibleTimeResponse(pop_time=pop_time, invisible_time=visible_at - pop_time, revive_qid=ORDERED)
 
     async def _write(self, events: list[Event]) -> None:
+        """Journal events; without any, wait for what others have settled: nobody is told of it before it stands there.
+
+        :raises ResponseError: the store takes no messages.
+        """
         try:
             await self._state.journal.soon(events)
         except StoreError as error:

@@ -133,7 +133,7 @@ class Journal:
         self._sys_flag = 0x30 if len(store_host) == 20 else 0
         self._notes = Rationed(clock, most=20)
         self._waiting: list[Event] = []
-        self._written: asyncio.Future[int] | None = None
+        self._written: asyncio.Future[None] | None = None
 
     @property
     def queue(self) -> Queue:
@@ -159,31 +159,33 @@ class Journal:
             0, 0, 0, (),
         )  # fmt: skip
 
-    async def soon(self, events: Sequence[Event]) -> int:
-        """Append events together with those of others of this turn of the loop; the index of their last record.
+    async def soon(self, events: Sequence[Event]) -> None:
+        """Append events together with those of others of this turn of the loop; without any, wait for the others'.
 
         :raises StoreError: as :meth:`write`.
         """
         self._waiting += events
         written = self._written
         if written is None:
+            if not events:
+                return
             loop = asyncio.get_running_loop()
             written = self._written = loop.create_future()
             loop.call_soon(self._flush)
-        return await asyncio.shield(written)
+        await asyncio.shield(written)
 
     def _flush(self) -> None:
         written, self._written = self._written, None
         events, self._waiting = self._waiting, []
         assert written is not None
         try:
-            index, _ = self.write(events)
+            self.write(events)
         except (StoreError, OSError) as error:
             written.set_exception(StoreError(str(error)))
             # Whoever waited may be gone with its connection: then nobody asks for the error.
             written.exception()
         else:
-            written.set_result(index)
+            written.set_result(None)
 
     async def replay(self, start: int, into: Replayed) -> int:
         """Read the journal from an index on; how many records were read."""

@@ -27,12 +27,17 @@ __all__ = [
 
 REQUEST_MODES = ("PULL", "POP")
 
+#: Characters of a bit set: of 24,576 messages, where a pop gives some dozens.
+_LONGEST_BITS = 4_096
+
 
 def bits_of(text: str) -> list[int]:
     """The numbers in a bit set, which travels as base64 of little-endian bytes: ``AQI=`` is 0 and 9.
 
-    :raises BodyError: no base64.
+    :raises BodyError: no base64, or too long.
     """
+    if len(text) > _LONGEST_BITS:
+        raise BodyError(f"a bit set of {len(text)} characters: {_LONGEST_BITS} at most")
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

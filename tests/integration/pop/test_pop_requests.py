@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
+from rmq.broker.pop.checks import Checks
 from rmq.protocol.bodies.pop import BatchAck, BatchAckMessageRequestBody, bit_set
 from rmq.protocol.codes import RequestCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import StoreError
 from rmq.protocol.headers.pop import (
     NotificationRequest,
     NotificationResponse,
@@ -166,18 +170,23 @@ async def test_a_topic_made_anew_has_no_ghosts() -> None:
         assert len(scene.app._pop.state.checkpoints) == 1
 
 
+def settling(message: Given, bits: str = "") -> BatchAck:
+    """Acknowledges one popped message, or those in a bit set of its pop."""
+    start, pop_time, invisible, revive, mark, _, queue_id, _ = message.handle.split(" ")
+    return BatchAck(
+        consumer_group="g", topic="T", retry=mark, start_offset=int(start), queue_id=int(queue_id),
+        revive_queue_id=int(revive), pop_time=int(pop_time), invisible_time=int(invisible),
+        bit_set=bits or bit_set([message.offset - int(start)]),
+    )  # fmt: skip
+
+
+def batch(*acks: BatchAck) -> bytes:
+    return BatchAckMessageRequestBody(broker_name="b", acks=list(acks)).encode()
+
+
 def batch_ack(messages: list[Given]) -> bytes:
-    start, pop_time, invisible, revive, mark, _, queue_id, _ = messages[0].handle.split(" ")
-    return BatchAckMessageRequestBody(
-        broker_name="b",
-        acks=[
-            BatchAck(
-                consumer_group="g", topic="T", retry=mark, start_offset=int(start), queue_id=int(queue_id),
-                revive_queue_id=int(revive), pop_time=int(pop_time), invisible_time=int(invisible),
-                bit_set=bit_set([message.offset - int(start) for message in messages]),
-            )
-        ],
-    ).encode()  # fmt: skip
+    start = int(messages[0].handle.split(" ")[0])
+    return batch(settling(messages[0], bit_set([message.offset - start for message in messages])))
 
 
 @in_virtual_time
@@ -197,6 +206,100 @@ async def test_a_batch_of_acks() -> None:
         assert len(await scene.pop()) == 1
         answer = await scene.ask(RequestCode.BATCH_ACK_MESSAGE, body=batch_ack(again[6:]))
         assert answer.code == NO_MESSAGE
+
+
+@pytest.mark.parametrize("order", [False, True])
+@in_virtual_time
+async def test_others_are_served_within_a_long_batch_of_acks(monkeypatch: pytest.MonkeyPatch, order: bool) -> None:
+    """A thousand of an orderly pop held the loop for 44 ms."""
+    async with pop_scene() as scene:
+        await scene.topic()
+        await scene.send("a", "b")
+        one, other = await scene.pop(invisible_time=60_000, order=order)
+        queue_of, loop = Checks.queue_of, asyncio.get_running_loop()
+        turns: list[int] = []
+
+        def next_turn() -> None:
+            turns.append(0)
+
+        def count(*given: Any) -> Any:
+            if not turns[-1]:
+                loop.call_soon(next_turn)
+            turns[-1] += 1
+            return queue_of(*given)
+
+        next_turn()
+        monkeypatch.setattr(Checks, "queue_of", count)
+        acks = [settling(one)] * 999 + [settling(other)]
+        assert (await scene.ask(RequestCode.BATCH_ACK_MESSAGE, body=batch(*acks))).code == 0
+        assert (sum(turns), max(turns)) == (1_000, 50)
+        await asyncio.sleep(61)
+        assert await scene.pop(order=order) == []
+
+
+@in_virtual_time
+async def test_a_message_that_is_acknowledged_while_a_batch_with_it_goes_on() -> None:
+    """Whichever comes first settles it, and the other is told that it is settled."""
+    async with pop_scene() as scene:
+        await scene.topic()
+        await scene.send(*map(str, range(4)))
+        popped = await scene.pop(invisible_time=5_000)
+        acks = [settling(popped[0])] * 400 + [settling(popped[1])] * 400 + [settling(popped[2])]
+        long = asyncio.create_task(scene.ask(RequestCode.BATCH_ACK_MESSAGE, body=batch(*acks)), name="client")
+        for _ in range(8):
+            await asyncio.sleep(0)
+        both = [asyncio.create_task(scene.ack(popped[1]), name="client") for _ in range(2)]
+        changed = await scene.change(popped[2], 3_000)
+        assert [await asking for asking in both] == [0, 0]
+        assert (await long).code == 0
+        # The batch came after the change, and its old handle still speaks of the message.
+        assert isinstance(changed, Given)
+        await scene.kill()
+        await asyncio.sleep(5.1)
+        assert bodies(await scene.pop()) == ["3"]
+
+
+@in_virtual_time
+async def test_nobody_is_told_of_an_ack_that_was_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of a turn heard that it is done while the first of it was still to be written."""
+    async with pop_scene() as scene:
+        await scene.topic()
+        await scene.send("a")
+        (one,) = await scene.pop(invisible_time=5_000)
+        full = StoreError("the disk is full")
+
+        def refuse(*given: Any) -> None:
+            raise full
+
+        monkeypatch.setattr(scene.app._pop.state.journal, "write", refuse)
+        asked = [scene.ack(one), scene.ack(one)]
+        asked.append(_code(scene.ask(RequestCode.BATCH_ACK_MESSAGE, body=batch(settling(one)))))
+        assert await asyncio.gather(*asked) == [1, 1, 1]
+
+
+async def _code(asked: Awaitable[Command]) -> int:
+    return (await asked).code
+
+
+@pytest.mark.parametrize(
+    ("bits", "acks", "remark"),
+    [
+        ("/" * 400_000, 1, "a bit set of 400000 characters: 4096 at most"),
+        ("/" * 4_096, 100, "a batch acknowledges at most 16384 messages; send several"),
+        ("////", 900, "a batch acknowledges at most 16384 messages; send several"),
+    ],
+)
+@in_virtual_time
+async def test_a_batch_of_acks_is_refused_before_millions_are_looked_up(
+    monkeypatch: pytest.MonkeyPatch, bits: str, acks: int, remark: str
+) -> None:
+    async with pop_scene() as scene:
+        await scene.topic()
+        await scene.send("a")
+        (one,) = await scene.pop()
+        monkeypatch.setattr(Checks, "queue_of", lambda *_: pytest.fail("looked up"))
+        answer = await scene.ask(RequestCode.BATCH_ACK_MESSAGE, body=batch(*[settling(one, bits)] * acks))
+        assert (answer.code, answer.remark) == (1, remark)
 
 
 @in_virtual_time
