@@ -206,7 +206,7 @@ class IndexBuild:
             return
         reader.chunk = self._chunk
         # Where no record is to be found, there are none up to the end that was seen.
-        self.position = reader.position if reader.position > start else stop
+        self.position = reader.position if reader.position > start or reader.half else stop
         await self._write()
 
     def _pass_over(self, error: OSError) -> None:
@@ -259,12 +259,15 @@ class IndexBuild:
                 at, verdict = run.end, run.verdict
             if is_blank(data, at, file_end - start - at):
                 self.position = file_end
+            elif commit_log.end < file_end and at - verdict > size:
+                self.position = start + at
+                break  # the rest of this record is still to come
             elif at:
                 self.position = start + at
             else:
                 return False
         self.complete = True
-        self._on_complete(commit_log.end)
+        self._on_complete(self.position)
         return True
 
     def _tell(self) -> None:

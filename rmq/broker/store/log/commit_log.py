@@ -297,11 +297,12 @@ class CommitLog:
         return self._spare is not None
 
     def adopt_loaded(self, files: list[LogFile]) -> None:
-        """Take over the files found at start; the end is set by :meth:`settle`."""
+        """Take over the files found at start. The end is that of the last one, until :meth:`settle` says better."""
         self._files = files
         self._current = None
         self._file = None
         self.start = files[0].start if files else 0
+        self.end = files[-1].start + self.file_size if files else 0
 
     async def settle(self, end: int) -> None:
         """Make ``end`` the end of the log: later files go, later bytes become zeros.

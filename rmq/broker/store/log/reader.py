@@ -56,6 +56,8 @@ class LogReader:
         self.clean_end = -1
         #: Behind the last good record; where a blank one begins if it is the last thing in the log.
         self.end = 0
+        #: The log ends in the middle of the record at ``position``: the rest is still to come.
+        self.half = False
         #: Store time of the last good record, ms.
         self.stamp = 0
         self._topics: Topics = {}
@@ -68,18 +70,23 @@ class LogReader:
     async def runs(self, start: int, stop: int) -> AsyncIterator[Run]:
         """Good records from ``start`` on, which is a record's or a file's start, in slices.
 
+        Nothing is read behind the end of the log, and what is cut off by it is no damage: see ``half``.
+
         :param stop: the last record begins before it.
         :raises OSError: a file could not be read.
         """
         self.position = self.end = start
+        self.half = False
         size = self._log.file_size
-        while self.position < stop:
+        while self.position < min(stop, self._log.end):
             file = self._log.segment_of(self.position)
             if file is None:
                 return
             file_end = file.start + size
             async for run in self._in_file(file, file_end, stop):
                 yield run
+            if self.half:
+                return
             if self.position >= stop or self.position >= file_end:
                 continue
             # No good record here.
@@ -100,9 +107,9 @@ class LogReader:
     async def _in_file(self, file: LogFile, file_end: int, stop: int) -> AsyncIterator[Run]:
         """Records of one file, until there is none at ``self.position`` or the next file has been reached."""
         want = self.chunk
-        while self.position < min(stop, file_end):
+        while self.position < (log_end := min(file_end, self._log.end)) and self.position < stop:
             base = self.position
-            asked = min(want, file_end - base)
+            asked = min(want, log_end - base)
             data = await self._read(file, base, asked)
             want = self.chunk
             at = 0
@@ -118,16 +125,19 @@ class LogReader:
                     await asyncio.sleep(0)
             if verdict > 0:
                 return
-            if verdict < 0:
-                want = max(self.chunk, -verdict)
-                # A file that was cut short gives no more, however much is asked for.
-                if at == 0 and (len(data) < asked or len(data) >= min(-verdict, file_end - base)):
-                    return
-                continue
             if is_blank(data, at, file_end - base - at):
                 self.position = file_end
                 return
-            if len(data) - at < 8 and base + len(data) < file_end and at > 0:
+            if verdict < 0:
+                if base + at - verdict > log_end:
+                    self.half = base + at < log_end
+                    return
+                want = max(self.chunk, -verdict)
+                # A file that was cut short gives no more, however much is asked for.
+                if at == 0 and (len(data) < asked or len(data) >= -verdict):
+                    return
+                continue
+            if len(data) - at < 8 and base + len(data) < log_end and at > 0:
                 # Too little of it to tell.
                 continue
             return
@@ -153,10 +163,10 @@ class LogReader:
             if file_end <= offset:
                 continue
             base = max(file.start, offset + 1)
-            while base < file_end:
+            while base < (log_end := min(file_end, self._log.end)):
                 # Behind the end there may be a gigabyte that was never written: it is not read.
-                base = max(base, await self._data_from(file, base) - SMALLEST)
-                data = await self._read(file, base, min(self.chunk, file_end - base))
+                base = min(max(base, await self._data_from(file, base) - SMALLEST), log_end)
+                data = await self._read(file, base, min(self.chunk, log_end - base))
                 behind = base + len(data)
                 following = behind if self.unreadable is None else self.unreadable.end_at(behind)
                 if not data and following == base:
@@ -165,10 +175,10 @@ class LogReader:
                     found = base + at
                     verdict = check(data, at, found, file_end - found, crc=True)
                     if verdict < 0:
-                        whole = await self._read(file, found, min(-verdict, file_end - found))
+                        whole = await self._read(file, found, min(-verdict, log_end - found))
                         verdict = check(whole, 0, found, file_end - found, crc=True)
                         if verdict < 0:
-                            whole = await self._read(file, found, min(-verdict, file_end - found))
+                            whole = await self._read(file, found, min(-verdict, log_end - found))
                             verdict = check(whole, 0, found, file_end - found, crc=True)
                     if verdict > 0:
                         return found

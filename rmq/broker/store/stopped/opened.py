@@ -166,7 +166,6 @@ class StoppedStore:
     def _add(self, run: list[LogFile]) -> None:
         commit_log = CommitLog(self.world, self.settings)
         commit_log.adopt_loaded(run)
-        commit_log.end = run[-1].start + self.settings.commit_log_file_size
         self.runs.append(commit_log)
 
     @property

@@ -127,7 +127,6 @@ class _Rebuild:
         try:
             if not commit_log.segments:
                 raise StoreError(f"there is no commit-log file in {', '.join(settings.commit_log_paths)}")
-            commit_log.end = commit_log.segments[-1].start + settings.commit_log_file_size
             await self._offload(self._checkpoint.load)
             if clean:
                 await self._offload(commit_log.files.reach, self._checkpoint.clean_end, self._checkpoint.path)
