@@ -70,7 +70,7 @@ from rmq.remoting.latency import CallLatency
 from rmq.remoting.limits import Limits, Rationed
 from rmq.remoting.router import Router
 from rmq.remoting.server import Server
-from rmq.runtime.ending import end_each
+from rmq.runtime.ending import Parts, end_each
 from rmq.runtime.loop import keep_memory
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
@@ -96,6 +96,7 @@ class BrokerApp:
         settings.settle(world.identity)
         self.world = world
         self.settings = settings
+        self._begun = Parts("the broker")
         self._tasks = TaskOwner("broker")
         self._address: tuple[str, int] | None = None
         #: Shows how far a long recovery is; the log says so in any case.
@@ -131,18 +132,43 @@ class BrokerApp:
             )
         await self._choose_ports()
         self._wire(await self._store_host())
+        try:
+            await self._start()
+        except BaseException:
+            await self._begun.unwind()
+            raise
+
+    async def _start(self) -> None:
+        begins = self._begun.push
+        begins("the observer", self.observer.stop)
         await self.observer.start()
-        try:
-            await self._load()
-        except BaseException:
-            await self.observer.stop()
-            raise
-        try:
-            await self._listen()
-            await self._serve()
-        except BaseException:
-            await self.stop()
-            raise
+        begins("the store, as it was found", self.store.abandon)
+        await self._load()
+        begins("the store", self.store.stop)
+        begins("the metadata files", self._close_files)
+        begins("the filters", self.filters.persist)
+        begins("the offsets", self._persist_offsets)
+        begins("the statistics", self.stats.stop)
+        begins("POP", self._pop.stop)
+        begins("the timers", self._timers.stop)
+        begins("the delay schedule", self._schedule.stop)
+        begins("the transaction check", self._transaction_check.close)
+        begins("the server", self._server.stop)
+        await self._listen()
+        begins("the waiting of POP", self._pop.close)
+        begins("delivery", self._delivery.close)
+        begins("the client of the name servers", self._client.close)
+        await self.store.start()
+        self._schedule.start()
+        self._timers.start()
+        self._transaction_check.start()
+        self._pop.start()
+        self.stats.start()
+        begins("the registration", self._registration.stop)
+        begins("its own tasks", self._tasks.close)
+        self._repeat()
+        await self._registration.start()
+        begins("its readiness", self.observer.leaving)
         self.observer.serving()
 
     async def _choose_ports(self) -> None:
@@ -390,16 +416,12 @@ class BrokerApp:
         recovered = await self.store.load()
         # A queue that is not there has lost what was in it, unless the last stop was a clean one: then nothing was.
         self.offsets.bring_back(lambda topic, queue_id: self._end_of(topic, queue_id, lost=not recovered.clean))
-        try:
-            self._finish_deletions()
-            await self._schedule.load()
-            await self._timers.load()
-            await self._transaction_check.load()
-            await self._pop.load()
-            await self.world.offload(self.topics.file.check)
-        except BaseException:
-            await self.store.abandon()
-            raise
+        self._finish_deletions()
+        await self._schedule.load()
+        await self._timers.load()
+        await self._transaction_check.load()
+        await self._pop.load()
+        await self.world.offload(self.topics.file.check)
 
     def _end_of(self, topic: str, queue_id: int, *, lost: bool) -> int | None:
         queue = self.store.queues.get(topic, queue_id)
@@ -420,13 +442,8 @@ class BrokerApp:
                 "stop what listens there, or set another listenPort or bindAddress"
             ) from error
 
-    async def _serve(self) -> None:
-        await self.store.start()
-        self._schedule.start()
-        self._timers.start()
-        self._transaction_check.start()
-        self._pop.start()
-        self.stats.start()
+    def _repeat(self) -> None:
+        """What is done again and again."""
         settings = self.settings
         self._tasks.every(
             lambda: settings.flush_consumer_offset_interval / 1000, self._persist_offsets, "offsets", first=10.0
@@ -438,7 +455,6 @@ class BrokerApp:
         if settings.metrics_exporter_type == "PROM":
             self._tasks.every(COUNT_SECONDS, self.metrics.sizes.count, "message sizes")
         self._tasks.every(JUDGED_EVERY, self._delivery.slow_readers.judge, "slow readers")
-        await self._registration.start()
 
     async def _persist_offsets(self) -> None:
         if self.offsets.changes != self._offsets_written:
@@ -459,35 +475,19 @@ class BrokerApp:
             if not self.consumers.knows(conn) and not self.producers.knows(conn):
                 conn.close("no heartbeat")
 
-    async def stop(self) -> None:
-        """Unregister, stop accepting, answer what is in flight, bring everything to disk."""
-        await end_each(
-            "the broker",
-            {
-                "the observer": self.observer.stop,
-                "its own tasks": self._tasks.close,
-                "the registration": self._registration.stop,
-                "the client of the name servers": self._client.close,
-                "delivery": self._delivery.close,
-                "the waiting of POP": self._pop.close,
-                "the server": self._server.stop,
-                "the transaction check": self._transaction_check.close,
-                "the delay schedule": self._schedule.stop,
-                "the timers": self._timers.stop,
-                "POP": self._pop.stop,
-                "the statistics": self.stats.stop,
-                "the offsets": self._persist_offsets,
-                "the filters": self.filters.persist,
-                "the metadata files": self._close_files,
-                "the store": self.store.stop,
-            },
-        )
-        log.info("the broker stopped")
+    async def stop(self) -> list[str]:
+        """Unregister, stop accepting, answer what is in flight, bring everything to disk.
 
-    async def _close_files(self) -> None:
+        :returns: what did not end as it should.
+        """
+        failed = await self._begun.unwind()
+        log.info("the broker stopped")
+        return failed
+
+    async def _close_files(self) -> bool:
         """The metadata files of what is wired here; the delay schedule and POP close their own."""
         files = (self._offsets_file, self.filters.file, self.topics.file, self.groups.file)
-        await end_each("the broker", {file.path: file.close for file in files})
+        return await end_each("the broker", {file.path: file.close for file in files})
 
     async def __aenter__(self) -> BrokerApp:
         await self.start()

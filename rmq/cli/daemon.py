@@ -26,7 +26,9 @@ log = logging.getLogger(__name__)
 class Daemon(Protocol):
     async def start(self) -> None: ...
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> list[str]:
+        """What did not end as it should."""
+        ...
 
 
 def home() -> str | None:
@@ -80,7 +82,7 @@ def serve(
     :param pid_file: where the process id is kept, asked for once it serves; removed at the end.
     :param warnings: lines to say at start, on standard error and in the log.
     :param early: what was logged while the settings were read.
-    :raises RMQError, OSError: it could not start.
+    :raises RMQError, OSError, click.ClickException: it could not start, or did not stop as it should.
     """
     logging_ = logs.configure(logging_rules(), folder=log_folder(), daemon=name, level=os.environ.get("RMQ_LOG_LEVEL"))
     aloud = _Aloud()
@@ -89,11 +91,17 @@ def serve(
         early.replay()
     try:
         return loop.run(_serve(make, ready, pid_file, warnings, aloud))
-    except (RMQError, OSError) as error:
+    except (RMQError, OSError, click.ClickException) as error:
         # Standard error gets it from who called; whoever finds the daemon gone looks into the log.
         logging.getLogger("rmq").removeHandler(aloud)
         log.critical("the %s ends: %s", name, error)
         raise
+    except Exception as error:
+        logging.getLogger("rmq").removeHandler(aloud)
+        log.critical("the %s ends", name, exc_info=error)
+        raise click.ClickException(
+            f"it failed in a way nobody expected ({type(error).__name__}: {error}): the log of the {name} has more"
+        ) from error
     finally:
         logging.getLogger("rmq").removeHandler(aloud)
         logging_.stop()
@@ -123,10 +131,12 @@ async def _serve(
         logging.getLogger("rmq").removeHandler(aloud)
         await asyncio.Event().wait()
     finally:
-        await daemon.stop()
+        failed = await daemon.stop()
         if path is not None:
             with contextlib.suppress(OSError):
                 world.files.unlink(path)
+        if failed:
+            raise click.ClickException(f"it did not stop cleanly: {', '.join(failed)} failed: the log says why")
 
 
 def _note_pid(world: World, path: str) -> None:

@@ -17,7 +17,7 @@ from rmq.remoting.health import Observer
 from rmq.remoting.limits import Limits
 from rmq.remoting.router import Router
 from rmq.remoting.server import Server
-from rmq.runtime.ending import end_each
+from rmq.runtime.ending import Parts
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -61,6 +61,7 @@ class NamesrvApp:
             name="namesrv",
         )
         self._server.on_close.append(self._brokers.on_close)
+        self._begun = Parts("the nameserver")
         self._tasks = TaskOwner("namesrv")
         metrics = NamesrvMetrics(self.routes, lambda: len(self._server.connections), self._server.unread)
         self.observer = Observer(
@@ -87,16 +88,24 @@ class NamesrvApp:
         :raises StoreError: the key-value settings cannot be read.
         :raises ConfigError: the port is taken, or the address is not one of this machine.
         """
-        await self.observer.start()
         try:
-            await self.kv.load()
-            await self._listen()
+            await self._start()
         except BaseException:
-            await self.observer.stop()
+            await self._begun.unwind()
             raise
-        self._tasks.every(SCAN_PERIOD, self._brokers.scan, "scan", first=FIRST_SCAN)
-        self.observer.serving()
         log.info("the nameserver listens on %s:%d", *self.address)
+
+    async def _start(self) -> None:
+        begins = self._begun.push
+        begins("the observer", self.observer.stop)
+        await self.observer.start()
+        await self.kv.load()
+        begins("the server", self._server.stop)
+        await self._listen()
+        begins("its own tasks", self._tasks.close)
+        self._tasks.every(SCAN_PERIOD, self._brokers.scan, "scan", first=FIRST_SCAN)
+        begins("its readiness", self.observer.leaving)
+        self.observer.serving()
 
     async def _listen(self) -> None:
         host, port = self.settings.bind_address, self.settings.listen_port
@@ -109,17 +118,14 @@ class NamesrvApp:
                 "stop what listens there, or set another listenPort or bindAddress"
             ) from error
 
-    async def stop(self) -> None:
-        """Stop accepting, answer what is in flight, close every connection."""
-        await end_each(
-            "the nameserver",
-            {
-                "the observer": self.observer.stop,
-                "its own tasks": self._tasks.close,
-                "the server": self._server.stop,
-            },
-        )
+    async def stop(self) -> list[str]:
+        """Stop accepting, answer what is in flight, close every connection.
+
+        :returns: what did not end as it should.
+        """
+        failed = await self._begun.unwind()
         log.info("the nameserver stopped")
+        return failed
 
     async def __aenter__(self) -> NamesrvApp:
         await self.start()

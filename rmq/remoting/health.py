@@ -87,6 +87,7 @@ class Observer:
         self._told = metrics
         self._rendering = 0
         self._serving = False
+        self._state = "starting"
         pages = {"/health/live": self._live, "/health/ready": self._ready, "/metrics": self._metrics}
         self._http = HttpListener(world, pages, f"{name}-http")
         #: The daemon's background services: it is not ready without one of them.
@@ -121,10 +122,14 @@ class Observer:
         if self.lag is not None:
             self.lag.start()
 
-    async def stop(self) -> None:
+    def leaving(self) -> None:
+        """The daemon begins to stop: it lives, and nobody is to be sent to it any more."""
         self._serving = False
+        self._state = "stopping"
         if self.lag is not None:
             self.lag.stop()
+
+    async def stop(self) -> None:
         self.address = None
         await self._http.stop()
 
@@ -132,7 +137,7 @@ class Observer:
         return Answer(200, b"alive\n")
 
     async def _ready(self, query: Mapping[str, str]) -> Answer:
-        missing = self.services.missing or self._missing() if self._serving else f"the {self._name} is starting"
+        missing = self.services.missing or self._missing() if self._serving else f"the {self._name} is {self._state}"
         return Answer(200, b"ready\n") if missing is None else Answer(503, f"not ready: {missing}\n".encode())
 
     def _running(self) -> Family:
@@ -147,7 +152,7 @@ class Observer:
 
     async def _metrics(self, query: Mapping[str, str]) -> Answer:
         if not self._serving or self._rendering >= _RENDERED_AT_ONCE:
-            return Answer(503, b"starting, or asked too often at a time\n")
+            return Answer(503, b"starting, stopping, or asked too often at a time\n")
         self._rendering += 1
         try:
             lag = self.lag.families() if self.lag is not None else []

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 
 from rmq.runtime.aside import logger
 
-__all__ = ["Stop", "end_each"]
+__all__ = ["Parts", "Stop", "end_each"]
 
 log = logger(__name__)
 
-#: Ends one part; a plain or a coroutine function.
+#: Ends one part; a plain or a coroutine function. False says that it did not end as it should, and has told why.
 Stop = Callable[[], Awaitable[object] | object]
 
 
@@ -27,8 +27,44 @@ async def end_each(whole: str, parts: dict[str, Stop]) -> bool:
         try:
             result = stop()
             if inspect.isawaitable(result):
-                await result
+                result = await result
         except Exception:
             clean = False
             log.exception("%s: %s did not end cleanly; the rest ends all the same", whole, name)
+        else:
+            clean = clean and result is not False
     return clean
+
+
+class Parts:
+    """The parts of a whole that have begun: a stack, whose newest part ends first.
+
+    A part is pushed just before it begins, so that one that began half is ended, too: what ends a part can end one that
+    has not begun. A start that fails unwinds what it has pushed, and that is all a stop does.
+
+    :param whole: what consists of them, for the log.
+    """
+
+    def __init__(self, whole: str) -> None:
+        self._whole = whole
+        self._begun: list[tuple[str, Stop]] = []
+
+    def push(self, name: str, stop: Stop) -> None:
+        """A part begins.
+
+        :param name: for the log.
+        :param stop: ends it.
+        """
+        self._begun.append((name, stop))
+
+    async def unwind(self) -> list[str]:
+        """End every part, the newest first; the names of those that did not end as they should."""
+        failed = []
+        while self._begun:
+            name, stop = self._begun.pop()
+            if not await end_each(self._whole, {name: stop}):
+                failed.append(name)
+        return failed
+
+    def __len__(self) -> int:
+        return len(self._begun)

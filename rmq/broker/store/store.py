@@ -167,8 +167,9 @@ class Store:
 
     async def abandon(self) -> None:
         """Let go of a store that was loaded and is not to be started: it stays as it was found."""
-        self._loaded = False
-        await self._give_up()
+        if self._loaded:
+            self._loaded = False
+            await self._give_up()
 
     async def _give_up(self, *, started: bool = False) -> None:
         await self.log.close(remove_unused=started)
@@ -201,15 +202,18 @@ class Store:
         await self.retention.check_disk()
         self.log.gate &= ~Gate.SHUT_DOWN
 
-    async def stop(self) -> None:
-        """Refuse messages, bring everything to disk, and leave the directory clean if that worked."""
+    async def stop(self) -> bool:
+        """Refuse messages, bring everything to disk, and leave the directory clean if that worked.
+
+        :returns: False when something failed on the way: the next start recovers the store.
+        """
         self.log.gate |= Gate.SHUT_DOWN
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
         await self.tasks.close()
         if not self._loaded:
-            return
+            return True
         self._loaded = False
         clean = False
 
@@ -224,13 +228,14 @@ class Store:
         if self.index is not None:
             parts["the index"] = self.index.close
         closed = await end_each("the store", parts)
-        await end_each(
+        ended = await end_each(
             "the store",
             {
                 "the mark of an unclean stop": lambda: self._clear_abort(clean and closed),
                 "the lock of the folder": lambda: self._offload(self._markers.release_lock),
             },
         )
+        return clean and closed and ended
 
     async def _clear_abort(self, clean: bool) -> None:
         if not self.upkeep.indexed:

@@ -88,6 +88,39 @@ async def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
     assert re.match(rf"mqbroker: the broker cannot listen on 127\.0\.0\.1:{ready[2]}: .*in use", line)
 
 
+def planted(folder: Path, text: str) -> dict[str, str]:
+    """A broker whose process runs this before anything else."""
+    (folder / "sitecustomize.py").write_text(f"def fails(*_):\n    raise RuntimeError('planted')\n{text}\n")
+    return variables(folder, PYTHONPATH=f"{folder}:{ROOT}")
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("from rmq.broker.store.care.upkeep import Upkeep\nUpkeep.finish = fails", "the store"),
+        ("from rmq.broker.stats import BrokerStats\nBrokerStats.stop = fails", "the statistics"),
+    ],
+)
+async def test_a_stop_that_fails_is_one_line_and_an_exit_code(tmp_path: Path, text: str, part: str) -> None:
+    async with running("mqbroker", env=planted(tmp_path, text)) as daemon:
+        daemon.errors.clear()
+        assert await daemon.stop() == 1
+    assert daemon.errors == [f"mqbroker: it did not stop cleanly: {part} failed: the log says why"]
+    log = (tmp_path / "logs" / "broker.log").read_text()
+    assert "RuntimeError: planted" in log
+    assert (tmp_path / "store" / "abort").exists() == (part == "the store")
+
+
+async def test_a_failure_that_nobody_expected_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
+    env = planted(tmp_path, "from rmq.broker.app import BrokerApp\nBrokerApp.start = fails")
+    ended = await run("mqbroker", env=env)
+    assert ended.code == 1
+    assert ended.lines == [
+        "mqbroker: it failed in a way nobody expected (RuntimeError: planted): the log of the broker has more"
+    ]
+    assert "Traceback" in (tmp_path / "logs" / "broker.log").read_text()
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -1,0 +1,80 @@
+"""A broker ends in the reverse order of its start: what has begun ends, whatever fails, and the store is on disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from rmq.broker.app import BrokerApp
+from rmq.protocol.errors import RMQError
+from tests.support.scenes.pop import PopScene, pop_scene
+from tests.support.virtual import in_virtual_time
+
+
+def raising(*_: object, **__: object) -> None:
+    raise RuntimeError("planted")
+
+
+@in_virtual_time
+async def test_no_part_keeps_the_store_from_its_stop(caplog: pytest.LogCaptureFixture) -> None:
+    async with pop_scene() as scene:
+        await scene.topic()
+        await scene.send("a", "b")
+        parts = [name for name, _ in scene.app._begun._begun if not name.startswith("the store")]
+        assert len(parts) > 12
+        for name in parts:
+            begun = scene.app._begun._begun
+            at = next(number for number, (one, _) in enumerate(begun) if one == name)
+            ends = begun[at][1]
+
+            async def fails(ends: Callable[[], object] = ends) -> None:
+                result = ends()
+                if asyncio.iscoroutine(result):
+                    await result
+                raise RuntimeError("planted")
+
+            begun[at] = (name, fails)
+            assert await scene.app.stop() == [name]
+            assert not scene.node.files.exists("/store/abort"), name
+            await scene.start()
+            assert scene.app.store.recovered.clean, name
+        assert [given.body for given in await scene.pop()] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        pytest.param(lambda app: setattr(app._server, "start", raising), id="listening"),
+        pytest.param(lambda app: setattr(app._pop, "load", raising), id="what POP has open"),
+        pytest.param(lambda app: setattr(app.store.upkeep, "begin", raising), id="the store"),
+        pytest.param(lambda app: setattr(app._registration, "start", raising), id="registering"),
+    ],
+)
+@in_virtual_time
+async def test_a_start_that_fails_half_way_leaves_nothing(
+    plant: Callable[[BrokerApp], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pop_scene() as scene:
+        await scene.topic()
+        await scene.send("a")
+        await scene.app.stop()
+        await fails_at(scene, plant, monkeypatch)
+        assert {task.get_name() for task in asyncio.all_tasks() - {asyncio.current_task()}} == set()
+        # Neither port nor lock is held.
+        await scene.start()
+        assert [given.body for given in await scene.pop()] == ["a"]
+
+
+async def fails_at(scene: PopScene, plant: Callable[[BrokerApp], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = BrokerApp._wire
+
+    def planted(app: BrokerApp, store_host: bytes) -> None:
+        wire(app, store_host)
+        plant(app)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BrokerApp, "_wire", planted)
+        with pytest.raises((RuntimeError, RMQError), match="planted"):
+            await scene.start()
