@@ -54,6 +54,9 @@ class GroupTable:
         self.forbidden: dict[str, dict[str, int]] = {}
         #: Called with the group whose config changed.
         self.on_change: list[Callable[[str], None]] = []
+        self._add_built_in_groups()
+
+    def _add_built_in_groups(self) -> None:
         for name in names.BUILT_IN_GROUPS:
             self._keep(SubscriptionGroupConfig(group_name=name))
 
@@ -176,7 +179,7 @@ class GroupTable:
         return f'\t"forbiddenTable":{{\n{body}\n\t}},\n'
 
     def load(self) -> None:
-        """Read subscriptionGroup.json over the built-in groups.
+        """Have the built-in groups and what is in subscriptionGroup.json over them.
 
         :raises StoreError: neither the file nor its backup can be read.
         """
@@ -184,6 +187,9 @@ class GroupTable:
 
     def _parse(self, data: bytes) -> None:
         table = SubscriptionGroupTable.decode(data)
+        for held in (self._groups, self._pretty, self._compact):
+            held.clear()
+        self._add_built_in_groups()
         for name, config in table.subscription_group_table.items():
             self._keep(config if config.group_name == name else dataclasses.replace(config, group_name=name))
         self.forbidden = {group: dict(topics) for group, topics in (table.forbidden_table or {}).items() if topics}

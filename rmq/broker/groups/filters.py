@@ -235,7 +235,10 @@ class ConsumerFilters:
         return f'{{\n\t"filterDataByTopic":{inner}\n}}'.encode()
 
     def load(self) -> None:
-        """Read the file. Filters made for other bit maps, and what cannot be read, are let go: clients bring theirs."""
+        """Have what the file holds.
+
+        Filters made for other bit maps, and what cannot be read, are let go: clients bring theirs.
+        """
         try:
             self.file.load(self._parse)
         except StoreError as error:
@@ -261,5 +264,7 @@ class ConsumerFilters:
                 loaded = ConsumerFilter(topic, group, compiled, one.client_version, one.born_time, tuple(bloom.bit_pos))
                 loaded.dead_time = one.dead_time or max(now - _DEAD_BEFORE_MS, one.born_time)
                 found.append(loaded)
+        self._topics.clear()
+        self._groups.clear()
         for loaded in found:
             self._keep(loaded)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from rmq.protocol.bodies.offset import ConsumerOffsetTable
 from rmq.protocol.names import LMQ_PREFIX
 
-__all__ = ["UNKNOWN", "OffsetTable", "escaped", "slices"]
+__all__ = ["UNKNOWN", "OffsetTable", "escaped", "offsets_in", "slices"]
 
 log = logging.getLogger(__name__)
 
@@ -162,14 +162,41 @@ class OffsetTable:
             )
 
     def load(self, table: Mapping[str, Mapping[int, int]]) -> None:
-        """Take over what a file or a master holds: ``topic@group`` to queue id to offset.
+        """Have what a file or a master holds, and nothing else: ``topic@group`` to queue id to offset.
 
         What is no offset counts as not stored, and the log names it: Java and earlier releases store any number.
         """
+        self._groups = self._read(table)
+        self.changes += 1
+
+    def merge(self, table: Mapping[str, Mapping[int, int]]) -> int:
+        """Take over what another broker of the set holds where it is further on: of two offsets the larger one stays.
+
+        Groups went on at a slave while their master was away: where they are now is the maximum of both, queue by
+        queue. The ends of the queues are another matter (:meth:`bring_back`).
+
+        :param table: as for :meth:`load`.
+        :returns: how many offsets moved, or came.
+        """
+        moved = 0
+        for group, topics in self._read(table).items():
+            for topic, queues in topics.items():
+                own = self._groups.setdefault(group, {}).setdefault(topic, {})
+                for queue_id, offset in queues.items():
+                    if offset > own.get(queue_id, UNKNOWN):
+                        own[queue_id] = offset
+                        moved += 1
+        if moved:
+            self.changes += 1
+        return moved
+
+    def _read(self, table: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, dict[int, int]]]:
+        """What is an offset of a group on a topic, by group; the rest is told."""
+        groups: dict[str, dict[str, dict[int, int]]] = {}
         for name, queues in table.items():
             topic, group = _pair(name)
             if topic and group:
-                kept = self._groups.setdefault(group, {})[topic] = {}
+                kept = groups.setdefault(group, {})[topic] = {}
                 for queue_id, offset in queues.items():
                     if offset >= 0:
                         kept[queue_id] = offset
@@ -181,16 +208,14 @@ class OffsetTable:
         if self._told > _WARNINGS:
             log.warning("%d more stored offsets are none", self._told - _WARNINGS)
         self._told = 0
-        self.changes += 1
+        return groups
 
     def parse(self, data: bytes) -> None:
-        """Take over what the file holds.
+        """Have what the file holds.
 
         :raises ProtocolError: it is no such file.
         """
-        table = ConsumerOffsetTable.decode(data)
-        self.load(table.offset_table)
-        self.load({name: {0: offset} for name, offset in table.lmq_offset_table.items()})
+        self.load(offsets_in(ConsumerOffsetTable.decode(data)))
 
     async def render(self) -> bytes:
         """The file's text, built in slices so that a large table never holds the loop."""
@@ -220,6 +245,11 @@ class OffsetTable:
             parts.extend(f'"{escaped(topic, group)}":{{{_pairs(self.of(group, topic))}}}' for topic, group in slice_)
             await asyncio.sleep(0)
         return parts
+
+
+def offsets_in(body: ConsumerOffsetTable) -> dict[str, dict[int, int]]:
+    """Both tables of a file, or of an answer to 43, as one: a light group has one offset a topic."""
+    return {**body.offset_table, **{name: {0: offset} for name, offset in body.lmq_offset_table.items()}}
 
 
 def _pair(name: str) -> tuple[str, str]:

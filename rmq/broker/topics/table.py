@@ -361,7 +361,7 @@ class TopicTable:
         ).encode()
 
     def load(self) -> None:
-        """Read topics.json over the system topics; whether there is TBW102 is the setting's to say.
+        """Have the system topics and what is in topics.json over them; whether there is TBW102 is the setting's to say.
 
         :raises StoreError: neither the file nor its backup can be read.
         """
@@ -369,6 +369,9 @@ class TopicTable:
 
     def _parse(self, data: bytes) -> None:
         table = TopicConfigTable.decode(data)
+        for held in (self._topics, self._pretty, self._compact):
+            held.clear()
+        self._add_system_topics()
         for name, config in table.topic_config_table.items():
             self._keep(config if config.topic_name == name else dataclasses.replace(config, topic_name=name))
         if table.data_version is not None:

@@ -9,6 +9,7 @@ import pytest
 from rmq.broker.groups.configs import GroupTable
 from rmq.broker.settings import BrokerSettings
 from rmq.protocol import fastjson
+from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
 
@@ -54,5 +55,24 @@ def test_groups_that_clients_make_fill_no_log(caplog: pytest.LogCaptureFixture) 
             f"subscription group g{number} is created" for number in range(100)
         ]
         await table.file.flush()
+
+    run(main())
+
+
+def test_a_load_replaces_what_is_there() -> None:
+    async def main() -> None:
+        world = Simulation(1).node("a").world
+        table = GroupTable(world, BrokerSettings(), "/c/subscriptionGroup.json")
+        table.put(SubscriptionGroupConfig(group_name="g"))
+        await table.file.flush()
+        written = world.files.read("/c/subscriptionGroup.json")
+        built_in = {config.group_name for config in table.all()} - {"g"}
+        table.put(SubscriptionGroupConfig(group_name="later"))
+        for name in (*built_in, "g"):
+            table.put(SubscriptionGroupConfig(group_name=name, retry_max_times=99))
+        world.files.write_atomic("/c/subscriptionGroup.json", written)
+        table.load()
+        assert {config.group_name for config in table.all()} == {*built_in, "g"}
+        assert {config.retry_max_times for config in table.all()} == {16}
 
     run(main())

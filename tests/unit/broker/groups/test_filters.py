@@ -112,6 +112,21 @@ def test_filters_that_lived_are_dead_until_their_clients_are_back() -> None:
     run(main())
 
 
+def test_a_load_replaces_what_is_there() -> None:
+    async def main() -> None:
+        scene = Scene()
+        scene.filters.register("G", [sql("a > 1", 7)])
+        await scene.filters.persist()
+        scene.filters.register("G", [sql("a > 2", 8)])
+        scene.filters.register("H", [sql("b", 3, "U")])
+        scene.filters.load()
+        assert scene.state() == ("a > 1", 7, True)
+        assert scene.state("H", topic="U") is None
+        assert scene.filters._groups.keys() == {"G"}
+
+    run(main())
+
+
 def test_another_bloom_size_or_damage_lets_the_file_go() -> None:
     async def main() -> None:
         scene = Scene()

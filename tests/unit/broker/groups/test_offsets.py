@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rmq.broker.groups.offsets import UNKNOWN, OffsetTable
 from rmq.protocol import fastjson
@@ -49,6 +51,42 @@ def test_what_is_written_reads_back() -> None:
     assert again.of("g", "T") == {0: 7, 1: 10}
     assert again.query('a"b', "T", 0) == 1
     assert fastjson.loads(asyncio.run(table.encode())) == fastjson.loads(asyncio.run(table.render()))
+
+
+def test_a_load_replaces_what_is_there() -> None:
+    table = filled()
+    before = table.changes
+    table.parse(b'{"offsetTable":{"T@h":{0:9}},"lmqOffsetTable":{"%LMQ%a@%LMQ%g":3}}')
+    assert sorted(table.pairs()) == [("%LMQ%a", "%LMQ%g"), ("T", "h")]
+    assert (table.of("h", "T"), table.of("%LMQ%g", "%LMQ%a")) == ({0: 9}, {0: 3})
+    assert table.changes > before
+
+
+def test_a_merge_keeps_the_larger_offset_of_each_queue(caplog: pytest.LogCaptureFixture) -> None:
+    table = filled()
+    held = {"T@g": {0: 9, 1: 8, 2: 1, 3: -1}, "T@h": {0: 3}, "U@new": {4: 0}, "nothing": {0: 1}}
+    assert table.merge(held) == 3
+    assert table.of("g", "T") == {0: 9, 1: 10, 2: 1}
+    assert table.of("h", "T") == {0: 3}
+    assert table.of("new", "U") == {4: 0}
+    assert "g has -1 stored on T-3" in caplog.text
+    before = table.changes
+    assert table.merge(held) == 0, "once more changes nothing"
+    assert table.changes == before
+
+
+@given(
+    *[st.dictionaries(st.sampled_from(["T@g", "T@h", "U@g"]), st.dictionaries(st.integers(0, 3), st.integers(0, 9)))]
+    * 2
+)
+def test_a_merge_is_the_same_either_way(one: dict[str, dict[int, int]], other: dict[str, dict[int, int]]) -> None:
+    merged = []
+    for first, second in ((one, other), (other, one)):
+        table = OffsetTable()
+        table.load(first)
+        table.merge(second)
+        merged.append({(pair, queue): at for pair in table.pairs() for queue, at in table.of(*pair[::-1]).items()})
+    assert merged[0] == merged[1]
 
 
 def test_a_group_name_may_hold_the_separator_only_in_the_topic() -> None:
@@ -102,7 +140,7 @@ def test_rendering_gives_the_loop_its_turns() -> None:
 
 def test_offsets_behind_the_ends_of_their_queues_come_back(caplog: pytest.LogCaptureFixture) -> None:
     table = filled()
-    table.load({f"T@many{number}": dict.fromkeys(range(20), 9) for number in range(30)})
+    table.merge({f"T@many{number}": dict.fromkeys(range(20), 9) for number in range(30)})
     before = table.changes
     ends = {("T", 0): 3, ("T", 1): 10}
     table.bring_back(lambda topic, queue: ends.get((topic, queue)))

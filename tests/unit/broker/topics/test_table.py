@@ -205,6 +205,23 @@ def test_the_file_reads_back_over_the_system_topics() -> None:
     with_table(check)
 
 
+def test_a_load_replaces_what_is_there() -> None:
+    async def check(node: SimNode, table: TopicTable) -> None:
+        table.put(TopicConfig(topic_name="T"))
+        await table.file.flush()
+        written, held = node.files.read(PATH), {c.topic_name: c for c in table.all()}
+        table.put(TopicConfig(topic_name="later"))
+        table.put(TopicConfig(topic_name="BenchmarkTest", read_queue_nums=7, write_queue_nums=7))
+        table.put(TopicConfig(topic_name="T", perm=4))
+        await table.file.flush()
+        node.files.write_atomic(PATH, written)
+        table.load()
+        assert {c.topic_name: c for c in table.all()} == held
+        assert b"later" not in table.encode()
+
+    with_table(check)
+
+
 def test_a_damaged_file_is_replaced_by_its_backup_and_both_damaged_stop_the_broker() -> None:
     async def check(node: SimNode, table: TopicTable) -> None:
         table.put(TopicConfig(topic_name="T"))
