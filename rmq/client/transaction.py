@@ -20,7 +20,7 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, RMQError
 from rmq.protocol.headers.transaction import CheckTransactionStateRequest, EndTransactionRequest
 from rmq.runtime.aside import logger
-from rmq.runtime.bridge import ListenerPool
+from rmq.runtime.pool import ListenerPool
 from rmq.runtime.tasks import TaskOwner
 
 if TYPE_CHECKING:

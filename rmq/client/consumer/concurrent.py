@@ -12,7 +12,7 @@ from rmq.client.message import MessageExt
 from rmq.client.results import ConsumeResult
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
-from rmq.runtime.bridge import ListenerPool
+from rmq.runtime.pool import ListenerPool
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import Clock
 

@@ -28,7 +28,7 @@ from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq.protocol.errors import ClientError, RMQError, TransportError
 from rmq.runtime.aside import logger
-from rmq.runtime.bridge import ListenerPool
+from rmq.runtime.pool import ListenerPool
 from rmq.runtime.signals import signal_wait_on_loop
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World

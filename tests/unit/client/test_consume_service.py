@@ -13,7 +13,7 @@ from rmq.client.consumer.listeners import Listener
 from rmq.client.consumer.orderly import OrderlyService
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.message import MessageExt, MessageQueue
-from rmq.runtime.bridge import ListenerPool
+from rmq.runtime.pool import ListenerPool
 from rmq.runtime.tasks import TaskOwner
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation

@@ -16,7 +16,8 @@ import pytest
 
 from rmq.protocol.errors import ClientError, RequestTimeout
 from rmq.runtime import bridge as module
-from rmq.runtime.bridge import Bridge, Post, Waiter
+from rmq.runtime.bridge import Bridge, Waiter
+from rmq.runtime.pool import Post
 
 PATIENCE = 20.0
 
