@@ -7,8 +7,9 @@ go through the general codec of :mod:`rmq.protocol.message`, which has the table
 from __future__ import annotations
 
 from struct import Struct
+from zlib import crc32
 
-from rmq.client.message import MessageExt
+from rmq.client.message import MessageExt, MessageQueue
 from rmq.protocol import message as codec
 from rmq.protocol import properties as property_string
 from rmq.protocol.errors import ProtocolError
@@ -17,7 +18,7 @@ from rmq.protocol.message import MAGIC_V1, MessageRecord
 from rmq.protocol.sysflags import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 from rmq.runtime.aside import logger
 
-__all__ = ["decode_messages", "received"]
+__all__ = ["decode_messages", "decode_pulled", "received"]
 
 log = logger(__name__)
 
@@ -28,24 +29,52 @@ _NOT_PLAIN = BORN_HOST_V6 | STORE_HOST_V6
 
 
 def decode_messages(body: bytes, broker_name: str) -> list[MessageExt]:
-    """The records of a pull or a query, up to the first that is damaged or cut off; empty for an empty body."""
-    messages = []
+    """The records of a query, up to the first that is damaged or cut off; empty for an empty body."""
+    messages: list[MessageExt] = []
+    why = _decode(body, broker_name, messages)
+    if why is not None:
+        log.error("%s sent a record that cannot be read: %s", broker_name or "a broker", why)
+    return messages
+
+
+def decode_pulled(body: bytes, queue: MessageQueue, begin: int, end: int) -> tuple[list[MessageExt], str | None]:
+    """The records of a pull, up to the first that is not what was asked for.
+
+    Each is compared with its checksum and its place: what a broker reads from its disk may have changed there. Where
+    the places of two do not go together, either may be the wrong one, and none is good.
+
+    :param begin: the offset that was asked for. :param end: where the broker says that the next pull begins.
+    :returns: the good ones, and what is wrong with the one behind them; None: they are all there is.
+    """
+    messages: list[MessageExt] = []
+    why = _decode(body, queue.broker_name, messages)
+    for message in messages:
+        at = message.queue_offset
+        if not begin <= at < end or message.queue_id != queue.queue_id or message.topic != queue.topic:
+            place = f"offset {at} of queue {message.queue_id} of {message.topic:.300}"
+            return [], f"a record of {place} where one of {begin} to {end - 1} of {queue} was asked for"
+        begin = at + 1
+    return messages, why
+
+
+def _decode(body: bytes, broker_name: str, messages: list[MessageExt]) -> str | None:
+    """Add the good records to ``messages``; what is wrong with the first that is not."""
     position, size = 0, len(body)
-    while size - position > _FIXED_SIZE:
-        message = _plain(body, position, size)
+    while position < size:
+        message = _plain(body, position, size) if size - position > _FIXED_SIZE else None
         if message is None:
             try:
-                message = received(codec.decode_record(body, position), broker_name)
+                message = _given(codec.decode_record(body, position))
             except ProtocolError as error:
-                log.error("%s sent a record that cannot be read: %s", broker_name or "a broker", error)
-                break
-        else:
-            message.broker_name = broker_name
-            if message.sys_flag & COMPRESSED:
-                _decompress(message)
+                return str(error)
+        if message.body_crc and crc32(message.body) & 0x7FFFFFFF != message.body_crc:
+            return f"a message record at byte {position} whose body does not match its CRC"
+        message.broker_name = broker_name
+        if message.sys_flag & COMPRESSED:
+            _decompress(message)
         messages.append(message)
         position += message.store_size
-    return messages
+    return None
 
 
 def _plain(body: bytes, position: int, size: int) -> MessageExt | None:
@@ -89,13 +118,21 @@ def _plain(body: bytes, position: int, size: int) -> MessageExt | None:
 
 def received(record: MessageRecord, broker_name: str) -> MessageExt:
     """One record as a message; its body is decompressed."""
+    message = _given(record)
+    message.broker_name = broker_name
+    if message.sys_flag & COMPRESSED:
+        _decompress(message)
+    return message
+
+
+def _given(record: MessageRecord) -> MessageExt:
+    """A message as it is stored."""
     message = MessageExt()
     message.topic = record.topic
     message.body = record.body
     message.sys_flag = record.sys_flag
     message.flag = record.flag
     message.properties = record.properties
-    message.broker_name = broker_name
     message.queue_id = record.queue_id
     message.queue_offset = record.queue_offset
     message.commit_log_offset = record.physical_offset
@@ -107,8 +144,6 @@ def received(record: MessageRecord, broker_name: str) -> MessageExt:
     message.body_crc = record.body_crc or 0
     message.reconsume_times = record.reconsume_times
     message.prepared_transaction_offset = record.prepared_transaction_offset
-    if record.sys_flag & COMPRESSED:
-        _decompress(message)
     return message
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmq.client.decode import decode_messages
+from rmq.client.decode import decode_pulled
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageQueue
 from rmq.client.results import PullResult, PullStatus
@@ -11,8 +11,11 @@ from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.errors import ResponseError
 from rmq.protocol.headers.pull import PullMessageRequest, PullMessageResponse
 from rmq.protocol.sysflags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rmq.runtime.aside import logger
 
 __all__ = ["Puller"]
+
+log = logger(__name__)
 
 _STATUS = {
     int(ResponseCode.SUCCESS): PullStatus.FOUND,
@@ -47,8 +50,45 @@ class Puller:
         :param suspend: seconds the broker may hold the request when there is nothing; 0 = not at all.
         :param commit_offset: stored for the group by the way when over 0 (masters only).
         :param post_subscription: send the expression along instead of relying on the heartbeat.
+        A record that cannot be read, or is not what was asked for, costs itself alone: the result ends before it, it is
+        asked for alone then, and passed over when it comes no better.
+
         :raises ResponseError: an answer that is none of the four outcomes. :raises TransportError: no answer.
         """
+        result, why = await self._ask(
+            queue, subscription, offset, max_nums, timeout, suspend, commit_offset, post_subscription
+        )
+        if why is not None and not result.messages and max_nums > 1:
+            result, why = await self._ask(queue, subscription, offset, 1, timeout, 0.0, 0, post_subscription)
+        if why is not None:
+            if result.messages:
+                result.next_begin_offset = result.messages[-1].queue_offset + 1
+            else:
+                result.status = PullStatus.NO_MATCHED_MSG
+                result.next_begin_offset = max(result.next_begin_offset, offset + 1)
+                log.error(
+                    "%s: the message at offset %d cannot be read and is passed over (%s): "
+                    "see the log of the broker, and mqadmin store verify",
+                    queue, offset, why,
+                )  # fmt: skip
+        tags = subscription.tags_set
+        if tags and not subscription.class_filter_mode:
+            # The broker compares hashes; the exact tag is compared here (protocol.md 5.7).
+            result.messages = [message for message in result.messages if message.tags in tags]
+        return result
+
+    async def _ask(
+        self,
+        queue: MessageQueue,
+        subscription: SubscriptionData,
+        offset: int,
+        max_nums: int,
+        timeout: float,
+        suspend: float,
+        commit_offset: int,
+        post_subscription: bool,
+    ) -> tuple[PullResult, str | None]:
+        """One answer, its messages up to the first that is bad, and what is wrong with that."""
         address, broker_id = await self._instance.find_reader(queue, self._suggested.get(queue, 0))
         flag = 0
         if commit_offset > 0 and broker_id == 0:
@@ -79,19 +119,15 @@ class Puller:
         answer = reply.header(PullMessageResponse)
         self._suggested[queue] = answer.suggest_which_broker_id
         result = PullResult(_STATUS[reply.code], answer.next_begin_offset, answer.min_offset, answer.max_offset)
-        if reply.code == ResponseCode.SUCCESS:
-            messages = decode_messages(reply.body, queue.broker_name)
-            if not messages:
-                raise ResponseError(reply.code, "the answer holds no message that can be read", address)
-            tags = subscription.tags_set
-            if tags and not subscription.class_filter_mode:
-                # The broker compares hashes; the exact tag is compared here (protocol.md 5.7).
-                messages = [message for message in messages if message.tags in tags]
-            ends = {"MIN_OFFSET": str(answer.min_offset), "MAX_OFFSET": str(answer.max_offset)}
-            for message in messages:
-                message.properties.update(ends)
-            result.messages = messages
-        return result
+        if reply.code != ResponseCode.SUCCESS:
+            return result, None
+        result.messages, why = decode_pulled(reply.body, queue, offset, answer.next_begin_offset)
+        if not reply.body:
+            raise ResponseError(reply.code, "the answer holds no message", address)
+        ends = {"MIN_OFFSET": str(answer.min_offset), "MAX_OFFSET": str(answer.max_offset)}
+        for message in result.messages:
+            message.properties.update(ends)
+        return result, why
 
     def forget(self, queue: MessageQueue) -> None:
         """Ask the master again: the queue is no longer ours."""
