@@ -121,7 +121,7 @@ class NativeMetrics:
             ("rmq_damaged_bytes", "Bytes of the commit log that are known to be damaged", of.store.damaged.bytes),
             (
                 "rmq_unreadable_bytes",
-                "Bytes of the commit log that the last check of it could not read",
+                "Bytes of the commit log that the last check of it, or the start, could not read",
                 of.store.scrub.unreadable_bytes,
             ),
         ):

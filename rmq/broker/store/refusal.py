@@ -7,10 +7,12 @@ import errno
 from rmq.protocol.errors import StoreError
 from rmq.runtime.backed_file import FORBIDDEN, MISPLACED
 
-__all__ = ["FORBIDDEN", "MISPLACED", "NO_SPACE", "remedy", "told", "unusable"]
+__all__ = ["BAD_PLACE", "FORBIDDEN", "MISPLACED", "NO_SPACE", "remedy", "told", "unusable"]
 
 #: Errors that pass when there is room again.
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+#: What a disk or a file system says of a place, and not of the process, the file's name or its rights.
+BAD_PLACE = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN, errno.ENODATA})
 _ACCESS = "let the user that runs the broker read and write it"
 _SPACE = "free space on that disk"
 _REMEDIES = {
@@ -23,7 +25,7 @@ _REMEDIES = {
     "mappedFileSizeCommitLog where that file system takes none so large",
     errno.EMFILE: "allow more open files (ulimit -n, or LimitNOFILE of the unit)",
     errno.ENFILE: "allow more open files on the machine (fs.file-max)",
-    errno.EIO: "check that disk",
+    **dict.fromkeys(BAD_PLACE, "check that disk"),
     errno.ENOTDIR: "it, or a part of its path, is a file: move that away or name another directory",
     errno.EEXIST: "it is a file, or a link to nothing: move it away or name another directory",
     errno.EISDIR: "move it away",

@@ -157,6 +157,7 @@ class Store:
             if not self.upkeep.indexed:
                 self.appender.use_index(None)
             self.durability.begin(self.log.end)
+            self.scrub.met_at_start(self.recovered.unreadable)
         except BaseException as error:
             await self._give_up()
             if isinstance(error, OSError):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from rmq.broker.store.care.damaged import DamagedParts
@@ -60,7 +60,7 @@ class Scrub:
         self._damaged = damaged
         self._flushed = flushed
         self._reader = _Aside(world, commit_log)
-        #: What could not be read in this pass, between two good records; and in the last one, or this.
+        #: What could not be read in this pass, between two good records; and in the last one, this, or the start.
         self._met: list[Damage] = []
         self.unreadable: list[Damage] = []
         #: Bytes checked by this process, and messages kept apart.
@@ -69,6 +69,12 @@ class Scrub:
         #: A pass is under way.
         self.active = False
         self._saved_file = -1
+
+    def met_at_start(self, parts: Iterable[Damage]) -> None:
+        """What a start could not read: known as what a pass meets."""
+        for part in parts:
+            self._tell_unreadable(part)
+        self._met = []
 
     def progress(self) -> str:
         """How far it is and what it found, in a sentence."""

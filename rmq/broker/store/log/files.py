@@ -6,6 +6,7 @@ import logging
 import os
 
 from rmq.broker.store.open_files import SharedFile
+from rmq.broker.store.refusal import BAD_PLACE
 from rmq.broker.store.settings import StoreSettings
 from rmq.protocol.errors import StoreError
 from rmq.runtime.offload import never_behind_others
@@ -197,10 +198,14 @@ class LogFiles:
             )
 
     def _written(self, path: str) -> bool:
-        """Whether a file begins with anything but zeros."""
+        """Whether a file begins with anything but zeros, or may: the disk does not say."""
         file = self._files.open(path, readonly=True)
         try:
             return any(file.pread(8, 0))
+        except OSError as error:
+            if error.errno not in BAD_PLACE:
+                raise
+            return True
         finally:
             file.close()
 

@@ -11,7 +11,8 @@ from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.files import LogFile
 from rmq.broker.store.log.record_runs import Run, Topics, take
 from rmq.broker.store.log.records import MAGIC, MAGIC_V2, SMALLEST, check, is_blank, store_time
-from rmq.broker.store.log.unreadable import BAD_PLACE, UnreadablePlaces
+from rmq.broker.store.log.unreadable import UnreadablePlaces
+from rmq.broker.store.refusal import BAD_PLACE
 from rmq.runtime.world import World
 
 __all__ = ["Damage", "LogReader"]

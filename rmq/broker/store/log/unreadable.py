@@ -6,16 +6,13 @@ bytes that were read.
 
 from __future__ import annotations
 
-import errno
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable
 
 from rmq.broker.store.log.files import LogFile
+from rmq.broker.store.refusal import BAD_PLACE
 
-__all__ = ["BAD_PLACE", "UnreadablePlaces"]
-
-#: What a disk or a file system says of a place, and not of the process, the file's name or its rights.
-BAD_PLACE = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN, errno.ENODATA})
+__all__ = ["UnreadablePlaces"]
 
 #: The kernel reads so many bytes or none.
 _PAGE = 4096

@@ -1,4 +1,4 @@
-"""Queue entries by where they point to: found, and overwritten one by one.
+"""Queue entries by where they point to: found, and overwritten.
 
 The entries of a queue are in the log's order, with blank ones among them.
 """
@@ -13,7 +13,7 @@ from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.runtime.world import Offload
 
-__all__ = ["entries_into", "overwrite"]
+__all__ = ["entries_into", "overwrite", "piece_end"]
 
 _pair = Struct(">qi8x").unpack_from
 
@@ -54,28 +54,39 @@ async def _filled(queues: QueueTable, queue: Queue, index: int, stop: int) -> tu
     return stop, b""
 
 
-async def overwrite(queues: QueueTable, offload: Offload, queue: Queue, index: int, entry: bytes) -> bool:
-    """Put another entry in the place of one, in memory or on disk; False when the queue or its file is gone."""
+async def overwrite(queues: QueueTable, offload: Offload, queue: Queue, index: int, entries: bytes) -> bool:
+    """Put other entries in the place of some, in memory or on disk; False when the queue or its file is gone.
+
+    :param entries: those from ``index`` on, up to :func:`piece_end` at most.
+    """
     files: QueueFiles = queue.files
     if files.dropped:
         return False
     if index >= queue.tail_from:
         at = (index - queue.tail_from) * ENTRY_SIZE
-        queue.tail[at : at + ENTRY_SIZE] = entry
+        queue.tail[at : at + len(entries)] = entries
         return True
     position = index * ENTRY_SIZE
     start = position - position % queues.file_size
     try:
-        await offload(_write, queues.disk, (files.directory, start), position - start, entry)
+        await offload(_write, queues.disk, (files.directory, start), position - start, entries)
     except FileNotFoundError:
         return False  # deleted meanwhile
     return True
 
 
-def _write(disk: QueueDisk, key: FileKey, position: int, entry: bytes) -> None:
+def piece_end(queues: QueueTable, queue: Queue, index: int) -> int:
+    """Behind the last entry that lies side by side with one: in the same file, or in memory, too."""
+    if index >= queue.tail_from:
+        return queue.next
+    in_file = queues.file_size // ENTRY_SIZE
+    return min(index - index % in_file + in_file, queue.tail_from)
+
+
+def _write(disk: QueueDisk, key: FileKey, position: int, entries: bytes) -> None:
     file = disk.open_file(key)
     try:
-        file.pwrite(entry, position)
+        file.pwrite(entries, position)
         file.datasync()
     finally:
         file.close()

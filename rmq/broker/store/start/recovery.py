@@ -14,14 +14,20 @@
    what is checked, they are filled on the way.
 5. Bring the index up to the log, or leave that to the running broker when it takes long.
 
+What the disk does not give costs the records in it, and no more: whether it is good is not known, so it is checked from
+there on where the question is how much to check, and passed over where records are read. Queue entries that point there
+stay. Where the log ends within it or behind it nobody knows, unless a clean stop noted that: then nothing is cut away.
+
 Whether the last stop was clean only says how many files are checked; a wrong checkpoint changes nothing but that, and
 never to fewer (reliability.md I10, I11, W17, W18).
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from struct import Struct
@@ -34,12 +40,16 @@ from rmq.broker.store.log.files import LogFile
 from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.record_runs import Run
 from rmq.broker.store.log.records import SMALLEST, check, store_time
+from rmq.broker.store.log.unreadable import UnreadablePlaces
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.queues.writer import QueueWriter
+from rmq.broker.store.refusal import BAD_PLACE
 from rmq.broker.store.start.checkpoint import Checkpoint
+from rmq.broker.store.start.kept_entries import KeptEntries
 from rmq.broker.store.start.progress import Progress
 from rmq.broker.store.start.queue_loader import QueueLoader, segment_size
+from rmq.protocol.errors import StoreError
 from rmq.protocol.names import is_lmq
 from rmq.runtime.world import World
 
@@ -69,6 +79,8 @@ class Recovered:
     #: Queues were built anew from here on.
     dispatched_from: int = 0
     damages: list[Damage] = field(default_factory=list)
+    #: What the disk does not give, from the last good record before it to the first behind it.
+    unreadable: list[Damage] = field(default_factory=list)
 
 
 class Recovery:
@@ -121,6 +133,9 @@ class Recovery:
         #: Told how far it is.
         self.progress: Progress = lambda what, done, total: None
         self._found = Recovered()
+        #: Places met by whoever read the log in this start.
+        self._places = UnreadablePlaces(commit_log.file_size)
+        self._kept = KeptEntries(queues, world.offload, self._segment)
         #: Segment -> offset of the first good record that begins in it.
         self._first_records: dict[int, int] = {}
         #: Segment -> bytes of deleted topics' records, by what was checked.
@@ -129,7 +144,7 @@ class Recovery:
     async def run(self) -> Recovered:
         """Leave everything as if the process had never stopped.
 
-        :raises StoreError: the log itself cannot be read.
+        :raises StoreError: the log itself cannot be read, or its end cannot.
         :raises OSError: a disk error.
         """
         commit_log = self._log
@@ -150,6 +165,7 @@ class Recovery:
         light: dict[int, int] = {}
         differs: int | None = None
         fill = False
+        end = 0
         size = commit_log.file_size
         if files:
             since = await self._sure_until(files, loader.covered)
@@ -166,15 +182,17 @@ class Recovery:
                 reader, there, light, fill = await self._check_files(files, loader)
                 segment = found.checked_from
             found.compared_from = max(found.checked_from, reader.crc_from)
+            end = self._end(reader, files)
             self._deletions.measured(segment, self._dead)
+            await self._keep_entries()
             if not fill:
-                differs = self._first_difference(there, loader.covered, segment)
+                differs = self._first_difference(there, self._kept.apart(loader.covered), segment)
             if self._fills_light and not fill:
-                other = self._first_difference(light, loader.light, segment)
+                other = self._first_difference(light, self._kept.apart(loader.light, light=True), segment)
                 differs = other if differs is None else differs if other is None else min(differs, other)
-        await commit_log.settle(reader.end if files else 0)
+        await commit_log.settle(end)
         commit_log.stamp = reader.stamp
-        end = found.end = commit_log.end
+        found.end = end
         found.damages.sort()
 
         if not self._fills_light:
@@ -182,9 +200,10 @@ class Recovery:
         found.dispatched_from = end
         if differs is not None:
             await loader.cut_from(differs, light=self._fills_light)
+            self._kept.put_first()
             firsts = [offset for segment, offset in self._first_records.items() if segment >= differs]
             found.dispatched_from = min(firsts, default=end)
-        await self._dispatch(found.dispatched_from, found.damages)
+        await self._dispatch(found.dispatched_from)
         if fill:
             found.dispatched_from = found.checked_from
         if self._index is not None:
@@ -198,11 +217,58 @@ class Recovery:
         return found
 
     def _reader(self) -> LogReader:
+        """For what may have been lost lately: the log may end in it."""
         reader = LogReader(self._world, self._log, crc=self._crc)
-        reader.damages = self._found.damages
+        self._join(reader)
         if self._clean:
             reader.clean_end = self._checkpoint.clean_end
         return reader
+
+    def _join(self, reader: LogReader) -> None:
+        """One of the readers of this start: each thing that is bad is met once."""
+        reader.damages = self._found.damages
+        reader.passed_over = self._found.unreadable
+        reader.unreadable = self._places
+
+    async def _peek(self, file: LogFile, size: int, position: int) -> bytes:
+        """Bytes of a file; none where the disk does not give them."""
+        try:
+            return await self._offload(file.file.pread, size, position)
+        except OSError as error:
+            if error.errno not in BAD_PLACE:
+                raise
+            return b""
+
+    async def _keep_entries(self) -> None:
+        """Know of every entry that points to what could not be read up to now."""
+        parts = self._found.unreadable
+        parts.sort(key=lambda part: (part.start, -part.end))
+        # The same place was met from further back: a damaged record lies before it.
+        parts[:] = [part for at, part in enumerate(parts) if not at or part.end > parts[at - 1].end]
+        self._kept = KeptEntries(self._queues, self._offload, self._segment)
+        await self._kept.note(parts)
+
+    def _end(self, reader: LogReader, files: list[LogFile]) -> int:
+        """Where the log ends: behind the last record that can be read, unless there may be more of it.
+
+        :raises StoreError: nobody knows.
+        """
+        last = files[-1].start + self._log.file_size
+        noted = reader.clean_end
+        places, at = self._places, reader.end
+        if not places.touch(at, noted if noted >= at else last):
+            return at
+        if noted >= at:
+            self._found.unreadable.append(Damage(at, noted))
+            return noted
+        start = max(at, next(start for start, end in places.ranges if end > at))
+        file = self._log.segment_of(start)
+        assert file is not None
+        raise StoreError(
+            f"{file.path} cannot be read at {start - file.start}, and no message is found behind offset {at}: where "
+            "the commit log ends is not known after this stop, and nothing is cut away: have the disk checked; to go "
+            "on without what cannot be read, put a copy of the file in its place that has zeros there"
+        )
 
     async def _sure_until(self, files: list[LogFile], covered: dict[int, int]) -> tuple[int, int] | None:
         """The first record that is to be checked when what was forced to disk is not, and the segment it is in.
@@ -219,12 +285,12 @@ class Recovery:
         if start < segment or await self._first_wrong(files[:at], covered) is not None:
             return None
         limit = file.start + self._log.file_size - start
-        head = await self._offload(file.file.pread, 4, start - file.start)
+        head = await self._peek(file, 4, start - file.start)
         length = int.from_bytes(head, "big", signed=True)
         if not SMALLEST <= length <= limit:
             return None
-        record = await self._offload(file.file.pread, length, start - file.start)
-        return (start, segment) if check(record, 0, start, limit) == length else None
+        record = await self._peek(file, length, start - file.start)
+        return (start, segment) if record and check(record, 0, start, limit) == length else None
 
     async def _check_files(
         self, files: list[LogFile], loader: QueueLoader
@@ -254,12 +320,12 @@ class Recovery:
         if self._clean:
             return len(files) - 1
         used = len(files)
-        while used > 1 and not any(await self._offload(files[used - 1].file.pread, 8, 0)):
+        while used > 1 and (head := await self._peek(files[used - 1], 8, 0)) and not any(head):
             used -= 1  # made in advance, nothing in it yet
         first = max(0, used - _FILES)
         oldest = self._checkpoint.oldest
         while first > 0 and oldest > 0:
-            data = await self._offload(files[first].file.pread, 128, 0)
+            data = await self._peek(files[first], 128, 0)
             if len(data) == 128 and 0 < store_time(data) <= oldest:
                 break
             first -= 1
@@ -273,8 +339,8 @@ class Recovery:
             if sizes == size:
                 continue  # known to be nothing but damage
             if sizes <= size - 8:
-                rest, magic = _pair(await self._offload(file.file.pread, 8, sizes))
-                if magic == BLANK_MAGIC and rest == size - sizes:
+                blank = await self._peek(file, 8, sizes)
+                if blank and _pair(blank) == (size - sizes, BLANK_MAGIC):
                     continue
             log.info("consume queues do not cover %s; they are checked from there", file.path)
             return at
@@ -356,7 +422,7 @@ class Recovery:
                     sums[segment] = sums.get(segment, 0) + size
 
     @staticmethod
-    def _first_difference(there: dict[int, int], covered: dict[int, int], checked_from: int) -> int | None:
+    def _first_difference(there: Mapping[int, int], covered: Mapping[int, int], checked_from: int) -> int | None:
         wrong = [
             segment
             for segment in set(there) | {segment for segment in covered if segment >= checked_from}
@@ -370,27 +436,35 @@ class Recovery:
             log.info("the index is not complete; it is brought up to the commit log while the broker runs")
             return
         known = len(found.damages)
-        index.reader.damages = found.damages
+        self._join(index.reader)
         await index.run()
         if len(found.damages) > known:
             # The index had to be filled from before what was checked, and that is damaged: so are the queues there.
             damaged = min(damage.start for damage in found.damages[known:])
             found.dispatched_from = damaged - damaged % self._log.file_size
+            await self._keep_entries()
             await loader.cut_from(found.dispatched_from, light=self._fills_light)
-            await self._dispatch(found.dispatched_from, found.damages)
+            self._kept.put_first()
+            await self._dispatch(found.dispatched_from)
 
-    async def _dispatch(self, start: int, known: list[Damage]) -> None:
+    async def _dispatch(self, start: int) -> None:
         """Fill queues from ``start`` on."""
         dispatcher = self._dispatcher
         dispatcher.position = start
         reader = LogReader(self._world, self._log, crc=self._crc)
-        reader.damages = known
+        self._join(reader)
         while dispatcher.position < self._log.end:
             if not await dispatcher.advance(reader, _DISPATCH):
                 break
             self.progress("filling consume queues", dispatcher.position - start, self._log.end - start)
             await self._relieve()
         dispatcher.position = self._log.end
+        await self._kept.put_back()
+        if self._kept.moved:
+            # Nothing else knows what they say. A disk that has no room now is told by those who write later.
+            with contextlib.suppress(OSError):
+                await self._writer.write(everything=True)
+                await self._writer.sync()
 
     def _report(self, found: Recovered) -> None:
         log.info(
