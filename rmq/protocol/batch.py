@@ -19,12 +19,14 @@ from struct import Struct
 from rmq.protocol import properties as property_string
 from rmq.protocol.errors import ProtocolError
 
-__all__ = ["ITEM_SIZE", "add", "decode", "decode_raw", "encode", "holds_more_than", "read"]
+__all__ = ["ITEM_SIZE", "MESSAGE_WEIGHT", "add", "decode", "decode_raw", "encode", "holds_more_than", "read"]
 
 _HEAD = Struct(">iiiii")
 _SHORT = Struct(">h")
 #: Bytes that a message takes besides its body and its properties.
 ITEM_SIZE = 22
+#: What a message without properties costs its reader, in bytes of properties.
+MESSAGE_WEIGHT = 100
 
 
 def add(parts: list[bytes], flag: int, body: bytes, tail: bytes) -> int:
@@ -79,15 +81,19 @@ def decode_raw(data: bytes | memoryview) -> list[tuple[int, bytes, bytes]]:
     return list(read(data))
 
 
-def holds_more_than(data: bytes, count: int) -> bool:
-    """Whether a batch has more messages than that, by their sizes; of what is no batch: whether it may have."""
+def holds_more_than(data: bytes, weight: int, shared: int = 0) -> bool:
+    """Whether a batch takes longer to read than that, by its sizes; of what is no batch: whether it may.
+
+    :param weight: bytes of properties; a message counts as :data:`MESSAGE_WEIGHT` more.
+    :param shared: bytes of properties that are added to each message.
+    """
     at, whole = 0, len(data)
-    if whole <= count * ITEM_SIZE:
-        return False
-    while at < whole and count >= 0:
-        at += max(int.from_bytes(data[at : at + 4], "big"), ITEM_SIZE)
-        count -= 1
-    return count < 0
+    shared += MESSAGE_WEIGHT - ITEM_SIZE
+    while at < whole and weight >= 0:
+        size = max(int.from_bytes(data[at : at + 4], "big"), ITEM_SIZE)
+        weight -= max(size - int.from_bytes(data[at + 16 : at + 20], "big"), 0) + shared
+        at += size
+    return weight < 0
 
 
 def decode(data: bytes | memoryview) -> list[tuple[int, bytes, dict[str, str]]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
+from rmq.broker.store.index.words import words
 from rmq.broker.store.state import Put, Queue
 from rmq.broker.topics.names import topic_name_fault
 from rmq.protocol import batch, properties
@@ -57,8 +58,11 @@ _ROOM = 750
 SENT_PROPERTIES = properties.MAX_BYTES - _ROOM
 #: What a copy keeps in any case: the broker's notes, and what readers find it by.
 _KEPT = properties.RESERVED - {properties.KEYS} | {"ORIGIN_GROUP"}
-#: Messages of a batch that are admitted in one go: some 4 ms.
-_SLICE = 500
+#: What of a batch is admitted in one go, by the weight that :mod:`rmq.protocol.batch` gives: some 4 ms.
+_SLICE = 64 << 10
+#: Bytes of properties that a batch may have in its records, in times of ``maxMessageSize``: those that its messages
+#: share are stored with each.
+_MOST_PROPERTIES = 16
 
 
 class DelayLevels(Protocol):
@@ -105,10 +109,10 @@ _INT32 = range(-(1 << 31), 1 << 31)
 
 
 def keys_to_index(table: dict[str, str]) -> tuple[bytes, ...]:
-    """The index keys of a message: its unique key, then the blank-separated tokens of KEYS, in UTF-8."""
+    """The index keys of a message: its unique key, then the words of KEYS, in UTF-8."""
     unique = table.get("UNIQ_KEY")
     found = (unique.encode(),) if unique else ()
-    return (*found, *(key.encode() for key in table.get("KEYS", "").split(" ") if key))
+    return found + words(table.get("KEYS", "").encode())
 
 
 def _shown(config: TopicConfig) -> str:
@@ -461,6 +465,7 @@ class Admission:
         shared["CLUSTER"] = settings.broker_cluster_name
         queue = self._queue(config.topic_name, queue_id)
         puts: list[Put] = []
+        done = whole = 0
         items = batch.read(body)
         while True:
             try:
@@ -484,7 +489,12 @@ class Admission:
             )  # fmt: skip
             self._check_room(len(put.properties) - self._cluster_size)
             puts.append(put)
-            if len(puts) % _SLICE == 0:
+            whole += len(put.properties)
+            if whole > _MOST_PROPERTIES * settings.max_message_size:
+                raise self._illegal()
+            done += batch.MESSAGE_WEIGHT + len(put.properties)
+            if done >= _SLICE:
+                done = 0
                 yield
         if not puts:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the batch is empty: send at least one message")

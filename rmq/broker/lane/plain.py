@@ -2,18 +2,24 @@
 
 A property string is ``name 0x01 value 0x02 name 0x01 value ...`` (protocol.md 5.4). The Java client writes the four
 properties of a plain message in one order, and that form is recognised in place; any other goes through a loop. Where a
-property diverts the message, or is one that the broker sets itself, the answer is None and the ordinary way decides.
+property diverts the message, is one that the broker sets itself, or takes long to read or to index, the answer is None
+and the ordinary way decides.
 """
 
 from __future__ import annotations
 
 from rmq.broker.kinds import SHARDING_KEY
+from rmq.broker.store.index.words import words
 
 __all__ = ["plain_properties"]
 
 #: Beginnings of the names that make a send not plain: DELAY, TRAN_MSG, TIMER_..., CLUSTER, INNER_MULTI_...; and of
 #: that which is counted apart.
 _DIVERTING = (b"DELAY\x01", b"TRAN_MSG\x01", b"TIMER_", b"CLUSTER\x01", b"INNER_MULTI_", SHARDING_KEY)
+#: What is plain is quick: no more properties than this, no longer keys, no more words in them.
+_MOST_PROPERTIES = 64
+_LONGEST_KEY = 256
+_MOST_WORDS = 8
 
 
 def plain_properties(text: str, cluster: bytes) -> tuple[bytes, bytes, tuple[bytes, ...], bool] | None:
@@ -30,14 +36,16 @@ def plain_properties(text: str, cluster: bytes) -> tuple[bytes, bytes, tuple[byt
             and unique[:9] == b"UNIQ_KEY\x01"
             and tags[:5] == b"TAGS\x01"
             and b" " not in keys
-            and len(keys) > 5
-            and len(unique) > 9
+            and 5 < len(keys) <= _LONGEST_KEY
+            and 9 < len(unique) <= _LONGEST_KEY
         ):
             return b"\x02".join((keys, unique, tags, cluster)), tags[5:], (unique[9:], keys[5:]), True
     return _any_order(parts, cluster)
 
 
 def _any_order(parts: list[bytes], cluster: bytes) -> tuple[bytes, bytes, tuple[bytes, ...], bool] | None:
+    if len(parts) > _MOST_PROPERTIES:
+        return None
     stored = []
     tag = unique = keys = b""
     waits = True
@@ -56,8 +64,8 @@ def _any_order(parts: list[bytes], cluster: bytes) -> tuple[bytes, bytes, tuple[
             unique = part[9:] or unique
         if part:
             stored.append(part)
+    if len(keys) > _LONGEST_KEY or len(unique) > _LONGEST_KEY or keys.count(b" ") >= _MOST_WORDS:
+        return None
     stored.append(cluster)
     found: tuple[bytes, ...] = (unique,) if unique else ()
-    if keys:
-        found += (keys,) if b" " not in keys else tuple(key for key in keys.split(b" ") if key)
-    return b"\x02".join(stored), tag, found, waits
+    return b"\x02".join(stored), tag, found + words(keys), waits

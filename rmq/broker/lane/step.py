@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -67,11 +67,19 @@ _SENDS = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, Reque
 #: System flags of a plain send: everything but transaction and host bits.
 _DIVERTED_FLAGS = 0x3C
 
-#: A batch of more messages is admitted in a task of its own, a slice a turn of the loop. One such batch at a time: its
-#: records take many times its bytes until they are stored.
-_LONG_BATCH = 1_000
-#: Messages of a batch that are appended in one go: some 10 ms. The next of them come a turn of the loop later.
+#: What sends that are not plain may weigh in one tick, bytes of properties: some 10 ms. One of them weighs as much as
+#: its properties, a key that is indexed and the send itself so much more; of a batch its bodies count, too.
+_SLOW_WEIGHT_PER_TICK = 128 << 10
+_SLOW_WEIGHT = 400
+_KEY_WEIGHT = 32
+#: A batch that weighs more (:func:`batch.holds_more_than`; a thousand messages with few properties) is admitted in a
+#: task of its own, a slice a turn of the loop. One such batch at a time: its records take many times its bytes until
+#: they are stored.
+_LONG_BATCH = 128 << 10
+#: Messages of a batch that are appended in one go, some 10 ms, each with three keys at most; and one less for each key
+#: more. The next of them come a turn of the loop later.
 _PART = 5_000
+_PLAIN_KEYS = 3
 #: What a batch that waits for its turn takes, bytes, besides its body.
 _LONG_BATCH_COST = 4_096
 
@@ -143,6 +151,7 @@ class Lane:
         pulls = []
         later: list[tuple[Conn, Command]] = []
         room_for_others = _OTHER_BYTES_PER_TICK
+        room_for_slow = _SLOW_WEIGHT_PER_TICK
         for conn in ready:
             born_host = conn.born_host
             plain_hosts = not (store_v6 or conn.born_v6)
@@ -206,7 +215,7 @@ class Lane:
                                 pulled += 1
                                 pulls.append((conn, pull))
                                 continue
-                    if room_for_others <= 0 or len(later) == _OTHERS_PER_TICK:
+                    if room_for_others <= 0 or room_for_slow <= 0 or len(later) == _OTHERS_PER_TICK:
                         # A thousand heartbeats at once must not make everybody wait for the last of them.
                         conn.frames = [(buf, lo, hi), *rest]
                         break
@@ -216,7 +225,7 @@ class Lane:
                         conn.malformed(str(error))
                         break
                     if command.code in _SENDS and not command.flag & _RESPONSE:
-                        self._slow(conn, command, puts, acks)
+                        room_for_slow -= self._slow(conn, command, puts, acks)
                     else:
                         later.append((conn, command))
                         room_for_others -= hi - lo
@@ -276,23 +285,26 @@ class Lane:
         """SEND_BATCH_MESSAGE, as above."""
         return self.send(conn, request)
 
-    def _slow(self, conn: Conn, request: Command, puts: list[Put], acks: list[Ack]) -> None:
-        """Admit one send of any form."""
+    def _slow(self, conn: Conn, request: Command, puts: list[Put], acks: list[Ack]) -> int:
+        """Admit one send of any form; what that weighs, see ``_SLOW_WEIGHT_PER_TICK``."""
         try:
             header: AnySend
             if request.code == RequestCode.SEND_MESSAGE:
                 header = request.header(SendMessageRequest)
             else:
                 header = request.header(SendMessageV2Request)
-            if header.batch and batch.holds_more_than(request.body, _LONG_BATCH):
+            shared = len(header.properties or "")
+            if header.batch and batch.holds_more_than(request.body, _LONG_BATCH, shared):
                 cost = len(request.body) + _LONG_BATCH_COST
                 self._spawn(conn, self._long_batch(conn, request, header, cost), cost)
-                return
+                return _SLOW_WEIGHT
             ticket = self._admission.admit(conn, header, request.body, request.version)
         except (ResponseError, HeaderError) as error:
             self._refused(conn, request, error)
-            return
+            return _SLOW_WEIGHT
         self._ready(conn, request, header, ticket, puts, acks)
+        weight = _SLOW_WEIGHT + _KEY_WEIGHT * sum([len(put.keys) for put in ticket.puts])
+        return weight + (len(request.body) if header.batch else shared)
 
     def _ready(
         self, conn: Conn, request: Command, header: AnySend, ticket: Ticket, puts: list[Put], acks: list[Ack]
@@ -506,8 +518,9 @@ class Lane:
     def _append_batch(self, conn: Conn, request: Command, ticket: Ticket) -> None:
         """A batch lies in one file; one that would hold the loop too long is stored in parts."""
         ack: Ack = (conn, None if request.is_oneway else request.opaque, ticket.queue_id, ticket.wait, request)
-        if len(ticket.puts) > _PART:
-            self._spawn(conn, self._append_parts(ack, request, ticket.puts, cost := len(request.body)), cost)
+        parts = list(_parts(ticket.puts))
+        if len(parts) > 1:
+            self._spawn(conn, self._append_parts(ack, request, parts, cost := len(request.body)), cost)
             return
         try:
             span = self._store.append(ticket.puts, together=True)
@@ -516,14 +529,15 @@ class Lane:
             return
         self._batch_appended(ack, ticket.puts, span.end, span.offsets)
 
-    async def _append_parts(self, ack: Ack, request: Command, puts: list[Put], cost: int) -> None:
+    async def _append_parts(self, ack: Ack, request: Command, parts: list[list[Put]], cost: int) -> None:
+        puts = [put for part in parts for put in part]
         end = 0
         offsets: list[tuple[int, int]] = []
         ids: list[str] = []
         try:
-            for first in range(0, len(puts), _PART):
-                self._still_there(puts[0].queue)
-                span = self._store.append(puts[first : first + _PART], together=True)
+            for part in parts:
+                self._still_there(part[0].queue)
+                span = self._store.append(part, together=True)
                 end = span.end
                 offsets += span.offsets
                 ids.append(self._answers.ids(span.offsets))
@@ -589,6 +603,18 @@ class Lane:
                 command = request or _request(opaque)
                 conn.send(self._answers.refused(command, code, remark))
                 self._timed(command, code, conn)
+
+
+def _parts(puts: list[Put]) -> Iterator[list[Put]]:
+    """A batch in pieces that do not hold the loop too long."""
+    first = weight = 0
+    for number, put in enumerate(puts, 1):
+        weight += max(1, len(put.keys) - _PLAIN_KEYS + 1)
+        if weight >= _PART:
+            yield puts[first:number]
+            first, weight = number, 0
+    if first < len(puts):
+        yield puts[first:]
 
 
 def _with_sharding_key(puts: list[Put]) -> list[Put]:

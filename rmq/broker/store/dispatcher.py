@@ -92,7 +92,7 @@ class Dispatcher:
         async for run in reader.runs(start, stop):
             await self.put(run, touched)
             if self._feed is not None and run.base + run.end > self.index_from:
-                self._feed.put(run, self.index_from)
+                await self._feed.put_all(run, self.index_from)
         self.position = reader.position
         if touched and self.on_dispatched is not None:
             self.on_dispatched(list(touched))

@@ -25,6 +25,7 @@ from rmq.protocol.headers.topic import DeleteTopicRequest
 from rmq.protocol.message import decode_records
 from tests.support.raw_peer import pull
 from tests.support.scenes.pop import Given, PopScene, pop_scene
+from tests.support.turns import Turns
 from tests.support.virtual import eventually, in_virtual_time
 
 NOT_FOUND, NO_MESSAGE, POLLING_FULL, POLLING_TIMEOUT = 19, 208, 209, 210
@@ -216,23 +217,10 @@ async def test_others_are_served_within_a_long_batch_of_acks(monkeypatch: pytest
         await scene.topic()
         await scene.send("a", "b")
         one, other = await scene.pop(invisible_time=60_000, order=order)
-        queue_of, loop = Checks.queue_of, asyncio.get_running_loop()
-        turns: list[int] = []
-
-        def next_turn() -> None:
-            turns.append(0)
-
-        def count(*given: Any) -> Any:
-            if not turns[-1]:
-                loop.call_soon(next_turn)
-            turns[-1] += 1
-            return queue_of(*given)
-
-        next_turn()
-        monkeypatch.setattr(Checks, "queue_of", count)
+        looked_up = Turns(monkeypatch, Checks, "queue_of")
         acks = [settling(one)] * 999 + [settling(other)]
         assert (await scene.ask(RequestCode.BATCH_ACK_MESSAGE, body=batch(*acks))).code == 0
-        assert (sum(turns), max(turns)) == (1_000, 50)
+        assert (looked_up.whole, looked_up.longest) == (1_000, 50)
         await asyncio.sleep(61)
         assert await scene.pop(order=order) == []
 

@@ -30,6 +30,8 @@ _CHECK_COST = 6
 #: Bytes of the newest records put in one go at the end, so that no append comes between: at first, and at most.
 _LEAST_AT_ONCE = 1 << 20
 _MOST_AT_ONCE = 4 << 20
+#: Keys put in that last go.
+_MOST_KEYS_AT_ONCE = 40_000
 #: Bytes of entries that may wait in memory.
 _MOST_WAITING = 16 << 20
 _SECONDS_BETWEEN_LINES = 10.0
@@ -197,7 +199,7 @@ class IndexBuild:
         reader = self.reader
         try:
             async for run in reader.runs(start, stop):
-                self._feed.put(run, self._from)
+                await self._feed.put_all(run, self._from)
                 self.position = run.base + run.end
                 self._gap = _LEAST_GAP
         except OSError as error:
@@ -241,6 +243,7 @@ class IndexBuild:
     def _catch_up(self) -> bool:
         """Put what is left in one go, if it is little and in memory; whether the index has everything now."""
         commit_log = self._log
+        most = self._feed.keys + _MOST_KEYS_AT_ONCE
         while self.position < commit_log.end:
             start = self.position
             file_end = start - start % commit_log.file_size + commit_log.file_size
@@ -255,8 +258,11 @@ class IndexBuild:
             at, verdict = 0, 1
             while verdict > 0 and at < size:
                 run = take(data, at, start, start + size, file_end, self._topics, crc=self._crc)
-                self._feed.put(run, self._from)
                 at, verdict = run.end, run.verdict
+                done = self._feed.put(run, self._from, most - self._feed.keys)
+                if done < start + at:
+                    self.position = done
+                    return False
             if is_blank(data, at, file_end - start - at):
                 self.position = file_end
             elif commit_log.end < file_end and at - verdict > size:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from rmq.broker.store.index.index import Index
 from rmq.broker.store.index.keyhash import KeyHasher
 from rmq.broker.store.log.record_runs import Run
@@ -12,6 +14,8 @@ __all__ = ["ROLLED_BACK", "IndexFeed"]
 #: Messages with both bits in their flag are in no queue and in no index.
 ROLLED_BACK = 0xC
 _MOST_HASHERS = 4096
+#: Keys put before the loop gets its turn: some milliseconds.
+_KEYS_IN_A_TURN = 2_000
 
 #: No store time is so late, ms.
 _LATEST = 1 << 53
@@ -23,12 +27,27 @@ class IndexFeed:
     def __init__(self, index: Index) -> None:
         self._index = index
         self._hashers: dict[str, KeyHasher] = {}
+        #: How many keys were put.
+        self.keys = 0
 
-    def put(self, run: Run, start: int) -> None:
-        """Put the keys of a run's records, but of those before commit-log offset ``start``."""
+    async def put_all(self, run: Run, start: int) -> None:
+        """:meth:`put` to the run's end, with turns of the loop in between."""
+        end = run.base + run.end
+        start = self.put(run, start, _KEYS_IN_A_TURN)
+        while start < end:
+            await asyncio.sleep(0)
+            start = self.put(run, start, _KEYS_IN_A_TURN)
+
+    def put(self, run: Run, start: int, most: int) -> int:
+        """Put the keys of a run's records, but of those before commit-log offset ``start``.
+
+        :param most: keys after which it stops, behind a record.
+        :returns: the commit-log offset behind the last record whose keys were put; another call goes on there.
+        """
         data, base = run.data, run.base
         hashes: list[tuple[int, int]] = []
         stamp = 0
+        end = run.base + run.end
         for at, size, sys_flag, _, _, topic, text in run.records:
             offset = base + at
             if offset < start or sys_flag & ROLLED_BACK == ROLLED_BACK:
@@ -44,11 +63,17 @@ class IndexFeed:
                     self._index.put_many(hashes, stamp)
                     hashes = []
                 stamp = stored
+            most -= len(keys)
+            self.keys += len(keys)
             hasher = self._hasher(topic)
             hashes.append((hasher.unique(keys[0]), offset))
             hashes += [(hasher.of(key), offset) for key in keys[1:]]
+            if most <= 0:
+                end = offset + size
+                break
         if hashes:
             self._index.put_many(hashes, stamp)
+        return end
 
     def _hasher(self, topic: str) -> KeyHasher:
         hasher = self._hashers.get(topic)

@@ -58,11 +58,11 @@ class KeyHasher:
 
         :param key: not empty, UTF-8.
         """
-        try:
+        if len(key) <= _LONGEST and key.isascii():
             value = (
                 int(key.translate(_REMAINDER), 31) + 31 * int(key.translate(_QUOTIENT), 31) + self._shifted[len(key)]
             ) & _MASK
-        except (ValueError, IndexError):
+        else:
             value = string_hash(self._prefix + key.decode("utf-8", "replace")) & _MASK
         if value >= 0x80000000:
             # Java: abs() of a negative int; Integer.MIN_VALUE has none and becomes 0.

@@ -11,6 +11,7 @@ from struct import Struct, error
 from typing import NamedTuple
 from zlib import crc32
 
+from rmq.broker.store.index.words import words
 from rmq.broker.store.log.commit_log import BLANK_MAGIC
 from rmq.protocol.names import SCHEDULE_TOPIC
 from rmq.protocol.numbers import INT_MAX, whole
@@ -221,19 +222,19 @@ def index_keys(data: bytes, start: int, end: int) -> Sequence[bytes]:
 
 
 def _texts(properties: bytes) -> tuple[bytes, bytes, Sequence[bytes]]:
-    """TAGS, DELAY and the index keys of a property string; a repeated name keeps the last value."""
-    tags = delay = unique = texts = b""
-    for item in properties.split(b"\2"):
-        name, _, value = item.partition(b"\1")
-        if name == b"TAGS":
-            tags = value
-        elif name == b"KEYS":
-            texts = value
-        elif name == b"UNIQ_KEY":
-            unique = value
-        elif name == b"DELAY":
-            delay = value
-    keys = [unique] if unique else []
-    if texts:
-        keys += [token for token in texts.split(b" ") if token]
-    return tags, delay, keys
+    """TAGS, DELAY and the index keys of a property string; of a name that is repeated the last value that is one."""
+    properties = b"\2" + properties
+    unique = _value(properties, b"\2UNIQ_KEY\1")
+    keys = words(_value(properties, b"\2KEYS\1"))
+    return _value(properties, b"\2TAGS\1"), _value(properties, b"\2DELAY\1"), (unique, *keys) if unique else keys
+
+
+def _value(properties: bytes, mark: bytes) -> bytes:
+    """The last value behind ``mark``: a property string may have 10,000 items, which are not looked at one by one."""
+    at = len(properties)
+    while (at := properties.rfind(mark, 0, at)) >= 0:
+        start = at + len(mark)
+        end = properties.find(b"\2", start)
+        if value := properties[start:] if end < 0 else properties[start:end]:
+            return value
+    return b""

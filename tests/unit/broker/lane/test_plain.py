@@ -41,6 +41,20 @@ def test_what_diverts_a_message_is_not_plain() -> None:
         assert plain_properties(f"KEYS\x01k\x02{name}\x01true\x02TAGS\x01t", CLUSTER) is None
 
 
+def test_what_takes_long_is_not_plain() -> None:
+    for text in (
+        "\x02".join(f"{number}\x01v" for number in range(65)),
+        "KEYS\x01" + "a " * 9,
+        f"KEYS\x01{'k' * 257}",
+        f"UNIQ_KEY\x01{'k' * 257}",
+        JAVA.replace("order-1", "k" * 257),
+        JAVA.replace("0A000001", "k" * 257),
+    ):
+        assert plain_properties(text, CLUSTER) is None
+    assert plain_properties("\x02".join(f"{number}\x01v" for number in range(64)), CLUSTER) is not None
+    assert plain_properties("KEYS\x01" + "a " * 7 + "a", CLUSTER) is not None
+
+
 names = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "WAIT", "a", "XTAGS", "日本"])
 values = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=("Cs",)), min_size=1, max_size=12)
 

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from rmq.broker.store.index import build as index_build
+from rmq.broker.store.index import feed as index_feed
+from rmq.broker.store.index.index import Index
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.scenes.store import ENTRIES, SLOTS, body_of, die, opened, put, small
 from tests.support.store_scan import java_hash, scan_index
+from tests.support.turns import Turns
 
 MESSAGES = 1000
 
@@ -241,6 +244,37 @@ def test_a_build_ends_though_every_step_is_outrun_by_appends(monkeypatch: pytest
         await store.start()
         await built(store)
         await assert_whole(machine, store, queue.next)
+        await store.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("at_start", [False, True])
+def test_others_have_turns_while_messages_with_many_keys_are_read(
+    monkeypatch: pytest.MonkeyPatch, at_start: bool
+) -> None:
+    """A thousand records were a slice, however many keys they had."""
+    monkeypatch.setattr(index_feed, "_KEYS_IN_A_TURN", 300)
+    monkeypatch.setattr(index_build, "_MOST_KEYS_AT_ONCE", 400)
+    monkeypatch.setattr(index_build, "_LEAST_AT_ONCE", 1 << 20)
+    monkeypatch.setattr(index_build, "_MOST_AT_ONCE", 1 << 20)
+    wide = {"commit_log_file_size": 1 << 20, "index_slots": 1000, "index_entries": 40_000}
+    words = " ".join(f"k{number}" for number in range(200))
+
+    async def main() -> None:
+        machine = Simulation(1).node("a")
+        store = await opened(machine.world, small(**wide))
+        for _ in range(100):
+            store.append([put(store.queues.get_or_create("T", 0), key=words)])
+        await asyncio.sleep(2)
+        await store.stop()
+        lose_index(machine)
+        turns = Turns(monkeypatch, Index, "put_many", lambda _, hashes, stamp: len(hashes))
+        store = await opened(machine.world, small(**wide) if at_start else behind(**wide))
+        await built(store)
+        assert turns.whole == 100 * 200
+        assert turns.longest <= 600
+        assert len((await store.query_message("T", "k199", 1_000, 0, 1 << 62)).records) == 100
         await store.stop()
 
     run(main())
