@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests.support import open_files
 
 #: The folders whose tests need more than Python, `make test-peers`; all others are `make test`.
 PEERS = frozenset({"interop", "perf", "spark"})
@@ -44,6 +46,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are processors, since many tests wait for processes and disks; eight at most."""
     return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 7) + 1
+
+
+@pytest.fixture(scope="session")
+def _left_open() -> Iterator[list[str]]:
+    found: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        open_files.watch(patch, found)
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def no_file_is_left_open(_left_open: list[str]) -> Iterator[None]:
+    """A store that ended has closed its files, in whatever test it was."""
+    yield
+    left = _left_open.copy()
+    _left_open.clear()
+    assert not left
 
 
 @pytest.fixture

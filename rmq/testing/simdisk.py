@@ -207,6 +207,10 @@ class SimDisk:
         self._bad_places.clear()
         self._tears.clear()
 
+    def open(self, path: str, *, create: bool = False) -> File:
+        """A file for somebody beside the process under test: a test that spoils it, say. Not counted as its handle."""
+        return SimFiles(self).open(path, create=create)
+
     def evict(self, path: str = "*") -> None:
         """Drop the pages of matching files from the page cache: the next ``pread_hot`` refuses them."""
         for name, inode in self._entries.items():
@@ -353,6 +357,7 @@ class _SimFile:
         self._inode = inode
         self._readonly = readonly
         self._closed = False
+        files._handles.add(self)
 
     def _use(self, action: str, *, writes: bool = False) -> _Inode:
         self._files._alive()
@@ -444,17 +449,20 @@ class _SimFile:
 
     def close(self) -> None:
         self._closed = True
+        self._files._handles.discard(self)
 
 
 class _SimLock:
-    __slots__ = ("_disk", "_owner", "_path")
+    __slots__ = ("_disk", "_file", "_owner", "_path")
 
-    def __init__(self, disk: SimDisk, path: str, owner: SimFiles) -> None:
+    def __init__(self, disk: SimDisk, path: str, owner: SimFiles, file: File) -> None:
         self._disk = disk
         self._path = path
         self._owner = owner
+        self._file = file
 
     def release(self) -> None:
+        self._file.close()
         if self._disk._locks.get(self._path) is self._owner:
             del self._disk._locks[self._path]
 
@@ -465,10 +473,17 @@ class SimFiles:
     def __init__(self, disk: SimDisk) -> None:
         self.disk = disk
         self._frozen = False
+        self._handles: set[_SimFile] = set()
+
+    @property
+    def opened(self) -> list[str]:
+        """Paths, as they were opened, of what is open now; a path as often as it is."""
+        return sorted(file.path for file in self._handles)
 
     def freeze(self) -> None:
-        """The process is dead: from now on every call raises :class:`SimCrash`; its locks are gone."""
+        """The process is dead: from now on every call raises :class:`SimCrash`; its handles and locks are gone."""
         self._frozen = True
+        self._handles.clear()
         for path in [path for path, owner in self.disk._locks.items() if owner is self]:
             del self.disk._locks[path]
 
@@ -584,9 +599,9 @@ class SimFiles:
         whole = self._path(path)
         if whole in self.disk._locks:
             raise BlockingIOError(errno.EAGAIN, "locked by another process", whole)
-        self.open(path, create=not shared, readonly=shared)
+        file = self.open(path, create=not shared, readonly=shared)
         self.disk._locks[whole] = self
-        return _SimLock(self.disk, whole, self)
+        return _SimLock(self.disk, whole, self, file)
 
     def usage(self, path: str) -> Usage:
         self._alive()
@@ -596,15 +611,20 @@ class SimFiles:
 
     def read(self, path: str) -> bytes:
         file = self.open(path, readonly=True)
-        return file.pread(file.size(), 0)
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
 
     def write_atomic(self, path: str, data: bytes, *, backup: bool = False) -> None:
         def put(name: str, content: bytes) -> None:
             file = self.open(name, create=True)
-            file.truncate(0)
-            file.pwrite(content, 0)
-            file.datasync()
-            file.close()
+            try:
+                file.truncate(0)
+                file.pwrite(content, 0)
+                file.datasync()
+            finally:
+                file.close()
 
         put(path + ".tmp", data)
         if backup and self.exists(path):

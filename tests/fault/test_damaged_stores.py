@@ -39,7 +39,7 @@ def left(request: pytest.FixtureRequest) -> Image:
 
 
 def write(machine: SimNode, path: str, data: bytes, at: int = 0) -> None:
-    file = machine.files.open(path, create=True)
+    file = machine.disk.open(path, create=True)
     file.pwrite(data, at)
     file.datasync()
 
@@ -170,12 +170,12 @@ def _delete(machine: SimNode, path: str) -> None:
 
 
 def _empty(machine: SimNode, path: str) -> None:
-    machine.files.open(path).truncate(0)
+    machine.disk.open(path).truncate(0)
 
 
 def _half_an_entry(machine: SimNode, path: str) -> None:
     # All of one size would be a store that was made with another setting.
-    machine.files.open(path).truncate(10 + 20 * (1 + sum(path.encode()) % 7))
+    machine.disk.open(path).truncate(10 + 20 * (1 + sum(path.encode()) % 7))
 
 
 def _zeroed(machine: SimNode, path: str) -> None:
@@ -244,11 +244,11 @@ def test_s05_queue_directories_are_rebuilt(left: Image, folder: str) -> None:
 
 
 def _index_cut(machine: SimNode, path: str) -> None:
-    machine.files.open(path).truncate(300)
+    machine.disk.open(path).truncate(300)
 
 
 def _index_empty(machine: SimNode, path: str) -> None:
-    machine.files.open(path).truncate(0)
+    machine.disk.open(path).truncate(0)
 
 
 def _index_huge_count(machine: SimNode, path: str) -> None:
@@ -313,8 +313,8 @@ def _stamps(machine: SimNode, times: list[int]) -> None:
 
 CHECKPOINTS: dict[str, Callable[[SimNode], None]] = {
     "missing": lambda machine: machine.files.unlink("/store/checkpoint"),
-    "empty": lambda machine: machine.files.open("/store/checkpoint").truncate(0),
-    "short": lambda machine: machine.files.open("/store/checkpoint").truncate(11),
+    "empty": lambda machine: machine.disk.open("/store/checkpoint").truncate(0),
+    "short": lambda machine: machine.disk.open("/store/checkpoint").truncate(11),
     "zeros": lambda machine: write(machine, "/store/checkpoint", bytes(4096)),
     "random": lambda machine: write(machine, "/store/checkpoint", random.Random(7).randbytes(4096)),
     "a year ago": lambda machine: _stamps(machine, [machine.clock.now_ms() - YEAR_MS] * 3),

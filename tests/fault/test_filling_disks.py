@@ -83,7 +83,7 @@ def test_s12_b009_three_steps_of_a_filling_disk(caplog: pytest.LogCaptureFixture
             assert len(lost) == deleted, "every file of messages that were not old enough is named"
 
             scene.node.files.mkdir("/other")
-            other = scene.node.files.open("/other/file", create=True)
+            other = scene.node.disk.open("/other/file", create=True)
             written = 0
             while used() < 0.92 or len(scene.app.store.log.segments) > 1:
                 room = (2 << 20) - disk.used - 8192

@@ -301,7 +301,7 @@ def test_b009_the_three_ratios_are_settings(caplog: pytest.LogCaptureFixture) ->
             assert disk.used < 0.72 * (2 << 20)
 
             scene.node.files.mkdir("/other")
-            other = scene.node.files.open("/other/file", create=True)
+            other = scene.node.disk.open("/other/file", create=True)
             written = 0
             while disk.used < 0.82 * (2 << 20):
                 room = (2 << 20) * 85 // 100 - disk.used

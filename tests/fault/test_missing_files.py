@@ -183,7 +183,7 @@ def test_a_power_cut_may_take_the_names_of_files_and_not_of_later_ones(forced: b
         simulation.kill(machine)
         await die(store)
         machine.files.unlink(f"/store/commitlog/{2 * LOG_SIZE:020d}")
-        machine.files.open(f"/store/commitlog/{3 * LOG_SIZE:020d}").truncate(0)
+        machine.disk.open(f"/store/commitlog/{3 * LOG_SIZE:020d}").truncate(0)
         if forced:
             with pytest.raises(StoreError, match="a commit-log file is missing before it"):
                 await opened(machine.world, small())

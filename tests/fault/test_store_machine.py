@@ -211,7 +211,7 @@ class StoreMachine(RuleBasedStateMachine):
             del self.untold[key]
 
     async def _flip(self, offset: int) -> None:
-        file = self.machine.files.open(f"/store/commitlog/{offset - offset % LOG_SIZE:020d}")
+        file = self.machine.disk.open(f"/store/commitlog/{offset - offset % LOG_SIZE:020d}")
         at = offset % LOG_SIZE
         file.pwrite(bytes([file.pread(1, at)[0] ^ 2]), at)
         file.datasync()

@@ -3,11 +3,41 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
 
-from rmq.runtime.world import File
+from rmq.runtime.world import File, Offload
 
-__all__ = ["OpenFiles", "SharedFile"]
+__all__ = ["OpenFiles", "SharedFile", "open_aside", "open_each_aside"]
+
+T = TypeVar("T")
+
+
+async def open_each_aside(
+    offload: Offload, opens: Callable[..., Sequence[T]], *args: object, close: Callable[[T], object]
+) -> list[T]:
+    """What ``opens(*args)`` opens off the loop; closed again when the caller was cancelled meanwhile.
+
+    :param close: closes one of what it returns.
+    """
+    opened: list[T] = []
+
+    def run() -> None:
+        opened.extend(opens(*args))
+
+    try:
+        await offload(run)
+    except BaseException:
+        for one in opened:
+            close(one)
+        raise
+    return opened
+
+
+async def open_aside(offload: Offload, opens: Callable[..., File], *args: object) -> File:
+    """:func:`open_each_aside` of one file."""
+    (file,) = await open_each_aside(offload, lambda: [opens(*args)], close=lambda file: file.close())
+    return file
 
 
 class SharedFile:

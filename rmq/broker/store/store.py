@@ -147,9 +147,6 @@ class Store:
         """
         try:
             await self._offload(self._markers.take_lock)
-        except OSError as error:
-            raise unusable(self.settings.root, error) from error
-        try:
             clean = await self._offload(self._markers.was_clean)
             self.recovered = await self._opening.run(
                 clean=clean, boot=self._world.identity.boot_id(), show_progress=self.show_progress

@@ -38,7 +38,7 @@ class Image:
         machine = Simulation(5).node("a")
         for path, data in self.files.items():
             machine.files.mkdir(path.rpartition("/")[0])
-            file = machine.files.open(path, create=True)
+            file = machine.disk.open(path, create=True)
             file.allocate(len(data))
             stripped = data.rstrip(b"\0")
             if stripped:

@@ -40,7 +40,7 @@ def spoil(machine: SimNode, at_least: int) -> int:
     """Flip a bit in the body of the first record from an offset on; its offset."""
     records = scan_log(machine.files, "/store/commitlog", LOG_SIZE).records
     victim = next(record for record in records if record.offset >= at_least)
-    file = machine.files.open(f"/store/commitlog/{victim.offset - victim.offset % LOG_SIZE:020d}")
+    file = machine.disk.open(f"/store/commitlog/{victim.offset - victim.offset % LOG_SIZE:020d}")
     at = victim.offset % LOG_SIZE + 90
     file.pwrite(bytes([file.pread(1, at)[0] ^ 8]), at)
     return victim.offset
@@ -91,7 +91,7 @@ def lost_pages_are_found() -> None:
         assert 0 < store.flusher.flushed < lost
         simulation.kill(machine)
         await die(store)
-        machine.files.open(f"/store/commitlog/{8 * LOG_SIZE:020d}").pwrite(bytes(4096), 4096)
+        machine.disk.open(f"/store/commitlog/{8 * LOG_SIZE:020d}").pwrite(bytes(4096), 4096)
         store = await opened(machine.world, small(**_SETTINGS), start=False)
         assert store.recovered.damages, "I11: a page that was not forced is lost, and nobody noticed"
         assert 0 < count - await _read(store) < 40

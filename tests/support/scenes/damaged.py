@@ -36,7 +36,7 @@ def damage_costs_only_itself() -> None:
         victim = next(record for record in image.records if record.offset > last_file)
 
         def flip(machine: SimNode) -> None:
-            file = machine.files.open(f"/store/commitlog/{victim.offset - victim.offset % LOG_SIZE:020d}")
+            file = machine.disk.open(f"/store/commitlog/{victim.offset - victim.offset % LOG_SIZE:020d}")
             file.pwrite(b"\xff\xff", victim.offset % LOG_SIZE + 4)
 
         store = await opened(image.machine(flip).world, small(), start=False)

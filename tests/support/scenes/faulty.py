@@ -184,7 +184,7 @@ def _spoil(machine: SimNode, number: int) -> int:
     """Flip a bit in the body of a record; its offset."""
     victim = scan_log(machine.files, "/store/commitlog", LOG_SIZE).records[number]
     path = f"/store/commitlog/{victim.offset - victim.offset % LOG_SIZE:020d}"
-    file = machine.files.open(path)
+    file = machine.disk.open(path)
     at = victim.offset % LOG_SIZE + 90
     file.pwrite(bytes([file.pread(1, at)[0] ^ 8]), at)
     return victim.offset
@@ -200,7 +200,7 @@ def checkpoint_decides_nothing() -> None:
             number = next(n for n, record in enumerate(scan.records) if record.offset > 2 * LOG_SIZE + 3000)
             offset = _spoil(machine, number)
             times = (machine.clock.now_ms() + year).to_bytes(8, "big") * 3
-            machine.files.open("/store/checkpoint", create=True).pwrite(times, 0)
+            machine.disk.open("/store/checkpoint", create=True).pwrite(times, 0)
             store = await opened(machine.world, small(), start=False)
             found = [damage.start for damage in store.recovered.damages]
             assert found == [offset], f"I10: damage at {offset} was not found behind the checkpoint, but {found}"
@@ -235,7 +235,7 @@ def queue_entries_are_checked() -> None:
     async def main() -> None:
         for start, stop in ((0, 400), (780, 800)):
             _, machine, sent = await _filled(3)
-            machine.files.open(f"/store/consumequeue/T/0/{0:020d}").pwrite(bytes(stop - start), start)
+            machine.disk.open(f"/store/consumequeue/T/0/{0:020d}").pwrite(bytes(stop - start), start)
             store = await opened(machine.world, small(), start=False)
             queue = store.queues.get("T", 0)
             assert queue is not None
@@ -284,9 +284,9 @@ def stale_bytes_never_come_back() -> None:
         await die(store)
         # The third record is torn, and so is the fourth: nothing good follows but the last two.
         path = f"/store/commitlog/{0:020d}"
-        machine.files.open(path).pwrite(b"\xff" * 40, ends[1])
+        machine.disk.open(path).pwrite(b"\xff" * 40, ends[1])
         whole = machine.files.read(path)
-        machine.files.open(path).pwrite(bytes(ends[5] - ends[1]), ends[1])
+        machine.disk.open(path).pwrite(bytes(ends[5] - ends[1]), ends[1])
         store = await opened(machine.world, small())
         assert store.log.end == ends[1]
         # The cut-off bytes are on the disk again, as when the cut itself had never been forced: then it is damage,
@@ -299,7 +299,7 @@ def stale_bytes_never_come_back() -> None:
         simulation.kill(machine)
         await die(store)
         # Now with a tail that recovery itself has to cut.
-        machine.files.open(path).pwrite(b"\xff" * 60, store.log.end)
+        machine.disk.open(path).pwrite(b"\xff" * 60, store.log.end)
         again = await opened(machine.world, small(), start=False)
         assert not any(machine.files.read(path)[again.log.end :]), "I3: a torn tail was left where it was"
         found = again.queues.get("T", 0)

@@ -24,6 +24,7 @@ from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.files import LogFile
 from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.unreadable import UnreadablePlaces
+from rmq.broker.store.open_files import open_aside
 from rmq.broker.store.settings import StoreSettings
 from rmq.runtime.world import File, World
 
@@ -221,7 +222,8 @@ class _Aside(LogReader):
     async def _read_all(self, file: LogFile, offset: int, size: int) -> bytes:
         if self._file is None or self._file[0] != file.start:
             await self.close()
-            self._file = (file.start, await self._offload(self._open_file, file.path))
+            opened = await open_aside(self._offload, self._open_file, file.path)
+            self._file = (file.start, opened)
         return await self._offload(self._file[1].pread_aside, size, offset - file.start)
 
     def _open_file(self, path: str) -> File:

@@ -14,11 +14,11 @@ from datetime import datetime
 from struct import Struct
 
 from rmq.broker.store.index.file import ENTRY, HEADER_SIZE, IndexFile, IndexHeader
-from rmq.broker.store.open_files import SharedFile
+from rmq.broker.store.open_files import SharedFile, open_aside
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.trouble import Trouble
-from rmq.runtime.world import World
+from rmq.runtime.world import File, World
 
 __all__ = ["Index"]
 
@@ -198,17 +198,22 @@ class Index:
     async def _made(self, file: IndexFile) -> SharedFile:
         """The open file; it is made when it is not there yet."""
         if file.shared is None:
-            file.shared = await self._offload(self._make, file.path, file.size, file.header(unfinished=True).encode())
+            head = file.header(unfinished=True).encode()
+            file.shared = SharedFile(await open_aside(self._offload, self._make, file.path, file.size, head))
         return file.shared
 
-    def _make(self, path: str, size: int, header: bytes) -> SharedFile:
+    def _make(self, path: str, size: int, header: bytes) -> File:
         files = self._world.files
         files.mkdir(self._directory)
         file = files.open(path, create=True)
-        file.allocate(size)
-        file.pwrite(header, 0)
-        files.sync_dir(self._directory)
-        return SharedFile(file)
+        try:
+            file.allocate(size)
+            file.pwrite(header, 0)
+            files.sync_dir(self._directory)
+        except BaseException:
+            file.close()
+            raise
+        return file
 
     # -- start and stop --------------------------------------------------------------------------------------------
 
@@ -223,9 +228,12 @@ class Index:
         ]  # fmt: skip
         for at, name in enumerate(names):
             file = IndexFile(name, os.path.join(self._directory, name), self._slots, self._capacity)
-            if not await self._open(file) or (
-                self._files and file.count > 1 and file.begin_offset < self._files[-1].end_offset
-            ):
+            try:
+                fits = await self._open(file)
+            except BaseException:
+                file.close()
+                raise
+            if not fits or (self._files and file.count > 1 and file.begin_offset < self._files[-1].end_offset):
                 log.warning("index file %s does not fit; it and what follows is built anew", file.path)
                 file.close()
                 await self._discard(names[at:])
@@ -293,7 +301,7 @@ class Index:
         if size != file.size:
             log.warning("index file %s has %d bytes, not %d", file.path, size, file.size)
             return False
-        file.shared = SharedFile(await self._offload(files.open, file.path))
+        file.shared = SharedFile(await open_aside(self._offload, files.open, file.path))
         header = IndexHeader.decode(await self._offload(file.shared.file.pread, HEADER_SIZE, 0))
         if not 0 <= header.next <= file.capacity or header.begin_offset > header.end_offset:
             log.warning("index file %s has a header that cannot be right", file.path)

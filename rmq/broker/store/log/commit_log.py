@@ -375,15 +375,15 @@ class CommitLog:
             log.error("%s could not be cleared: messages that were refused may be there at the next start", file.path)
             self._is_clear(file)
         spare, self._spare = self._spare, None
-        if spare is not None:
-            if remove_unused:
-                await self._offload(self.files.remove, spare)
-            spare.shared.drop()
-        for file in self._files:
-            file.shared.drop()
-        self._files = []
+        opened, self._files = self._files, []
         self._current = None
         self._file = None
+        try:
+            if spare is not None and remove_unused:
+                await self._offload(self.files.remove, spare)
+        finally:
+            for file in opened if spare is None else [*opened, spare]:
+                file.shared.drop()
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

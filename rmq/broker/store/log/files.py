@@ -117,7 +117,6 @@ class LogFiles:
         if self.extends and forced >= 0:
             self._fill_gaps(found, forced)
         starts = sorted(found)
-        opened: list[LogFile] = []
         for at, start in enumerate(starts):
             path = found[start]
             if start % self.size or (at and start != starts[at - 1] + self.size):
@@ -138,14 +137,20 @@ class LogFiles:
                 log.warning("%s has %d of %d bytes; it is extended", path, size, self.size)
         # The log goes on in its newest file, and in one that was made ahead, wherever they are.
         newest = next((start for start in reversed(starts) if self._written(found[start])), 0)
-        for start in starts:
-            path = found[start]
-            kept = os.path.dirname(path) in self._read_only and start < newest
-            file = self._open_kept(path) if kept else self._open_newest(path)
-            if not kept and self.extends:
-                file.allocate(self.size)
-            # Whoever made it may have died before its name was on disk.
-            opened.append(LogFile(start, file, entry_synced=kept))
+        opened: list[LogFile] = []
+        try:
+            for start in starts:
+                path = found[start]
+                kept = os.path.dirname(path) in self._read_only and start < newest
+                file = self._open_kept(path) if kept else self._open_newest(path)
+                # Whoever made it may have died before its name was on disk.
+                opened.append(LogFile(start, file, entry_synced=kept))
+                if not kept and self.extends:
+                    file.allocate(self.size)
+        except BaseException:
+            for one in opened:
+                one.shared.drop()
+            raise
         return opened
 
     def _fill_gaps(self, found: dict[int, str], forced: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import NamedTuple
 
+from rmq.broker.store.open_files import open_aside
 from rmq.broker.store.queues.ext_units import ExtDisk, ExtUnit, QueueExt, is_address, position_of, unit_at
 from rmq.broker.store.queues.files import FileKey
 from rmq.broker.store.queues.queues import QueueTable
@@ -256,7 +257,8 @@ class ExtQueueTable(QueueTable):
                 known = ext.waiting(position) or await reader.unit(position)
                 key = self._key(ext, position)
                 if key[1] in ext.starts and self.open_files.get(key) is None:
-                    self.open_files.put(key, await self._offload(self.ext.disk.open_file, key))
+                    file = await open_aside(self._offload, self.ext.disk.open_file, key)
+                    self.open_files.put(key, file)
             found.append(None if known is None else known[0])
         return found
 

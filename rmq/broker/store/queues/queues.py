@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from rmq.broker.store.open_files import OpenFiles, SharedFile
+from rmq.broker.store.open_files import OpenFiles, SharedFile, open_aside
 from rmq.broker.store.queues.files import FileKey, QueueDisk, QueueFiles, is_blank
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import ENTRY_SIZE, Queue
@@ -223,7 +223,8 @@ class QueueTable:
     async def _open(self, key: FileKey) -> SharedFile:
         shared = self.open_files.get(key)
         if shared is None:
-            shared = self.open_files.put(key, await self._offload(self.disk.open_file, key))
+            file = await open_aside(self._offload, self.disk.open_file, key)
+            shared = self.open_files.put(key, file)
         return shared
 
     def _range(self, queue: Queue, index: int, count: int) -> tuple[FileKey, int, int]:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.gate import Gate
+from rmq.broker.store.open_files import open_each_aside
 from rmq.broker.store.queues.files import FileKey, QueueFiles, Target
 from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.state import ENTRY_SIZE, Queue
@@ -163,7 +164,8 @@ class QueueWriter:
                 if target.new or open_files.get(target.key) is None:
                     missing.append((queue, target))
             if missing:
-                opened = await self._offload(table.disk.open_targets, [target for _, target in missing])
+                targets = [target for _, target in missing]
+                opened = await open_each_aside(self._offload, table.disk.open_targets, targets, close=_close)
                 for (queue, target), file in zip(missing, opened, strict=True):
                     if isinstance(file, OSError):
                         error = file
@@ -260,3 +262,8 @@ class QueueWriter:
                     shared.unpin()
         for key in group:
             self._unsynced.pop(key, None)
+
+
+def _close(target: File | OSError) -> None:
+    if not isinstance(target, OSError):
+        target.close()

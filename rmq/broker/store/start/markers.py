@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from rmq.protocol.errors import StoreError
-from rmq.runtime.world import FileLock, Files
+from rmq.runtime.world import File, FileLock, Files
 
 __all__ = ["Markers"]
 
@@ -20,6 +20,7 @@ class Markers:
         self._files = files
         self._root = root
         self._lock: FileLock | None = None
+        self._lock_file: File | None = None
         self.abort = os.path.join(root, "abort")
 
     def take_lock(self) -> None:
@@ -38,17 +39,18 @@ class Markers:
                 f"Lock failed,MQ already started: another broker uses {self._root}; stop it, or give this one its own "
                 f"storePathRootDir"
             ) from None
-        file = self._files.open(path, create=True)
         # Not closed before the lock is given back: closing any descriptor of a file drops its record locks.
-        self._lock_file = file
+        file = self._lock_file = self._files.open(path, create=True)
         file.pwrite(b"lock", 0)
         file.datasync()
 
     def release_lock(self) -> None:
         lock, self._lock = self._lock, None
+        file, self._lock_file = self._lock_file, None
         if lock is not None:
             lock.release()
-            self._lock_file.close()
+        if file is not None:
+            file.close()
 
     def was_clean(self) -> bool:
         """Whether the last stop was clean (or there was none)."""

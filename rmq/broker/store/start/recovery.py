@@ -41,6 +41,7 @@ from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.record_runs import Run
 from rmq.broker.store.log.records import SMALLEST, check, store_time
 from rmq.broker.store.log.unreadable import UnreadablePlaces
+from rmq.broker.store.open_files import open_each_aside
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.queues.writer import QueueWriter
@@ -148,7 +149,11 @@ class Recovery:
         :raises OSError: a disk error.
         """
         commit_log = self._log
-        commit_log.adopt_loaded(await self._offload(commit_log.files.open_all, self._noted))
+        commit_log.adopt_loaded(
+            await open_each_aside(
+                self._offload, commit_log.files.open_all, self._noted, close=lambda file: file.shared.drop()
+            )
+        )
         files = list(commit_log.segments)
         found = self._found = Recovered(clean=self._clean, start=commit_log.start)
         loader = QueueLoader(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from rmq.broker.store.index.file import ENTRY
 from rmq.broker.store.index.keyhash import KeyHasher
 from rmq.broker.store.log.reader import LogReader
+from rmq.broker.store.open_files import open_aside
 from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.state import ENTRY_SIZE
 from rmq.broker.store.stopped.index_check import open_index
@@ -89,7 +90,8 @@ async def queue_entries(
     for first in found[0]:
         if first + size <= start * ENTRY_SIZE or first >= end * ENTRY_SIZE:
             continue
-        file = await offload(store.disk.open_file, (store.disk.directory(topic, queue_id), first))
+        key = (store.disk.directory(topic, queue_id), first)
+        file = await open_aside(offload, store.disk.open_file, key)
         try:
             position = max(0, start * ENTRY_SIZE - first)
             while position < min(size, end * ENTRY_SIZE - first):

@@ -13,7 +13,7 @@ from struct import Struct
 from rmq.broker.store.index.file import ENTRY, HEADER_SIZE, IndexFile, IndexHeader
 from rmq.broker.store.index.keyhash import KeyHasher
 from rmq.broker.store.log.records import Derived
-from rmq.broker.store.open_files import SharedFile
+from rmq.broker.store.open_files import SharedFile, open_aside
 from rmq.broker.store.stopped.findings import Finding, unreadable
 from rmq.broker.store.stopped.opened import StoppedStore
 
@@ -38,7 +38,7 @@ async def open_index(store: StoppedStore) -> tuple[list[IndexFile], list[Finding
         file = IndexFile(name, path, settings.index_slots, settings.index_entries)
         try:
             size = await store.world.offload(store.files.size, path)
-            opened = await store.world.offload(store.files.open, path)
+            opened = await open_aside(store.world.offload, store.files.open, path)
         except OSError as error:
             wrong.append(unreadable("index", path, error))
             continue

@@ -121,12 +121,19 @@ class StoppedStore:
 
         :raises OSError: a file that cannot be read.
         """
-        await self.world.offload(self._open)
+        try:
+            await self.world.offload(self._open)
+        except BaseException:
+            await self._close()
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self._close()
+
+    async def _close(self) -> None:
         for run in self.runs:
             await run.close(remove_unused=False)
         self.runs = []
@@ -150,18 +157,20 @@ class StoppedStore:
         found, self.foreign = LogFiles(files, settings).find()
         size = settings.commit_log_file_size
         run: list[LogFile] = []
-        for start, path in sorted(found.items()):
-            if (bytes_ := files.size(path)) != size:
-                self.misfits.append((path, bytes_))
-            if start % size:
-                self.misplaced.append(path)
-                continue
-            if run and run[-1].start + size != start:
+        try:
+            for start, path in sorted(found.items()):
+                if (bytes_ := files.size(path)) != size:
+                    self.misfits.append((path, bytes_))
+                if start % size:
+                    self.misplaced.append(path)
+                    continue
+                if run and run[-1].start + size != start:
+                    self._add(run)
+                    run = []
+                run.append(LogFile(start, files.open(path), entry_synced=True))
+        finally:  # those of an opening that fails are closed, too
+            if run:
                 self._add(run)
-                run = []
-            run.append(LogFile(start, files.open(path), entry_synced=True))
-        if run:
-            self._add(run)
 
     def _add(self, run: list[LogFile]) -> None:
         commit_log = CommitLog(self.world, self.settings)

@@ -17,6 +17,7 @@ from rmq.broker.store.index.index import Index
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.records import TagsRule
+from rmq.broker.store.open_files import open_each_aside
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.ext_queues import queue_table
 from rmq.broker.store.queues.files import QueueDisk
@@ -83,8 +84,8 @@ class _Rebuild:
     async def run(self) -> Rebuilt:
         await self._offload(self._look_first)
         markers = Markers(self._files, self._root)
-        await self._offload(markers.take_lock)
         try:
+            await self._offload(markers.take_lock)
             await self._offload(self._remove, self._place)
             try:
                 made = await self._build(clean=await self._offload(markers.was_clean))
@@ -120,7 +121,9 @@ class _Rebuild:
         reading = dataclasses.replace(world, files=ReadOnlyFiles(world.files))
         commit_log = CommitLog(reading, settings)
         commit_log.files.extends = False
-        commit_log.adopt_loaded(await self._offload(commit_log.files.open_all))
+        commit_log.adopt_loaded(
+            await open_each_aside(self._offload, commit_log.files.open_all, close=lambda file: file.shared.drop())
+        )
         queues = queue_table(world, settings)
         index = Index(world, settings, self._checkpoint) if settings.index_enable else None
         tasks = TaskOwner("rebuild")

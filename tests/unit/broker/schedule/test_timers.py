@@ -305,7 +305,7 @@ def test_a_delivery_without_its_mark_is_done_again() -> None:
         assert marks.next == 2
         at = int.from_bytes((await broker.store.queues.entries_cold(marks, 1, 1))[:8], "big")
         again = await broker.killed(simulation)
-        file = node.files.open("/store/commitlog/" + "0" * 20)
+        file = node.disk.open("/store/commitlog/" + "0" * 20)
         file.pwrite(b"\0" * 64, at)
         file.close()
         await again.start()

@@ -80,7 +80,7 @@ def test_queue_files_of_another_size_are_refused_though_each_queue_has_one() -> 
                 await opened(node.world, small(queue_file_size=size))
         assert contents(node.disk) == before
         # One short file is what a crash leaves.
-        node.files.open("/store/consumequeue/T/0/00000000000000000000").truncate(400)
+        node.disk.open("/store/consumequeue/T/0/00000000000000000000").truncate(400)
         store = await opened(node.world, small())
         assert sum(queue.visible for queue in store.queues) == 8
         await store.stop()

@@ -188,18 +188,18 @@ def test_derived_files_decide_nothing() -> None:
                 ):
                     files.unlink(path)
             if change == "year on":
-                file = files.open("/store/checkpoint", create=True)
+                file = machine.disk.open("/store/checkpoint", create=True)
                 file.pwrite((machine.clock.now_ms() + 365 * 86_400_000).to_bytes(8, "big") * 3, 0)
             if change == "zeroed":
                 for path in queues[::2]:
-                    files.open(path).pwrite(bytes(400), 100)
+                    machine.disk.open(path).pwrite(bytes(400), 100)
             if change == "cut":
                 for path in queues[1::2]:
-                    files.open(path).truncate(130)
+                    machine.disk.open(path).truncate(130)
             if change == "old":
                 for path in queues:
                     if path in old:
-                        files.open(path).pwrite(old[path], 0)
+                        machine.disk.open(path).pwrite(old[path], 0)
                     else:
                         files.unlink(path)
             store = await opened(machine.world, small(), start=False)
@@ -240,7 +240,7 @@ def test_a_torn_tail_is_cut_at_every_byte(filling: str) -> None:
                 tail = rng.randbytes(size)
             else:
                 tail = whole[:size]  # good records of another place
-            machine.files.open(path).pwrite(whole[:cut] + tail, 0)
+            machine.disk.open(path).pwrite(whole[:cut] + tail, 0)
             store = await opened(machine.world, small(), start=False)
             # Zeros and random bytes may happen to be the right ones.
             last = max(n for n in range(6) if (whole[:cut] + tail)[: ends[n]] == whole[: ends[n]])
@@ -273,9 +273,9 @@ def test_a_lost_sector_of_properties_is_a_torn_record() -> None:
         store = await opened(machine.world, small(), start=False)
         assert store.log.end == nul
         await store.stop()
-        file = machine.files.open("/store/commitlog/00000000000000000000")
+        file = machine.disk.open("/store/commitlog/00000000000000000000")
         file.pwrite(bytes(nul - 512), 512)
-        machine.files.open("/store/abort", create=True)
+        machine.disk.open("/store/abort", create=True)
         store = await opened(machine.world, small(), start=False)
         assert store.log.end == first
         await store.stop()
@@ -295,7 +295,7 @@ def test_damage_in_the_middle_is_loud_and_costs_only_itself(caplog: pytest.LogCa
         path = "/store/commitlog/00000000000000000000"
         # A flipped bit in one body, and the head of another record overwritten.
         flipped = spans[7].start + 90
-        file = machine.files.open(path)
+        file = machine.disk.open(path)
         byte = file.pread(1, flipped)[0]
         file.pwrite(bytes([byte ^ 4]), flipped)
         file.pwrite(bytes(40), spans[12].start)
@@ -526,7 +526,7 @@ def test_the_log_is_rescanned_where_it_was_not_forced() -> None:
         scan = scan_log(machine.files, "/store/commitlog", LOG_SIZE)
         victim = scan.records[150]
         path = f"/store/commitlog/{victim.offset - victim.offset % LOG_SIZE:020d}"
-        machine.files.open(path).pwrite(b"\xff" * 8, victim.offset % LOG_SIZE + 88)
+        machine.disk.open(path).pwrite(b"\xff" * 8, victim.offset % LOG_SIZE + 88)
         store = await opened(machine.world, small(), start=False)
         assert len(store.recovered.damages) == 1
         await store.stop()
@@ -579,12 +579,12 @@ def test_newest_files_are_checked_whatever_the_checkpoint_says(back: int, checkp
         scan = scan_log(machine.files, "/store/commitlog", LOG_SIZE)
         victim = next(r for r in scan.records if r.offset // LOG_SIZE == 4 - back and r.offset % LOG_SIZE > 3000)
         path = f"/store/commitlog/{victim.offset - victim.offset % LOG_SIZE:020d}"
-        machine.files.open(path).pwrite(b"\xff" * 8, victim.offset % LOG_SIZE + 88)
+        machine.disk.open(path).pwrite(b"\xff" * 8, victim.offset % LOG_SIZE + 88)
         if checkpoint == "gone":
             machine.files.unlink("/store/checkpoint")
         elif checkpoint == "next year":
             later = machine.clock.now_ms() + 365 * 86_400_000
-            machine.files.open("/store/checkpoint").pwrite(later.to_bytes(8, "big") * 3, 0)
+            machine.disk.open("/store/checkpoint").pwrite(later.to_bytes(8, "big") * 3, 0)
         store = await opened(machine.world, settings, start=False)
         assert [tuple(damage) for damage in store.recovered.damages] == [(victim.offset, victim.offset + victim.size)]
         got = store.queues.get("T", 0)

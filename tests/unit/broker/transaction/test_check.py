@@ -490,7 +490,7 @@ def test_an_append_without_its_op_record_is_not_done_twice(kind: str) -> None:
             assert producer.numbers() == ["1"]
         (op,) = await broker.records(OP_HALF_TOPIC)
         again = await broker.killed(simulation)
-        file = broker.node.files.open("/store/commitlog/" + "0" * 20)
+        file = broker.node.disk.open("/store/commitlog/" + "0" * 20)
         file.pwrite(b"\0" * 64, op.physical_offset)
         file.close()
         async with again:

@@ -77,7 +77,7 @@ def test_a_field_that_no_checksum_covers_costs_its_record(field: int, value: int
         again = await killed_without_queues(simulation, node, store)
         spoilt = bytearray(8)
         pack_into(form, spoilt, 0, value)
-        file = node.files.open("/store/commitlog/" + "0" * 20)
+        file = node.disk.open("/store/commitlog/" + "0" * 20)
         file.pwrite(bytes(spoilt[: 8 if form == ">q" else 4]), bad + field)
         file.close()
         await again.load()

@@ -85,7 +85,7 @@ def test_what_is_read_does_not_stay_in_the_page_cache() -> None:
         checked = store.scrub.checked
         await asyncio.sleep(PASS)
         assert store.scrub.checked - checked > 3 * (LOG_SIZE - 300)
-        assert machine.files.open(f"/store/commitlog/{LOG_SIZE:020d}").pread_hot(100, 0) is None
+        assert machine.disk.open(f"/store/commitlog/{LOG_SIZE:020d}").pread_hot(100, 0) is None
         await store.stop()
 
     run(main())
@@ -239,8 +239,8 @@ def test_what_is_written_where_damage_was_cut_off_is_good() -> None:
         for start in range(2 * LOG_SIZE, 10 * LOG_SIZE, LOG_SIZE):
             path = f"/store/commitlog/{start:020d}"
             if machine.files.exists(path):
-                machine.files.open(path).pwrite(bytes(LOG_SIZE), 0)
-                machine.files.open(path).datasync()
+                machine.disk.open(path).pwrite(bytes(LOG_SIZE), 0)
+                machine.disk.open(path).datasync()
         for life in range(3):
             store = await opened(machine.world, SETTINGS)
             queue = store.queues.get_or_create("T", 0)
@@ -263,7 +263,7 @@ def test_a_list_that_makes_no_sense_is_as_none(text: str) -> None:
         await asyncio.sleep(PASS)
         assert json.loads(machine.files.read("/store/scrub.json"))["damaged"][0][0] == offset
         await store.stop()
-        file = machine.files.open("/store/scrub.json")
+        file = machine.disk.open("/store/scrub.json")
         file.truncate(0)
         file.pwrite(text.encode(), 0)
         store = await opened(machine.world, SETTINGS, start=False)

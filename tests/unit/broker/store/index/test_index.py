@@ -107,7 +107,7 @@ def test_a_damaged_chain_ends(damage: str) -> None:
         for n in range(1, ENTRIES + 20):
             index.put(7, n, 1_000_000)
         await index.force()
-        file = machine.files.open(index.files[0].path)
+        file = machine.disk.open(index.files[0].path)
         at = 40 + 4 * SLOTS + 20 * 10
         change = {"cycle": (16, 10), "forward": (16, 40), "huge": (16, 1 << 30), "negative time": (12, -5)}[damage]
         file.pwrite(change[1].to_bytes(4, "big", signed=True), at + change[0])
@@ -170,7 +170,7 @@ def test_a_crash_loses_no_key(damage: str) -> None:
         names = machine.files.list("/store/index")
         assert len(names) == 4
         for name in names[-2:]:
-            file = machine.files.open(f"/store/index/{name}")
+            file = machine.disk.open(f"/store/index/{name}")
             if damage == "entries" and name == names[-1]:
                 file.pwrite(bytes(60), 40 + 4 * SLOTS + 20 * 7)
             elif damage == "slots":

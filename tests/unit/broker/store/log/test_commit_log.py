@@ -261,7 +261,7 @@ def test_files_that_are_no_store_of_ours_are_refused(names: tuple[int, ...], siz
         machine = Simulation(1).node("a")
         machine.files.mkdir("/store/commitlog")
         for n in names:
-            machine.files.open(f"/store/commitlog/{n * LOG_SIZE + (LOG_SIZE - size if size < LOG_SIZE else 0):020d}",
+            machine.disk.open(f"/store/commitlog/{n * LOG_SIZE + (LOG_SIZE - size if size < LOG_SIZE else 0):020d}",
                                create=True).allocate(size)  # fmt: skip
         with pytest.raises(StoreError, match=words):
             await opened(machine.world, small())
@@ -290,8 +290,8 @@ def test_scan_of_a_short_newest_file() -> None:
         queue = store.queues.get_or_create("T", 0)
         store.append([put(queue, b"x")])
         await store.stop()
-        machine.files.open(f"/store/commitlog/{LOG_SIZE:020d}", create=True).allocate(100)
-        machine.files.open("/store/abort", create=True)
+        machine.disk.open(f"/store/commitlog/{LOG_SIZE:020d}", create=True).allocate(100)
+        machine.disk.open("/store/abort", create=True)
         store = await opened(machine.world, small())
         await store.stop()
         assert len(scan_log(machine.files, "/store/commitlog", LOG_SIZE).records) == 1

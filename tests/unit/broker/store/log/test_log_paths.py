@@ -254,7 +254,7 @@ def test_one_file_in_two_directories_is_refused() -> None:
         node = Simulation(1).node("a")
         store = await filled(node, several())
         await store.stop()
-        node.files.open(f"/disk2/log/{0:020d}", create=True).allocate(LOG_SIZE)
+        node.disk.open(f"/disk2/log/{0:020d}", create=True).allocate(LOG_SIZE)
         with pytest.raises(StoreError, match=r"/disk1/log/0{20} and /disk2/log/0{20} are the same part"):
             await opened(node.world, several())
 

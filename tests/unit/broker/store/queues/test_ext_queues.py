@@ -121,24 +121,24 @@ def _gone(node: SimNode) -> None:
 
 
 def _zeroed(node: SimNode) -> None:
-    node.files.open(FIRST).pwrite(bytes(500), 1000)
+    node.disk.open(FIRST).pwrite(bytes(500), 1000)
 
 
 def _torn_map(node: SimNode) -> None:
     """The bit map of unit 29 and what follows: its head, at 986, looks good."""
-    node.files.open(FIRST).pwrite(bytes(500), 29 * 34 + 21)
+    node.disk.open(FIRST).pwrite(bytes(500), 29 * 34 + 21)
 
 
 def _torn_last_map(node: SimNode) -> None:
-    node.files.open(f"/store/consumequeue_ext/T/0/{2 * EXT_SIZE:020d}").pwrite(bytes(100), 59 * 34 + 21)
+    node.disk.open(f"/store/consumequeue_ext/T/0/{2 * EXT_SIZE:020d}").pwrite(bytes(100), 59 * 34 + 21)
 
 
 def _cut(node: SimNode) -> None:
-    node.files.open(FIRST).truncate(2000)
+    node.disk.open(FIRST).truncate(2000)
 
 
 def _garbage_behind(node: SimNode) -> None:
-    node.files.open(f"/store/consumequeue_ext/T/0/{2 * EXT_SIZE:020d}").pwrite(b"\0\x14" * 500, 2040 + 34)
+    node.disk.open(f"/store/consumequeue_ext/T/0/{2 * EXT_SIZE:020d}").pwrite(b"\0\x14" * 500, 2040 + 34)
 
 
 def _entries_gone(node: SimNode) -> None:
@@ -160,7 +160,7 @@ def test_recovered_whatever_is_left(spoil: Any, clean: bool) -> None:
         fill(store, 0, 300)
         await store.stop()
         if not clean:
-            node.files.open("/store/abort", create=True)
+            node.disk.open("/store/abort", create=True)
         if spoil is not None:
             spoil(node)
         store = await opened(node.world)
@@ -270,7 +270,7 @@ def test_another_file_size_is_refused_by_name() -> None:
         fill(store, 0, 2)
         await store.stop()
         # Longer files than are configured; shorter ones are a crash's leftovers.
-        node.files.open(FIRST).allocate(2 * EXT_SIZE)
+        node.disk.open(FIRST).allocate(2 * EXT_SIZE)
         with pytest.raises(StoreError, match=f"{FIRST}.*mappedFileSizeConsumeQueueExt"):
             await opened(node.world)
 

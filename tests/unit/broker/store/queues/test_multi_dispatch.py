@@ -251,7 +251,7 @@ def test_light_queues_stay_while_multi_dispatch_is_off() -> None:
 def test_a_torn_tail_is_cut_out_of_named_queues(on: bool) -> None:
     async def main() -> None:
         machine, seen = await filled()
-        log = machine.world.files.open("/store/commitlog/" + sorted(machine.world.files.list("/store/commitlog"))[-1])
+        log = machine.disk.open("/store/commitlog/" + sorted(machine.world.files.list("/store/commitlog"))[-1])
         end = log.size()
         data = log.pread(end, 0)
         while not any(data[end - 4 : end]):

@@ -205,7 +205,7 @@ async def _filled(node: SimNode, *, clean: bool) -> dict[str, Any]:
     seen = await snapshot(store)
     await store.stop()
     if not clean:
-        node.files.open("/store/abort", create=True)
+        node.disk.open("/store/abort", create=True)
     return seen
 
 
