@@ -117,7 +117,7 @@ class Bench:
     """The broker and its pretended connections."""
 
     def __init__(self, cluster: Cluster, rounds: int) -> None:
-        self.server = cluster.brokers[0]._server
+        self.server = cluster.brokers[0].server
         self.rounds = rounds
         self.conns: list[Conn] = []
         self.sinks: list[Sink] = []

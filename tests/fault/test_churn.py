@@ -176,7 +176,7 @@ async def measured(scene: PopScene) -> dict[str, int]:
         await asyncio.sleep(60)
     held = Counter({f"held {name}": size for name, size in held_by(scene.app).items() if not name.startswith(BOUNDED)})
     held.update({f"series {name}": count for name, count in (await series(scene)).items()})
-    await scene.app._persist_offsets()
+    await scene.app.metadata.persist_offsets()
     await scene.app.filters.persist()
     held.update({f"store {name}": size for name, size in files_below(scene.node.files, "/store").items()})
     return dict(held)

@@ -13,12 +13,9 @@ from rmq.broker.admin.lookup import Lookup
 from rmq.broker.admin.slices import Turns, read_list
 from rmq.broker.admin.topic import queue_key
 from rmq.broker.groups.clients import Consumers
-from rmq.broker.groups.configs import GroupTable
-from rmq.broker.groups.offsets import OffsetTable
+from rmq.broker.parts import Ground, Tables
 from rmq.broker.reserved import check_group, check_private
-from rmq.broker.settings import BrokerSettings
 from rmq.broker.stats import BrokerStats
-from rmq.broker.topics.table import TopicTable
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList
 from rmq.protocol.bodies.kv import TopicList
@@ -40,7 +37,6 @@ from rmq.protocol.names import retry_topic
 from rmq.protocol.queue import MAX_QUEUES
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import LARGE, SHORT, handles
-from rmq.runtime.world import Clock
 
 __all__ = ["GroupAdmin"]
 
@@ -64,32 +60,27 @@ class _Progress:
 class GroupAdmin:
     """Handlers of the group requests.
 
-    :param broker_addr: the address the broker registers, for 317.
     :param forget: called with a deleted group, and whether its offsets went, too.
     """
 
     def __init__(
         self,
-        clock: Clock,
-        settings: BrokerSettings,
-        topics: TopicTable,
-        groups: GroupTable,
-        offsets: OffsetTable,
+        ground: Ground,
+        tables: Tables,
         consumers: Consumers,
-        lookup: Lookup,
         stats: BrokerStats,
-        broker_addr: Callable[[], str],
+        lookup: Lookup,
         forget: Callable[[str, bool], None],
     ) -> None:
-        self._clock = clock
-        self._settings = settings
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
+        self._clock = ground.world.clock
+        self._settings = ground.settings
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._offsets = tables.offsets
         self._consumers = consumers
         self._lookup = lookup
         self._stats = stats
-        self._broker_addr = broker_addr
+        self._broker_addr = ground.broker_addr
         self._forget = forget
 
     # -- configs
@@ -234,7 +225,7 @@ class GroupAdmin:
                 found.append(_consume_stats(self._stats.consume_tps(topic, group), progress.queues))
             groups.append(f"{{{fastjson.quote(group)}:[{','.join(found)}]}}")
         body = (
-            f'{{"brokerAddr":{fastjson.quote(self._broker_addr())},"consumeStatsList":[{",".join(groups)}],'
+            f'{{"brokerAddr":{fastjson.quote(self._broker_addr)},"consumeStatsList":[{",".join(groups)}],'
             f'"totalDiff":{left}}}'
         )
         return request.reply(ResponseCode.SUCCESS, body=body.encode())
@@ -303,7 +294,7 @@ class GroupAdmin:
     def topics_of(self, conn: Conn, request: Command, header: QueryTopicsByConsumerRequest) -> Command:
         """343 (5.x): topics on which a group has offsets."""
         topics = self._offsets.topics_of(header.group)
-        found = TopicList(broker_addr=self._broker_addr(), topic_list=topics)
+        found = TopicList(broker_addr=self._broker_addr, topic_list=topics)
         return request.reply(ResponseCode.SUCCESS, body=found.encode())
 
     @handles(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, header=QuerySubscriptionByConsumerRequest)

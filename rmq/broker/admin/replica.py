@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from rmq.broker.store.store import Store
+from rmq.broker.parts import Ground
 from rmq.protocol.bodies.replica import HARuntimeInfo
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
@@ -17,16 +15,12 @@ __all__ = ["ReplicaAdmin"]
 
 
 class ReplicaAdmin:
-    """Handlers of a master without slaves.
+    """Handlers of a master without slaves."""
 
-    :param broker_addr: the address the broker registers.
-    :param ha_addr: the address it registers for slaves.
-    """
-
-    def __init__(self, store: Store, broker_addr: Callable[[], str], ha_addr: Callable[[], str]) -> None:
-        self._store = store
-        self._broker_addr = broker_addr
-        self._ha_addr = ha_addr
+    def __init__(self, ground: Ground) -> None:
+        self._store = ground.store
+        self._broker_addr = ground.broker_addr
+        self._ha_addr = ground.ha_addr
 
     @handles(RequestCode.GET_BROKER_HA_STATUS)
     def ha_status(self, conn: Conn, request: Command) -> Command:
@@ -40,7 +34,7 @@ class ReplicaAdmin:
         if header.master_ha_address is not None:
             return request.reply(ResponseCode.SUCCESS, header=ExchangeHAInfoResponse())
         answer = ExchangeHAInfoResponse(
-            master_ha_address=self._ha_addr(), master_flush_offset=0, master_address=self._broker_addr()
+            master_ha_address=self._ha_addr, master_flush_offset=0, master_address=self._broker_addr
         )
         return request.reply(ResponseCode.SUCCESS, header=answer)
 

@@ -23,24 +23,17 @@ from rmq.protocol.errors import FAQ, HeaderError, ResponseError, RMQError
 from rmq.protocol.frame import encode
 from rmq.protocol.headers.pull import PullMessageRequest
 from rmq.protocol.names import BROKER_GROUPS, group_of_retry_topic, is_private_topic, is_retry_topic
-from rmq.remoting.faults import Faults
 from rmq.remoting.router import BUSY, handles
 from rmq.runtime.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from rmq.broker.delivery.moved import OffsetMovedEvents
     from rmq.broker.groups.clients import Consumers
-    from rmq.broker.groups.configs import GroupTable
-    from rmq.broker.groups.filters import ConsumerFilters
-    from rmq.broker.groups.offsets import OffsetTable
-    from rmq.broker.settings import BrokerSettings
+    from rmq.broker.parts import Counted, Ground, Tables
     from rmq.broker.store.state import Queue
-    from rmq.broker.store.store import Store
-    from rmq.broker.topics.table import TopicTable
     from rmq.protocol.bodies.heartbeat import SubscriptionData
     from rmq.remoting.conn import Conn
-    from rmq.remoting.latency import CallLatency
-    from rmq.runtime.world import World
+    from rmq.remoting.faults import Faults
 
 __all__ = ["Delivery"]
 
@@ -66,42 +59,36 @@ def _fault(data: SubscriptionData) -> str:
 class Delivery:
     """Serves pulls.
 
-    :param on_delivered: called with (group, topic, queue id, messages, bytes) of each batch handed out.
-    :param latency: counts the answers, when there is one.
+    :param counted: told of each batch handed out, and of the answers' latency.
     :param faults: answers pulls that fail in a way nobody expected.
     """
 
     def __init__(
         self,
-        world: World,
-        settings: BrokerSettings,
-        topics: TopicTable,
-        groups: GroupTable,
+        ground: Ground,
+        tables: Tables,
         consumers: Consumers,
-        filters: ConsumerFilters,
-        offsets: OffsetTable,
-        store: Store,
+        counted: Counted,
         moved: OffsetMovedEvents,
-        on_delivered: Callable[[str, str, int, int, int], None],
         limits: ReadLimits,
-        latency: CallLatency | None = None,
-        faults: Faults | None = None,
+        faults: Faults,
     ) -> None:
+        clock, settings, store = ground.world.clock, ground.settings, ground.store
         self._settings = settings
-        self._topics = topics
-        self._groups = groups
+        self._topics = topics = tables.topics
+        self._groups = groups = tables.groups
         self._consumers = consumers
-        self._filters = filters
-        self._offsets = offsets
+        self._filters = tables.filters
+        self._offsets = tables.offsets
         self._store = store
         self._moved = moved
-        self._on_delivered = on_delivered
-        self._latency = latency
-        self._faults = faults or Faults()
+        self._on_delivered = counted.stats.delivered
+        self._latency = counted.latency
+        self._faults = faults
         self._tasks = TaskOwner("delivery")
-        self._trouble = Trouble(world.clock, log, "reading messages from disk", "who pulls them is told so")
+        self._trouble = Trouble(clock, log, "reading messages from disk", "who pulls them is told so")
         self._reader = Reader(store, limits)
-        self.holds = Holds(world.clock, self._wake, self._expire)
+        self.holds = Holds(clock, self._wake, self._expire)
         self.slow_readers = SlowReaders(settings, groups)
         #: Pulls that found nothing, for the statistics.
         self.missed = 0

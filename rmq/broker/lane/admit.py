@@ -156,7 +156,7 @@ class Admission:
         self._groups = groups
         self._store = store
         self._lanes = lanes
-        self._levels = levels
+        self.levels = levels
         self.timers = timers
         self._store_host = store_host
         self._cluster_size = len(f"\x02CLUSTER\x01{settings.broker_cluster_name}".encode())
@@ -338,12 +338,12 @@ class Admission:
 
     def delay(self, table: dict[str, str], level: int, queue: Queue) -> tuple[Queue, int]:
         """Divert to the schedule topic: (its queue, the delivery time in ms as the entry's tags code)."""
-        level = min(level, self._levels.max_level)
+        level = min(level, self.levels.max_level)
         table["DELAY"] = str(level)
         table["REAL_TOPIC"] = queue.topic
         table["REAL_QID"] = str(queue.id)
         # Not from the store stamp: after the clock was set back, that one stands still until it has caught up.
-        due = self._levels.deliver_at(level, self._clock.now_ms())
+        due = self.levels.deliver_at(level, self._clock.now_ms())
         return self._queue(SCHEDULE_TOPIC, level - 1), due
 
     def _half(self, table: dict[str, str], queue: Queue) -> tuple[Queue, int]:

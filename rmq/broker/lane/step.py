@@ -36,19 +36,14 @@ from rmq.remoting.router import handles
 
 if TYPE_CHECKING:
     from rmq.broker.delivery.pull import Delivery
-    from rmq.broker.kinds import MessageKinds
     from rmq.broker.lane.admit import Admission, AnySend, Ticket
     from rmq.broker.lane.answers import SendAnswers
     from rmq.broker.lane.pressure import Pressure
     from rmq.broker.lane.topic_lane import LaneTable
-    from rmq.broker.settings import BrokerSettings
-    from rmq.broker.stats import BrokerStats
-    from rmq.broker.store.store import Store
+    from rmq.broker.parts import Counted, Ground
     from rmq.broker.topics.table import TopicTable
     from rmq.remoting.conn import Conn
-    from rmq.remoting.latency import CallLatency
     from rmq.remoting.router import Router
-    from rmq.runtime.world import World
 
 __all__ = ["Lane"]
 
@@ -92,23 +87,19 @@ class Lane:
 
     def __init__(
         self,
-        world: World,
-        settings: BrokerSettings,
-        store: Store,
+        ground: Ground,
         topics: TopicTable,
+        counted: Counted,
         lanes: LaneTable,
         admission: Admission,
         answers: SendAnswers,
         delivery: Delivery,
-        stats: BrokerStats,
         pressure: Pressure,
         router: Router,
-        store_host: bytes,
-        kinds: MessageKinds,
-        latency: CallLatency | None,
     ) -> None:
+        world, settings = ground.world, ground.settings
         self._settings = settings
-        self._store = store
+        self._store = ground.store
         self._topics = topics
         self._lanes = lanes
         self._new_topics = NewTopics(topics, lanes)
@@ -118,13 +109,13 @@ class Lane:
         self._delivery = delivery
         self._monotonic = world.clock.monotonic
         self._now_ms = world.clock.now_ms
-        self._stats = stats
+        self._stats = counted.stats
         self._pressure = pressure
         self._router = router
         self._faults = router.faults
-        self._store_host = store_host
-        self._kinds = kinds
-        self._latency = latency
+        self._store_host = ground.store_host
+        self._kinds = counted.kinds
+        self._latency = counted.latency
         self._trouble = Trouble(world.clock, log, "appending to the commit log", "producers are told so")
         self._long_batches = asyncio.Lock()
         # Sends with a sharding key that the next append takes.

@@ -7,27 +7,15 @@ zero, and every figure stands for one group on one topic: nothing is added up ov
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from rmq.broker.groups.clients import Consumers, Producers
-from rmq.broker.groups.configs import GroupTable
-from rmq.broker.groups.offsets import OffsetTable
-from rmq.broker.kinds import MessageKinds
+from rmq.broker.delivery.pull import Delivery
 from rmq.broker.lane.pressure import Pressure
-from rmq.broker.pop.service import PopService
-from rmq.broker.schedule.service import ScheduleService
-from rmq.broker.schedule.timers import TimerService
+from rmq.broker.parts import Counted, Ground, Members, Tables
+from rmq.broker.roles.master import MasterServices
 from rmq.broker.schedule.timing import TimerSends
-from rmq.broker.settings import BrokerSettings
-from rmq.broker.stats import BrokerStats
-from rmq.broker.store.store import Store
-from rmq.broker.topics.table import TopicTable
-from rmq.broker.transaction.check import TransactionCheck
-from rmq.broker.transaction.ends import TransactionEnds
-from rmq.remoting.latency import CallLatency
+from rmq.remoting.server import Server
 from rmq.remoting.unread import Unread
-from rmq.runtime.world import Clock
 
 __all__ = ["Figures", "Lag"]
 
@@ -47,35 +35,52 @@ class Lag(NamedTuple):
     total: int | None
 
 
-@dataclass(frozen=True, slots=True)
 class Figures:
-    """The parts of a broker that metrics are made from."""
+    """The parts of a broker that metrics are made from.
 
-    clock: Clock
-    settings: BrokerSettings
-    topics: TopicTable
-    groups: GroupTable
-    consumers: Consumers
-    producers: Producers
-    offsets: OffsetTable
-    stats: BrokerStats
-    store: Store
-    pressure: Pressure
-    check: TransactionCheck
-    ends: TransactionEnds
-    schedule: ScheduleService
-    timers: TimerService
-    timer_sends: TimerSends
-    pop: PopService
-    kinds: MessageKinds
-    #: None while nobody asks for metrics.
-    latency: CallLatency | None
-    #: Open connections.
-    connections: Callable[[], int]
-    #: What peers have not read.
-    unread: Callable[[], Unread]
-    #: Pulls that are held.
-    holds: Callable[[], int]
+    :param master: the services of a master; None while the broker is none.
+    """
+
+    def __init__(
+        self,
+        ground: Ground,
+        tables: Tables,
+        members: Members,
+        counted: Counted,
+        pressure: Pressure,
+        delivery: Delivery,
+        timer_sends: TimerSends,
+        server: Server,
+        master: Callable[[], MasterServices | None],
+    ) -> None:
+        self.clock = ground.world.clock
+        self.settings = ground.settings
+        self.store = ground.store
+        self.topics = tables.topics
+        self.groups = tables.groups
+        self.offsets = tables.offsets
+        self.consumers = members.consumers
+        self.producers = members.producers
+        self.stats = counted.stats
+        self.kinds = counted.kinds
+        self.latency = counted.latency
+        self.pressure = pressure
+        self.timer_sends = timer_sends
+        self.master = master
+        self._delivery = delivery
+        self._server = server
+
+    def connections(self) -> int:
+        """Open connections."""
+        return len(self._server.connections)
+
+    def unread(self) -> Unread:
+        """What peers have not read."""
+        return self._server.unread
+
+    def holds(self) -> int:
+        """Pulls that are held."""
+        return self._delivery.holds.count
 
     def lags(self) -> Iterator[Lag]:
         """Of every existing topic and group that commits offsets here."""

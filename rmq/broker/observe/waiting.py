@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterator
 
 from rmq.broker.observe.figures import Figures, Lag
+from rmq.broker.pop.service import PopService
+from rmq.broker.roles.master import MasterServices
 from rmq.protocol.names import RETRY_PREFIX, is_system_group
 from rmq.remoting.metrics import Family, Labels, Sample
 
@@ -35,7 +37,8 @@ class WaitingMetrics:
     async def read(self) -> None:
         """Read what a page needs and what is not at hand."""
         of = self._of
-        self._periods = await of.timers.periods(_PERIODS)
+        master = of.master()
+        self._periods = [] if master is None else await master.timers.periods(_PERIODS)
         now = of.clock.now_ms()
         oldest = await of.store.oldest_time()
         self._reserved_ms = max(0, now - oldest) if oldest > 0 else None
@@ -70,13 +73,15 @@ class WaitingMetrics:
                 "Age of the oldest message, ms",
                 self._reserved_ms,
             )
-        yield from self._transactions()
-        yield from self._timers()
-        yield from self._pop()
+        master = self._of.master()
+        if master is not None:
+            yield from self._transactions(master)
+            yield from self._timers(master)
+            yield from self._pop(master.pop)
 
-    def _transactions(self) -> Iterator[Family]:
-        ends = self._of.ends
-        yield _single("rocketmq_half_messages", "gauge", "Half messages without an end", self._of.check.open_halves)
+    def _transactions(self, master: MasterServices) -> Iterator[Family]:
+        ends = master.ends
+        yield _single("rocketmq_half_messages", "gauge", "Half messages without an end", master.check.open_halves)
         yield Family(
             "rocketmq_commit_messages_total", "counter", "Transactions committed, by topic", _topics(ends.commits)
         )
@@ -90,13 +95,15 @@ class WaitingMetrics:
             [sample for topic, seen in ends.latencies.items() for sample in seen.samples((("topic", topic),))],
         )
 
-    def _timers(self) -> Iterator[Family]:
-        of = self._of
-        timers = of.timers
+    def _timers(self, master: MasterServices) -> Iterator[Family]:
+        timers = master.timers
         late, late_ms = timers.overdue()
         yield _single("rocketmq_timing_messages", "gauge", "Messages that wait for a time of their own", len(timers))
         yield Family(
-            "rocketmq_timer_enqueue_total", "counter", "Such messages taken in, by topic", _topics(of.timer_sends.taken)
+            "rocketmq_timer_enqueue_total",
+            "counter",
+            "Such messages taken in, by topic",
+            _topics(self._of.timer_sends.taken),
         )
         yield Family(
             "rocketmq_timer_dequeue_total", "counter", "Such messages delivered, by topic", _topics(timers.delivered)
@@ -117,11 +124,10 @@ class WaitingMetrics:
             "rmq_delayed_messages",
             "gauge",
             "Messages that wait, by delay level",
-            [("", (("level", str(level)),), count) for level, count in of.schedule.waiting()],
+            [("", (("level", str(level)),), count) for level, count in master.schedule.waiting()],
         )
 
-    def _pop(self) -> Iterator[Family]:
-        pop = self._of.pop
+    def _pop(self, pop: PopService) -> Iterator[Family]:
         state = pop.state
         now = self._of.clock.now_ms()
         late, late_ms = state.checkpoints.overdue(now)
@@ -164,12 +170,12 @@ class WaitingMetrics:
             "rocketmq_consumer_inflight_messages",
             "gauge",
             "Messages that POP has handed to a group and that are open",
-            self._in_flight(),
+            self._in_flight(pop),
         )
 
-    def _in_flight(self) -> Iterator[Sample]:
+    def _in_flight(self, pop: PopService) -> Iterator[Sample]:
         of = self._of
-        for (group, topic), count in of.pop.state.checkpoints.in_flight_by_group().items():
+        for (group, topic), count in pop.state.checkpoints.in_flight_by_group().items():
             if topic in of.topics and of.groups.get(group) is not None:
                 system = of.topics.is_system(topic) or is_system_group(group)
                 retry = "true" if topic.startswith(RETRY_PREFIX) else "false"

@@ -55,7 +55,7 @@ class Assignment:
         topics: TopicTable,
         consumers: Consumers,
         modes: RequestModes,
-        client: Callable[[], RemotingClient],
+        client: RemotingClient,
         namesrvs: Callable[[], Sequence[str]],
     ) -> None:
         self._clock = clock
@@ -126,7 +126,7 @@ class Assignment:
         for addr in self._namesrvs():
             request = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic=topic))
             try:
-                answer = await self._client().request(addr, request, _ROUTE_TIMEOUT)
+                answer = await self._client.request(addr, request, _ROUTE_TIMEOUT)
                 if answer.code == ResponseCode.TOPIC_NOT_EXIST:
                     return []
                 if answer.code != ResponseCode.SUCCESS:

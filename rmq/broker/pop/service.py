@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from rmq.broker.delivery.read import Reader, ReadLimits
 from rmq.broker.pop.acks import Acks
-from rmq.broker.pop.assignment import Assignment
 from rmq.broker.pop.checks import Checks
 from rmq.broker.pop.handles import pop_retry_topic
-from rmq.broker.pop.modes import RequestModes
 from rmq.broker.pop.polls import Polls
 from rmq.broker.pop.requests import PopRequests
 from rmq.broker.pop.revive import Reviver
@@ -20,17 +18,10 @@ from rmq.protocol.names import RETRY_PREFIX
 from rmq.runtime.tasks import TaskOwner
 
 if TYPE_CHECKING:
-    from rmq.broker.groups.clients import Consumers
-    from rmq.broker.groups.configs import GroupTable
-    from rmq.broker.groups.offsets import OffsetTable
     from rmq.broker.lane.admit import Admission
-    from rmq.broker.settings import BrokerSettings
+    from rmq.broker.parts import Ground, Tables
     from rmq.broker.store.state import Queue
-    from rmq.broker.store.store import Store
-    from rmq.broker.topics.table import TopicTable
-    from rmq.remoting.client import RemotingClient
     from rmq.remoting.conn import Conn
-    from rmq.runtime.world import World
 
 __all__ = ["PopService"]
 
@@ -43,36 +34,27 @@ class PopService:
     """Pop consumption of a broker (Java: the Pop... processors and services).
 
     :param on_delivered: called with (group, topic, queue id, messages, bytes) of what is handed out.
-    :param client: calls the name servers.
-    :param namesrvs: their addresses.
     :param delete_topic: forgets a topic with all that is known of it.
     """
 
     def __init__(
         self,
-        world: World,
-        settings: BrokerSettings,
-        topics: TopicTable,
-        groups: GroupTable,
-        consumers: Consumers,
-        offsets: OffsetTable,
-        store: Store,
+        ground: Ground,
+        tables: Tables,
         admission: Admission,
-        store_host: bytes,
         on_delivered: Callable[[str, str, int, int, int], None],
         limits: ReadLimits,
-        client: Callable[[], RemotingClient],
-        namesrvs: Callable[[], Sequence[str]],
         delete_topic: Callable[[str], None],
     ) -> None:
+        world, settings, store, store_host = ground.world, ground.settings, ground.store, ground.store_host
+        topics, groups = tables.topics, tables.groups
         self.tasks = TaskOwner("pop")
         self._topics = topics
         self._groups = groups
         self._delete_topic = delete_topic
         topics.on_change.append(self._topic_changed)
-        self.state = state = PopState(world.clock, store, topics, offsets, store_host)
+        self.state = state = PopState(world.clock, store, topics, tables.offsets, store_host)
         self.polls = polls = Polls()
-        self.modes = modes = RequestModes(world, settings.config_path("messageRequestMode.json"))
         self.reviver = reviver = Reviver(world, store, topics, groups, admission, state, polls, store_host)
         checks = Checks(settings, topics, groups, store)
         taker = Taker(world, settings, store, state, Reader(store, limits), on_delivered, reviver.changed, limits)
@@ -80,16 +62,10 @@ class PopService:
         self.handlers: tuple[object, ...] = (
             PopRequests(world.clock, checks, taker, polls),
             Acks(world.clock, state, checks, polls, reviver.changed),
-            modes,
-            Assignment(world.clock, settings, topics, consumers, modes, client, namesrvs),
         )
 
     async def load(self) -> None:
-        """Read what is on disk; the store is recovered.
-
-        :raises StoreError: messageRequestMode.json cannot be read.
-        """
-        self.modes.load()
+        """Read what is on disk; the store is recovered."""
         await self.state.load()
 
     def start(self) -> None:
@@ -106,7 +82,6 @@ class PopService:
         if topic is None or topic in self._topics:
             return
         self.state.forget_topic(topic)
-        self.modes.forget_topic(topic)
         self._forget_counts(topic)
         if topic.startswith(RETRY_PREFIX):
             return
@@ -122,7 +97,6 @@ class PopService:
         """
         if offsets:
             self.state.forget_group(group)
-        self.modes.forget_group(group)
         self._forget_counts(group)
         for topic in self._topics.names():
             retry = pop_retry_topic(group, topic)
@@ -147,4 +121,3 @@ class PopService:
     async def stop(self) -> None:
         """Bring everything to disk."""
         await self.state.stop()
-        await self.modes.file.close()

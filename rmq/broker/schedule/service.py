@@ -53,6 +53,7 @@ class ScheduleService:
     :param path: delayOffset.json.
     :param flush_interval: ``flushDelayOffsetInterval``, ms.
     :param steady: the clock that delays are measured with.
+    :param offsets: how far each level is delivered, for who asks.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class ScheduleService:
         path: str,
         flush_interval: int = 10_000,
         steady: SteadyClock | None = None,
+        offsets: DelayOffsets | None = None,
     ) -> None:
         self._world = world
         self._steady = steady if steady is not None else SteadyClock(world.clock)
@@ -73,7 +75,7 @@ class ScheduleService:
         self.on_delivered: Callable[[list[Put]], None] = lambda puts: None
         self.levels = levels
         #: How far each level is delivered (what 28 and 45 tell).
-        self.offsets = DelayOffsets()
+        self.offsets = offsets if offsets is not None else DelayOffsets()
         self._durable = DelayOffsets()
         self._ahead: deque[tuple[int, int, int]] = deque()  # (commit-log end, level, offset), in log order
         self._heads: dict[int, int] = {}  # level -> when its first message is due, by the steady clock

@@ -46,8 +46,8 @@ async def test_no_part_keeps_the_store_from_its_stop(caplog: pytest.LogCaptureFi
 @pytest.mark.parametrize(
     "plant",
     [
-        pytest.param(lambda app: setattr(app._server, "start", raising), id="listening"),
-        pytest.param(lambda app: setattr(app._pop, "load", raising), id="what POP has open"),
+        pytest.param(lambda app: setattr(app.server, "start", raising), id="listening"),
+        pytest.param(lambda app: setattr(app.master.pop, "load", raising), id="what POP has open"),
         pytest.param(lambda app: setattr(app.store.upkeep, "begin", raising), id="the store"),
         pytest.param(lambda app: setattr(app._registration, "start", raising), id="registering"),
     ],

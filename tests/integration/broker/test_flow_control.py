@@ -151,7 +151,7 @@ async def test_a_flush_that_does_not_end(tmp_path: Path) -> None:
             async with asyncio.timeout(30):  # the oldest of them waits longer with every look
                 while int((await runtime(peer))["sendThreadPoolQueueHeadWaitTimeMills"]) < 20:
                     continue
-            owed = [conn.owed_bytes for conn in cluster.brokers[0]._server.connections]
+            owed = [conn.owed_bytes for conn in cluster.brokers[0].server.connections]
             assert max(owed) >= 3 * 1000
 
             settings.update("osPageCacheBusyTimeOutMills=-1")
@@ -166,7 +166,7 @@ async def test_a_flush_that_does_not_end(tmp_path: Path) -> None:
             slow.go.set()
             assert [(await future).code for future in held] == [0, 0, 0]
             assert (await runtime(peer))["sendThreadPoolQueueSize"] == "0"
-            assert {conn.owed_bytes for conn in cluster.brokers[0]._server.connections} == {0}
+            assert {conn.owed_bytes for conn in cluster.brokers[0].server.connections} == {0}
             assert (await peer.ask(send())).code == 0
 
 
@@ -185,7 +185,7 @@ async def test_held_answers_stop_the_reading_of_their_connection(tmp_path: Path)
             body = b"x" * 1_000_000
             held = [peer.submit(send(body=body)) for _ in range(40)]
             await slow.running.wait()
-            while not any(conn._paused for conn in broker._server.connections):
+            while not any(conn._paused for conn in broker.server.connections):
                 assert (await other.ask(Command(28))).code == 0
             # Nothing more of it is taken in, while others are served.
             assert broker.pressure.held < 40
@@ -201,7 +201,7 @@ async def test_a_storm_of_other_commands_is_served_in_slices(cluster: Cluster) -
     async with await connect(cluster) as peer:
         assert (await peer.ask(send())).code == 0
         routed: list[int] = []
-        step, route = broker._server._step, broker.router.route
+        step, route = broker.server._step, broker.router.route
 
         def counting_step(ready: list[Any]) -> None:
             routed.append(0)
@@ -211,7 +211,7 @@ async def test_a_storm_of_other_commands_is_served_in_slices(cluster: Cluster) -
             routed[-1] += 1
             route(conn, command)
 
-        broker._server._step = counting_step
+        broker.server._step = counting_step
         lane: Any = step.__self__  # type: ignore[attr-defined]
         lane._router = SimpleNamespace(route=counting_route)
         finished: list[int] = []

@@ -41,7 +41,7 @@ async def test_after_a_power_cut_the_next_messages_reach_the_group(caplog: pytes
         await scene.send("lost", queue_id=1)
         await commit(scene, 0, 15)
         await commit(scene, 1, 1)
-        await scene.app._persist_offsets()
+        await scene.app.metadata.persist_offsets()
         await scene.power_cut()
         assert [await committed(scene, queue_id) for queue_id in range(3)] == [10, 0, 1]
         assert "g comes back to the end of T: queue 0 from 15 to 10, queue 1 from 1 to 0" in caplog.text

@@ -74,7 +74,7 @@ async def test_the_topic_of_traces(tmp_path: Path, enabled: str, name: str) -> N
 async def test_groups_that_read_too_far_back_are_switched_off(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         broker = cluster.brokers[0]
-        slow = broker._delivery.slow_readers
+        slow = broker.front.delivery.slow_readers
         async with RawPeer(*broker.address) as peer:
             for _ in range(3):
                 assert (await peer.ask(send(body=b"x" * 1000))).code == 0

@@ -127,7 +127,7 @@ async def test_a_clean_stop_and_an_unsubscription_hand_the_locks_over_at_once() 
         # Its share stays its own while it is a member, but whoever asks gets the locks.
         queues = [queue for queue in members["a"].assignment if queue.topic == "T"]
         members["a"].unsubscribe("T")
-        locks = s.cluster.brokers[0]._locks
+        locks = s.cluster.brokers[0].members.locks
         await eventually(lambda: locks.lock("g", "somebody", queues) == queues, within=2)
         locks.unlock("g", "somebody", queues)
         await members["a"].shutdown()
@@ -269,7 +269,7 @@ QUEUES = [MessageQueue("T", "broker-0", number) for number in range(4)]
 
 def holders(s: Scene) -> set[str | None]:
     """Who has the locks of T's queues."""
-    return {s.cluster.brokers[0]._locks.holder("g", queue) for queue in QUEUES}
+    return {s.cluster.brokers[0].members.locks.holder("g", queue) for queue in QUEUES}
 
 
 def ours(consumer: PushConsumer) -> int:
@@ -279,7 +279,7 @@ def ours(consumer: PushConsumer) -> int:
 @in_virtual_time
 async def test_a_refused_lock_is_asked_for_again_within_about_a_second(caplog: pytest.LogCaptureFixture) -> None:
     async with scene() as s:
-        locks = s.cluster.brokers[0]._locks
+        locks = s.cluster.brokers[0].members.locks
         locks.lock("g", "somebody", QUEUES)
         with caplog.at_level("INFO", "rmq.client.consumer.delivery"):
             async with ignoring(s) as consumer:

@@ -226,6 +226,6 @@ async def test_the_journal_stays_short_while_old_messages_stay_invisible(monkeyp
         await asyncio.sleep(10)
         await scene.kill()
         assert await scene.pop() == []
-        assert len(scene.app._pop.state.checkpoints) == 1
+        assert len(scene.app.master.pop.state.checkpoints) == 1
         assert await scene.ack(old) == 0
-        assert len(scene.app._pop.state.checkpoints) == 0
+        assert len(scene.app.master.pop.state.checkpoints) == 0

@@ -95,6 +95,6 @@ async def test_modes_come_back() -> None:
         await client.close()
         await cluster.stop_broker(cluster.brokers[0])
         app = await cluster.start_broker(0)
-        mode = app._pop.modes.get("T", "g")
+        mode = app.modes.get("T", "g")
         assert (mode.mode, mode.pop_share_queue_num) == ("POP", 2)
-        assert app._pop.modes.get("T", "other").mode == "PULL"
+        assert app.modes.get("T", "other").mode == "PULL"

@@ -88,7 +88,7 @@ async def filled(world: World, broker: BrokerApp, messages: int = 40, queues: in
 
 def owed(broker: BrokerApp) -> list[int]:
     """What each connection owes, counted where it lies."""
-    return [conn.unsent() + conn.out_bytes for conn in broker._server.connections]
+    return [conn.unsent() + conn.out_bytes for conn in broker.server.connections]
 
 
 class Watch:
@@ -125,7 +125,7 @@ async def test_many_that_pull_and_do_not_read(tmp_path: Path) -> None:
         # Meanwhile those who read are served.
         for _ in range(10):
             assert await reader.asked(pull(), Command(28), send()) < 0.5
-        unread = broker._server.unread
+        unread = broker.server.unread
         assert unread.total == sum(owed(broker))
         assert unread.total > 16 * _MIB
         # And when the others read, each gets every answer, once.
@@ -137,7 +137,7 @@ async def test_many_that_pull_and_do_not_read(tmp_path: Path) -> None:
         assert watch.one <= _MIB + 2 * _ANSWER  # a 32nd of 32 MiB
         assert watch.all <= 32 * _MIB + 2 * _ANSWER
         assert (unread.total, unread.waiting, len(unread.owing)) == (0, 0, 0)
-        assert all(conn.owed_bytes == 0 for conn in broker._server.connections)
+        assert all(conn.owed_bytes == 0 for conn in broker.server.connections)
 
 
 @in_virtual_time
@@ -153,9 +153,9 @@ async def test_one_that_pulls_and_does_not_read(tmp_path: Path) -> None:
         await asyncio.sleep(1)
         assert 4 * _MIB < watch.one <= 8 * _MIB
         peer.transport.abort()
-        await eventually(lambda: broker._server.unread.total == 0)
+        await eventually(lambda: broker.server.unread.total == 0)
         watch.stop()
-        assert broker._server.unread.waiting == 0
+        assert broker.server.unread.waiting == 0
 
 
 @in_virtual_time
@@ -166,7 +166,7 @@ async def test_parked_pulls_that_are_woken_together(tmp_path: Path) -> None:
         reader = await filled(world, broker, 1)
         peer = await Peer.to(world, broker.address)
         peer.ask(*[pull(queue=queue, offset=int(queue == 0), hold_ms=30_000) for queue in range(64)])
-        holds = broker._delivery.holds
+        holds = broker.front.delivery.holds
         await eventually(lambda: holds.count == 64)
         peer.transport.pause_reading()
         watch = Watch(broker)

@@ -162,10 +162,10 @@ class Replay:
     async def close(self, name: str) -> None:
         """Close a client's connection, and wait until the broker has noticed."""
         noticed = asyncio.Event()
-        self.app._server.on_close.append(lambda conn: noticed.set())
+        self.app.server.on_close.append(lambda conn: noticed.set())
         await self.peers.pop(name).close()
         await noticed.wait()
-        self.app._server.on_close.pop()
+        self.app.server.on_close.pop()
 
     async def close_all(self) -> None:
         for peer in self.peers.values():

@@ -144,7 +144,7 @@ def arrival(queue: int, tag: str) -> Step:
 
     async def step(replay: Replay) -> None:
         async def later() -> None:
-            await until(lambda: replay.app._delivery.holds.count > 0)
+            await until(lambda: replay.app.front.delivery.holds.count > 0)
             await send(replay, "PB_LP", queue, b"lp", f"TAGS\x01{tag}")
 
         replay.background = asyncio.create_task(later())

@@ -1,0 +1,77 @@
+"""Wires the handlers of everything that is neither sent nor pulled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rmq.broker.admin.access import AccessAdmin
+from rmq.broker.admin.client import ClientAdmin
+from rmq.broker.admin.config import ConfigAdmin
+from rmq.broker.admin.group import GroupAdmin
+from rmq.broker.admin.lookup import Lookup
+from rmq.broker.admin.maintenance import MaintenanceAdmin
+from rmq.broker.admin.message import MessageAdmin
+from rmq.broker.admin.offset import OffsetAdmin
+from rmq.broker.admin.relay import ClientRelay
+from rmq.broker.admin.replica import ReplicaAdmin
+from rmq.broker.admin.reply import ReplyAdmin
+from rmq.broker.admin.reset import ResetAdmin
+from rmq.broker.admin.runtime import RuntimeAdmin
+from rmq.broker.admin.statistics import StatisticsAdmin
+from rmq.broker.admin.topic import TopicAdmin
+from rmq.broker.forgetting import Forgetting
+from rmq.broker.lane.send_back import SendBack
+from rmq.broker.parts import Counted, Ground, Members, Tables
+from rmq.broker.pop.assignment import Assignment
+from rmq.broker.pop.modes import RequestModes
+from rmq.broker.schedule.levels import DelayOffsets
+from rmq.broker.wiring.front import Front
+from rmq.remoting.client import RemotingClient
+
+__all__ = ["make_handlers"]
+
+
+def make_handlers(
+    ground: Ground,
+    tables: Tables,
+    members: Members,
+    counted: Counted,
+    front: Front,
+    modes: RequestModes,
+    delays: DelayOffsets,
+    forgetting: Forgetting,
+    runtime: RuntimeAdmin,
+    client: RemotingClient,
+    namesrvs: Callable[[], Sequence[str]],
+) -> tuple[object, ...]:
+    """What the router serves whatever the broker's role is.
+
+    :param client: calls the name servers.
+    :param namesrvs: their addresses.
+    """
+    settings, store, clock = ground.settings, ground.store, ground.world.clock
+    topics, groups, offsets = tables.topics, tables.groups, tables.offsets
+    consumers, producers, stats = members.consumers, members.producers, counted.stats
+    lookup = Lookup(store, front.limits)
+    offset_admin = OffsetAdmin(offsets, topics, store, lookup, delays)
+    return (
+        front.lane,
+        front.delivery,
+        SendBack(ground.world, settings, topics, groups, store, front.admission, stats.sent_back),
+        ClientAdmin(settings, topics, groups, consumers, producers, members.locks),
+        TopicAdmin(settings, topics, offsets, consumers, lookup, forgetting.delete_topic),
+        GroupAdmin(ground, tables, consumers, stats, lookup, forgetting.forget_group),
+        offset_admin,
+        ResetAdmin(settings, topics, offsets, consumers, lookup, offset_admin),
+        ClientRelay(settings, consumers, store.record_at),
+        ConfigAdmin(ground.world, settings, topics, store.settings),
+        runtime,
+        MessageAdmin(settings, store, consumers, lookup),
+        StatisticsAdmin(stats),
+        MaintenanceAdmin(store, topics),
+        ReplicaAdmin(ground),
+        AccessAdmin(),
+        ReplyAdmin(clock, settings, store, producers, front.admission, front.answers, ground.broker_addr),
+        modes,
+        Assignment(clock, settings, topics, consumers, modes, client, namesrvs),
+    )
