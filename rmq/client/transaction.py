@@ -20,12 +20,11 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, RMQError
 from rmq.protocol.headers.transaction import CheckTransactionStateRequest, EndTransactionRequest
 from rmq.runtime.aside import logger
-from rmq.runtime.pool import ListenerPool
 from rmq.runtime.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from rmq.remoting.conn import Conn
-    from rmq.runtime.world import World
+    from rmq.runtime.world import Pool, World
 
 __all__ = ["LocalTransaction", "TransactionCheck", "TransactionProducer", "TransactionSendResult", "TransactionState"]
 
@@ -85,7 +84,7 @@ class TransactionProducer(Producer):
         super().__init__(group, world=world, **options)
         self._check = check
         self._tasks: TaskOwner | None = None
-        self._pool: ListenerPool | None = None
+        self._pool: Pool | None = None
         self._checks = 0
 
     def _renew(self) -> TransactionProducer:
@@ -103,7 +102,7 @@ class TransactionProducer(Producer):
             return
         await super().start()
         self._tasks = TaskOwner(f"checks of {self.group}")
-        self._pool = ListenerPool(_CHECKERS, f"rmq-check-{self.group}")
+        self._pool = self.world.pool(_CHECKERS, f"rmq-check-{self.group}")
         self.instance.transactions[self.group] = self
         await self.instance.learn_masters()
 

@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar, cast
 from rmq.protocol.errors import ClientError, RequestTimeout
 from rmq.runtime.aside import finish_records, logger, records_aside
 from rmq.runtime.loop import loop_factory
-from rmq.runtime.pool import ListenerPool, Post
+from rmq.runtime.pool import Post, ThreadPool
 
 __all__ = [
     "Bridge",
@@ -87,7 +87,7 @@ class Bridge:
         self._at_exit: dict[object, tuple[bool, Callable[[], Coroutine[Any, Any, object]]]] = {}
         #: Why no call can be made any more.
         self._stopped = ""
-        self._callbacks: ListenerPool | None = None
+        self._callbacks: ThreadPool | None = None
         #: One at a time: whoever renews a client that a fork brought here.
         self.renewing = threading.RLock()
         started = threading.Event()
@@ -232,10 +232,10 @@ class Bridge:
         waiter.result = result
         self.release(waiter)
 
-    def callbacks(self) -> ListenerPool:
+    def callbacks(self) -> ThreadPool:
         """Two threads for callbacks of asynchronous calls. On the loop only."""
         if self._callbacks is None:
-            self._callbacks = ListenerPool(2, "rmq-callback")
+            self._callbacks = ThreadPool(2, "rmq-callback")
         return self._callbacks
 
     def spawn(self, coro: Coroutine[Any, Any, Any], finish: Callable[[Any], object]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from rmq.runtime.aside import logger
 
-__all__ = ["ListenerPool", "Post"]
+__all__ = ["Post", "ThreadPool"]
 
 log = logger(__name__)
 
@@ -59,7 +59,7 @@ class Post:
             raise
 
 
-class ListenerPool:
+class ThreadPool:
     """A bounded pool of threads for listeners; threads are made when they are needed.
 
     Created on the loop that gets the results; :meth:`submit` is called there, too.

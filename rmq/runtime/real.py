@@ -11,6 +11,7 @@ from rmq.runtime.files import RealFiles
 from rmq.runtime.identity import RealIdentity
 from rmq.runtime.network import RealNetwork
 from rmq.runtime.offload import ThreadOffload
+from rmq.runtime.pool import ThreadPool
 from rmq.runtime.stall import ThreadWatch
 from rmq.runtime.world import Random, World
 
@@ -58,5 +59,6 @@ def real_world() -> World:
         network=RealNetwork(ThreadOffload(patient=False)),
         offload=ThreadOffload(),
         identity=RealIdentity(),
+        pool=ThreadPool,
         stalls=ThreadWatch,
     )

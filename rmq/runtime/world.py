@@ -22,6 +22,7 @@ __all__ = [
     "Listener",
     "Network",
     "Offload",
+    "Pool",
     "Random",
     "StallWatch",
     "Usage",
@@ -171,6 +172,32 @@ class Offload(Protocol):
     async def __call__(self, what: Callable[..., T], *args: object) -> T: ...
 
 
+class Pool(Protocol):
+    """A bounded number of threads that users' functions run on: a consumer's listeners, a producer's checkers.
+
+    Created and called on the loop that gets the results.
+    """
+
+    @property
+    def most(self) -> int:
+        """Functions that run at a time, at most."""
+
+    def inside(self) -> bool:
+        """The calling thread is one of this pool."""
+
+    def resize(self, most: int) -> None:
+        """Another number at most; what runs beyond it ends first."""
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """Run ``work`` on a thread; ``done(result, error)`` is called on the loop afterwards.
+
+        :raises RuntimeError: the pool is closed.
+        """
+
+    def close(self) -> None:
+        """Take no more work; threads end after the work they have."""
+
+
 class Listener(Protocol):
     @property
     def address(self) -> tuple[str, int]:
@@ -263,6 +290,8 @@ class World:
     network: Network
     offload: Offload
     identity: Identity
+    #: Makes a pool of so many threads at most, with the name that they get.
+    pool: Callable[[int, str], Pool]
     #: Makes a watch over the running loop from the seconds it may stand still; None where time is not real.
     stalls: Callable[[float], StallWatch] | None = None
 

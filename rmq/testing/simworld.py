@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from rmq.runtime.lockstep import LockstepPool, loop_of_turn
 from rmq.runtime.real import seeded
 from rmq.runtime.world import Random, World
 from rmq.testing.simdisk import SimDisk, SimFiles
@@ -32,7 +33,10 @@ class SimClock:
         self.skew_ms = 0
 
     def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
+        try:
+            return asyncio.get_running_loop().time()
+        except RuntimeError:  # a listener's thread
+            return loop_of_turn().time()
 
     def now_ms(self) -> int:
         now = self.monotonic()
@@ -143,6 +147,7 @@ class Simulation:
             network=self.net.node(address),
             offload=SimOffload(fsync_seconds),
             identity=SimIdentity(name, address, boot=boot),
+            pool=LockstepPool,
         )
 
     def kill(self, node: SimNode) -> World:

@@ -12,9 +12,8 @@ from rmq.client.message import MessageExt
 from rmq.client.results import ConsumeResult
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
-from rmq.runtime.pool import ListenerPool
 from rmq.runtime.tasks import TaskOwner
-from rmq.runtime.world import Clock
+from rmq.runtime.world import Clock, Pool
 
 __all__ = ["ConcurrentService"]
 
@@ -56,7 +55,7 @@ class ConcurrentService:
         *,
         clock: Clock,
         tasks: TaskOwner,
-        pool: ListenerPool,
+        pool: Pool,
         pick: Callable[[str], Listener | None],
         give_back: Callable[[MessageExt, int], Awaitable[bool]],
         settled: Callable[[ProcessQueue, int], None],

@@ -11,9 +11,8 @@ from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
-from rmq.runtime.pool import ListenerPool
 from rmq.runtime.tasks import TaskOwner
-from rmq.runtime.world import Clock
+from rmq.runtime.world import Clock, Pool
 
 __all__ = ["OrderlyService"]
 
@@ -38,7 +37,7 @@ class OrderlyService:
         *,
         clock: Clock,
         tasks: TaskOwner,
-        pool: ListenerPool,
+        pool: Pool,
         pick: Callable[[str], Listener | None],
         bury: Callable[[MessageExt], Awaitable[bool]],
         relock: Callable[[MessageQueue], Awaitable[bool]],

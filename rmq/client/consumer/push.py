@@ -28,10 +28,9 @@ from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq.protocol.errors import ClientError, RMQError, TransportError
 from rmq.runtime.aside import logger
-from rmq.runtime.pool import ListenerPool
 from rmq.runtime.signals import signal_wait_on_loop
 from rmq.runtime.tasks import TaskOwner
-from rmq.runtime.world import World
+from rmq.runtime.world import Pool, World
 
 __all__ = ["PushConsumer"]
 
@@ -75,7 +74,7 @@ class PushConsumer(Lookups):
         self._statistics: dict[str, TopicStatistics] = {}
         self._instance: ClientInstance | None = None
         self._tasks: TaskOwner | None = None
-        self._pool: ListenerPool | None = None
+        self._pool: Pool | None = None
         self._store: OffsetStore | None = None
         self._delivery: Delivery | None = None
         self.started_ms = 0
@@ -192,7 +191,7 @@ class PushConsumer(Lookups):
         self._store = store
         self.started_ms = self.world.clock.now_ms()
         self._tasks = tasks = TaskOwner(f"consumer {self.group}")
-        self._pool = pool = ListenerPool(settings.consume_thread_max, f"rmq-{self.group}")
+        self._pool = pool = self.world.pool(settings.consume_thread_max, f"rmq-{self.group}")
         self._delivery = delivery = Delivery(
             instance=instance,
             group=self.group,
@@ -246,7 +245,7 @@ class PushConsumer(Lookups):
         return RemoteBrokerOffsetStore(instance, self.group)
 
     def _make_service(
-        self, instance: ClientInstance, delivery: Delivery, tasks: TaskOwner, pool: ListenerPool
+        self, instance: ClientInstance, delivery: Delivery, tasks: TaskOwner, pool: Pool
     ) -> ConcurrentService | OrderlyService:
         settings = self.settings
 
@@ -496,7 +495,7 @@ class PushConsumer(Lookups):
     def subscriptions(self) -> dict[str, SubscriptionData]:
         return dict(self._subscriptions.table)
 
-    def pool(self) -> ListenerPool:
+    def pool(self) -> Pool:
         """The listeners' threads. :raises ClientError: the consumer is not started."""
         if self._pool is None:
             raise ClientError(f"the consumer {self.group} is not started")

@@ -13,8 +13,8 @@ from rmq.client.consumer.listeners import Listener
 from rmq.client.consumer.orderly import OrderlyService
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.message import MessageExt, MessageQueue
-from rmq.runtime.pool import ListenerPool
 from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import Pool
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
 
@@ -31,7 +31,7 @@ def messages_of(count: int) -> list[MessageExt]:
     return made
 
 
-class Pool:
+class HandPool:
     """Keeps what is submitted until it is run."""
 
     def __init__(self) -> None:
@@ -52,12 +52,12 @@ class Scene:
     def __init__(self, timeout: float = 0.0) -> None:
         self.clock = Simulation(1).node("a").clock
         self.tasks = TaskOwner("test")
-        self.pool = Pool()
+        self.pool = HandPool()
         self.seen: list[int] = []
         self.given_back: list[tuple[int, float]] = []
         self.pq = ProcessQueue(QUEUE, 0)
         self.service = ConcurrentService(
-            clock=self.clock, tasks=self.tasks, pool=cast(ListenerPool, self.pool),
+            clock=self.clock, tasks=self.tasks, pool=cast(Pool, self.pool),
             pick=lambda topic: Listener(lambda message: self.seen.append(message.queue_offset)),
             give_back=self._give_back, settled=lambda pq, offset: None,
             on_consume=lambda topic, ok, failed, seconds: None, on_failed=lambda error: None,
@@ -141,7 +141,7 @@ def test_a_queue_that_was_never_opened_is_closed_without_ado() -> None:
         scene = Scene()
         never = cast(Any, None)
         service = OrderlyService(
-            clock=scene.clock, tasks=scene.tasks, pool=cast(ListenerPool, scene.pool), pick=lambda topic: None,
+            clock=scene.clock, tasks=scene.tasks, pool=cast(Pool, scene.pool), pick=lambda topic: None,
             bury=never, relock=never, settled=lambda pq, offset: None,
             on_consume=lambda topic, ok, failed, seconds: None, on_failed=lambda error: None,
             locks=False, batch_max=1, suspend=1.0, max_reconsume_times=-1,

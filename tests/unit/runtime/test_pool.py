@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rmq.runtime.pool import ListenerPool, Post
+from rmq.runtime.pool import Post, ThreadPool
 
 
 class CountingLoop:
@@ -71,7 +71,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_the_pool_is_bounded_and_makes_threads_when_they_are_needed() -> None:
-    pool = ListenerPool(3, "t")
+    pool = ThreadPool(3, "t")
     begun = threading.Semaphore(0)
     release = threading.Event()
     names: set[str] = set()
@@ -101,7 +101,7 @@ async def test_the_pool_is_bounded_and_makes_threads_when_they_are_needed() -> N
 
 
 async def test_errors_even_those_that_end_a_program_are_told_and_end_no_thread() -> None:
-    pool = ListenerPool(1)
+    pool = ThreadPool(1)
     done: list[object] = []
 
     def leave() -> None:
@@ -121,7 +121,7 @@ async def test_errors_even_those_that_end_a_program_are_told_and_end_no_thread()
 
 
 async def test_a_pool_shrinks_and_grows() -> None:
-    pool = ListenerPool(4)
+    pool = ThreadPool(4)
     hold = threading.Event()
     done: list[object] = []
     try:
