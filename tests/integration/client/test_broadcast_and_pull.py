@@ -12,6 +12,8 @@ from rmq.protocol.queue import MessageQueue
 from tests.support.scenes.client import scene
 from tests.support.virtual import eventually, in_virtual_time
 
+pytestmark = pytest.mark.usefixtures("listeners")
+
 
 @in_virtual_time
 async def test_every_member_gets_everything_and_goes_on_where_it_was() -> None:

@@ -12,6 +12,8 @@ from rmq.protocol.errors import ClientError, RMQError
 from tests.support.scenes.client import Scene, scene
 from tests.support.virtual import eventually, in_virtual_time
 
+pytestmark = pytest.mark.usefixtures("listeners")
+
 
 def left_over(s: Scene) -> int:
     """Client instances besides the scene's own producer and admin client."""

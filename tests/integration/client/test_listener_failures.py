@@ -12,6 +12,8 @@ from rmq.aio import MessageExt
 from tests.support.scenes.client import scene
 from tests.support.virtual import eventually, in_virtual_time
 
+pytestmark = pytest.mark.usefixtures("listeners")
+
 
 class Ambiguous:
     """Compares like an array of numpy: with a result that has no truth value."""
@@ -104,7 +106,11 @@ async def cancel_and_return() -> None:
 
 
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrently", "orderly"])
-@pytest.mark.parametrize("end", [return_an_array, cancel_and_return])
+@pytest.mark.parametrize(
+    ("end", "listeners"),
+    [(return_an_array, "coroutine"), (return_an_array, "plain"), (cancel_and_return, "coroutine")],
+    indirect=["listeners"],
+)
 def test_what_returned_is_done(end: Callable[[], Awaitable[object]], orderly: bool) -> None:
     @in_virtual_time
     async def run() -> None:
@@ -157,6 +163,7 @@ def test_a_listener_that_the_stop_of_its_consumer_cancels_has_not_failed(orderly
     run()
 
 
+@pytest.mark.parametrize("listeners", ["coroutine"], indirect=True)  # plain ones are no tasks
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrently", "orderly"])
 def test_a_loop_that_cancels_all_its_tasks_at_its_end_ends(orderly: bool) -> None:
     """As asyncio.run does with what its main coroutine has left behind."""

@@ -23,6 +23,8 @@ from rmq.protocol.codes import RequestCode
 from tests.support.scenes.client import scene
 from tests.support.virtual import eventually, in_virtual_time
 
+pytestmark = pytest.mark.usefixtures("listeners")
+
 
 @in_virtual_time
 async def test_two_members_share_the_queues_and_lose_nothing() -> None:
@@ -510,6 +512,7 @@ async def test_what_cannot_start_says_why() -> None:
                 await twins[1].start()
 
 
+@pytest.mark.parametrize("listeners", ["coroutine"], indirect=True)  # one on a thread would wait for itself
 @in_virtual_time
 async def test_a_listener_may_shut_its_consumer_down() -> None:
     async with scene() as s:

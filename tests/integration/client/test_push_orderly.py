@@ -15,6 +15,8 @@ from rmq.protocol.errors import ConnectFailed
 from tests.support.scenes.client import Scene, scene
 from tests.support.virtual import eventually, in_virtual_time
 
+pytestmark = pytest.mark.usefixtures("listeners")
+
 LATER = ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT
 
 

@@ -19,6 +19,8 @@ from rmq.protocol.errors import ConnectFailed, RequestTimeout
 from tests.support.scenes.client import scene
 from tests.support.virtual import eventually, in_virtual_time
 
+pytestmark = pytest.mark.usefixtures("listeners")
+
 
 @in_virtual_time
 async def test_sixteen_retries_with_growing_delays_then_the_dead_letters() -> None:

@@ -12,9 +12,13 @@ from rmq.runtime.real import seeded
 from tests.support.scenes.client import scene
 from tests.support.virtual import eventually, in_virtual_time
 
+pytestmark = pytest.mark.usefixtures("listeners")
+
 
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrently", "orderly"])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    ("seed", "listeners"), [(1, "coroutine"), (2, "coroutine"), (1, "plain")], indirect=["listeners"]
+)
 def test_nothing_acknowledged_is_lost(seed: int, orderly: bool) -> None:
     @in_virtual_time
     async def run() -> None:

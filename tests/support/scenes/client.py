@@ -2,17 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from rmq.aio import AdminClient, Message, Producer, PullConsumer, PushConsumer
+from rmq.runtime.lockstep import on_loop
 from rmq.testing.cluster import Cluster
 from tests.support.virtual import one_world
 
-__all__ = ["Scene", "scene"]
+__all__ = ["Kinds", "Scene", "as_plain", "scene"]
 
 FIRST = "CONSUME_FROM_FIRST_OFFSET"
+
+
+def as_plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A coroutine listener as a plain one: it waits on its thread for what the coroutine does."""
+    if not inspect.iscoroutinefunction(function):
+        return function
+
+    @functools.wraps(function)
+    def plain(*arguments: Any) -> Any:
+        return on_loop(function(*arguments))
+
+    return plain
+
+
+class PlainConsumer(PushConsumer):
+    """Its listeners run on threads, however they are written."""
+
+    def on(self, *arguments: Any, **how: Any) -> Any:
+        register = super().on(*arguments, **how)
+
+        def registering(function: Any) -> Any:
+            register(as_plain(function))
+            return function
+
+        return registering
+
+    def register_message_listener(self, listener: Any, **how: Any) -> None:
+        super().register_message_listener(as_plain(listener), **how)
+
+
+class Kinds:
+    """Which consumers scenes make: the fixture ``listeners`` runs a test with both."""
+
+    coroutine: type[PushConsumer] = PushConsumer
+    plain: type[PushConsumer] = PlainConsumer
+    now: type[PushConsumer] = PushConsumer
 
 
 class Scene:
@@ -23,7 +62,7 @@ class Scene:
 
     def consumer(self, group: str = "g", **options: Any) -> PushConsumer:
         options.setdefault("consume_from_where", FIRST)
-        return PushConsumer(group, namesrv=self.cluster.namesrv_addr, world=self.cluster.world, **options)
+        return Kinds.now(group, namesrv=self.cluster.namesrv_addr, world=self.cluster.world, **options)
 
     def puller(self, group: str = "g", **options: Any) -> PullConsumer:
         return PullConsumer(group, namesrv=self.cluster.namesrv_addr, world=self.cluster.world, **options)
