@@ -1,4 +1,4 @@
-"""The services that call listeners, by themselves and in virtual time: a pool that runs what it is told to."""
+"""The service that calls listeners side by side, by itself and in virtual time: a pool that runs what it is told to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from rmq.client.consumer.concurrent import ConcurrentService
 from rmq.client.consumer.listeners import Listener
-from rmq.client.consumer.orderly import OrderlyService
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.runtime.tasks import TaskOwner
@@ -131,28 +130,6 @@ def test_what_waits_for_a_thread_is_left_for_the_next_owner(why: str) -> None:
         assert scene.seen == [0]
         assert list(scene.pq.messages) == [1, 2], "they were not settled"
         assert await scene.service.drain(10) == 0
-        await scene.tasks.close()
-
-    run(main())
-
-
-def test_a_queue_that_was_never_opened_is_closed_without_ado() -> None:
-    async def main() -> None:
-        scene = Scene()
-        never = cast(Any, None)
-        service = OrderlyService(
-            clock=scene.clock, tasks=scene.tasks, pool=cast(Pool, scene.pool), pick=lambda topic: None,
-            bury=never, relock=never, settled=lambda pq, offset: None,
-            on_consume=lambda topic, ok, failed, seconds: None, on_failed=lambda error: None,
-            locks=False, batch_max=1, suspend=1.0, max_reconsume_times=-1,
-        )  # fmt: skip
-        assert service.close(scene.pq) is None
-        service.open(scene.pq)
-        worker = service.close(scene.pq)
-        assert worker is not None
-        assert service.close(scene.pq) is None
-        scene.pq.dropped = True
-        await worker
         await scene.tasks.close()
 
     run(main())

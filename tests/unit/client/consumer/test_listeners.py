@@ -159,6 +159,16 @@ def test_a_batch_listener_gets_the_list_and_may_say_how_much_succeeded() -> None
     assert [message.body for message in outcome.failed] == [b"2", b"3", b"4"]
 
 
+@pytest.mark.parametrize(("index", "failed"), [(-1, 5), (0, 4), (3, 1), (4, 0), (9, 0)])
+def test_the_last_index_of_a_batch_is_success(index: int, failed: int) -> None:
+    def listener(messages: list[MessageExt], context: ConsumeContext) -> None:
+        context.ack_index = index
+
+    outcome = called(Listener(listener, batch=True), 5)
+    assert len(outcome.failed) == failed
+    assert (outcome.result is ConsumeResult.SUCCESS) == (failed == 0)
+
+
 class Handler:
     def method(self, message: MessageExt) -> None:
         assert isinstance(message, MessageExt)
