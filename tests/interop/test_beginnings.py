@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
+import rmq
 from tests.support.interop import Scene, fresh
 from tests.support.interop.scene import Member, until
 from tests.support.peers import Client, Cluster, start_cluster
 from tests.support.peers.cluster import start_broker
+from tests.support.peers.process import PATIENCE
 
 POLICIES = ("LAST_OFFSET", "FIRST_OFFSET", "TIMESTAMP")
 COUNT = 24
@@ -60,6 +63,22 @@ class Pair:
         ]
         return self
 
+    def begun(self, queues: int) -> None:
+        """Wait until both know where they begin in so many queues of the topic: what comes later is for them."""
+        address = self._scene.cluster.broker_addr
+
+        def placed(admin: rmq.AdminClient, group: str) -> int:
+            try:
+                (member,) = admin.consumer_connections(group, address).connection_set
+                info = admin.consumer_running_info(group, member.client_id, address)
+            except rmq.ResponseError:
+                return 0  # the broker has not heard of it yet
+            return sum(queue.topic == self.topic for queue in info.mq_table)
+
+        with rmq.AdminClient(namesrv=self._scene.cluster.namesrv) as admin:
+            for group in self._groups:
+                assert until(lambda group=group: placed(admin, group), lambda found: found == queues) == queues
+
     def _look(self) -> list[set[str]]:
         for seen, member in zip(self._seen, self._members, strict=True):
             seen.update(row.key for row in member.received(0))
@@ -70,6 +89,22 @@ class Pair:
         seen = until(self._look, lambda seen: all(keys <= each for each in seen))
         assert all(keys <= each for each in seen), [sorted(keys - each) for each in seen]
         return seen
+
+    def get_one_of(self, send: Callable[[], set[str]]) -> list[set[str]]:
+        """What each was given so far, once both have all of one sending; `send` is called again until they have.
+
+        A Java member in order looks once more for where it begins when it first pulls, which nothing tells.
+        """
+        sendings: list[set[str]] = []
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            sendings.append(send())
+            for _ in range(20):
+                seen = self._look()
+                if all(any(keys <= each for keys in sendings) for each in seen):
+                    return seen
+                time.sleep(0.1)
+        raise AssertionError([[len(keys - each) for keys in sendings] for each in seen])
 
     def stop(self) -> None:
         self._look()
@@ -112,6 +147,7 @@ def test_it_begins_where_java_does(
     for case, topic in grown.items():
         pair(case, topic).start()
     for case, topic in grown.items():
+        pairs[case].begun(2)
         pairs[case].get(sent(scene, topic, 2, "first"))
     pairs["down"].stop()
     later = fresh("later")
@@ -135,12 +171,13 @@ def test_it_begins_where_java_does(
         for number, client in enumerate((scene.client, java))
     ]
     assert told[0] == told[1]
-    # A member that has just begun at the end of a queue has no message to tell it by: the next one it gets is the sign.
-    time.sleep(3)
+    queues = {case: 4 if case in grown else 2 for case in pairs}
+    for case, each in pairs.items():
+        each.begun(queues[case])
     seen = {}
     for case, each in pairs.items():
-        ours, javas = each.get(sent(scene, each.topic, 4 if case in grown else 2, "last"))
-        seen[case] = (sorted(ours), sorted(javas))
+        given = each.get_one_of(partial(sent, scene, each.topic, queues[case], "last"))
+        seen[case] = [sorted(key for key in keys if not key.startswith("last-")) for keys in given]
     for each in pairs.values():
         each.stop()
     assert {case: ours for case, (ours, _) in seen.items()} == {case: javas for case, (_, javas) in seen.items()}
@@ -152,6 +189,7 @@ def test_a_broker_that_is_added_is_read_from_its_beginning(scene: Scene, clients
     topics = [scene.topic("up", 2), scene.topic("down", 2)]
     up, down = (Pair(scene, java, "LAST_OFFSET", topic, "clustering", orderly=False).start() for topic in topics)
     for each in (up, down):
+        each.begun(2)
         each.get(sent(scene, each.topic, 2, "first"))
     down.stop()
     added = start_broker(scene.cluster, "broker-b", {"accessMessageInMemoryMaxRatio": "40"})

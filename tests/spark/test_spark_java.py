@@ -21,6 +21,7 @@ from tests.support.peers.clients import start_client
 from tests.support.peers.cluster import Cluster, start_broker, start_cluster
 from tests.support.peers.tools import ToolMissing, skip_or_fail
 from tests.support.spark.gate import gate
+from tests.support.spark.queries import to_the_end
 from tests.support.spark.refusals import LARGEST, check_refusals
 from tests.support.spark.topics import create, fill, numbers, open_batches, places, stored
 
@@ -71,8 +72,7 @@ def test_a_filtered_stream_goes_on_and_java_shows_how_far_it_is(spark: Any, pair
         stream = spark.readStream.format("rocketmq").options(**given, groupId="spark_java", subExpression="B || C")
         writer = stream.option("startingOffsets", start).load().drop("properties").writeStream.format("parquet")
         places = {"checkpointLocation": str(tmp_path / "checkpoint"), "path": str(tmp_path / "out")}
-        query = writer.options(**places).trigger(availableNow=True).start()
-        assert query.awaitTermination(300)
+        query = to_the_end(writer.options(**places).trigger(availableNow=True).start)
         return sum(each.numInputRows for each in query.recentProgress)
 
     send(0, 100)

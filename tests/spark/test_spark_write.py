@@ -11,6 +11,7 @@ import pytest
 import rmq.spark
 from rmq.spark.sink.rows import IDENTITY
 from tests.support.peers.cluster import Cluster
+from tests.support.spark.queries import to_the_end
 from tests.support.spark.refusals import check_refusals
 from tests.support.spark.topics import create, fill, numbers, places, stored
 
@@ -61,8 +62,7 @@ def test_a_stream_that_sends_a_batch_again_can_be_told_apart(spark: Any, cluster
     def run() -> None:
         frame = spark.readStream.format("rocketmq").options(**given).load().select("value", "keys")
         writer = frame.writeStream.format("rocketmq").option("nameServer", cluster.namesrv).option("topic", "copy")
-        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
-        assert query.awaitTermination(300)
+        to_the_end(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start)
 
     run()
     (tmp_path / "commits" / "0").unlink()
@@ -75,8 +75,7 @@ def test_a_stream_that_sends_a_batch_again_can_be_told_apart(spark: Any, cluster
     assert rmq.spark.deduplicate(read(spark, cluster, "origin")).count() == 300, "messages of others are all different"
     stream = spark.readStream.format("rocketmq").options(**{**given, "topic": "copy"}).load()
     kept = rmq.spark.deduplicate(stream, within="1 hour").select("value")
-    query = kept.writeStream.format("memory").queryName("kept").trigger(availableNow=True).start()
-    assert query.awaitTermination(300)
+    to_the_end(kept.writeStream.format("memory").queryName("kept").trigger(availableNow=True).start)
     assert sorted(numbers(spark.table("kept").collect())) == list(range(300))
 
 

@@ -1,4 +1,4 @@
-"""Free ports for servers of other processes."""
+"""Ports for servers of other processes: free ones, and those of servers that are away."""
 
 from __future__ import annotations
 
@@ -37,3 +37,11 @@ def free_port(*offsets: int) -> int:
 def broker_port() -> int:
     """A broker's listenPort: port - 2 (VIP), port and port + 1 (replication) are free."""
     return free_port(-2, 1)
+
+
+def knocked(address: str, patience: float = 120.0) -> None:
+    """Return when somebody connects to "host:port", where a server is away; the connection is closed at once."""
+    host, _, port = address.rpartition(":")
+    with socket.create_server((host, int(port))) as door:
+        door.settimeout(patience)
+        door.accept()[0].close()
