@@ -17,7 +17,6 @@ from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.care.upkeep import Upkeep
 from rmq.broker.store.index.build import IndexBuild
 from rmq.broker.store.log import reader as log_reader
-from rmq.broker.store.log.append import Appender
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.durability import Durability
 from rmq.broker.store.log.files import LogFile, LogFiles
@@ -148,16 +147,14 @@ def dispatch_beyond_durable(patch: Patch) -> None:
 
 def partial_batch(patch: Patch) -> None:
     """A batch is written record by record, and what went before the failure is not taken back."""
-    real = Appender.append
+    real = store.Store._append
 
-    def one_by_one(self: Appender, puts: Any, now_ms: int, *, together: bool = False) -> Any:
-        span = None
+    def one_by_one(self: store.Store, puts: Any, now_ms: int | None, together: bool, copies: Any) -> Any:
         for put in puts:
-            span = real(self, [put], now_ms)
+            span = real(self, [put], now_ms, False, copies)
         return span
 
-    patch.setattr(Appender, "append", one_by_one)
-    patch.setattr(store.Store, "_take_back", lambda self, puts, before: None)
+    patch.setattr(store.Store, "_append", one_by_one)
 
 
 def leave_half_a_write(patch: Patch) -> None:

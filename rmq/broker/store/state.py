@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ENTRY_SIZE", "Put", "Queue", "Span"]
+__all__ = ["ENTRY_SIZE", "Delta", "Put", "Queue", "Span"]
 
 #: Bytes of one consume-queue entry (store-and-broker.md 3.1).
 ENTRY_SIZE = 20
@@ -37,7 +37,6 @@ class Queue:
         "tail_from",
         "topic",
         "topic_field",
-        "touched",
         "visible",
     )
 
@@ -58,8 +57,6 @@ class Queue:
         self.tail_from = 0
         #: Commit-log offset behind the newest entry's record: dispatch is idempotent by it.
         self.max_phys = 0
-        #: Set while an append or a tick has touched the queue.
-        self.touched = False
         #: Bytes of records appended since start, for the statistics.
         self.bytes_put = 0
         #: Parked pulls, or None (owned by delivery).
@@ -69,6 +66,11 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<queue {self.topic}-{self.id} min={self.min} visible={self.visible} next={self.next}>"
+
+
+#: What an append adds to a queue: the queue, its new entries, how many they are, bytes of records that count for its
+#: statistics, and the commit-log offset behind the last record.
+Delta = tuple[Queue, bytes, int, int, int]
 
 
 class Put(NamedTuple):

@@ -22,8 +22,8 @@ from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.index.build import IndexBuild
 from rmq.broker.store.index.index import Index
 from rmq.broker.store.index.key_search import Found, KeySearch
-from rmq.broker.store.index.keyhash import KeyHasher
-from rmq.broker.store.log.append import Appender, PartlyAppended
+from rmq.broker.store.index.keyhash import KeyHasher, KeyHashers
+from rmq.broker.store.log.append import Packed, PartlyAppended, pack
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.durability import FLUSH, REPLICA, Answers, Durability
 from rmq.broker.store.log.flush import LogFlusher
@@ -44,7 +44,9 @@ from rmq.broker.store.start.opening import Opening
 from rmq.broker.store.start.progress import Progress
 from rmq.broker.store.start.queue_loader import segment_size
 from rmq.broker.store.start.recovery import Recovered
-from rmq.broker.store.state import ENTRY_SIZE, Put, Queue, Span
+from rmq.broker.store.state import Put, Queue, Span
+from rmq.broker.store.trouble import Trouble
+from rmq.protocol.errors import StoreError
 from rmq.runtime.ending import Stop, end_each
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
@@ -117,7 +119,11 @@ class Store:
         self.retention = Retention(world, settings, self.log, self.queues, self.index, self.deletions)
         self._full_disk = FullDisk(world.clock, self.log, self.retention, self.tasks)
         self._forbidden = ForbiddenWrites(world.clock, self.log, self.tasks)
-        self.appender = Appender(self.log, self.index)
+        self._index_trouble = Trouble(world.clock, log, "putting keys into the index", "the newest are not found")
+        #: Hash the keys of messages; shared with queries.
+        self.hashers = KeyHashers()
+        #: Gets the keys of what is appended: None while one is built from the log.
+        self._indexed = self.index
         self.index_build = (
             None
             if self.index is None
@@ -152,7 +158,7 @@ class Store:
                 clean=clean, boot=self._world.identity.boot_id(), show_progress=self.show_progress
             )
             if not self.upkeep.indexed:
-                self.appender.use_index(None)
+                self._indexed = None
             self.durability.begin(self.log.end)
             self.scrub.met_at_start(self.recovered.unreadable)
         except BaseException as error:
@@ -267,32 +273,68 @@ class Store:
     def _append(self, puts: Sequence[Put], now_ms: int | None, together: bool, copies: Copies) -> Span:
         commit_log = self.log
         stamp = self.stamp(self._world.clock.now_ms() if now_ms is None else now_ms)
-        before = commit_log.end
         ready = puts if self.ext is None else self.ext.ext.puts(puts, stamp)
         try:
-            span = self.appender.append(ready, stamp, together=together)
+            if commit_log.gate:
+                raise StoreError(f"the store takes no messages: {commit_log.gate_reason()}")
+            packed = pack(ready, commit_log.place, stamp, together=together)
+            if copies and self.multi_dispatch is not None:
+                packed.deltas.extend(self.multi_dispatch.deltas(puts, packed.offsets, copies))
+            return self.commit(packed)
         except BaseException:
             if self.ext is not None:
                 self.ext.ext.take_back()
-            if commit_log.end != before:
-                self._take_back(puts, before)
             raise
+
+    def commit(self, packed: Packed) -> Span:
+        """Write what was packed and move everything that follows from it: whatever is appended ends here.
+
+        :raises StoreError: the gate is closed, or it was packed for another place.
+        :raises OSError: the disk refused; nothing is changed.
+        """
+        commit_log = self.log
+        at, pieces, stamp, deltas, puts, offsets = packed
+        if commit_log.gate:
+            raise StoreError(f"the store takes no messages: {commit_log.gate_reason()}")
+        if at != commit_log.end or at != self.dispatcher.position:
+            raise StoreError(
+                f"records for offset {at} of a log that ends at {commit_log.end} and is in queues up to "
+                f"{self.dispatcher.position}"
+            )
+        commit_log.put(pieces)
         if stamp < commit_log.stamp:
-            self._went_back(span.start, stamp, commit_log.stamp - stamp)
+            self._went_back(offsets[0][1], stamp, commit_log.stamp - stamp)
         commit_log.stamp = stamp
+        touched: list[Queue] = []
+        entries = 0
+        for queue, data, count, size, behind in deltas:
+            queue.tail += data
+            queue.next += count
+            queue.bytes_put += size
+            queue.max_phys = behind
+            entries += count
+            touched.append(queue)
+        if self._indexed is not None:
+            self._put_keys(self._indexed, puts, offsets, stamp)
         queues = self.queues
-        entries = len(span.offsets)
-        if copies and self.multi_dispatch is not None:
-            entries += self.multi_dispatch.deliver(puts, span, copies)
-        queues.note(span.touched, entries)
-        self.dispatcher.position = span.end
+        queues.note(touched, entries)
+        end = self.dispatcher.position = commit_log.end
         if queues.pending > 1 << 20:
             self.writer.check()
-        self.durability.on_appended(span.end, span.touched)
+        self.durability.on_appended(end, touched)
         if self.settings.sync_master:
-            self._decide(span.end)
+            self._decide(end)
         self.flusher.appended()
-        return span
+        return Span(offsets[0][1], end, offsets, touched)
+
+    def _put_keys(self, index: Index, puts: Sequence[Put], offsets: Sequence[tuple[int, int]], stamp: int) -> None:
+        """Have messages found by their keys. They are stored: an index that takes none costs none of them."""
+        try:
+            hashes = self.hashers.of_puts(puts, offsets)
+            if hashes:
+                index.put_many(hashes, stamp)
+        except Exception as error:
+            self._index_trouble.failed(error)
 
     def _decide(self, end: int) -> None:
         """What is appended is seen once a replica has it or will not have it, whether anybody waits for that or not."""
@@ -300,16 +342,6 @@ class Store:
             self._hold(end, REPLICA, [], lambda _: [])
         else:
             self.durability.waive(end)
-
-    def _take_back(self, puts: Sequence[Put], before: int) -> None:
-        """An append failed when part of it was in an older file already: all of its senders are told that it failed."""
-        self.log.rewind(before)
-        for queue in dict.fromkeys(message.queue for message in puts):
-            tail = queue.tail
-            while tail and int.from_bytes(tail[-ENTRY_SIZE : -ENTRY_SIZE + 8], "big") >= before:
-                del tail[-ENTRY_SIZE:]
-                queue.next -= 1
-            queue.max_phys = min(queue.max_phys, before)
 
     def delete_topic(self, topic: str, counter: int = 0, timestamp: int = 0, *, existed: bool = False) -> None:
         """Take away all messages of a topic, for good once ``deletions.saved()`` has returned.
@@ -323,7 +355,7 @@ class Store:
             self.deletions.note(topic, Deletion(self.log.end, counter, timestamp))
             self._buried.count_tails(queues, self.log.end)
         self.queues.drop(topic)
-        self.appender.forget(topic)
+        self.hashers.forget(topic)
 
     def destination(self, topic: str, queue_id: int, waited_at: int) -> Queue:
         """The queue for a message that has waited.
@@ -426,7 +458,7 @@ class Store:
     def _index_complete(self, end: int) -> None:
         """No await is between the last key of the build and this: the next append puts its keys itself."""
         self.dispatcher.index_from = end
-        self.appender.use_index(self.index)
+        self._indexed = self.index
 
     async def force(self) -> None:
         """:meth:`Upkeep.force`."""
@@ -449,7 +481,7 @@ class Store:
 
     def hasher(self, topic: str) -> KeyHasher:
         """Hashes keys of a topic as the index holds them; who asks for a topic that is not there leaves nothing."""
-        return self.appender.hasher(topic) if self.queues.all(topic) else KeyHasher(topic)
+        return self.hashers.of(topic) if self.queues.all(topic) else KeyHasher(topic)
 
     async def query_message(self, topic: str, key: str, limit: int, begin: int, end: int, size: int = 1 << 62) -> Found:
         """:meth:`KeySearch.find`."""

@@ -8,9 +8,12 @@ What was taken off, and the topic in front, is a constant for each length of a k
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rmq.broker.store.state import Put
 from rmq.protocol.tags import string_hash
 
-__all__ = ["KeyHasher"]
+__all__ = ["KeyHasher", "KeyHashers"]
 
 _MASK = 0xFFFFFFFF
 _DIGITS = b"0123456789abcdefghijklmnopqrstu"
@@ -70,3 +73,48 @@ class KeyHasher:
         return value
 
     __call__ = of
+
+
+class KeyHashers:
+    """The hashers of all topics that messages or queries had keys for."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, KeyHasher] = {}
+
+    def of(self, topic: str) -> KeyHasher:
+        """The hasher of a topic."""
+        hasher = self._known.get(topic)
+        if hasher is None:
+            hasher = self._known[topic] = KeyHasher(topic)
+        return hasher
+
+    def forget(self, topic: str) -> None:
+        """Drop what is cached for a deleted topic."""
+        self._known.pop(topic, None)
+
+    def of_puts(self, puts: Sequence[Put], offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """What goes into the index: (hash, commit-log offset) of each key of some messages, in their order.
+
+        :param offsets: one (queue index, commit-log offset) a message.
+        """
+        hashes: list[tuple[int, int]] = []
+        topic: str | None = None
+        unique = other = _no_hash
+        for put, (_, physical) in zip(puts, offsets, strict=True):
+            keys = put[11]
+            if keys:
+                if put[0].topic != topic:
+                    topic = put[0].topic
+                    hasher = self.of(topic)
+                    unique = hasher.unique
+                    other = hasher.of
+                hashes.append((unique(keys[0]), physical))
+                if len(keys) == 2:
+                    hashes.append((other(keys[1]), physical))
+                else:
+                    hashes += [(other(key), physical) for key in keys[1:]]
+        return hashes
+
+
+def _no_hash(key: bytes) -> int:
+    raise AssertionError("no topic was looked at yet")

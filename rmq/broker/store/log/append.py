@@ -1,42 +1,39 @@
-"""The only append: builds records, writes them with one write a file, and hands out what is derived from them.
+"""The first half of the append: records are made of messages, and what follows from them, before anything is changed.
 
-The lane, the delay schedule, send-back and the broker's own events all come through :class:`Appender`. Record layout:
-store-and-broker.md 2.1; queue entry: 3.1; the roll at a file's end: 2.2.
+:func:`pack` is pure. What it gives goes to ``Store.commit``, the second half and the only one that writes and moves
+state. Record layout: store-and-broker.md 2.1; queue entry: 3.1; the roll at a file's end: 2.2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 from zlib import crc32
 
-from rmq.broker.store.index.keyhash import KeyHasher
-from rmq.broker.store.state import Put, Queue, Span
+from rmq.broker.store.state import Delta, Put, Queue, Span
 from rmq.protocol.errors import StoreError
 from rmq.protocol.properties import MAX_BYTES
 
-if TYPE_CHECKING:
-    from rmq.broker.store.index.index import Index
-    from rmq.broker.store.log.commit_log import CommitLog
-
-__all__ = ["Appender", "PartlyAppended", "RecordTooLarge"]
+__all__ = ["Packed", "PartlyAppended", "Place", "RecordTooLarge", "pack", "pack_entries"]
 
 _MAGIC = -626843481
 _FIXED = 91
+#: A file keeps room for the blank record that ends it.
+_BLANK = 8
 _HEADS = {
     (8, 8): Struct(">iiIiiqqiq8sq8siqi").pack,
     (20, 8): Struct(">iiIiiqqiq20sq8siqi").pack,
     (8, 20): Struct(">iiIiiqqiq8sq20siqi").pack,
     (20, 20): Struct(">iiIiiqqiq20sq20siqi").pack,
 }
+_head = _HEADS[8, 8]
 _entry = Struct(">qiq").pack
+#: Entries of a queue that are packed at once, and what packs so many of them.
+_MOST = 257
+_entries = [Struct(">" + "qiq" * count).pack for count in range(_MOST)]
 #: The two length bytes of every possible property string.
 _LENGTHS = tuple(n.to_bytes(2, "big") for n in range(32768))
-
-
-def _no_hash(key: bytes) -> int:
-    raise AssertionError("no topic was looked at yet")
 
 
 class RecordTooLarge(StoreError):
@@ -52,151 +49,163 @@ class PartlyAppended(StoreError):
         self.reason = reason
 
 
-class Appender:
-    """Appends messages to the commit log and to the tails of their queues.
+class Place(NamedTuple):
+    """Where the next record of a log goes."""
 
-    :param log: where records go.
-    :param index: gets the key hashes, or None when ``messageIndexEnable`` is off.
+    #: Its commit-log offset.
+    end: int
+    #: Bytes that still fit into that file, the blank record kept back.
+    room: int
+    file_size: int
+
+
+class Packed(NamedTuple):
+    """Records that are ready to be written, and what follows from them."""
+
+    #: Where the log has to end for them.
+    at: int
+    #: Their bytes, a piece a file: the log goes on to its next file between two of them.
+    pieces: list[bytes]
+    #: Store time of the records, ms.
+    stamp: int
+    #: What each queue gets.
+    deltas: list[Delta]
+    #: The messages, whose keys go into the index.
+    puts: Sequence[Put]
+    #: One (queue index, commit-log offset) a message.
+    offsets: list[tuple[int, int]]
+
+
+def pack(puts: Sequence[Put], at: Place, stamp: int, *, together: bool = False) -> Packed:
+    """Make records of messages, in order.
+
+    :param puts: at least one message.
+    :param at: where the first record goes.
+    :param stamp: their store time, ms.
+    :param together: a batch: all records land in one file (store-and-broker.md 2.5).
+    :raises RecordTooLarge: a record, or a batch, fits in no file.
     """
+    if len(puts) == 1:
+        return _pack_one(puts, at, stamp)
+    end, room, file_size = at
+    pieces: list[bytes] = []
+    physical = end
+    if together:
+        whole = sum(
+            _FIXED - 16 + len(p.born_host) + len(p.store_host) + len(p.body) + len(p.properties)
+            + len(p.queue.topic_field) - 1 for p in puts
+        )  # fmt: skip
+        if whole > room:
+            if whole + _BLANK > file_size:
+                raise RecordTooLarge(f"a batch of {whole} bytes fits in no commit-log file of {file_size}")
+            pieces.append(b"")
+            physical += room + _BLANK
+            room = file_size - _BLANK
+    parts: list[bytes] = []
+    offsets: list[tuple[int, int]] = []
+    #: Offset, size and tags code of each queue's new entries.
+    entries: dict[Queue, list[int]] = {}
+    known = entries.get
+    lengths = _LENGTHS
+    longest = MAX_BYTES
+    for (
+        queue, body, properties, flag, sys_flag, born_timestamp, born_host, store_host,
+        reconsume_times, prepared_offset, tags_code, _,
+    ) in puts:  # fmt: skip
+        body_size = len(body)
+        properties_size = len(properties)
+        size = queue.overhead + body_size + properties_size
+        if sys_flag & 0x30:
+            size += len(born_host) + len(store_host) - 16
+            head = _HEADS[len(born_host), len(store_host)]
+        else:
+            head = _head
+        if size > room or properties_size > longest:
+            _check_fits(size, properties_size, file_size)
+            pieces.append(b"".join(parts))
+            parts.clear()
+            physical += room + _BLANK
+            room = file_size - _BLANK
+        new = known(queue)
+        if new is None:
+            entries[queue] = [physical, size, tags_code]
+            index = queue.next
+        else:
+            index = queue.next + len(new) // 3
+            new += (physical, size, tags_code)
+        parts += (
+            head(
+                size, _MAGIC, crc32(body) & 0x7FFFFFFF if body_size else 0, queue.id, flag, index, physical,
+                sys_flag, born_timestamp, born_host, stamp, store_host, reconsume_times, prepared_offset,
+                body_size,
+            ),
+            body,
+            queue.topic_field,
+            lengths[properties_size],
+            properties,
+        )  # fmt: skip
+        offsets.append((index, physical))
+        physical += size
+        room -= size
+    pieces.append(b"".join(parts))
+    deltas: list[Delta] = []
+    for queue, new in entries.items():
+        count = len(new) // 3
+        packed = _entries[count](*new) if count < _MOST else pack_entries(new)
+        deltas.append((queue, packed, count, sum(new[1::3]), new[-3] + new[-2]))
+    return Packed(end, pieces, stamp, deltas, puts, offsets)
 
-    def __init__(self, log: CommitLog, index: Index | None) -> None:
-        self._log = log
-        self._index = index
-        self._hashers: dict[str, KeyHasher] = {}
 
-    def hasher(self, topic: str) -> KeyHasher:
-        """The key hasher of a topic; shared with queries."""
-        hasher = self._hashers.get(topic)
-        if hasher is None:
-            hasher = self._hashers[topic] = KeyHasher(topic)
-        return hasher
+def _pack_one(puts: Sequence[Put], at: Place, stamp: int) -> Packed:
+    """The same for one message, which is what a sender that waits for each answer gives: nothing is gathered."""
+    ((
+        queue, body, properties, flag, sys_flag, born_timestamp, born_host, store_host,
+        reconsume_times, prepared_offset, tags_code, _,
+    ),) = puts  # fmt: skip
+    end, room, file_size = at
+    body_size = len(body)
+    properties_size = len(properties)
+    size = queue.overhead + body_size + properties_size
+    if sys_flag & 0x30:
+        size += len(born_host) + len(store_host) - 16
+        head = _HEADS[len(born_host), len(store_host)]
+    else:
+        head = _head
+    physical = end
+    rolls = size > room
+    if rolls or properties_size > MAX_BYTES:
+        _check_fits(size, properties_size, file_size)
+        physical += room + _BLANK
+    index = queue.next
+    record = b"".join((
+        head(
+            size, _MAGIC, crc32(body) & 0x7FFFFFFF if body_size else 0, queue.id, flag, index, physical,
+            sys_flag, born_timestamp, born_host, stamp, store_host, reconsume_times, prepared_offset,
+            body_size,
+        ),
+        body,
+        queue.topic_field,
+        _LENGTHS[properties_size],
+        properties,
+    ))  # fmt: skip
+    delta = (queue, _entry(physical, size, tags_code), 1, size, physical + size)
+    return Packed(end, [b"", record] if rolls else [record], stamp, [delta], puts, [(index, physical)])
 
-    def use_index(self, index: Index | None) -> None:
-        """Put keys into ``index`` from the next append on; into none while one is built from the log."""
-        self._index = index
 
-    def forget(self, topic: str) -> None:
-        """Drop what is cached for a deleted topic."""
-        self._hashers.pop(topic, None)
+def _check_fits(size: int, properties_size: int, file_size: int) -> None:
+    """Refuse what fits in no file of the log, or in no record."""
+    if properties_size > MAX_BYTES:
+        raise RecordTooLarge(f"a property string of {properties_size} bytes: at most {MAX_BYTES} are allowed")
+    if size + _BLANK > file_size:
+        raise RecordTooLarge(f"a record of {size} bytes fits in no commit-log file of {file_size}")
 
-    def append(self, puts: Sequence[Put], stamp: int, *, together: bool = False) -> Span:
-        """Append messages in order; all of one file in one write.
 
-        :param puts: at least one message.
-        :param stamp: their store time, ms.
-        :param together: a batch: all records land in one file (store-and-broker.md 2.5).
-        :raises StoreError: the log's gate is closed, or a record fits in no file.
-        :raises OSError: a write failed; what was not written has left no trace in the queues.
-        """
-        log = self._log
-        if log.gate:
-            raise StoreError(f"the store takes no messages: {log.gate_reason()}")
-        if together:
-            whole = sum(
-                _FIXED - 16 + len(p.born_host) + len(p.store_host) + len(p.body) + len(p.properties)
-                + len(p.queue.topic_field) - 1 for p in puts
-            )  # fmt: skip
-            if whole > log.room:
-                if whole + 8 > log.file_size:
-                    raise RecordTooLarge(f"a batch of {whole} bytes fits in no commit-log file of {log.file_size}")
-                log.roll()
-        prefix = log.prefix
-        start = -1
-        offsets: list[tuple[int, int]] = []
-        touched: list[Queue] = []
-        # What an open write has changed, to be undone when it fails.
-        marks: list[tuple[Queue, int, int, int, int]] = []
-        parts: list[bytes] = []
-        hashes: list[tuple[int, int]] = []
-        hasher_topic: str | None = None
-        unique = other = _no_hash
-        indexed = self._index is not None
-        room = log.room
-        physical = log.end + prefix
-        pack4 = _HEADS[8, 8]
-        entry = _entry
-        lengths = _LENGTHS
-        longest = MAX_BYTES
-        try:
-            for (
-                queue, body, properties, flag, sys_flag, born_timestamp, born_host, store_host,
-                reconsume_times, prepared_offset, tags_code, keys,
-            ) in puts:  # fmt: skip
-                body_size = len(body)
-                properties_size = len(properties)
-                size = queue.overhead + body_size + properties_size
-                if sys_flag & 0x30:
-                    size += len(born_host) + len(store_host) - 16
-                    pack = _HEADS[len(born_host), len(store_host)]
-                else:
-                    pack = pack4
-                if properties_size > longest:
-                    raise RecordTooLarge(
-                        f"a property string of {properties_size} bytes: at most {MAX_BYTES} are allowed"
-                    )
-                if size + prefix > room:
-                    if size + prefix + 8 > log.file_size:
-                        raise RecordTooLarge(f"a record of {size} bytes fits in no commit-log file of {log.file_size}")
-                    if parts:
-                        log.write(b"".join(parts))
-                        parts.clear()
-                        if hashes and self._index is not None:
-                            self._index.put_many(hashes, stamp)
-                            hashes = []
-                        marks = [(q, q.next, len(q.tail), q.max_phys, q.bytes_put) for q in touched]
-                    log.roll()
-                    room = log.room
-                    physical = log.end + prefix
-                if start < 0:
-                    start = physical - prefix
-                index = queue.next
-                if not queue.touched:
-                    queue.touched = True
-                    touched.append(queue)
-                    marks.append((queue, index, len(queue.tail), queue.max_phys, queue.bytes_put))
-                parts += (
-                    pack(
-                        size, _MAGIC, crc32(body) & 0x7FFFFFFF if body_size else 0, queue.id, flag, index, physical,
-                        sys_flag, born_timestamp, born_host, stamp, store_host, reconsume_times, prepared_offset,
-                        body_size,
-                    ),
-                    body,
-                    queue.topic_field,
-                    lengths[properties_size],
-                    properties,
-                )  # fmt: skip
-                queue.tail += entry(physical, size, tags_code)
-                queue.next = index + 1
-                offsets.append((index, physical))
-                if indexed and keys:
-                    topic = queue.topic
-                    if topic != hasher_topic:
-                        hasher = self.hasher(topic)
-                        hasher_topic = topic
-                        unique = hasher.unique
-                        other = hasher.of
-                    hashes.append((unique(keys[0]), physical))
-                    if len(keys) == 2:
-                        hashes.append((other(keys[1]), physical))
-                    else:
-                        hashes += [(other(key), physical) for key in keys[1:]]
-                queue.bytes_put += size
-                queue.max_phys = physical + size
-                physical += size + prefix
-                room -= size + prefix
-            log.write(b"".join(parts))
-        except BaseException:
-            for queue, index, tail, max_phys, bytes_put in marks:
-                del queue.tail[tail:]
-                queue.next = index
-                queue.max_phys = max_phys
-                queue.bytes_put = bytes_put
-            for queue in touched:
-                queue.touched = False
-            raise
-        # The bytes are in the file: the index may have their keys.
-        if hashes and self._index is not None:
-            self._index.put_many(hashes, stamp)
-        for queue in touched:
-            queue.touched = False
-        return Span(start, log.end, offsets, touched)
+def pack_entries(values: list[int]) -> bytes:
+    """Queue entries as they are on disk.
+
+    :param values: commit-log offset, size and tags code of each.
+    """
+    count = len(values) // 3
+    if count < _MOST:
+        return _entries[count](*values)
+    return b"".join([_entry(*values[at : at + 3]) for at in range(0, len(values), 3)])

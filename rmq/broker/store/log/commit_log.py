@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from struct import Struct
 
+from rmq.broker.store.log.append import Place
 from rmq.broker.store.log.files import LogFile, LogFiles
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.log.memory_tail import MemoryTail
@@ -52,8 +53,6 @@ class CommitLog:
         self.gate = Gate.SHUT_DOWN
         #: Bytes that still fit into the current file, the blank record kept back.
         self.room = self.file_size - BLANK_SIZE
-        #: Bytes in front of each record (DLedger's entry header).
-        self.prefix = 0
         #: Store time of the newest record, ms.
         self.stamp = 0
         #: Called with the start of a file that has just become the current one.
@@ -78,6 +77,27 @@ class CommitLog:
         return Gate.reason(self.gate)
 
     # -- writing ---------------------------------------------------------------------------------------------------
+
+    @property
+    def place(self) -> Place:
+        """Where the next record goes."""
+        return Place(self.end, self.room, self.file_size)
+
+    def put(self, pieces: Sequence[bytes]) -> None:
+        """Write records at the end, a piece a file (:class:`Packed`): all of them or none.
+
+        :raises OSError: nothing of them is kept; the gate may now be closed.
+        """
+        before = self.end
+        try:
+            for number, piece in enumerate(pieces):
+                if number:
+                    self.roll()
+                if piece:
+                    self.write(piece)
+        except BaseException:
+            self.rewind(before)
+            raise
 
     def write(self, data: bytes) -> None:
         """Write ``data`` at the end; it lies in one file (see ``room``).
@@ -163,7 +183,7 @@ class CommitLog:
             self.close_gate(Gate.WRITE_FORBIDDEN if error.errno in FORBIDDEN else Gate.NOT_WRITABLE)
 
     def rewind(self, to: int) -> None:
-        """Take back what was written from ``to`` on: an append that failed half-way leaves nothing.
+        """Take back what was written from ``to`` on: pieces that failed half-way leave nothing.
 
         Closes the gate when that does not work, since a restart would find those records.
         """

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from rmq.broker.store.state import Put, Queue, Span
+from rmq.broker.store.log.append import pack_entries
+from rmq.broker.store.state import Delta, Put, Queue
 from rmq.protocol.errors import StoreError
 from rmq.protocol.names import (
     DLQ_PREFIX,
@@ -40,7 +40,6 @@ __all__ = ["Copies", "Copy", "MultiDispatch"]
 
 log = logging.getLogger(__name__)
 
-_entry = Struct(">qiq").pack
 _NAMES = f"{INNER_MULTI_DISPATCH}\x01".encode()
 _INDEXES = f"{INNER_MULTI_QUEUE_OFFSET}\x01".encode()
 _PROPERTIES_LIMIT = 32767
@@ -169,28 +168,21 @@ class MultiDispatch:
             return []
         return [self._queues.get_or_create(name, self._id(name, queue.id)) for name in _split(names)]
 
-    def deliver(self, puts: Sequence[Put], span: Span, copies: Copies) -> int:
-        """The messages are in the log: give the named queues their entries.
+    def deltas(self, puts: Sequence[Put], offsets: Sequence[tuple[int, int]], copies: Copies) -> list[Delta]:
+        """What the named queues get.
 
-        :returns: how many entries; the queues are added to ``span.touched``.
+        :param offsets: one (queue index, commit-log offset) a message.
         """
-        touched = dict.fromkeys(span.touched)
-        entries = 0
+        entries: dict[Queue, list[int]] = {}
         for at, named in copies:
             put = puts[at]
             own = put.queue
-            physical = span.offsets[at][1]
+            physical = offsets[at][1]
             size = own.overhead + len(put.body) + len(put.properties) + len(put.born_host) + len(put.store_host) - 16
-            entry = _entry(physical, size, put.tags_code)
             for queue in dict.fromkeys(named):
                 if queue is not own:
-                    queue.tail += entry
-                    queue.next += 1
-                    queue.max_phys = physical + size
-                    touched[queue] = None
-                    entries += 1
-        span.touched[:] = touched
-        return entries
+                    entries.setdefault(queue, []).extend((physical, size, put.tags_code))
+        return [(queue, pack_entries(new), len(new) // 3, 0, new[-3] + new[-2]) for queue, new in entries.items()]
 
     # -- reading records -------------------------------------------------------------------------------------------
 
