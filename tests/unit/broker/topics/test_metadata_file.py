@@ -206,3 +206,23 @@ def test_a_content_that_cannot_be_rendered_is_told_and_tried_again(caplog: pytes
         assert SimFiles(disk).read(PATH) == b"two"
 
     run(main())
+
+
+def test_a_change_during_a_write_that_fails_is_written_for_who_waits() -> None:
+    async def main() -> None:
+        disk = disk_with(main=b"one")
+        texts = [b"two"]
+        world = replace(World.real(), files=SimFiles(disk), offload=Watched())
+        file = MetadataFile(world, PATH, lambda: texts[-1])
+        disk.fail("open", errno.ENOSPC, f"{PATH}.tmp")
+        file.changed()
+        await asyncio.sleep(0.5)
+        assert file.writing
+        texts.append(b"three")
+        file.changed()
+        async with asyncio.timeout(60):
+            await file.saved()
+        assert SimFiles(disk).read(PATH) == b"three"
+        await file.close()
+
+    run(main())

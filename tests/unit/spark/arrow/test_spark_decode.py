@@ -17,7 +17,7 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip instal
 from rmq.protocol import sysflags
 from rmq.protocol.compression import compress
 from rmq.protocol.errors import ProtocolError
-from rmq.protocol.message import MAGIC_V2, MessageRecord, decode_record, encode_record
+from rmq.protocol.message import MAGIC_V1, MAGIC_V2, MessageRecord, decode_record, encode_record
 from rmq.protocol.properties import decode as decode_properties
 from rmq.protocol.queue import MessageQueue
 from rmq.spark.arrow.columns import LEGACY, TYPES, arrow_type
@@ -149,6 +149,17 @@ def test_every_column_is_what_the_codec_says() -> None:
 def test_records_that_are_all_alike_are_what_the_codec_says(one: MessageRecord) -> None:
     check([one])
     check([one] * 3)
+
+
+@pytest.mark.parametrize("magic", [MAGIC_V1, MAGIC_V2])
+def test_topics_of_any_length_lie_before_the_properties(magic: int) -> None:
+    longest = {MAGIC_V1: 127, MAGIC_V2: 32767}[magic]
+    lengths = [1, 2, 3, 7, 63, 126, 127, 128, 129, 254, 255, 256, 257, 511, 4095, 32766, 32767]
+    for length in [length for length in lengths if length <= longest]:
+        given = [record(0, magic=magic, topic="t" * length), record(1, magic=magic, topic="t" * length)]
+        batch = decode(Records(QUEUE, chunk(given)), pa.schema([ALL.field("properties"), ALL.field("keys")]))
+        wanted = [{name: expected(one)[name] for name in ("properties", "keys")} for one in given]
+        assert rows(batch) == wanted, length
 
 
 def test_the_order_of_properties_may_change_on_the_way() -> None:

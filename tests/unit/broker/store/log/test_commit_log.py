@@ -190,6 +190,33 @@ def test_an_io_error_on_a_write_closes_the_gate() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_what_was_refused_is_cleared_once(late: bool) -> None:
+    """A second time would take the messages that were acknowledged meanwhile."""
+
+    async def main() -> None:
+        machine = Simulation(1).node("a")
+        store = await opened(machine.world, small())
+        queue = store.queues.get_or_create("T", 0)
+        store.append([put(queue, b"one")])
+        machine.disk.fail("pwrite", errno.ENOSPC, "*commitlog*")
+        if late:
+            machine.disk.fail("truncate", errno.ENOSPC, "*commitlog*")
+        with pytest.raises(OSError, match="space"):
+            store.append([put(queue, b"refused")])
+        await asyncio.sleep(60)
+        assert not store.log.gate, "there is room again, and what was refused is cleared"
+        store.append([put(queue, b"two")])
+        await store.stop()
+        store = await opened(machine.world, small(), start=False)
+        found = store.queues.get("T", 0)
+        assert found is not None
+        assert await bodies(store, found) == [b"one", b"two"]
+        await store.stop()
+
+    run(main())
+
+
 def test_cutting_leaves_zeros() -> None:
     async def main() -> None:
         machine, log = fresh()
