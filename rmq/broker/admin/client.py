@@ -71,8 +71,14 @@ _MOST_FILTERS = 200
 _TOPICS_PER_TURN = 250
 
 
-def notify_members(group: str, members: list[Conn]) -> None:
-    """Tell members that their group changed (40, oneway): each then divides the queues anew."""
+def notify_members(settings: BrokerSettings, group: str, members: list[Conn]) -> None:
+    """Tell members that their group changed (40, oneway): each then divides the queues anew.
+
+    However one came or went: ``notifyConsumerIdsChangedEnable`` of the broker is asked here, that of the group by what
+    clients say themselves.
+    """
+    if not settings.notify_consumer_ids_changed_enable:
+        return
     notice = Command.request(
         RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequest(consumer_group=group)
     )
@@ -159,9 +165,8 @@ class ClientAdmin:
             log.warning("%s wants to consume as group %s, which is the broker's own: it does not", conn.peer, group)
             return
         config = self._groups.find(group)
-        notify = self._settings.notify_consumer_ids_changed_enable
+        notify = config is None or config.notify_consumer_ids_changed_enable
         if config is not None:
-            notify = notify and config.notify_consumer_ids_changed_enable
             unit = UNIT_SUB if data.unit_mode else 0
             self._topics.create_for_send_back(retry_topic(group), config.retry_queue_nums, PERM_READ_WRITE, unit)
         self._consumers.register(conn, client_id, request.language, request.version, data, notify=notify)
@@ -173,9 +178,7 @@ class ClientAdmin:
             self._producers.unregister(conn, header.producer_group)
         if header.consumer_group:
             config = self._groups.get(header.consumer_group)
-            notify = self._settings.notify_consumer_ids_changed_enable and (
-                config is None or config.notify_consumer_ids_changed_enable
-            )
+            notify = config is None or config.notify_consumer_ids_changed_enable
             self._consumers.unregister(conn, header.consumer_group, notify=notify)
         answer = request.reply(ResponseCode.SUCCESS)
         answer.ext = {}

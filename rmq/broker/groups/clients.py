@@ -152,7 +152,7 @@ class Consumers:
     ) -> bool:
         """Take in one group of a heartbeat.
 
-        :param notify: whether members are told of a change (the group's and the broker's settings).
+        :param notify: whether members are told of a change (the group's setting; whoever tells them asks the broker's).
         :returns: whether the group changed: a new connection, or topics added or removed.
         """
         name = data.group_name

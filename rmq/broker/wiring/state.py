@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from rmq.broker.admin.client import notify_members
 from rmq.broker.groups.clients import Consumers, Producers
 from rmq.broker.groups.configs import GroupTable
@@ -36,7 +38,7 @@ def make_tables(ground: Ground) -> Tables:
 def make_members(ground: Ground, tables: Tables) -> Members:
     """Nobody yet."""
     clock = ground.world.clock
-    consumers = Consumers(clock, notify_members)
+    consumers = Consumers(clock, partial(notify_members, ground.settings))
     consumers.on_heartbeat.append(tables.filters.register)
     consumers.on_gone.append(tables.filters.unregister)
     locks = RebalanceLocks(clock)

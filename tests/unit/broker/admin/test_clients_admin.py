@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ class Broker:
         self.settings = BrokerSettings(broker_name="broker-a")
         self.topics = TopicTable(self.world, self.settings, "/store/config/topics.json")
         self.groups = GroupTable(self.world, self.settings, "/store/config/subscriptionGroup.json")
-        self.consumers = Consumers(self.world.clock, notify_members)
+        self.consumers = Consumers(self.world.clock, partial(notify_members, self.settings))
         self.producers = Producers(self.world.clock)
         admin = ClientAdmin(
             self.settings, self.topics, self.groups, self.consumers, self.producers, RebalanceLocks(self.world.clock)
