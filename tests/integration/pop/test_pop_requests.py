@@ -259,7 +259,7 @@ async def test_nobody_is_told_of_an_ack_that_was_not_stored(monkeypatch: pytest.
         def refuse(*given: Any) -> None:
             raise full
 
-        monkeypatch.setattr(scene.app._pop.state.journal, "write", refuse)
+        monkeypatch.setattr(scene.app.master.pop.state.journal, "write", refuse)
         asked = [scene.ack(one), scene.ack(one)]
         asked.append(_code(scene.ask(RequestCode.BATCH_ACK_MESSAGE, body=batch(settling(one)))))
         assert await asyncio.gather(*asked) == [1, 1, 1]
