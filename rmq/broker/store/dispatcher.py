@@ -66,36 +66,37 @@ class Dispatcher:
         self.position = 0
         #: The index lacks messages from here on.
         self.index_from = 0
-        #: Called with queues that have got entries.
-        self.on_dispatched: Callable[[list[Queue]], None] | None = None
-
-    def took(self, start: int, end: int) -> bool:
-        """An append has filled queues and index itself; whether that was next."""
-        if start == self.position or self.position >= self._log.end - (end - start):
-            self.position = end
-            return True
-        return False
+        #: Queues that have got entries nobody was told of yet.
+        self._touched: dict[Queue, None] = {}
 
     @property
     def behind(self) -> int:
         """Bytes that are not dispatched."""
-        return max(0, self._log.end - self.position)
+        return max(0, self._log.end - max(self.position, self._log.start))
 
-    async def advance(self, reader: LogReader, limit: int) -> int:
+    async def advance(
+        self, reader: LogReader, limit: int, dispatched: Callable[[Run, list[Queue]], None] | None = None
+    ) -> int:
         """Dispatch the good records of the next ``limit`` bytes; how many bytes were passed.
 
         Damage is reported by the reader and skipped.
+
+        :param dispatched: called with each run, and the queues that have got entries.
+        :raises OSError: the log, or a queue that is to be cut, cannot be read; what was dispatched stays so.
         """
-        start = self.position
+        # The log of a slave begins where its master's did when it was first connected, or retention was faster.
+        start = max(self.position, self._log.start)
         stop = min(self._log.end, start + limit)
-        touched: dict[Queue, None] = {}
+        touched = self._touched
         async for run in reader.runs(start, stop):
             await self.put(run, touched)
             if self._feed is not None and run.base + run.end > self.index_from:
                 await self._feed.put_all(run, self.index_from)
+            self.position = run.base + run.end
+            if dispatched is not None:
+                dispatched(run, list(touched))
+            touched.clear()
         self.position = reader.position
-        if touched and self.on_dispatched is not None:
-            self.on_dispatched(list(touched))
         return self.position - start
 
     async def put(self, run: Run, touched: dict[Queue, None]) -> None:
@@ -174,6 +175,7 @@ class Dispatcher:
                 count = len(entries) // 3
                 queue.tail += pack(">" + "qiq" * count, *entries)
                 queue.next += count
+                queue.bytes_put += sum(entries[1::3])
                 queue.max_phys = entries[-3] + entries[-2]
                 self._queues.note([queue], count)
                 touched[queue] = None
@@ -187,6 +189,8 @@ class Dispatcher:
             found._replace(topic=copy.topic, queue_id=copy.queue_id, queue_offset=copy.queue_offset) for copy in copies
         ]
         got = [await self._put(one, offset, size, properties) for one in (found, *others)]
+        if got[0] is not None:
+            got[0].bytes_put += size
         return [queue for queue in got if queue is not None]
 
     async def _put(self, found: Derived, offset: int, size: int, properties: bytes) -> Queue | None:

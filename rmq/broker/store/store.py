@@ -18,6 +18,7 @@ from rmq.broker.store.care.full_disk import FullDisk
 from rmq.broker.store.care.retention import Retention
 from rmq.broker.store.care.scrub import Scrub
 from rmq.broker.store.care.upkeep import Upkeep
+from rmq.broker.store.catch_up import CatchUp
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.index.build import IndexBuild
 from rmq.broker.store.index.index import Index
@@ -129,6 +130,10 @@ class Store:
             if self.index is None
             else IndexBuild(world, self.log, self.index, self._index_complete, crc=settings.check_crc_on_recover)
         )
+        self._catch_up = CatchUp(
+            world, self.log, self.dispatcher, self.durability, self.writer, self.tasks, self._went_back,
+            crc=settings.check_crc_on_recover,
+        )  # fmt: skip
         self._opening = Opening(
             world, settings, self.log, self.queues, self.writer, self.index_build, self.checkpoint, self.dispatcher,
             self.damaged, self.deletions,
@@ -286,6 +291,18 @@ class Store:
                 self.ext.ext.take_back()
             raise
 
+    def append_raw(self, offset: int, data: bytes) -> None:
+        """Append bytes of another broker's log, cut anywhere, exactly where they are in that log.
+
+        They do what bytes that were sent do: consumers see whole records as soon as these are as durable as configured.
+
+        :param data: they lie in one file.
+        :raises StoreError: the gate is closed, for another reason than that this is a slave; ``offset`` is neither the
+            end of the log nor the start of the file behind it; or they cross a file's end.
+        :raises OSError: the disk refused; nothing is changed.
+        """
+        self.commit(Packed(offset, [data], self.log.stamp, [], (), []))
+
     def commit(self, packed: Packed) -> Span:
         """Write what was packed and move everything that follows from it: whatever is appended ends here.
 
@@ -294,8 +311,14 @@ class Store:
         """
         commit_log = self.log
         at, pieces, stamp, deltas, puts, offsets = packed
-        if commit_log.gate:
+        if commit_log.gate and (puts or commit_log.gate != Gate.SLAVE):
             raise StoreError(f"the store takes no messages: {commit_log.gate_reason()}")
+        if not puts:
+            commit_log.append_raw(at, pieces[0])
+            self.durability.on_appended(commit_log.end, [])
+            self.flusher.appended()
+            self._catch_up.wake()
+            return Span(at, commit_log.end, [], [])
         if at != commit_log.end or at != self.dispatcher.position:
             raise StoreError(
                 f"records for offset {at} of a log that ends at {commit_log.end} and is in queues up to "
@@ -303,7 +326,7 @@ class Store:
             )
         commit_log.put(pieces)
         if stamp < commit_log.stamp:
-            self._went_back(offsets[0][1], stamp, commit_log.stamp - stamp)
+            self._went_back(offsets[0][1], stamp)
         commit_log.stamp = stamp
         touched: list[Queue] = []
         entries = 0
@@ -413,7 +436,7 @@ class Store:
         """The store time an append at ``now_ms`` would give."""
         return stamped(now_ms, self.log.stamp)
 
-    def _went_back(self, offset: int, stamp: int, by_ms: int) -> None:
+    def _went_back(self, offset: int, stamp: int) -> None:
         """Store times follow a clock that was far ahead."""
         self.checkpoint.went_back(offset, stamp)
         if not self.tasks.closed:
@@ -421,7 +444,7 @@ class Store:
         log.warning(
             "store times were %.0f s ahead of the clock, and follow it back from offset %d on; "
             "messages that were stored meanwhile keep theirs",
-            by_ms / 1000, offset,
+            (self.log.stamp - stamp) / 1000, offset,
         )  # fmt: skip
 
     def durable_end(self) -> int:

@@ -70,7 +70,8 @@ class Packed(NamedTuple):
     stamp: int
     #: What each queue gets.
     deltas: list[Delta]
-    #: The messages, whose keys go into the index.
+    #: The messages, whose keys go into the index. Without any, the bytes are another broker's: what follows from them
+    #: is read from the log.
     puts: Sequence[Put]
     #: One (queue index, commit-log offset) a message.
     offsets: list[tuple[int, int]]

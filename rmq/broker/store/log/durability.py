@@ -91,7 +91,12 @@ class Durability:
             if self.on_visible is not None:
                 self.on_visible(touched)
             return
-        self._ledger.append((end, [(queue, queue.next) for queue in touched]))
+        self.on_dispatched(end, touched)
+
+    def on_dispatched(self, end: int, touched: list[Queue]) -> None:
+        """What lies before ``end`` is in queues: ``touched`` have got new entries, some time after it was appended."""
+        if touched:
+            self._ledger.append((end, [(queue, queue.next) for queue in touched]))
         self._advance()
 
     def hold(
@@ -191,15 +196,17 @@ class Durability:
             visible = min(visible, self.flushed)
         if self.sync_master:
             visible = min(visible, max(self.replicated, self.waived))
-        if visible <= self.visible:
-            return
-        self.visible = visible
+        if visible > self.visible:
+            self.visible = visible
+        else:
+            visible = self.visible
         ledger = self._ledger
         moved: dict[Queue, None] = {}
         while ledger and ledger[0][0] <= visible:
             for queue, end in ledger.popleft()[1]:
                 if end > queue.visible:
-                    queue.visible = end
+                    # The queue may have begun anew meanwhile.
+                    queue.visible = min(end, queue.next)
                     moved[queue] = None
         if moved and self.on_visible is not None:
             self.on_visible(list(moved))

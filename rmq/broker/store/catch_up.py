@@ -1,0 +1,98 @@
+"""Brings queues and index up to what was appended without them: bytes of another broker's log.
+
+They come in pieces of any size, cut where the network cut them. Whole records are dispatched as soon as they are there,
+and become visible when the log is as durable as configured; half a record waits for its rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from rmq.broker.store.dispatcher import Dispatcher
+from rmq.broker.store.log.commit_log import CommitLog
+from rmq.broker.store.log.durability import Durability
+from rmq.broker.store.log.reader import LogReader
+from rmq.broker.store.log.record_runs import Run
+from rmq.broker.store.log.records import store_time
+from rmq.broker.store.queues.writer import QueueWriter
+from rmq.broker.store.state import Queue
+from rmq.broker.store.trouble import Trouble
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import World
+
+__all__ = ["CatchUp"]
+
+log = logging.getLogger(__name__)
+
+#: Bytes dispatched in one go.
+_STEP = 4 << 20
+
+
+class CatchUp:
+    """The task behind replicated bytes; there is none while nothing is behind.
+
+    :param went_back: told of a record (commit-log offset, store time) that is older than the one before it.
+    :param crc: whether bodies' checksums are compared.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        commit_log: CommitLog,
+        dispatcher: Dispatcher,
+        durability: Durability,
+        writer: QueueWriter,
+        tasks: TaskOwner,
+        went_back: Callable[[int, int], None],
+        *,
+        crc: bool,
+    ) -> None:
+        self._log = commit_log
+        self._dispatcher = dispatcher
+        self._durability = durability
+        self._writer = writer
+        self._tasks = tasks
+        self._went_back = went_back
+        self.reader = LogReader(world, commit_log, crc=crc)
+        self._busy = False
+        #: Held while records are dispatched: who cuts the log waits for it.
+        self.lock = asyncio.Lock()
+        self._trouble = Trouble(
+            world.clock, log, "reading replicated messages from the commit log", "consumers do not see them yet"
+        )
+
+    def wake(self) -> None:
+        """There is more to dispatch."""
+        if not self._busy and not self._tasks.closed:
+            self._busy = True
+            self._tasks.spawn(self._run(), "dispatch")
+
+    async def _run(self) -> None:
+        try:
+            while self._dispatcher.behind:
+                end = self._log.end
+                try:
+                    async with self.lock:
+                        passed = await self._dispatcher.advance(self.reader, _STEP, self._dispatched)
+                except OSError as error:
+                    self._trouble.failed(error)
+                    await asyncio.sleep(1)
+                    continue
+                self._trouble.over()
+                if not passed and self._log.end == end:
+                    return  # half a record, or nothing good: what comes next wakes us
+        finally:
+            self._busy = False
+
+    def _dispatched(self, run: Run, touched: list[Queue]) -> None:
+        """Records are in their queues: stamps follow, and what is durable is visible."""
+        commit_log = self._log
+        for at, *_ in run.records:
+            stamp = store_time(run.data, at)
+            if stamp < commit_log.stamp:
+                self._went_back(run.base + at, stamp)
+            commit_log.stamp = stamp
+        self._writer.check()
+        self._durability.on_dispatched(run.base + run.end, touched)
