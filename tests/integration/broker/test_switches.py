@@ -71,6 +71,21 @@ async def test_the_topic_of_traces(tmp_path: Path, enabled: str, name: str) -> N
             assert (await peer.ask(Command(215, ext={"topic": topic}))).code != 0
 
 
+async def test_retry_topics_are_made_though_senders_make_no_others(tmp_path: Path) -> None:
+    async with Cluster(tmp_path, settings={"autoCreateTopicEnable": "false"}) as cluster:
+        topics = cluster.brokers[0].topics
+        async with RawPeer(*cluster.brokers[0].address) as peer:
+            assert (await peer.ask(send("Other"))).code == 17
+            for group, unit, flag in (("g", {}, 0), ("u", {"k": "true"}, 2)):
+                request = send(f"%RETRY%{group}")
+                assert request.ext is not None
+                request.ext.update(unit)
+                assert (await peer.ask(request)).code == 0
+                made = topics.get(f"%RETRY%{group}")
+                assert made is not None
+                assert (made.read_queue_nums, made.write_queue_nums, made.perm, made.topic_sys_flag) == (1, 1, 6, flag)
+
+
 async def test_groups_that_read_too_far_back_are_switched_off(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         broker = cluster.brokers[0]

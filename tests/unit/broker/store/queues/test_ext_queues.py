@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rmq.broker.store.queues.ext_queues import ExtQueueTable
-from rmq.broker.store.queues.ext_units import ExtUnit
+from rmq.broker.store.queues.ext_units import ExtUnit, QueueExt, is_address, position_of
 from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.state import Put, Queue
 from rmq.broker.store.store import Store
@@ -113,6 +113,18 @@ def test_a_full_file_ends_with_a_mark() -> None:
         await again.stop()
 
     run(main())
+
+
+@pytest.mark.parametrize(("file_size", "most"), [(EXT_SIZE, EXT_SIZE - 4 - 20), (1 << 20, 0x7FFF - 20)])
+def test_a_unit_that_no_file_can_hold_leaves_its_entry_the_tags_code(file_size: int, most: int) -> None:
+    ext = QueueExt("/queue")
+    assert ext.put(ExtUnit(7, 1, bytes(most + 1)), file_size) == 7
+    assert (ext.end, ext.pieces) == (0, [])
+    largest = ExtUnit(7, 1, b"b" * most)
+    code = ext.put(largest, file_size)
+    assert (is_address(code), position_of(code)) == (True, 0)
+    assert ext.waiting(0) == (largest, 20 + most)
+    assert ext.end == 20 + most
 
 
 def _gone(node: SimNode) -> None:
