@@ -14,9 +14,9 @@ that answers later with ``conn.send_command``) or ever. To refuse it raises ``Re
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.command import Command
@@ -29,7 +29,7 @@ from rmq.runtime.aside import logger
 if TYPE_CHECKING:
     from rmq.remoting.conn import Conn
 
-__all__ = ["BUSY", "LARGE", "SHORT", "Handler", "Router", "handles"]
+__all__ = ["BUSY", "LARGE", "SHORT", "Handler", "Refusal", "Router", "handles"]
 
 log = logger(__name__)
 
@@ -59,6 +59,13 @@ class Handler:
     answer: int = 0
 
 
+class Refusal(NamedTuple):
+    """The answer to a request that is not served."""
+
+    code: int
+    remark: str
+
+
 def handles(
     *codes: int, header: type[Header] | None = None, body: int | None = None, answer: int = 0
 ) -> Callable[[F], F]:
@@ -86,9 +93,12 @@ class Router:
     ResponseError to refuse. ``latency`` counts the answers, when there is one. ``faults`` answers what raised.
     """
 
-    __slots__ = ("_handlers", "before", "faults", "latency")
+    __slots__ = ("_handlers", "_refusing", "_served", "before", "faults", "latency")
 
     def __init__(self, services: Iterable[object] = ()) -> None:
+        #: What services handle, what is refused instead, and both together.
+        self._served: dict[int, Handler] = {}
+        self._refusing: dict[int, Handler] = {}
         self._handlers: dict[int, Handler] = {}
         self.faults = Faults()
         self.latency: CallLatency | None = None
@@ -111,6 +121,31 @@ class Router:
         if not found:
             raise ValueError(f"{kind.__name__} marks no method with @handles")
 
+    def remove(self, service: object) -> None:
+        """Take back what :meth:`add` has collected of a service; what it was asked before it still answers."""
+        kind = type(service)
+        marks = [mark for name in dir(kind) for mark in getattr(inspect.getattr_static(kind, name, None), _MARK, ())]
+        for code, *_ in marks:
+            del self._served[code]
+        self._handlers = {**self._served, **self._refusing}
+
+    def refuse(self, refusals: Mapping[int, Refusal]) -> None:
+        """Answer these codes so, whoever handles them, and no others any more.
+
+        :param refusals: by request code.
+        """
+
+        def refusing(refusal: Refusal) -> Callable[[Conn, Command], Command]:
+            def refuse(conn: Conn, request: Command) -> Command:
+                raise ResponseError(*refusal)
+
+            return refuse
+
+        self._refusing = {
+            code: Handler(code, None, refusing(refusal), "Router.refuse") for code, refusal in refusals.items()
+        }
+        self._handlers = {**self._served, **self._refusing}
+
     def on(self, code: int, call: Callable[..., Any], header: type[Header] | None = None) -> None:
         """Have a plain callable handle a code.
 
@@ -119,10 +154,11 @@ class Router:
         self._put(Handler(int(code), header, call, getattr(call, "__qualname__", repr(call))))
 
     def _put(self, handler: Handler) -> None:
-        before = self._handlers.get(handler.code)
+        before = self._served.get(handler.code)
         if before is not None:
             raise ValueError(f"request code {handler.code} is handled by {before.owner} and by {handler.owner}")
-        self._handlers[handler.code] = handler
+        self._served[handler.code] = handler
+        self._handlers = {**self._served, **self._refusing}
 
     def codes(self) -> list[int]:
         """Every code that has a handler, sorted."""

@@ -16,7 +16,8 @@ log = logger(__name__)
 class Services:
     """Which services of a daemon run, and which have ended before their time.
 
-    A service that has ended stays ended until a restart: what it was in the middle of is not known.
+    A service that has ended stays ended until a restart, or until others are made in its place (:meth:`unwatch`): what it
+    was in the middle of is not known.
 
     :param daemon: what is to be restarted, for the log and for who asks.
     """
@@ -32,6 +33,14 @@ class Services:
         for owner in owners:
             owner.on_ended = self._on_ended
             self._owners.append(owner)
+
+    def unwatch(self, *owners: TaskOwner) -> None:
+        """These owners are done: their services may end, and those that had ended are made anew by others."""
+        for owner in owners:
+            owner.on_ended = None
+            self._owners.remove(owner)
+            for name in [name for name in self.ended if name.startswith(f"{owner.name}.")]:
+                del self.ended[name]
 
     @property
     def running(self) -> list[str]:

@@ -42,6 +42,11 @@ class TaskOwner:
         return len(self._tasks)
 
     @property
+    def name(self) -> str:
+        """What the names of its tasks begin with."""
+        return self._name
+
+    @property
     def closed(self) -> bool:
         return self._closed
 

@@ -24,7 +24,7 @@ from rmq.protocol.header import Header, wire, wire_header
 from rmq.remoting.client import RemotingClient, split_address
 from rmq.remoting.conn import Conn
 from rmq.remoting.limits import Limits
-from rmq.remoting.router import Router, handles
+from rmq.remoting.router import Refusal, Router, handles
 from rmq.remoting.server import Server
 from rmq.remoting.timeouts import Timeouts
 from rmq.testing import simloop
@@ -514,6 +514,29 @@ def test_the_router_refuses_doubles_and_services_without_handlers() -> None:
         router.add(Services())
     with pytest.raises(ValueError, match="marks no method"):
         router.add(object())
+
+
+def test_what_is_refused_is_refused_until_it_is_not() -> None:
+    async def main() -> None:
+        async with Rig() as rig:
+            router = rig.server.router
+            router.refuse({9: Refusal(14, "not now"), 99: Refusal(11, "nobody serves it")})
+            for code, wanted in ((9, (14, "not now")), (99, (11, "nobody serves it")), (1, (0, None))):
+                answer = await rig.ask(code)
+                assert (answer.code, answer.remark) == wanted, code
+            assert router.codes() == [*range(1, 13), 99]
+            router.refuse({1: Refusal(1, "the others are served again")})
+            assert ((await rig.ask(9)).code, (await rig.ask(99)).code, (await rig.ask(1)).code) == (0, 3, 1)
+            # Whoever comes and goes meanwhile.
+            router.remove(rig.services)
+            assert router.codes() == [1]
+            router.add(Services())
+            assert (await rig.ask(1)).code == 1
+            router.refuse({})
+            assert (await rig.ask(1)).code == 0
+            assert router.codes() == list(range(1, 13))
+
+    simloop.run(main())
 
 
 def test_headers_that_do_not_decode_name_the_field() -> None:
