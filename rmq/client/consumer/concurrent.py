@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from rmq.client.consumer.listeners import ConsumeContext, Listener, Outcome
 from rmq.client.consumer.process_queue import ProcessQueue
+from rmq.client.consumer.service import Service
 from rmq.client.message import MessageExt
 from rmq.client.results import ConsumeResult
 from rmq.runtime import patience
@@ -39,7 +40,7 @@ class _Job:
         self.expired = False
 
 
-class ConcurrentService:
+class ConcurrentService(Service):
     """Calls listeners, settles what succeeded, sends back what failed.
 
     :param pick: the listener for a topic.
@@ -76,7 +77,7 @@ class ConcurrentService:
         self._on_failed = on_failed
         self._broadcasting = broadcasting
         self._batch_max = batch_max
-        self.limit = limit
+        self._limit = limit
         self._timeout = timeout
         self._waiting: deque[tuple[_Job, Listener]] = deque()
         self._workers = 0
@@ -87,24 +88,27 @@ class ConcurrentService:
         self.listener_tasks: set[asyncio.Task[object]] = set()
         self._stopping = False
         self._idle = asyncio.Event()
-
-    def start(self) -> None:
-        if self._timeout > 0:
+        if timeout > 0:
             # Looked at often, so that the limit is the limit and not twice that (field case B044).
-            self._tasks.every(min(60.0, max(0.05, self._timeout / 10)), self.expire, "consume timeout")
+            tasks.every(min(60.0, max(0.05, timeout / 10)), self.expire, "consume timeout")
 
     @property
     def busy(self) -> int:
         """Listener calls under way."""
         return sum(job.started is not None for job in self._under_way)
 
-    def stop(self) -> None:
-        """Call no listener for what still waits: it is left for the next owner of the queue."""
-        self._stopping = True
-        self._waiting.clear()
+    def open(self, pq: ProcessQueue) -> None:
+        return None
+
+    def close(self, pq: ProcessQueue) -> None:
+        return None  # its next owner may begin: what the calls under way still settle is not committed
+
+    def resize(self, most: int) -> None:
+        self._limit = most
 
     async def drain(self, limit: float) -> int:
-        """Wait for the calls under way. :returns: how many still run after ``limit`` seconds."""
+        self._stopping = True
+        self._waiting.clear()
         try:
             async with patience.timeout(limit):
                 while self._under_way:
@@ -120,7 +124,6 @@ class ConcurrentService:
             self._idle.set()
 
     def submit(self, pq: ProcessQueue, messages: list[MessageExt]) -> None:
-        """Have messages consumed."""
         size = self._batch_max
         if size == 1:
             jobs = [_Job(pq, [message]) for message in messages]
@@ -168,7 +171,7 @@ class ConcurrentService:
     # -- coroutine listeners: on the loop ----------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        while self._workers < min(self.limit, self._workers + len(self._waiting)) and not self._tasks.closed:
+        while self._workers < min(self._limit, self._workers + len(self._waiting)) and not self._tasks.closed:
             self._workers += 1
             task = self._tasks.spawn(self._worker(), "listener")
             self.listener_tasks.add(task)
@@ -177,7 +180,7 @@ class ConcurrentService:
     async def _worker(self) -> None:
         """Calls coroutine listeners one after the other while there is something to consume."""
         try:
-            while self._waiting and not self._stopping and self._workers <= self.limit:
+            while self._waiting and not self._stopping and self._workers <= self._limit:
                 job, listener = self._waiting.popleft()
                 if job.pq.dropped:
                     continue

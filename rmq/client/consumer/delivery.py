@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 
 from rmq.client.allocate import AllocateMessageQueueStrategy
 from rmq.client.consumer import rebalance
-from rmq.client.consumer.concurrent import ConcurrentService
 from rmq.client.consumer.locks import QueueLocks
 from rmq.client.consumer.offsets import OffsetStore
-from rmq.client.consumer.orderly import OrderlyService
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.consumer.pulling import Puller
+from rmq.client.consumer.service import Service
 from rmq.client.consumer.statistics import TopicStatistics
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageExt, MessageQueue
@@ -82,7 +81,7 @@ class Delivery:
         self._timestamp = rebalance.timestamp_ms(settings.consume_timestamp, self._clock.now_ms())
         self._puller = Puller(instance, group)
         self._queue_locks = QueueLocks(instance, group)
-        self.service: ConcurrentService | OrderlyService
+        self.service: Service
         self.queues: dict[MessageQueue, ProcessQueue] = {}
         self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
         #: Given up, and their listener's last call is under way still.
@@ -217,8 +216,7 @@ class Delivery:
         if self.locks:
             self._mark_locked(pq, asked)
         self.queues[queue] = pq
-        if isinstance(self.service, OrderlyService):
-            self.service.open(pq)
+        self.service.open(pq)
 
     def _start_pulls(self) -> None:
         """Pull from the queues that were taken; after the brokers were told of the new subscription version."""
@@ -235,12 +233,11 @@ class Delivery:
         task = self._pulls.pop(queue, None)
         if task is not None:
             task.cancel()
-        if isinstance(self.service, OrderlyService):
-            worker = self.service.close(pq)
-            if worker is not None and pq.running:
-                self._releasing[queue] = pq
-                self._tasks.spawn(self._release_later(pq, worker), f"release {queue}")
-                return
+        worker = self.service.close(pq)
+        if worker is not None and pq.running:
+            self._releasing[queue] = pq
+            self._tasks.spawn(self._release_later(pq, worker), f"release {queue}")
+            return
         await self._release(pq)
 
     async def _release_later(self, pq: ProcessQueue, worker: asyncio.Task[None]) -> None:
@@ -465,10 +462,9 @@ class Delivery:
                 task = self._pulls.get(pq.queue)
                 if task is not None:
                     task.cancel()
-            if isinstance(self.service, OrderlyService):
-                workers = {worker for pq, _ in mine if (worker := self.service.close(pq)) is not None}
-                if workers:
-                    await asyncio.wait(workers, timeout=_RESET_WAIT)
+            workers = {worker for pq, _ in mine if (worker := self.service.close(pq)) is not None}
+            if workers:
+                await asyncio.wait(workers, timeout=_RESET_WAIT)
             for pq, offset in mine:
                 log.info("group %s: %s is reset to offset %d", self._group, pq.queue, offset)
                 self._store.update(pq.queue, offset, increase_only=False)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from rmq.client.consumer.listeners import ConsumeContext, Listener, Outcome
 from rmq.client.consumer.process_queue import ProcessQueue
+from rmq.client.consumer.service import Service
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult
 from rmq.runtime import patience
@@ -22,7 +23,7 @@ _LEAST_PAUSE, _MOST_PAUSE = 0.01, 30.0
 _LOCK_AGAIN = 0.1
 
 
-class OrderlyService:
+class OrderlyService(Service):
     """One worker a queue; it calls the listener only while the queue is locked for this client.
 
     :param locks: whether the queue must be locked at its broker (clustering).
@@ -70,32 +71,25 @@ class OrderlyService:
 
     @property
     def busy(self) -> int:
-        """Listener calls under way."""
         return self._busy
 
-    def start(self) -> None:
-        return None
-
-    def stop(self) -> None:
-        """Call no listener any more."""
+    async def drain(self, limit: float) -> int:
         self._stopping = True
         for wake, _ in self._workers.values():
             wake.set()
-
-    async def drain(self, limit: float) -> int:
-        """Wait for the calls under way. :returns: how many still run after ``limit`` seconds."""
         if self.listener_tasks:
             await asyncio.wait(self.listener_tasks, timeout=limit)
         return self._busy
 
+    def resize(self, most: int) -> None:
+        return None  # one call a queue; those on threads are bounded by the pool
+
     def submit(self, pq: ProcessQueue, messages: list[MessageExt]) -> None:
-        """The queue has messages."""
         found = self._workers.get(pq.queue)
         if found is not None:
             found[0].set()
 
     def open(self, pq: ProcessQueue) -> None:
-        """A queue became ours: start its worker."""
         self._begin(pq, asyncio.Event())
 
     def _begin(self, pq: ProcessQueue, wake: asyncio.Event, pause: float = 0.0) -> None:
@@ -105,7 +99,6 @@ class OrderlyService:
         task.add_done_callback(self.listener_tasks.discard)
 
     def close(self, pq: ProcessQueue) -> asyncio.Task[None] | None:
-        """A queue is no longer ours (``dropped`` is set): its worker, which ends after the call under way."""
         found = self._workers.pop(pq.queue, None)
         if found is None:
             return None

@@ -18,6 +18,7 @@ from rmq.client.consumer.listeners import F, Listener, ListenerResult
 from rmq.client.consumer.offsets import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from rmq.client.consumer.orderly import OrderlyService
 from rmq.client.consumer.process_queue import ProcessQueue
+from rmq.client.consumer.service import Service
 from rmq.client.consumer.statistics import TopicStatistics
 from rmq.client.consumer.subscriptions import Subscriptions, refuse_mixture
 from rmq.client.instance import ClientInstance, connect_instance, instances_of
@@ -216,7 +217,6 @@ class PushConsumer(Lookups):
             await instance.beats.beat()
             if self._delivery is not delivery or tasks.closed or self._stopping is not None:
                 raise ClientError(f"the consumer {self.group} was shut down while it started")
-            delivery.service.start()
             delivery.start()
         except BaseException:
             if self._delivery is delivery:
@@ -244,9 +244,7 @@ class PushConsumer(Lookups):
             )
         return RemoteBrokerOffsetStore(instance, self.group)
 
-    def _make_service(
-        self, instance: ClientInstance, delivery: Delivery, tasks: TaskOwner, pool: Pool
-    ) -> ConcurrentService | OrderlyService:
+    def _make_service(self, instance: ClientInstance, delivery: Delivery, tasks: TaskOwner, pool: Pool) -> Service:
         settings = self.settings
 
         async def give_back(message: MessageExt, delay_level: int) -> bool:
@@ -311,7 +309,6 @@ class PushConsumer(Lookups):
         assert pool is not None
         try:
             delivery.stop_pulling()
-            delivery.service.stop()
             if left := await delivery.service.drain(limit):
                 log.warning(
                     "group %s: %d listener calls still run after %g s; their messages come again",
@@ -416,8 +413,8 @@ class PushConsumer(Lookups):
         self.settings.consume_thread_max = count
         if self._pool is not None:
             self._pool.resize(count)
-        if self._delivery is not None and isinstance(self._delivery.service, ConcurrentService):
-            self._delivery.service.limit = count
+        if self._delivery is not None:
+            self._delivery.service.resize(count)
 
     # -- what the instance asks ---------------------------------------------------------------------------------------
 

@@ -62,7 +62,6 @@ class Scene:
             on_consume=lambda topic, ok, failed, seconds: None, on_failed=lambda error: None,
             broadcasting=False, batch_max=1, limit=20, timeout=timeout,
         )  # fmt: skip
-        self.service.start()
 
     async def _give_back(self, message: MessageExt, level: int) -> bool:
         self.given_back.append((message.queue_offset, self.clock.monotonic()))
@@ -124,7 +123,7 @@ def test_what_waits_for_a_thread_is_left_for_the_next_owner(why: str) -> None:
         if why == "dropped":
             scene.pq.dropped = True
         else:
-            scene.service.stop()
+            await scene.service.drain(0)
         scene.pool.run()
         await asyncio.sleep(1)
         assert scene.seen == [0]

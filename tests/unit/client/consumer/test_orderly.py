@@ -42,7 +42,6 @@ class Scene:
             on_consume=lambda topic, ok, failed, seconds: self.counted.append((ok, failed)),
             on_failed=lambda error: None, locks=locks, batch_max=1, suspend=suspend, max_reconsume_times=most,
         )  # fmt: skip
-        self.service.start()
         self.service.open(self.pq)
 
     async def _handle(self, message: MessageExt) -> bool:
@@ -131,7 +130,6 @@ async def test_a_stop_waits_for_calls_and_for_nothing_else(kind: Kind, seconds: 
     scene.submit(0, 1)
     await asyncio.sleep(1)
     began = scene.loop.time()
-    scene.service.stop()
     assert await scene.service.drain(2) == (1 if seconds else 0)
     assert scene.loop.time() - began == (2 if seconds else 0)
     assert await scene.service.drain(100) == 0

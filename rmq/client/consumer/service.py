@@ -1,0 +1,46 @@
+"""What hands messages to listeners, whichever way (Java: ConsumeMessageService)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from rmq.client.consumer.process_queue import ProcessQueue
+from rmq.client.message import MessageExt
+
+__all__ = ["Service"]
+
+
+class Service(Protocol):
+    """Takes messages of the queues that are ours, and tells which of them were settled.
+
+    Side by side (``concurrent.py``) or one after the other (``orderly.py``); what else hands messages out stands here.
+    """
+
+    #: The tasks that call coroutine listeners: whoever runs in one of them is waited for.
+    listener_tasks: set[asyncio.Task[object]]
+
+    @property
+    def busy(self) -> int:
+        """Listener calls under way."""
+
+    def open(self, pq: ProcessQueue) -> None:
+        """A queue became ours."""
+
+    def submit(self, pq: ProcessQueue, messages: list[MessageExt]) -> None:
+        """Its messages came, and stand in it already."""
+
+    def close(self, pq: ProcessQueue) -> asyncio.Task[None] | None:
+        """A queue is no longer ours (``dropped`` is set): none of its messages goes to a listener any more.
+
+        :returns: what ends with the call under way, when nobody else may have the queue before.
+        """
+
+    async def drain(self, limit: float) -> int:
+        """Call no listener any more, and wait for the calls under way; what waits is left for the next owners.
+
+        :returns: how many still run after ``limit`` seconds.
+        """
+
+    def resize(self, most: int) -> None:
+        """Another number of calls at a time."""
