@@ -106,7 +106,7 @@ def test_each_reads_the_units_of_the_other(end: str, store: Path, clients: Calla
     paths = {"storePathRootDir": str(store), "storePathCommitLog": str(store / "commitlog")}
     sent: list[Row] = []
     for turn, kind in enumerate(("java-4.9.4", "ours", "java-4.9.4", "ours")):
-        with start_cluster(kind, properties={**EXT, **paths}) as cluster:
+        with start_cluster(kind, properties={**EXT, **paths}, our_namesrv=True) as cluster:
             scene = Scene(cluster, reader, reader)
             if turn == 0:
                 reader.call("topic", namesrv=cluster.namesrv, topic=TOPIC, queues=4)

@@ -25,7 +25,7 @@ def test_java_keeps_what_waits_for_a_time_of_its_own(clients: Callable[[str, str
         ]:
             client.call("delayed", namesrv=ours.namesrv, topic=topic, key=key, **how)
         ours.brokers[0].daemon.stop()
-    with start_cluster("java-4.9.4", properties=paths) as java:
+    with start_cluster("java-4.9.4", properties=paths, our_namesrv=True) as java:
         scene = Scene(java, client, reader)
         # Java delivers what waits for a level, and by then the times of the others are over.
         assert [row.key for row in scene.read(topic, 1)] == ["level"]

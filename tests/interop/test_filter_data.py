@@ -163,7 +163,7 @@ def test_filters_as_java_keeps_them(tmp_path: Path) -> None:
     seen = []
     try:
         for kind, folder in (("java-4.9.4", tmp_path / "java"), ("ours", tmp_path / "ours")):
-            with start_cluster(kind, properties={**FILTERS, **at(folder)}) as cluster:
+            with start_cluster(kind, properties={**FILTERS, **at(folder)}, our_namesrv=True) as cluster:
                 answers = with_peer(cluster.broker_addr, first_life)
                 with_peer(cluster.broker_addr, group_is_gone)
                 cluster.brokers[0].daemon.stop()
@@ -180,7 +180,7 @@ def test_filters_as_java_keeps_them(tmp_path: Path) -> None:
     # Each goes on with the other's store.
     lives = []
     for kind, folder in (("ours", tmp_path / "java"), ("java-4.9.4", tmp_path / "ours")):
-        with start_cluster(kind, properties={**FILTERS, **at(folder)}) as cluster:
+        with start_cluster(kind, properties={**FILTERS, **at(folder)}, our_namesrv=True) as cluster:
             lives.append(with_peer(cluster.broker_addr, second_life))
     assert lives[0] == lives[1]
     assert lives[0][-1] == (0, "FOUND", [b"2", b"6"])

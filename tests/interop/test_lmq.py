@@ -93,7 +93,7 @@ async def all_there(peer: RawPeer) -> list[Any]:
 
 def test_light_queues_as_java_has_them(tmp_path: Path) -> None:
     try:
-        with start_cluster("java-4.9.4", properties={**LIGHT, **at(tmp_path)}) as java:
+        with start_cluster("java-4.9.4", properties={**LIGHT, **at(tmp_path)}, our_namesrv=True) as java:
             javas = with_peer(java.broker_addr, first_life)
             java.brokers[0].daemon.stop()
     except ToolMissing as missing:
@@ -111,7 +111,7 @@ def test_light_queues_as_java_has_them(tmp_path: Path) -> None:
     assert [row[0] for row in known[2][3]] == [b"9"]
     # One was committed behind the two messages of its queue: it comes back to the end at our start.
     assert [answer[2] for answer in known[3:]] == [{"offset": "3"}, {"offset": "2"}, {"offset": "3"}]
-    with start_cluster("java-4.9.4", properties={**LIGHT, **at(tmp_path)}) as java:
+    with start_cluster("java-4.9.4", properties={**LIGHT, **at(tmp_path)}, our_namesrv=True) as java:
         assert with_peer(java.broker_addr, all_there) == known
 
 

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.support.interop import Scene, fresh, until
-from tests.support.peers import Client, Cluster, ToolMissing, skip_or_fail, start_cluster
-
-FAST = {"transactionTimeOut": "1000", "transactionCheckInterval": "1000"}
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[Cluster]:
-    try:
-        cluster = start_cluster("java-4.9.4", properties=FAST)
-    except ToolMissing as missing:
-        skip_or_fail(missing)
-    with cluster:
-        yield cluster
 
 
 @pytest.mark.parametrize("name", ["python", "python-blocking"])
-def test_a_java_broker_asks_and_is_answered(name: str, java: Cluster, clients: Callable[[str, str], Client]) -> None:
-    where = Scene(java, clients(name, "tested"), clients("java-4.9.8", "reader"))
-    topic, handle, namesrv = where.topic("tx"), fresh("tx"), java.namesrv
+def test_a_java_broker_asks_and_is_answered(name: str, scene: Callable[[str, str], Scene]) -> None:
+    where = scene("java-4.9.4", name)
+    topic, handle, namesrv = where.topic("tx"), fresh("tx"), where.cluster.namesrv
     member = where.subscribe(topic, where.group("tx"), by=where.reader)
     sdk = where.client
     sdk.call("txstart", handle=handle, namesrv=namesrv, group=where.group("txp"), answer="UNKNOW")

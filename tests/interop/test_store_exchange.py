@@ -72,7 +72,7 @@ def test_each_reads_what_the_other_wrote(end: str, store: Path, clients: Callabl
     sent: list[Row] = []
     consumed: list[Row] = []
     for turn, kind in enumerate(SEQUENCE):
-        with start_cluster(kind, properties={**FAST_RETRIES, **paths}) as cluster:
+        with start_cluster(kind, properties={**FAST_RETRIES, **paths}, our_namesrv=True) as cluster:
             scene = Scene(cluster, reader, reader)
             if turn == 0:
                 reader.call("topic", namesrv=cluster.namesrv, topic=topic, queues=4)

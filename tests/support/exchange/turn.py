@@ -74,7 +74,7 @@ class Turn:
             paths["readOnlyCommitLogStorePaths"] = ",".join(map(str, read_only))
         own = {"brokerIP1": "::1"} if six else {}
         try:
-            self.cluster: Cluster = start_cluster(kind, properties={**SMALL, **paths, **own})
+            self.cluster: Cluster = start_cluster(kind, properties={**SMALL, **paths, **own}, our_namesrv=True)
         except ToolMissing as missing:
             skip_or_fail(missing)
 

@@ -8,6 +8,9 @@ from tests.support.peers import Cluster, ToolMissing, skip_or_fail, start_cluste
 from tests.support.peers.cluster import FAST_RETRIES
 from tests.support.peers.process import ProcessFailed
 
+#: Retries and the checks of open transactions come after a second.
+_FAST = {**FAST_RETRIES, "transactionTimeOut": "1000", "transactionCheckInterval": "1000"}
+
 
 class Clusters:
     """Clusters by kind; the one that RMQ_INTEROP_CLUSTER names (ours without it) is the one under test."""
@@ -22,7 +25,7 @@ class Clusters:
         return os.environ.get("RMQ_INTEROP_CLUSTER", "ours")
 
     def get(self, kind: str | None = None) -> Cluster:
-        """A running cluster of a kind (the tested one), with retries after a second.
+        """A running cluster of a kind (the tested one), with retries and checks of transactions after a second.
 
         One that did not start is not tried again: each test that wants it gets the same error.
         """
@@ -31,7 +34,7 @@ class Clusters:
             raise self._failed[kind]
         if kind not in self._running:
             try:
-                self._running[kind] = start_cluster(kind, properties=FAST_RETRIES)
+                self._running[kind] = start_cluster(kind, properties=_FAST)
             except ToolMissing as missing:
                 skip_or_fail(missing)
             except ProcessFailed as failed:
