@@ -16,8 +16,8 @@ log = logger(__name__)
 class Services:
     """Which services of a daemon run, and which have ended before their time.
 
-    A service that has ended stays ended until a restart, or until others are made in its place (:meth:`unwatch`): what it
-    was in the middle of is not known.
+    A service that has ended stays ended until a restart, or until others are made in its place (:meth:`unwatch`): what
+    it was in the middle of is not known.
 
     :param daemon: what is to be restarted, for the log and for who asks.
     """
