@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rmq.spark.pipeline.job import StreamJob, folder_fault
-from rmq.spark.pipeline.kinds import Choice, Duration, Flag, Size, Text, Whole
+from rmq.spark.pipeline.kinds import Choice, Duration, Flag, Size, Text, Whole, pattern_fault
 from rmq.spark.pipeline.spec import Spec, key, section
 
 __all__ = ["Archive", "Compaction"]
@@ -41,7 +41,11 @@ class Archive(StreamJob):
     batch. Each file appears whole. Read it with rmq.spark.read_archive(spark, PATH), or replay it with the job replay.
     """
 
-    path = key(Text("a folder"), "The archive: a folder, or any address that Spark can write.", sample="archive/orders")
+    path = key(
+        Text("a folder", fault=pattern_fault),
+        "The archive: a folder, or any address that Spark can write.",
+        sample="archive/orders",
+    )
     event_time = key(
         Text(fault=_event_time),
         "The event's time: bornTimestamp (sent), timestamp (stored), or a field of JSON bodies such as $.createdAt "

@@ -15,7 +15,20 @@ from typing import Any, Generic, TypeVar
 from rmq.spark.options.values import duration
 from rmq.spark.pipeline.document import Listing, Node, Problem, Scalar, Table
 
-__all__ = ["Choice", "Duration", "Flag", "Kind", "Many", "Mapped", "Moment", "Size", "Text", "Whole", "nearest"]
+__all__ = [
+    "Choice",
+    "Duration",
+    "Flag",
+    "Kind",
+    "Many",
+    "Mapped",
+    "Moment",
+    "Size",
+    "Text",
+    "Whole",
+    "nearest",
+    "pattern_fault",
+]
 
 T = TypeVar("T")
 
@@ -89,6 +102,12 @@ class Text(Kind[str]):
         if self._fault and (wrong := self._fault(text)):
             raise ValueError(wrong)
         return text
+
+
+def pattern_fault(address: str) -> str | None:
+    """What is wrong with the address of a folder whose files Spark is to read, or None: it takes some for patterns."""
+    found = next((each for each in address if each in "*?[]{}\\"), None)
+    return found and f"{found!r} makes it a pattern for Spark, which would read other files: give a path without it"
 
 
 class Whole(Kind[int]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rmq.spark.pipeline.job import TOPIC_NAME, Job, Reading, folder_fault, source_faults
-from rmq.spark.pipeline.kinds import Choice, Duration, Many, Moment, Text, Whole
+from rmq.spark.pipeline.kinds import Choice, Duration, Many, Moment, Text, Whole, pattern_fault
 from rmq.spark.pipeline.spec import Spec, key, maybe, section
 
 __all__ = ["Replay"]
@@ -16,7 +16,9 @@ class From(Reading):
 
     topic = maybe(TOPIC_NAME, "The topic to read from.", sample="OrderEvents", shown=True)
     archive = maybe(
-        Text("a folder"), "Or the folder of an archive that the job archive wrote.", sample="archive/orders"
+        Text("a folder", fault=pattern_fault),
+        "Or the folder of an archive that the job archive wrote.",
+        sample="archive/orders",
     )
     archived_topics = maybe(Many(TOPIC_NAME), "Only these topics of the archive.", sample="[OrderEvents]")
     start = key(Moment(), "From this time on (UTC where it names no zone).", sample="2026-03-01T12:00:00Z")

@@ -92,7 +92,9 @@ class Compactor:
     def _join(self, folder: str, small: list[Found]) -> None:
         """:raises StoreError: what was written does not have the rows that were read."""
         paths = [self._files.full(one.path) for one in small]
-        rows = self._spark.read.option("basePath", self._files.full(folder)).parquet(*paths)
+        # Columns that only some of them have stay: a later version of the job, or other options, may have added some.
+        reader = self._spark.read.option("basePath", self._files.full(folder)).option("mergeSchema", "true")
+        rows = reader.parquet(*paths)
         files = max(1, math.ceil(sum(one.size for one in small) / self._rules.target_size))
 
         def write(stage: str) -> None:

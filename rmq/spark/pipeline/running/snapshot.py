@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Collection, Iterable
+from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rmq.protocol.errors import ConfigError, StoreError
 from rmq.runtime.dial import RealDial
+from rmq.spark.pipeline.kinds import pattern_fault
 from rmq.spark.pipeline.running.files import Files
 from rmq.spark.pipeline.running.staging import Manifest, manifests, stage_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 __all__ = ["read_archive", "snapshot"]
 
+#: What to do about files that do not go together.
+_APART = "read its files apart with spark.read.parquet"
 #: Looks at folders that change all the time, and seconds between two of them.
 _LOOKS, _PAUSE = 50, 0.1
 
@@ -37,34 +42,51 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
     :param spark: a session.
     :param path: the key ``path`` of the job.
     :returns: the columns of the archive, with ``topic`` (always text), ``date`` and ``hour``.
-    :raises ConfigError: there is nothing at ``path``, or no archive.
+    :raises ConfigError: there is nothing at ``path``, or no archive, or ``path`` is a pattern for Spark.
     :raises StoreError: files come and go faster than they can be listed.
     """
+    if fault := pattern_fault(path):
+        raise ConfigError(f"{path}: {fault}")
     files = Files(spark, path)
     by_base = snapshot(files, RealDial().sleep)
     if not by_base:
         raise ConfigError(f"{files.root} has no files of an archive: give the path of the job archive, once it has run")
-    schema: StructType | None = None
-    frame: DataFrame | None = None
+    parts = []
     for base, paths in by_base.items():
         # A file that went away is an error here whatever the session says: its rows would be missing.
         reader = spark.read.option("basePath", files.full(base)).option("ignoreMissingFiles", "false")
-        places = [files.full(each) for each in paths]
-        if schema is None:
-            schema = _named(reader.parquet(*places).schema, files.root)
-        part = reader.schema(schema).parquet(*places)
-        frame = part if frame is None else frame.unionByName(part)
-    assert frame is not None
-    return frame
+        parts.append((reader, [files.full(each) for each in paths]))
+    try:
+        schemas = [reader.option("mergeSchema", "true").parquet(*paths).schema for reader, paths in parts]
+    except Exception as error:
+        if "CANNOT_MERGE_SCHEMAS" not in str(error):
+            raise
+        raise ConfigError(f"{files.root}: a column has two types: {_APART}: {error}") from None
+    schema = _named(schemas, files.root)
+    frames = [reader.schema(schema).parquet(*paths) for reader, paths in parts]
+    return reduce(DataFrame.unionByName, frames)
 
 
-def _named(schema: StructType, root: str) -> StructType:
-    """:raises ConfigError: a column of archives is missing."""
-    missing = [name for name in ("eventTime", "topic", "date", "hour", "offset") if name not in schema.names]
+def _named(schemas: Iterable[StructType], root: str) -> StructType:
+    """All columns of an archive: files of before a column was added do not have it.
+
+    :raises ConfigError: a column of archives is missing, or one has two types.
+    """
+    columns: dict[str, StructField] = {}
+    for each in (field for schema in schemas for field in schema):
+        # Spark takes names of folders that are all numbers for numbers: 007 would be the topic 7.
+        kind = StringType() if each.name == "topic" else each.dataType
+        known = columns.setdefault(each.name, StructField(each.name, kind))
+        if known.dataType != kind:
+            raise ConfigError(
+                f"{root}: the column {each.name} is {known.dataType.simpleString()} in some files and "
+                f"{kind.simpleString()} in others: {_APART}"
+            )
+    missing = [name for name in ("eventTime", "topic", "date", "hour", "offset") if name not in columns]
     if missing:
         raise ConfigError(f"{root} has no column {missing[0]}: it is no archive of the job archive")
-    # Spark takes names of folders that are all numbers for numbers: 007 would be the topic 7.
-    return StructType([StructField("topic", StringType()) if each.name == "topic" else each for each in schema])
+    folders = [columns.pop(name) for name in ("topic", "date", "hour")]
+    return StructType([*columns.values(), *folders])
 
 
 def snapshot(files: Files, sleep: Callable[[float], None]) -> dict[str, list[str]]:

@@ -204,6 +204,8 @@ def test_everything_wrong_is_said_at_once_by_line() -> None:
             ARCHIVE.replace("checkpoint: c", "checkpoint: /a/p").replace("path: p", "path: file:///a/p"),
             "6: checkpoint: the same folder as path: ",
         ),
+        (ARCHIVE.replace("path: p", "path: p/[a]"), "7: path: 'p/[a]': '[' makes it a pattern for Spark, which would"),
+        (REPLAY.replace("topic: A", "archive: a*"), "5: from.archive: 'a*': '*' makes it a pattern for Spark, which "),
         (REPLAY.replace("topic: A", "archive: c"), "10: checkpoint: the same folder as from.archive: "),
         (WINDOWS.replace("eventTime: at", "eventTime: att"), "11: eventTime: 'att' is not declared under fields: did"),
         (WINDOWS.replace("eventTime: at", "eventTime: city"), "11: eventTime: city is a string: one of timestamp, "),
