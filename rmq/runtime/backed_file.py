@@ -14,7 +14,7 @@ from rmq.protocol.errors import ProtocolError, StoreError
 from rmq.runtime.aside import logger
 from rmq.runtime.world import World
 
-__all__ = ["FORBIDDEN", "MISPLACED", "BackedFile", "DamagedFile"]
+__all__ = ["BAD_PLACE", "FORBIDDEN", "MISPLACED", "SPOILT", "BackedFile", "DamagedFile"]
 
 log = logger(__name__)
 
@@ -22,6 +22,10 @@ log = logger(__name__)
 FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG})
 #: Errors of a path that leads through something that is no directory.
 MISPLACED = frozenset({errno.ENOTDIR, errno.ELOOP})
+#: What a disk or a file system says of a place, and not of the process, the file's name or its rights.
+BAD_PLACE = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN, errno.ENODATA})
+#: What is said of a file that is bad itself: of its place, or that it is a directory.
+SPOILT = BAD_PLACE | {errno.EISDIR}
 
 
 class DamagedFile(StoreError):
@@ -60,7 +64,7 @@ class BackedFile:
         :param parse: takes the content over; raises ValueError or ProtocolError when it is no such file.
         :returns: False when there is neither: a fresh start.
         :raises DamagedFile: a file is there, and neither can be read.
-        :raises OSError: it may not be read; the content may be there, so an older one does not take its place.
+        :raises OSError: it may not be read, or not now; the content may be there: an older one does not take its place.
         """
         damage: list[str] = []
         for path in (self.path, self.path + ".bak"):
@@ -72,7 +76,7 @@ class BackedFile:
             except FileNotFoundError:
                 continue
             except (OSError, ProtocolError, ValueError) as error:
-                if isinstance(error, OSError) and error.errno in FORBIDDEN | MISPLACED:
+                if isinstance(error, OSError) and error.errno not in SPOILT:
                     raise
                 damage.append(f"{path}: {error}" if damage or path != self.path else str(error))
                 continue

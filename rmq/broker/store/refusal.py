@@ -5,14 +5,12 @@ from __future__ import annotations
 import errno
 
 from rmq.protocol.errors import StoreError
-from rmq.runtime.backed_file import FORBIDDEN, MISPLACED
+from rmq.runtime.backed_file import BAD_PLACE, FORBIDDEN, MISPLACED, SPOILT
 
-__all__ = ["BAD_PLACE", "FORBIDDEN", "MISPLACED", "NO_SPACE", "remedy", "told", "unusable"]
+__all__ = ["BAD_PLACE", "FORBIDDEN", "MISPLACED", "NO_SPACE", "SPOILT", "remedy", "told", "unusable"]
 
 #: Errors that pass when there is room again.
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-#: What a disk or a file system says of a place, and not of the process, the file's name or its rights.
-BAD_PLACE = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN, errno.ENODATA})
 _ACCESS = "let the user that runs the broker read and write it"
 _SPACE = "free space on that disk"
 _REMEDIES = {

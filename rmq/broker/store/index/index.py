@@ -15,7 +15,9 @@ from struct import Struct
 
 from rmq.broker.store.index.file import ENTRY, HEADER_SIZE, IndexFile, IndexHeader
 from rmq.broker.store.open_files import SharedFile, open_aside
+from rmq.broker.store.refusal import SPOILT, told
 from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.spoilt import bury, make_way
 from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.trouble import Trouble
 from rmq.runtime.world import File, World
@@ -46,6 +48,7 @@ class Index:
     def __init__(self, world: World, settings: StoreSettings, checkpoint: Checkpoint) -> None:
         self._world = world
         self._offload = world.offload
+        self._root = settings.root
         self._directory = os.path.join(settings.root, "index")
         self._slots = settings.index_slots
         self._capacity = settings.index_entries
@@ -236,7 +239,9 @@ class Index:
             if not fits or (self._files and file.count > 1 and file.begin_offset < self._files[-1].end_offset):
                 log.warning("index file %s does not fit; it and what follows is built anew", file.path)
                 file.close()
-                await self._discard(names[at:])
+                if not await self._discard(names[at:]):
+                    self.close()
+                    await self._offload(bury, self._world.files, self._root, self._directory)
                 break
             self._files.append(file)
         if clean:
@@ -296,6 +301,15 @@ class Index:
         return True
 
     async def _open(self, file: IndexFile) -> bool:
+        try:
+            return await self._adopt(file)
+        except OSError as error:
+            if error.errno not in SPOILT:
+                raise
+            log.error("%s; the index is made of the commit log from there on", told(error, file.path))
+            return False
+
+    async def _adopt(self, file: IndexFile) -> bool:
         files = self._world.files
         size = await self._offload(files.size, file.path)
         if size != file.size:
@@ -366,11 +380,13 @@ class Index:
             await self._discard(names)
             self._noted = None
 
-    async def _discard(self, names: list[str]) -> None:
+    async def _discard(self, names: list[str]) -> bool:
+        """Take files away; False when the disk does not let one go."""
+        free = True
         for name in names:
             path = os.path.join(self._directory, name)
-            if await self._offload(self._world.files.exists, path):
-                await self._offload(self._world.files.unlink, path)
+            free = await self._offload(make_way, self._world.files, self._root, path) and free
+        return free
 
     async def delete_expired(self, log_start: int) -> int:
         """Delete files that point before the log only, never the newest one; how many."""

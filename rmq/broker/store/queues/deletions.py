@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from rmq.broker.store.refusal import SPOILT
 from rmq.broker.store.trouble import Trouble
 from rmq.runtime.world import World
 
@@ -154,7 +155,10 @@ class Deletions:
     # -- the file
 
     def load(self) -> None:
-        """Read the file; one that is damaged is told of. Blocks."""
+        """Read the file; one that is damaged is told of. Blocks.
+
+        :raises OSError: it may not be read, or not now.
+        """
         self._known, self._bytes, self.horizon = {}, {}, 0
         try:
             known = _unpacked(self._files.read(self.path))
@@ -163,6 +167,8 @@ class Deletions:
         except FileNotFoundError:
             return
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            if isinstance(error, OSError) and error.errno not in SPOILT:
+                raise
             self._known, self._bytes = {}, {}
             log.error(
                 "%s cannot be used (%s): messages of topics that were deleted come back; delete these topics again",

@@ -16,6 +16,7 @@ from rmq.broker.store.open_files import open_aside
 from rmq.broker.store.queues.ext_units import ExtDisk, ExtUnit, QueueExt, is_address, position_of, unit_at
 from rmq.broker.store.queues.files import FileKey
 from rmq.broker.store.queues.queues import QueueTable
+from rmq.broker.store.refusal import SPOILT, told
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
 from rmq.runtime.world import Offload, World
@@ -114,7 +115,18 @@ class ExtQueueTable(QueueTable):
         topics = await self._offload(self.disk.topics)
         for topic in topics:
             for name, queue_id, starts, _ in await self._offload(self.disk.list_queues, [topic]):
-                await self._load_queue(self.get_or_create(name, queue_id), starts, clean=clean)
+                queue = self.get_or_create(name, queue_id)
+                try:
+                    await self._load_queue(queue, starts, clean=clean)
+                except OSError as error:
+                    if error.errno not in SPOILT:
+                        raise
+                    ext = self.ext.of(queue)
+                    log.error("%s; its queue is made of the commit log again", told(error, ext.directory))
+                    await self._offload(self.ext.disk.free_names, ext.directory)
+                    for directory in (ext.directory, queue.files.directory):
+                        self._bury(directory)
+                    ext.starts, ext.end = [], 0
 
     async def _load_queue(self, queue: Queue, starts: list[int], *, clean: bool) -> None:
         ext = self.ext.of(queue)

@@ -16,6 +16,7 @@ the smallest i8, which no hash of a tag is.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from struct import Struct
@@ -23,6 +24,7 @@ from typing import NamedTuple
 
 from rmq.broker.store.log.files import file_name, offset_of
 from rmq.broker.store.queues.files import FileKey
+from rmq.broker.store.spoilt import make_way
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import File, Files
 
@@ -135,6 +137,7 @@ class ExtDisk:
 
     def __init__(self, files: Files, root: str, file_size: int) -> None:
         self._files = files
+        self._store = root
         self.root = os.path.join(root, "consumequeue_ext")
         self.file_size = file_size
 
@@ -145,6 +148,7 @@ class ExtDisk:
         """First bytes of a queue's files.
 
         :raises StoreError: a file of another size than the one that is set.
+        :raises OSError: one of them is bad.
         """
         found = []
         for name in self._files.list(directory):
@@ -152,6 +156,8 @@ class ExtDisk:
             path = f"{directory}/{name}"
             if start < 0:
                 continue
+            if self._files.is_dir(path):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
             size = self._files.size(path)
             if start % self.file_size or size > self.file_size:
                 raise StoreError(
@@ -160,6 +166,12 @@ class ExtDisk:
                 )
             found.append(start)
         return found
+
+    def free_names(self, directory: str) -> None:
+        """Move directories that stand in place of a queue's files aside."""
+        for name in self._files.list(directory):
+            if offset_of(name) >= 0 and self._files.is_dir(path := f"{directory}/{name}"):
+                make_way(self._files, self._store, path)
 
     def read(self, directory: str, starts: Sequence[int], position: int, size: int) -> bytes:
         """Bytes of the file that holds ``position``; none when there is no such file."""

@@ -6,7 +6,6 @@ put end to end; a file's name is its first byte. Entries with offset 0 and size 
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 from collections.abc import Sequence
@@ -14,7 +13,8 @@ from struct import Struct
 from typing import NamedTuple
 
 from rmq.broker.store.log.files import file_name, offset_of
-from rmq.broker.store.refusal import told
+from rmq.broker.store.refusal import SPOILT, told
+from rmq.broker.store.spoilt import bury, make_way
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import File, Files
@@ -76,9 +76,11 @@ class QueueDisk:
 
     def __init__(self, files: Files, root: str, file_size: int) -> None:
         self._files = files
+        self._store = root
         self.root = os.path.join(root, "consumequeue")
-        self._trash = os.path.join(root, "trash")
         self.file_size = file_size
+        #: Files that are bad and were told of.
+        self._told: set[str] = set()
 
     def directory(self, topic: str, queue_id: int) -> str:
         """Where a queue's files are.
@@ -173,12 +175,10 @@ class QueueDisk:
             if self._files.is_dir(directory):
                 self._files.sync_dir(directory)
 
-    def remove_files(self, keys: Sequence[FileKey]) -> None:
-        for directory, start in keys:
-            try:
-                self._files.unlink(f"{directory}/{file_name(start)}")
-            except FileNotFoundError:
-                continue
+    def remove_files(self, keys: Sequence[FileKey]) -> bool:
+        """Take files away; False when the disk does not let one go (:func:`make_way`)."""
+        stuck = [key for key in keys if not make_way(self._files, self._store, f"{key[0]}/{file_name(key[1])}")]
+        return not stuck
 
     def cut(self, key: FileKey, position: int) -> None:
         """Make everything behind ``position`` of a file zeros."""
@@ -196,14 +196,7 @@ class QueueDisk:
         """
         if not self._files.is_dir(directory):
             return None
-        self._files.mkdir(self._trash)
-        # What an earlier process buried may still be there.
-        serial = 0
-        mark = _TOPIC_MARK if topic else "-"
-        while self._files.exists(grave := os.path.join(self._trash, f"{serial}{mark}{os.path.basename(directory)}")):
-            serial += 1
-        self._files.rename(directory, grave)
-        return grave
+        return bury(self._files, self._store, directory, _TOPIC_MARK if topic else "-")
 
     @staticmethod
     def buried_topic(grave: str) -> str | None:
@@ -223,7 +216,8 @@ class QueueDisk:
 
     def trash(self) -> list[str]:
         """What an earlier process moved out of the way and did not finish removing."""
-        return [os.path.join(self._trash, name) for name in self._files.list(self._trash)]
+        trash = os.path.join(self._store, "trash")
+        return [os.path.join(trash, name) for name in self._files.list(trash)]
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all in it; of symbolic links the links only."""
@@ -252,7 +246,14 @@ class QueueDisk:
             for _, queue, starts, _ in self.list_queues([topic]):
                 for start in starts[:1]:
                     path = f"{self.root}/{topic}/{queue}/{file_name(start)}"
-                    seen.setdefault(self._files.size(path), path)
+                    try:
+                        if self._files.is_dir(path):
+                            continue
+                        seen.setdefault(self._files.size(path), path)
+                    except OSError as error:
+                        if error.errno not in SPOILT:
+                            raise
+                        continue  # whoever reads it tells
                     looked_at += 1
         if looked_at < _ENOUGH or len(seen) != 1:
             return None
@@ -279,7 +280,7 @@ class QueueDisk:
         return found
 
     def read_files(self, keys: Sequence[FileKey], *, heads: bool = False) -> list[bytes]:
-        """What each file holds, up to the first block that ends in zeros; nothing of one with a bad sector.
+        """What each file holds, up to the first block that ends in zeros; nothing of one that is bad itself.
 
         The first block is small: of 40,000 queues most have a few entries, and their files are mostly holes.
 
@@ -287,21 +288,28 @@ class QueueDisk:
         """
         found: list[bytes] = []
         for key in keys:
-            file = self._files.open(f"{key[0]}/{file_name(key[1])}", readonly=True)
+            path = f"{key[0]}/{file_name(key[1])}"
             try:
-                if (size := file.size()) > self.file_size:
-                    raise StoreError(
-                        f"{file.path} has {size} bytes, a consume-queue file has {self.file_size}: set "
-                        f"mappedFileSizeConsumeQueue to what this store was made with, or make its queues anew with "
-                        f"mqadmin store rebuild"
-                    )
-                found.append(self._read(file, heads=heads))
+                found.append(self._read_file(path, heads=heads))
             except OSError as error:
-                if error.errno != errno.EIO:
+                if error.errno not in SPOILT:
                     raise
                 # Its entries are made of the commit log again, in a new file: in this one they could not be written.
-                log.error("%s; its queue is made of the commit log from there on", told(error, file.path))
+                if path not in self._told:
+                    log.error("%s; its queue is made of the commit log from there on", told(error, path))
+                self._told.add(path)
                 found.append(b"")
-            finally:
-                file.close()
         return found
+
+    def _read_file(self, path: str, *, heads: bool) -> bytes:
+        file = self._files.open(path, readonly=True)
+        try:
+            if (size := file.size()) > self.file_size and not self._files.is_dir(path):
+                raise StoreError(
+                    f"{path} has {size} bytes, a consume-queue file has {self.file_size}: set "
+                    f"mappedFileSizeConsumeQueue to what this store was made with, or make its queues anew with "
+                    f"mqadmin store rebuild"
+                )
+            return self._read(file, heads=heads)
+        finally:
+            file.close()

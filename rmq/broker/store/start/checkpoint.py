@@ -23,13 +23,19 @@ cut is another boot, after which even a disk that said it had forced something i
 
 from __future__ import annotations
 
+import logging
+import os
 from struct import Struct, pack_into, unpack_from
 from zlib import crc32
 
 from rmq.broker.store.log.stamps import MOST_STEPS, Steps
+from rmq.broker.store.refusal import SPOILT, told
+from rmq.broker.store.spoilt import make_way
 from rmq.runtime.world import Files
 
 __all__ = ["SIZE", "Checkpoint"]
+
+log = logging.getLogger(__name__)
 
 SIZE = 4096
 _times = Struct(">qqq")
@@ -66,13 +72,24 @@ class Checkpoint:
         self.steps = Steps()
         self._indexed: tuple[int, int, int] | None = None
         self._forced: tuple[bytes, int] | None = None
+        #: The file is bad: it is to be made anew.
+        self._spoilt = False
 
     def load(self) -> None:
-        """Read the file; one that is missing or too short reads as zeros, and so does a time before 1970. Blocks."""
+        """Read the file; one that is missing, bad or too short reads as zeros, as does a time before 1970. Blocks.
+
+        :raises OSError: it may not be read, or not now.
+        """
+        data = bytes(SIZE)
         try:
             data = self._files.read(self.path)[:SIZE].ljust(SIZE, b"\0")
         except FileNotFoundError:
-            data = bytes(SIZE)
+            pass
+        except OSError as error:
+            if error.errno not in SPOILT:
+                raise
+            self._spoilt = True
+            log.error("%s; more of the commit log is checked, as if it were missing", told(error, self.path))
         self.physic, self.logics, self.index = (max(0, value) for value in _times.unpack_from(data))
         # Whoever wrote to the store since, Java included, has moved the times: the notes are not about that any more.
         magic, name, count, offset, check = _note.unpack_from(data, _NOTE_AT)
@@ -166,6 +183,9 @@ class Checkpoint:
         if offsets := self.steps.offsets:
             _steps.pack_into(data, _STEPS_AT, _STEPS_MAGIC, len(offsets), _check(*offsets))
             pack_into(f">{len(offsets)}q", data, _STEPS_AT + _steps.size, *offsets)
+        if self._spoilt:
+            make_way(self._files, os.path.dirname(self.path), self.path)
+            self._spoilt = False
         new = not self._files.exists(self.path)
         file = self._files.open(self.path, create=True)
         try:

@@ -71,7 +71,8 @@ class QueueLoader:
         self.covered: dict[int, int] = {}
         #: The same by light message queues, which hold records that other queues hold, too.
         self.light: dict[int, int] = {}
-        self._boundaries: dict[Queue, list[tuple[int, int]]] = {}
+        #: Of each queue the segments that it points to: segment, first entry, bytes of their records.
+        self._boundaries: dict[Queue, list[tuple[int, int, int]]] = {}
 
     async def load(self) -> None:
         """Read every queue there is.
@@ -200,9 +201,12 @@ class QueueLoader:
         while first < len(offsets):
             at = offsets[first] - offsets[first] % segment
             last = len(offsets) if offsets[-1] < at + segment else bisect_left(offsets, at + segment)
-            covered[at] = covered.get(at, 0) + sum(sizes[first:last])
-            if not boundaries or boundaries[-1][0] != at:
-                boundaries.append((at, index + first))
+            size = sum(sizes[first:last])
+            covered[at] = covered.get(at, 0) + size
+            if boundaries and boundaries[-1][0] == at:
+                boundaries[-1] = (at, boundaries[-1][1], boundaries[-1][2] + size)
+            else:
+                boundaries.append((at, index + first, size))
             first = last
 
     async def _finish(self, queue: Queue, starts: list[int]) -> None:
@@ -219,11 +223,22 @@ class QueueLoader:
         keep = [start for start in files.starts if start < end]
         gone = [(files.directory, start) for start in starts if start not in keep]
         files.starts = keep
-        if gone:
-            await self._offload(self._table.disk.remove_files, gone)
+        if gone and not await self._offload(self._table.disk.remove_files, gone):
+            self._begin_anew(queue)
+            keep = []
         if not keep:
             queue.next = queue.min = 0
         queue.visible = queue.tail_from = queue.next
+
+    def _begin_anew(self, queue: Queue) -> None:
+        """A file of it is bad, and the disk does not let its name go: its directory is moved away as a whole."""
+        covered = self.light if is_lmq(queue.topic) else self.covered
+        for segment, _, size in self._boundaries.pop(queue, []):
+            covered[segment] -= size
+        files: QueueFiles = queue.files
+        self._table.bury_leftover(files.directory)
+        files.starts = []
+        queue.next = queue.max_phys = 0
 
     async def cut_from(self, segment: int, *, light: bool) -> None:
         """Take the entries that point to ``segment`` or behind it out of every queue.
@@ -233,7 +248,7 @@ class QueueLoader:
         for queue, boundaries in self._boundaries.items():
             if is_lmq(queue.topic) and not light:
                 continue
-            at = bisect_left(boundaries, (segment, -1))
+            at = bisect_left(boundaries, (segment, -1, 0))
             if at < len(boundaries):
                 await self._table.cut(queue, boundaries[at][1])
                 del boundaries[at:]

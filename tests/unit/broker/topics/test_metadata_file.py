@@ -85,7 +85,17 @@ def test_an_empty_file_is_no_fresh_start(contents: dict[str, bytes], told: str) 
         made(disk_with(**contents)).load(parse_into([]))
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+@pytest.mark.parametrize("number", [errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.EISDIR])
+@pytest.mark.parametrize("action", ["open", "pread"])
+def test_a_file_that_is_bad_itself_gives_way_to_its_backup(action: str, number: int) -> None:
+    disk = disk_with(main=b"one", backup=b"zero")
+    disk.fail(action, number, PATH)
+    found: list[bytes] = []
+    assert made(disk).load(parse_into(found))
+    assert found == [b"zero"]
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.EMFILE, errno.ENFILE])
 def test_an_older_backup_never_stands_for_a_file_that_may_not_be_read(number: int) -> None:
     disk = disk_with(main=b"one", backup=b"zero")
     disk.fail("open", number, PATH)
