@@ -52,6 +52,11 @@ class SqlFilter:
         self.text = text
         self._eval = evaluate
 
+    @property
+    def weight(self) -> int:
+        """How long it takes to evaluate, in characters."""
+        return len(self.text)
+
     def matches(self, properties: Properties) -> bool:
         """Whether the expression is TRUE of a message; an error while evaluating means no."""
         try:

@@ -13,15 +13,22 @@ if TYPE_CHECKING:
     from rmq.broker.groups.filters import Bits, ConsumerFilters
     from rmq.protocol.bodies.heartbeat import SubscriptionData
 
-__all__ = ["EVERYTHING", "Condition", "Filter", "RetryCondition", "filter_of", "record_properties"]
+__all__ = ["EVERYTHING", "Condition", "Filter", "RetryCondition", "filter_of", "property_string"]
 
 _magic = Struct(">4xi").unpack_from
 _int = Struct(">i").unpack_from
 _MAGIC_V2 = -626843477
+#: A record without properties and an expression of nothing, in characters of an expression.
+_WEIGHT = 50
 
 
 class Condition(Protocol):
     """What a message's properties are asked."""
+
+    @property
+    def weight(self) -> int:
+        """How long it takes to ask, in characters of an expression."""
+        ...
 
     def matches(self, properties: dict[str, str]) -> bool: ...
 
@@ -32,6 +39,10 @@ class RetryCondition:
 
     filters: ConsumerFilters
     group: str
+
+    @property
+    def weight(self) -> int:
+        return max((held.compiled.weight for held in self.filters.of_group(self.group)), default=0)
 
     def matches(self, properties: dict[str, str]) -> bool:
         held = self.filters.get(properties.get("RETRY_TOPIC", ""), self.group)
@@ -49,9 +60,13 @@ class Filter:
     #: Its place in messages' bit maps, or None.
     bits: Bits | None = None
 
-    def matches(self, record: bytes) -> bool:
-        """Whether the condition is true of a record."""
-        return self.sql is None or self.sql.matches(record_properties(record))
+    def judge(self, record: bytes) -> tuple[bool, int]:
+        """Whether the condition is true of a record, and what that weighed, in characters of an expression."""
+        if self.sql is None:
+            return True, 0
+        text = property_string(record)
+        weight = _WEIGHT + self.sql.weight + len(text) // 2
+        return self.sql.matches(properties.decode(text.decode("utf-8", "replace"))), weight
 
 
 EVERYTHING = Filter()
@@ -68,8 +83,8 @@ def filter_of(data: SubscriptionData) -> Filter:
     return Filter(sql=compile_sql(data.sub_string))
 
 
-def record_properties(record: bytes) -> dict[str, str]:
-    """The properties of one whole record (store-and-broker.md 2.1), without decoding the rest of it."""
+def property_string(record: bytes) -> bytes:
+    """The property string of one whole record (store-and-broker.md 2.1), without decoding the rest of it."""
     at = 84
     sys_flag = record[39]
     if sys_flag & 0x30:
@@ -80,4 +95,4 @@ def record_properties(record: bytes) -> dict[str, str]:
         at += 2 + int.from_bytes(record[at : at + 2], "big")
     else:
         at += 1 + record[at]
-    return properties.decode(record[at + 2 :].decode("utf-8", "replace"))
+    return record[at + 2 :]

@@ -13,6 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from rmq.broker.delivery.backlog import Backlog
+from rmq.broker.delivery.share import Share
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ _RUNS: dict[int, Callable[[bytes], tuple[Any, ...]]] = {}
 _WINDOW = 800
 #: Records read at a time when a condition has to see each of them.
 _RECORDS_AT_ONCE = 64
+#: What conditions on records may weigh in one turn of the loop (:meth:`Filter.judge`): some milliseconds.
+_CONDITIONS = 50_000
 #: Records further apart in the log are not looked for in its mapped files: each would be in a part of its own.
 _WIDE = 32 << 20
 #: Filler entries of a queue whose first messages are gone (store-and-broker.md 3.2).
@@ -125,6 +128,7 @@ class Reader:
         self._queues = store.queues
         self._backlog = Backlog(store.queues)
         self.limits = limits
+        self._conditions = Share(_CONDITIONS)
 
     def at_once(self, queue: Queue, offset: int, wanted: int) -> Batch | None:
         """What :meth:`scan` finds of a backlog without a filter, when all of it is at hand; None: scan."""
@@ -289,6 +293,7 @@ class Reader:
         stop = min(most, offset + max(_WINDOW, wanted))
         refused = False
         physical = end
+        asked = self._conditions
         while position < stop:
             count = min(stop - position, _RECORDS_AT_ONCE)
             entries = self._queues.entries(queue, position, count)
@@ -321,7 +326,11 @@ class Reader:
                     record = records[at]
                     at += 1
                 if len(record) == size:
-                    if wants.matches(record):
+                    if asked.used_up:
+                        yield asked.turn()
+                    matches, weight = wants.judge(record)
+                    asked.count(weight)
+                    if matches:
                         far = end - physical > limits.memory_bound
                         if found and (
                             len(found) >= wanted

@@ -177,6 +177,10 @@ class ConsumerFilters:
                 del table[outer]
         self._changed = True
 
+    def of_group(self, group: str) -> Iterable[ConsumerFilter]:
+        """The filters of a group, dead or alive."""
+        return self._groups.get(group, {}).values()
+
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: a message with a bit map of it is never asked for again."""
         for one in list(self._topics.get(topic, {}).values()):

@@ -108,6 +108,8 @@ def test_only_records_have_to_be_in_memory_not_what_lies_between_them() -> None:
 class _Any:
     """A condition that has every record read, and lets each through."""
 
+    weight = 0
+
     def matches(self, properties: dict[str, str]) -> bool:
         return True
 
