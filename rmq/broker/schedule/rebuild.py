@@ -15,7 +15,11 @@ from rmq.protocol.names import HALF_TOPIC, is_broker_topic
 from rmq.protocol.numbers import INT_MAX, whole
 from rmq.protocol.tags import string_hash
 
-__all__ = ["HalfMessageParked", "rebuild"]
+__all__ = ["BATCH_PROPERTIES", "HalfMessageParked", "rebuild"]
+
+#: Bytes of properties that are delivered before the loop gets its turn, besides any number of bytes of bodies: what has
+#: to be read of a message, and takes some milliseconds.
+BATCH_PROPERTIES = 64 << 10
 
 _MAGIC = -626843481
 _BORN_V6 = 0x10

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from rmq.broker.delays import DelayLevels
 from rmq.broker.schedule.levels import DelayOffsets
-from rmq.broker.schedule.rebuild import HalfMessageParked, rebuild
+from rmq.broker.schedule.rebuild import BATCH_PROPERTIES, HalfMessageParked, rebuild
 from rmq.broker.schedule.steady import Shifts, SteadyClock
 from rmq.broker.store.aside import SetAside
 from rmq.broker.store.queues.deletions import TopicDeleted
@@ -255,6 +255,8 @@ class ScheduleService:
             if queue is None or queue.visible <= self.offsets.get(level):
                 continue
             rest = await self._level(level, queue)
+            if rest == 0.0:
+                await asyncio.sleep(0)
             if rest is not None and (pause is None or rest < pause):
                 pause = rest
         return pause
@@ -316,7 +318,7 @@ class ScheduleService:
         if not entries:
             return _FIRST_RETRY
         puts: list[Put] = []
-        size = 0
+        size = texts = 0
         taken = offset
         waits: int | None = None
         stuck: Exception | None = None
@@ -326,7 +328,7 @@ class ScheduleService:
             if due > now:
                 waits = due
                 break
-            if size >= _BATCH_BYTES:
+            if size >= _BATCH_BYTES or texts >= BATCH_PROPERTIES:
                 break
             if (level, taken) in self._aside:
                 taken += 1  # it was set aside before the append of this batch failed
@@ -344,6 +346,7 @@ class ScheduleService:
             if put is not None:
                 puts.append(put)
                 size += length
+                texts += len(put.properties)
             taken += 1
         if waits is None:
             self._heads.pop(level, None)

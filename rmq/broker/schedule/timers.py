@@ -17,7 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from rmq.broker.schedule.done import DoneMap, decode_marks, encode_marks
-from rmq.broker.schedule.rebuild import rebuild
+from rmq.broker.schedule.rebuild import BATCH_PROPERTIES, rebuild
 from rmq.broker.schedule.timing import DELETE_KEY, LATEST, OUT_MS, decode_code, encode_code
 from rmq.broker.schedule.wheel import Wheel
 from rmq.broker.store.aside import SetAside
@@ -346,6 +346,7 @@ class TimerService:
             try:
                 while rest:
                     rest = await self._batch(queue, rest)
+                    await asyncio.sleep(0)
             except BaseException:
                 for due, index, wheel in rest:
                     wheel.add(due, index)
@@ -365,7 +366,7 @@ class TimerService:
         """Deliver as many as go into one append; what is left."""
         puts: list[tuple[int, Put | None]] = []
         seen: set[int] = set()
-        size = looked = 0
+        size = texts = looked = 0
         for _, index, _ in taken:
             looked += 1
             if index in self._done or index in seen:
@@ -373,12 +374,14 @@ class TimerService:
             seen.add(index)
             try:
                 position, length = await self._place(queue, index)
-                puts.append((index, await self._rebuilt(position, length)))
+                put = await self._rebuilt(position, length)
             except Exception as error:
                 self._set_aside(index, error)
                 continue
+            puts.append((index, put))
             size += length
-            if size >= _BATCH_BYTES:
+            texts += len(put.properties) if put is not None else 0
+            if size >= _BATCH_BYTES or texts >= BATCH_PROPERTIES:
                 break
         # Recalled while it was being read: not delivered.
         kept = [(index, put) for index, put in puts if index not in self._done]

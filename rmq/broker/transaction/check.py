@@ -50,8 +50,9 @@ log = logging.getLogger(__name__)
 _entry = Struct(">qiq").unpack_from
 #: A queue index, and its record as :meth:`TransactionCheck._records` finds it.
 _Numbered = tuple[int, MessageRecord | OSError | None]
-#: Entries read at a time, and what one pass may take, seconds.
+#: Entries read at a time, bytes of records after which they are enough, and what one pass may take, seconds.
 _SLICE = 32
+_SLICE_BYTES = 64 << 10
 _PASS_SECONDS = 60.0
 #: How often progress is looked at, seconds, and how much of it is remembered until it is on disk.
 _NOTE_SECONDS = 5.0
@@ -336,6 +337,7 @@ class TransactionCheck:
             except OSError as error:
                 return [(index, error)]
         found: list[_Numbered] = []
+        size = 0
         for number in range(len(data) // ENTRY_SIZE):
             physical, _, _ = _entry(data, number * ENTRY_SIZE)
             try:
@@ -345,11 +347,14 @@ class TransactionCheck:
                 continue
             record = None
             if raw is not None:
+                size += len(raw)
                 try:
                     record = decode_record(raw)
                 except ProtocolError as error:
                     log.warning("%s-%d at %d cannot be read: %s", queue.topic, queue.id, index + number, error)
             found.append((index + number, record))
+            if size >= _SLICE_BYTES:
+                break
         return found
 
     # -- the pass
