@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 #: Checkpoints given back before the loop gets its turn.
 _AT_ONCE = 16
+#: Bytes of records that are written again before the loop gets its turn: some milliseconds.
+_BYTES_AT_ONCE = 64 << 10
 #: Longest sleep while something waits, seconds: how late a step of the wall clock is noticed.
 _LONGEST_SLEEP = 1.0
 #: When a checkpoint is tried again that could not be given back, ms.
@@ -127,7 +129,7 @@ class Reviver:
             self._aside.failed(key, f"group {key.group}, {key.topic}-{key.queue_id} at {offsets}", error)
 
     async def _give_back(self, checkpoint: PopCheckpoint) -> None:
-        """Write again what is open of a checkpoint, and that it is settled, with one append.
+        """Write again what is open of a checkpoint, and that it is settled, some messages with one append.
 
         :raises OSError: a message could not be read; the others are written.
         """
@@ -143,10 +145,10 @@ class Reviver:
                     continue
                 if record is not None:
                     records[offset] = record
-        # From here on nothing waits: what was acknowledged while the disk was read is not given out again.
-        offsets = [offset for offset in checkpoint.open_offsets() if offset not in unread]
-        if offsets:
+        # Asked for anew before each append: what was acknowledged meanwhile is not given out again.
+        while offsets := _some([offset for offset in checkpoint.open_offsets() if offset not in unread], records):
             self._write_again(checkpoint, offsets, records)
+            await asyncio.sleep(0)
         if unread and checkpoint.open:
             raise next(iter(unread.values()))
 
@@ -217,6 +219,16 @@ class Reviver:
             0,
             string_hash(tag) if tag else 0,
         )
+
+
+def _some(offsets: list[int], records: dict[int, bytes]) -> list[int]:
+    """The first of them, until their records are more than is read and written in some milliseconds."""
+    size = 0
+    for number, offset in enumerate(offsets, 1):
+        size += len(records.get(offset, b""))
+        if size >= _BYTES_AT_ONCE:
+            return offsets[:number]
+    return offsets
 
 
 def _place(checkpoint: PopCheckpoint) -> Place:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from rmq.broker.store.store import Store
 from tests.support.scenes.pop import Given, pop_scene
+from tests.support.turns import Turns
 from tests.support.virtual import in_virtual_time
 
 NO_MESSAGE = 208
@@ -229,3 +232,30 @@ async def test_the_journal_stays_short_while_old_messages_stay_invisible(monkeyp
         assert len(scene.app.master.pop.state.checkpoints) == 1
         assert await scene.ack(old) == 0
         assert len(scene.app.master.pop.state.checkpoints) == 0
+
+
+@in_virtual_time
+async def test_long_messages_come_back_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a pop were written with one append, however long it took to read them; an ack in between counts."""
+    many = "\x02".join(f"p{number:x}\x01a" for number in range(4_000))
+    async with pop_scene() as scene:
+        await scene.topic()
+        await scene.send(*map(str, range(20)), properties=many)
+        given = await scene.pop(max_msg_nums=20, invisible_time=5_000)
+        assert len(given) == 9  # 256 KiB
+        stored = Turns(monkeypatch, Store, "append", lambda _, puts, **named: sum(len(put.properties) for put in puts))
+        checkpoints = scene.app.master.pop.state.checkpoints
+        checkpoint = next(iter(checkpoints))
+        append = Store.append
+
+        def acknowledging(store: Store, puts: Any, **named: Any) -> Any:
+            checkpoints.settle(checkpoint, (given[-1].offset,), 0)
+            return append(store, puts, **named)
+
+        monkeypatch.setattr(Store, "append", acknowledging)
+        await asyncio.sleep(6)
+        assert stored.whole > 6 * 27_000
+        assert stored.longest <= 100_000
+        retries = scene.app.store.queues.get("%RETRY%g_T", 0)
+        assert retries is not None
+        assert retries.visible == len(given) - 1
