@@ -74,6 +74,10 @@ class Dispatcher:
         """Bytes that are not dispatched."""
         return max(0, self._log.end - max(self.position, self._log.start))
 
+    def log_ends(self, to: int) -> None:
+        """The log is cut back to ``to``: what comes there is dispatched again."""
+        self.position = min(self.position, to)
+
     async def advance(
         self, reader: LogReader, limit: int, dispatched: Callable[[Run, list[Queue]], None] | None = None
     ) -> int:

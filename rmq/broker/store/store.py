@@ -47,6 +47,7 @@ from rmq.broker.store.start.queue_loader import segment_size
 from rmq.broker.store.start.recovery import Recovered
 from rmq.broker.store.state import Put, Queue, Span
 from rmq.broker.store.trouble import Trouble
+from rmq.broker.store.truncation import Truncation
 from rmq.protocol.errors import StoreError
 from rmq.runtime.ending import Stop, end_each
 from rmq.runtime.tasks import TaskOwner
@@ -142,6 +143,10 @@ class Store:
         self.upkeep = Upkeep(
             world, settings, self.log, self.queues, self.writer, self.index, self.index_build, self.flusher,
             self.retention, self.checkpoint, self.tasks,
+        )  # fmt: skip
+        self._truncation = Truncation(
+            self.log, self.queues, self.writer, self.dispatcher, self._catch_up, self.index, self.index_build,
+            self.durability, self.flusher, self.checkpoint, self.deletions, self.damaged, self.upkeep,
         )  # fmt: skip
         self.recovered = Recovered()
         #: Shows how far a long recovery is; the log says so in any case.
@@ -302,6 +307,16 @@ class Store:
         :raises OSError: the disk refused; nothing is changed.
         """
         self.commit(Packed(offset, [data], self.log.stamp, [], (), []))
+
+    async def truncate(self, to: int) -> None:
+        """Cut the log back, and with it queues, index, and the marks of what is on disk and what is visible.
+
+        :param to: commit-log offset where a record begins, or half of one.
+        :raises StoreError: ``to`` lies outside the log.
+        :raises OSError: the disk refused; it may be called again.
+        """
+        self._send(await self._truncation.run(to))
+        self._catch_up.wake()
 
     def commit(self, packed: Packed) -> Span:
         """Write what was packed and move everything that follows from it: whatever is appended ends here.

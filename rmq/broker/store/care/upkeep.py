@@ -151,6 +151,14 @@ class Upkeep:
             self._note_forced()
             self._tasks.spawn(self._save_notes(), "note")
 
+    async def note_cut(self) -> None:
+        """The log was cut back: what is noted of it goes back, too.
+
+        :raises OSError: the checkpoint could not be written.
+        """
+        self._note_forced()
+        await self._offload(self._checkpoint.save)
+
     def flush_failed(self) -> None:
         """What was noted of this boot does not hold any more."""
         self._checkpoint.forget_forced()

@@ -69,6 +69,8 @@ class IndexBuild:
         self._recovered_end = 0
         self._begun = False
         self._at_once = _LEAST_AT_ONCE
+        #: Held while keys are put: who cuts the log waits for it.
+        self.turn = asyncio.Lock()
         self._told = 0.0
         #: Where the log could not be read, how often that was tried, and how much is left out should it stay so.
         self._bad = -1
@@ -115,18 +117,26 @@ class IndexBuild:
         :raises OSError: the log could not be read; it may be called again.
         """
         begun = self._told = self._world.clock.monotonic()
-        if not self._begun:
-            await self._settle_start()
-            self._begun = True
-        first = self.position
-        while not self._catch_up():
-            await self._step()
+        async with self.turn:
+            if not self._begun:
+                await self._settle_start()
+                self._begun = True
+            first = self.position
+        while True:
+            async with self.turn:
+                if self._catch_up():
+                    break
+                await self._step()
             self._tell()
         if self.position - first > _STEP:
             log.info(
                 "the index is complete: the keys of %d bytes of the commit log were put into it in %.1f s",
                 self.position - first, self._world.clock.monotonic() - begun,
             )  # fmt: skip
+
+    def log_ends(self, to: int) -> None:
+        """The log is cut back to ``to``, and the index with it."""
+        self.position, self._from = min(self.position, to), min(self._from, to)
 
     async def _settle_start(self) -> None:
         """Where to begin to read: what points behind the recovered end of the log is of no use."""

@@ -285,8 +285,8 @@ class IndexFile:
         self.end_offset = offset_before
         return whole
 
-    def take_back(self, first: int, data: bytes) -> bool:
-        """Take the newest entries away, as long as they are of the newest message.
+    def take_back(self, first: int, data: bytes, to: int) -> bool:
+        """Take the newest entries away, as long as they are of messages from commit-log offset ``to`` on.
 
         :param first: number of the first entry in ``data``, which ends with the newest.
         :returns: whether an entry of another message was met.
@@ -295,7 +295,7 @@ class IndexFile:
         assert table is not None
         for at in range(len(data) - ENTRY, -1, -ENTRY):
             value, offset, seconds, before = _entry.unpack_from(data, at)
-            if offset != self.end_offset:
+            if offset < to:
                 self.end_offset = offset
                 self.end_timestamp = self.begin_timestamp + 1000 * seconds + 999
                 return True

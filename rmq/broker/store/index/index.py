@@ -358,11 +358,7 @@ class Index:
             return
         if following or found < was.next:
             log.warning("index file %s: entries from %d on are built anew", file.path, found)
-        while file.count > 1:
-            first = max(1, file.count - 64)
-            data = await self._offload(shared.file.pread, (file.count - first) * ENTRY, file.entry_position(first))
-            if file.take_back(first, data):
-                break
+        await self._take_back(file, file.end_offset)
         if file.count <= 1:
             following.insert(0, file)
         else:
@@ -371,6 +367,54 @@ class Index:
         for item in following:
             item.close()
             self._files.remove(item)
+
+    async def _take_back(self, file: IndexFile, to: int) -> None:
+        """Take away the entries of messages from commit-log offset ``to`` on; all entries are in the file."""
+        shared = file.shared
+        assert shared is not None
+        while file.count > 1:
+            first = max(1, file.count - 64)
+            data = await self._offload(shared.file.pread, (file.count - first) * ENTRY, file.entry_position(first))
+            if file.take_back(first, data, to):
+                break
+
+    async def cut(self, to: int) -> None:
+        """Take away the keys of messages from commit-log offset ``to`` on; no key is put meanwhile.
+
+        :raises OSError: it may be called again.
+        """
+        async with self._lock:
+            if not self.checked:
+                return  # :meth:`check` says what can be used, and the log has an end then
+            while self._files and (self._files[-1].count <= 1 or self._files[-1].begin_offset >= to):
+                gone = self._files[-1]
+                await self._discard([gone.name])
+                gone.close()
+                self._files.pop()
+                if gone in self._unsealed:
+                    self._unsealed.remove(gone)
+            if not self._files or self._files[-1].end_offset < to:
+                return
+            file = self._files[-1]
+            shared = await self._made(file)
+            # From here to the next time it is forced, slots and entries on disk do not fit.
+            await self._offload(shared.file.pwrite, file.header(unfinished=True).encode(), 0)
+            if not file.filling:
+                await self._load_slots(file)
+            if file in self._unsealed:
+                self._unsealed.remove(file)
+            await self._write_entries(file)
+            await self._take_back(file, to)
+            slots = file.slots_now()
+            for number in range(file.slot_pieces()):
+                size, position = file.piece(number)
+                # Pieces without an entry are never written: one that had some must not keep them.
+                if file.slot_piece(slots, number) is None and any(
+                    await self._offload(shared.file.pread, size, position)
+                ):
+                    await self._offload(shared.file.pwrite, bytes(size), position)
+            await self._offload(shared.file.pwrite, file.header(unfinished=True).encode(), 0)
+            file.forced = 1
 
     async def discard_all(self) -> None:
         """Begin the index anew."""

@@ -66,7 +66,7 @@ class CommitLog:
         self._spare: LogFile | None = None
         #: Whose view was asked for last: a backlog is read from one file for long.
         self._viewed: LogFile | None = None
-        self._preparing = False
+        self._preparing = asyncio.Lock()
         #: Files in which refused messages may lie, and the position from which on there must be zeros; pinned.
         self._unclear: dict[LogFile, int] = {}
         self._tail = MemoryTail()
@@ -288,18 +288,17 @@ class CommitLog:
 
         :raises OSError: it cannot be made; the roll will try again.
         """
-        if self._preparing or self._spare is not None:
+        if self._preparing.locked() or self._spare is not None:
             return
-        self._preparing = True
-        start = self._next_start()
-        made: list[LogFile] = []
-        try:
-            await self._offload(lambda: made.append(self.files.prepare(start)))
-        finally:
-            # A stop may cancel this while the file is made: it is there all the same, and for the stop to take away.
-            self._preparing = False
-            for file in made:
-                self._keep_prepared(file)
+        async with self._preparing:
+            start = self._next_start()
+            made: list[LogFile] = []
+            try:
+                await self._offload(lambda: made.append(self.files.prepare(start)))
+            finally:
+                # A stop may cancel this while it is made: the file is there all the same, and for the stop to remove.
+                for file in made:
+                    self._keep_prepared(file)
 
     def _keep_prepared(self, made: LogFile) -> None:
         if self._spare is None and made.start == self._next_start():
@@ -358,13 +357,17 @@ class CommitLog:
         self.room = self.file_size - position - BLANK_SIZE
 
     async def truncate(self, to: int) -> None:
-        """Cut everything from ``to`` on (replication, Raft).
+        """Cut everything from ``to`` on (replication, Raft): ``Store.truncate`` takes the rest of the store with it.
 
         :raises StoreError: ``to`` lies outside the log.
         """
         if not self.start <= to <= self.end:
             raise StoreError(f"the log holds {self.start} to {self.end} and cannot be cut at {to}")
-        await self.settle(to)
+        async with self._preparing:
+            if self._spare is not None:
+                # It would be found without the files before it.
+                await self._offload(self.files.remove, self._spare)
+            await self.settle(to)
 
     @property
     def segments(self) -> Sequence[LogFile]:

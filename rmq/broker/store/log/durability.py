@@ -99,6 +99,29 @@ class Durability:
             self._ledger.append((end, [(queue, queue.next) for queue in touched]))
         self._advance()
 
+    def log_ends(self, to: int) -> Answers:
+        """The log is cut back to ``to``, and the queues are already: no mark stays ahead.
+
+        :returns: answers for those who have waited for what is gone.
+        """
+        self.appended, self.flushed, self.replicated, self.waived, self.visible = (
+            min(at, to) for at in (self.appended, self.flushed, self.replicated, self.waived, self.visible)
+        )
+        self._reports = {replica: min(at, to) for replica, at in self._reports.items()}
+        self._ledger = deque(
+            (min(end, to), [(queue, min(index, queue.next)) for queue, index in queues]) for end, queues in self._ledger
+        )
+        released: Answers = []
+        kept: deque[Held] = deque()
+        for held in self._waiting:
+            if held.end > to:
+                released += _instead(held, _FLUSH_SLAVE_TIMEOUT if held.need & REPLICA else _FLUSH_DISK_TIMEOUT)
+            else:
+                kept.append(held)
+        self._waiting = kept
+        self._advance()
+        return released
+
     def hold(
         self, end: int, need: int, deadline: float, answers: Answers, otherwise: Callable[[int], Answers]
     ) -> Answers:

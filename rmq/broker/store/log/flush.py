@@ -50,6 +50,8 @@ class LogFlusher:
         self._on_flushed = on_flushed
         self._on_error = on_error
         self._wanted = 0
+        #: What the flush that is under way covers.
+        self._until = 0
         self._busy = False
         #: When the flush that is under way began, monotonic seconds; None between flushes.
         self.since: float | None = None
@@ -94,7 +96,7 @@ class LogFlusher:
 
     async def _flush_once(self) -> None:
         commit_log = self._log
-        end = commit_log.end
+        end = self._until = commit_log.end
         stamp = commit_log.stamp
         size = commit_log.file_size
         for file in [f for f in commit_log.segments if f.start + size > self.flushed and f.start < end]:
@@ -108,12 +110,29 @@ class LogFlusher:
             finally:
                 self.since = None
                 file.shared.unpin()
-            to = min(end, file.start + size)
+            # The log may have been cut back, and have other bytes there now.
+            to = min(self._until, file.start + size)
             if to > self.flushed:
                 self.flushed = to
                 if to == end:
                     self.flushed_stamp = stamp
                 self._on_flushed(to)
+
+    def log_ends(self, to: int) -> None:
+        """The log is cut back to ``to``: what comes there is not on disk, whatever a flush under way says."""
+        self.flushed, self._wanted, self._until = (min(at, to) for at in (self.flushed, self._wanted, self._until))
+
+    async def force_cut(self) -> None:
+        """See to it that what was cut off does not come back with a power cut.
+
+        :raises OSError: that is not sure; messages are refused from now on.
+        """
+        for file in self._log.segments[-1:]:
+            try:
+                await self._offload(self._log.files.sync, file)
+            except OSError as error:
+                self.fail(file.path, error)
+                raise
 
     def fail(self, path: str, error: OSError) -> None:
         """Something of the log could not be forced to disk: refuse messages from now on."""

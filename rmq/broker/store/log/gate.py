@@ -22,6 +22,8 @@ class Gate:
     FSYNC_FAILED: Final = 128
     #: The system does not let the process write: a file system mounted read-only, a limit of the size of files.
     WRITE_FORBIDDEN: Final = 256
+    #: Replication takes back what the master, or the group, does not have.
+    CUT: Final = 512
 
     _REASONS: Final = {
         FSYNC_FAILED: "a flush to disk failed; check the disk and restart the broker",
@@ -30,6 +32,7 @@ class Gate:
         DISK_FULL: "the disk is full; free space or lower fileReservedTime",
         QUEUE_ERROR: "consume queues cannot be written",
         INDEX_ERROR: "the index cannot be written",
+        CUT: "its log is being cut back",
         SLAVE: "this broker is a slave",
         SHUT_DOWN: "it is shut down",
         NOT_READABLE: "it is not readable",

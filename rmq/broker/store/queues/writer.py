@@ -52,7 +52,8 @@ class QueueWriter:
         self._table = table
         self._log = commit_log
         self._tasks = tasks
-        self._lock = asyncio.Lock()
+        #: Held while entries are written or forced: who cuts queues waits for it.
+        self.lock = asyncio.Lock()
         self._urgent = False
         self._failures = 0
         self._trouble = Trouble(
@@ -118,7 +119,7 @@ class QueueWriter:
         :returns: whether there was time for all of them.
         :raises OSError: some could not be written; they are kept.
         """
-        async with self._lock:
+        async with self.lock:
             dirty = self._table.dirty
             if everything:
                 chosen = list(dirty)
@@ -225,7 +226,7 @@ class QueueWriter:
         :returns: whether there was time for all of it.
         :raises OSError: some of it may not be there; it is forced again next time, and written anew by a recovery.
         """
-        async with self._lock:
+        async with self.lock:
             items = list(self._unsynced)
             directories = list(self._unsynced_directories)
             if self._monotonic() > until:

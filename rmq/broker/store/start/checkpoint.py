@@ -115,6 +115,10 @@ class Checkpoint:
         self.steps.add(offset)
         self.physic, self.logics, self.index = (min(time, stamp - 1) for time in (self.physic, self.logics, self.index))
 
+    def log_ends(self, stamp: int) -> None:
+        """The log was cut back to where its newest record has this store time, ms: no time may pass that."""
+        self.physic, self.logics, self.index = (min(time, stamp) for time in (self.physic, self.logics, self.index))
+
     @property
     def oldest(self) -> int:
         """What Java starts an abnormal recovery from: 3 s before the older of the first two times."""
