@@ -7,7 +7,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,8 +75,8 @@ class Campaign:
         )  # fmt: skip
         self._known = 0
 
-    async def run(self, cycles: Sequence[Cycle]) -> Verdict:
-        """All cycles, one clean start, and what the readers then found."""
+    async def run(self, cycles: Iterable[Cycle]) -> Verdict:
+        """All cycles, each asked for when the one before it ended, one clean start, and what the readers then found."""
         async with self.broker:
             for number, cycle in enumerate(cycles):
                 await self._cycle(cycle)
