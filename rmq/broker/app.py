@@ -17,7 +17,9 @@ from rmq.broker.observe.sizes import COUNT_SECONDS
 from rmq.broker.outward.registration import Registrar
 from rmq.broker.parts import Ground
 from rmq.broker.pop.modes import RequestModes
+from rmq.broker.roles.change import Roles
 from rmq.broker.roles.master import MasterServices
+from rmq.broker.roles.role import Role
 from rmq.broker.schedule.levels import DelayOffsets
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.log.gate import Gate
@@ -103,14 +105,14 @@ class BrokerApp:
         begins("the filters", self.filters.persist)
         begins("the offsets", self.metadata.persist_offsets)
         begins("the statistics", self.stats.stop)
-        begins("the services of a master", self.master.end)
+        begins("the role", self.roles.end)
         begins("the server", self.server.stop)
         await self._listen()
-        begins("who waits for the services of a master", self.master.release)
+        begins("who waits for the role", self.roles.release)
         begins("delivery", self.front.delivery.close)
         begins("the client of the name servers", self._client.close)
         await self.store.start()
-        self.master.start()
+        self.roles.start()
         self.stats.start()
         begins("the registration", self._registration.stop)
         begins("its own tasks", self._tasks.close)
@@ -164,48 +166,50 @@ class BrokerApp:
         delays = DelayOffsets()
         self.metadata = Metadata(ground, tables, modes)
         self.forgetting = forgetting = Forgetting(store, tables, self.metadata.persist_offsets)
-        self.master = master = MasterServices(
-            ground, tables, members, counted, front.admission, front.limits, front.levels, delays,
-            forgetting.forget_topic,
-        )  # fmt: skip
-        front.admission.levels = master.schedule
         self._client = RemotingClient(world)
         self._registration = registration = Registrar(
-            world, settings, tables.topics, self._client, broker_addr=ground.broker_addr, ha_addr=ground.ha_addr
-        )
+            world, settings, tables.topics, self._client, broker_addr=ground.broker_addr, ha_addr=ground.ha_addr,
+            broker_id=lambda: self.roles.role.broker_id,
+        )  # fmt: skip
         runtime = RuntimeAdmin(world, settings, store, counted.stats, delays, front.pressure)
-        for service in (
-            *make_handlers(
-                ground, tables, members, counted, front, modes, delays, forgetting, runtime, self._client,
-                lambda: registration.addresses,
-            ),
-            *master.handlers,
+        for service in make_handlers(
+            ground, tables, members, counted, front, modes, delays, forgetting, runtime, self._client,
+            lambda: registration.addresses, lambda: self.roles.role.leads,
         ):  # fmt: skip
             router.add(service)
         self.server = server = make_server(ground, router, front)
-        server.on_close += [
-            members.consumers.closed, members.producers.closed, front.delivery.holds.drop, master.pop.closed,
-        ]  # fmt: skip
         arrivals = Arrivals(world.clock)
-        arrivals.told += [front.delivery.holds.wake, *master.arrived]
+        arrivals.told.append(front.delivery.holds.wake)
         store.durability.on_visible = arrivals.tell
-        forgetting.of_topic += [
-            counted.kinds.forget, counted.stats.forget_topic, tables.filters.forget_topic, tables.groups.forget_topic,
-            modes.forget_topic, master.forget_topic, front.timer_sends.forget_topic,
-        ]  # fmt: skip
-        forgetting.of_group += [
-            lambda group, _: counted.stats.forget_group(group), lambda group, _: tables.filters.forget_group(group),
-            lambda group, _: modes.forget_group(group), master.forget_group,
-        ]  # fmt: skip
         figures = Figures(
             ground, tables, members, counted, front.pressure, front.delivery, front.timer_sends, server,
-            lambda: self.master,
+            lambda: self.roles.master,
         )  # fmt: skip
         self.metrics = BrokerMetrics(figures, runtime.table)
         self.observer = Observer(
             world, settings, "broker", settings.bind_address, missing=self._missing, metrics=self.metrics.page
         )
-        self.observer.services.watch(self._tasks, store.tasks, counted.stats.tasks, registration.tasks, *master.tasks)
+        self.observer.services.watch(self._tasks, store.tasks, counted.stats.tasks, registration.tasks)
+        self.roles = roles = Roles(
+            Role.of(settings), store.log, router, front.admission, front.delivery, arrivals, front.levels,
+            self.observer.services,
+            lambda: MasterServices(
+                ground, tables, members, counted, front.admission, front.limits, front.levels, delays,
+                forgetting.forget_topic,
+            ),
+        )  # fmt: skip
+        roles.on_change.append(lambda _: registration.announce())
+        server.on_close += [
+            members.consumers.closed, members.producers.closed, front.delivery.holds.drop, roles.closed,
+        ]  # fmt: skip
+        forgetting.of_topic += [
+            counted.kinds.forget, counted.stats.forget_topic, tables.filters.forget_topic, tables.groups.forget_topic,
+            modes.forget_topic, roles.forget_topic, front.timer_sends.forget_topic,
+        ]  # fmt: skip
+        forgetting.of_group += [
+            lambda group, _: counted.stats.forget_group(group), lambda group, _: tables.filters.forget_group(group),
+            lambda group, _: modes.forget_group(group), roles.forget_group,
+        ]  # fmt: skip
 
     def _missing(self) -> str | None:
         """Why clients may not be sent here: a full disk is no reason, for it passes without a restart."""
@@ -214,7 +218,7 @@ class BrokerApp:
             return f"the store is not open: {self.store.log.gate_reason()}"
         if gate & (Gate.FSYNC_FAILED | Gate.NOT_WRITABLE):
             return f"no message is taken until the broker is restarted: {self.store.log.gate_reason()}"
-        return self._registration.missing
+        return self.roles.missing or self._registration.missing
 
     async def _load(self) -> None:
         """Read what is on disk, in Java's order (store-and-broker.md 1.1)."""
@@ -224,7 +228,7 @@ class BrokerApp:
         # A queue that is not there has lost what was in it, unless the last stop was a clean one: then nothing was.
         self.offsets.bring_back(lambda topic, queue_id: self._end_of(topic, queue_id, lost=not recovered.clean))
         self.forgetting.finish()
-        await self.master.load()
+        await self.roles.load()
         await self.metadata.check()
 
     def _end_of(self, topic: str, queue_id: int, *, lost: bool) -> int | None:

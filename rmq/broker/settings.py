@@ -18,7 +18,7 @@ from rmq.config.settings import INT_MAX, LONG_MAX, Outside, setting
 from rmq.protocol import addresses
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.frame import MAX_FRAME, MAX_HEADER
-from rmq.protocol.names import BROKER_TOPICS
+from rmq.protocol.names import BROKER_TOPICS, MASTER_ID
 from rmq.remoting.health import ObserverSettings
 from rmq.runtime.identity import Advertised, choose_address
 from rmq.runtime.world import Identity
@@ -713,8 +713,8 @@ class BrokerSettings(ObserverSettings):
             raise self.refused("enableDLegerCommitLog", "the replicated commit log is not available yet")
         self._one_of("brokerRole", _ROLES)
         self._one_of("flushDiskType", _FLUSH_TYPES)
-        if self.broker_id != 0:
-            raise self.refused("brokerId", f"a {self.broker_role} has brokerId 0")
+        if self.broker_id != MASTER_ID:
+            raise self.refused("brokerId", f"a {self.broker_role} has brokerId {MASTER_ID}")
         for key in ("brokerName", "brokerClusterName"):
             if any(c.isspace() or c in ",;" for c in self.get(key)):
                 raise self.refused(key, "must have no blanks, commas or semicolons")

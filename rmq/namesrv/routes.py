@@ -15,13 +15,12 @@ from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from rmq.protocol.bodies.topic import MOST_TOPICS, DataVersion, TopicConfig
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError
-from rmq.protocol.names import SELF_TEST_TOPIC
+from rmq.protocol.names import MASTER_ID, SELF_TEST_TOPIC
 
-__all__ = ["BROKER_EXPIRY", "MASTER_ID", "PERM_WRITE", "Registered", "Registration", "RouteTable"]
+__all__ = ["BROKER_EXPIRY", "PERM_WRITE", "Registered", "Registration", "RouteTable"]
 
 #: Seconds without a registration or a version query after which a broker is dropped.
 BROKER_EXPIRY = 120.0
-MASTER_ID = 0
 PERM_WRITE = 2
 #: No broker has this version of its topics.
 _ANY_OTHER = DataVersion(counter=-1, timestamp=-1)

@@ -13,6 +13,7 @@ __all__ = [
     "DLQ_PREFIX",
     "LMQ_PREFIX",
     "LONGEST",
+    "MASTER_ID",
     "MAX_GROUP",
     "MAX_TOPIC",
     "REPLY_TOPIC_POSTFIX",
@@ -66,6 +67,8 @@ LONGEST = {
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 LMQ_PREFIX = "%LMQ%"
+#: The id of the broker of a set that takes messages; its slaves have others.
+MASTER_ID = 0
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 REPLY_TOPIC_POSTFIX = "_REPLY_TOPIC"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rmq.broker.parts import Ground
-from rmq.protocol.bodies.replica import HARuntimeInfo
+from rmq.protocol.bodies.replica import HAClientRuntimeInfo, HARuntimeInfo
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ResponseError
@@ -15,23 +17,31 @@ __all__ = ["ReplicaAdmin"]
 
 
 class ReplicaAdmin:
-    """Handlers of a master without slaves."""
+    """Handlers of a master without slaves, and of a slave.
 
-    def __init__(self, ground: Ground) -> None:
+    :param leads: whether the broker is a master now.
+    """
+
+    def __init__(self, ground: Ground, leads: Callable[[], bool]) -> None:
+        self._leads = leads
         self._store = ground.store
         self._broker_addr = ground.broker_addr
         self._ha_addr = ground.ha_addr
 
     @handles(RequestCode.GET_BROKER_HA_STATUS)
     def ha_status(self, conn: Conn, request: Command) -> Command:
-        """907 (5.x): where the log ends, and the slaves that read it."""
-        status = HARuntimeInfo(master=True, master_commit_log_max_offset=self._store.log.end)
+        """907 (5.x): where the log ends, and the slaves that read it; of a slave how far it is itself."""
+        end = self._store.log.end
+        if self._leads():
+            status = HARuntimeInfo(master=True, master_commit_log_max_offset=end)
+        else:
+            status = HARuntimeInfo(master=False, ha_client_runtime_info=HAClientRuntimeInfo(max_offset=end))
         return request.reply(ResponseCode.SUCCESS, body=status.encode())
 
     @handles(RequestCode.EXCHANGE_BROKER_HA_INFO, header=ExchangeHAInfoRequest)
     def exchange_ha_info(self, conn: Conn, request: Command, header: ExchangeHAInfoRequest) -> Command:
-        """906 (5.x): a slave asks for its master's addresses; one that tells them is answered without."""
-        if header.master_ha_address is not None:
+        """906 (5.x): a slave asks for its master's addresses. One that tells them, or asks a slave, gets none."""
+        if header.master_ha_address is not None or not self._leads():
             return request.reply(ResponseCode.SUCCESS, header=ExchangeHAInfoResponse())
         answer = ExchangeHAInfoResponse(
             master_ha_address=self._ha_addr, master_flush_offset=0, master_address=self._broker_addr

@@ -22,7 +22,7 @@ from rmq.protocol.command import FLAG_RESPONSE, Command, SerializeType
 from rmq.protocol.errors import FAQ, HeaderError, ResponseError, RMQError
 from rmq.protocol.frame import encode
 from rmq.protocol.headers.pull import PullMessageRequest
-from rmq.protocol.names import BROKER_GROUPS, group_of_retry_topic, is_private_topic, is_retry_topic
+from rmq.protocol.names import BROKER_GROUPS, MASTER_ID, group_of_retry_topic, is_private_topic, is_retry_topic
 from rmq.remoting.router import BUSY, handles
 from rmq.runtime.tasks import TaskOwner
 
@@ -90,9 +90,20 @@ class Delivery:
         self._reader = Reader(store, limits)
         self.holds = Holds(clock, self._wake, self._expire)
         self.slow_readers = SlowReaders(settings, groups)
+        self.serve_as(leads=True, pull_from=MASTER_ID)
         #: Pulls that found nothing, for the statistics.
         self.missed = 0
         topics.on_change.append(self._topic_changed)
+
+    def serve_as(self, *, leads: bool, pull_from: int) -> None:
+        """What depends on the broker's role.
+
+        :param leads: False: it may be behind its master, so no offset is wrong here, and none is committed by a pull.
+        :param pull_from: the id of the broker that consumers are told to pull from next.
+        """
+        self._leads = leads
+        self._committing = _COMMIT if leads else 0
+        self._pull_from = pull_from
 
     async def close(self) -> None:
         """Answer what is parked and end what is reading from the disk."""
@@ -146,7 +157,7 @@ class Delivery:
                 conn.send(encode(answer))
                 self._answered(refusal.code, began)
                 return
-            if fields.sys_flag & _COMMIT and not is_private_topic(fields.topic):
+            if fields.sys_flag & self._committing and not is_private_topic(fields.topic):
                 self._offsets.commit(fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset)
             if wants is EVERYTHING:
                 batch = self._reader.at_once(queue, fields.queue_offset, fields.max_msg_nums)
@@ -155,7 +166,7 @@ class Delivery:
                     self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, count, batch.size)
                     if self._settings.disable_consume_if_consumer_read_slowly:
                         self.slow_readers.read(fields.consumer_group, fields.topic, fields.queue_id, batch.behind)
-                    conn.send_parts(*pull_answer(opaque, batch, 0, 0, serialize))
+                    conn.send_parts(*pull_answer(opaque, batch, 0, self._pull_from, serialize))
                     if self._latency is not None:
                         self._latency.add(RequestCode.PULL_MESSAGE, 0, began)
                     return
@@ -300,11 +311,14 @@ class Delivery:
                 self.slow_readers.read(fields.consumer_group, fields.topic, fields.queue_id, batch.behind)
         else:
             self.missed += 1
-            if code == ResponseCode.PULL_OFFSET_MOVED:
+            if code == ResponseCode.PULL_OFFSET_MOVED and self._leads:
                 self._moved.add(
                     fields.consumer_group, fields.topic, fields.queue_id, fields.queue_offset, batch.next_offset
                 )
-        conn.send_parts(*pull_answer(opaque, batch, code, 0, serialize))
+            elif code == ResponseCode.PULL_OFFSET_MOVED:
+                code = int(ResponseCode.PULL_RETRY_IMMEDIATELY)
+                batch = batch._replace(next_offset=fields.queue_offset)
+        conn.send_parts(*pull_answer(opaque, batch, code, self._pull_from, serialize))
 
     def _check(self, conn: Conn, fields: PullFields) -> tuple[Queue, Filter]:
         """The checks of a pull, in Java's order; the queue and what the subscription lets through."""

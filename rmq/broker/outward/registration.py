@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from zlib import crc32
 
 from rmq.broker.settings import BrokerSettings
@@ -53,7 +53,9 @@ _ADDRESS_SERVER_TIMEOUT = 3.0
 class _Link:
     """What is known of one name server."""
 
-    __slots__ = ("address", "asked", "busy", "failures", "held", "order_topics", "reachable", "registered", "retry")
+    __slots__ = (
+        "address", "asked", "broker_id", "busy", "failures", "held", "order_topics", "reachable", "registered", "retry",
+    )  # fmt: skip
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -63,6 +65,8 @@ class _Link:
         self.asked = False
         #: It holds a registration of ours, as far as we know.
         self.registered = False
+        #: The id that we have registered with.
+        self.broker_id: int | None = None
         #: The version of all our topics that it has acknowledged to hold; None is that everything is to be sent.
         self.held: DataVersion | None = None
         #: None until the first attempt has ended.
@@ -79,6 +83,7 @@ class Registrar:
     :param client: calls the name servers; whoever made it closes it.
     :param broker_addr: ``host:port`` that clients are told.
     :param ha_addr: ``host:port`` that slaves are told.
+    :param broker_id: says as what it registers now; :meth:`announce` tells that this has changed.
     """
 
     def __init__(
@@ -90,6 +95,7 @@ class Registrar:
         *,
         broker_addr: str,
         ha_addr: str,
+        broker_id: Callable[[], int],
     ) -> None:
         self._world = world
         self._settings = settings
@@ -97,6 +103,7 @@ class Registrar:
         self._client = client
         self._broker_addr = broker_addr
         self._ha_addr = ha_addr
+        self._broker_id = broker_id
         self.tasks = TaskOwner("registration")
         self._links: dict[str, _Link] = {}
         self._fetched: list[str] = []
@@ -209,6 +216,10 @@ class Registrar:
             self._follow_addresses()
             self._register_soon()
 
+    def announce(self) -> None:
+        """The broker's id is another one: tell every name server soon."""
+        self._register_soon()
+
     def _register_soon(self) -> None:
         """All changes of this turn of the loop make one registration."""
         if self._running and not self._scheduled:
@@ -296,6 +307,8 @@ class Registrar:
     async def _register(self, link: _Link) -> None:
         """Tell a name server what it does not know: the changes, or everything when it does not take them."""
         held, link.held = link.held, None
+        if link.broker_id != self._broker_id():
+            held = None  # what it holds is another broker's
         increment = None if held is None else self._increment_body(held)
         if increment is not None:
             try:
@@ -308,6 +321,7 @@ class Registrar:
     async def _send(self, link: _Link, body: bytes, increment_of: DataVersion | None) -> None:
         settings = self._settings
         version = self._topics.data_version
+        broker_id = self._broker_id()
         request = Command.request(
             RequestCode.REGISTER_BROKER,
             RegisterBrokerRequest(
@@ -315,7 +329,7 @@ class Registrar:
                 broker_addr=self._broker_addr,
                 cluster_name=settings.broker_cluster_name,
                 ha_server_addr=self._ha_addr,
-                broker_id=settings.broker_id,
+                broker_id=broker_id,
                 compressed=settings.compressed_register,
                 body_crc32=crc32(body) & 0x7FFFFFFF,
                 increment_of=None if increment_of is None else increment_of.encode().decode(),
@@ -327,6 +341,7 @@ class Registrar:
             raise ResponseError(answer.code, answer.remark, link.address)
         if answer.remark:
             log.warning("name server %s: %s", link.address, answer.remark)
+        link.broker_id = broker_id
         if answer.header(RegisterBrokerResponse).takes_increments:
             link.held = version
         link.order_topics = frozenset(KVTable.decode(answer.body).table) if answer.body else None
@@ -382,7 +397,7 @@ class Registrar:
                 broker_name=settings.broker_name,
                 broker_addr=self._broker_addr,
                 cluster_name=settings.broker_cluster_name,
-                broker_id=settings.broker_id,
+                broker_id=self._broker_id(),
             ),
             version.encode(),
         )
@@ -404,7 +419,7 @@ class Registrar:
                 broker_name=settings.broker_name,
                 broker_addr=self._broker_addr,
                 cluster_name=settings.broker_cluster_name,
-                broker_id=settings.broker_id,
+                broker_id=self._broker_id() if link.broker_id is None else link.broker_id,
             ),
         )
         try:

@@ -133,6 +133,8 @@ class Journal:
         self._sys_flag = 0x30 if len(store_host) == 20 else 0
         self._notes = Rationed(clock, most=20)
         self._waiting: list[Event] = []
+        #: Nothing is written any more: who reads it next has the whole of it.
+        self.closed = False
         self._written: asyncio.Future[None] | None = None
 
     @property
@@ -143,9 +145,11 @@ class Journal:
         """Append events at once, behind messages that belong to them.
 
         :returns: the index of the last record in the journal, and the log's end behind it.
-        :raises StoreError: the store takes no messages.
+        :raises StoreError: the store takes no messages, or the journal is closed.
         :raises OSError: the disk refused.
         """
+        if self.closed:
+            raise StoreError("the journal of POP is closed")
         events = list(events)
         # Known as a topic, so that nobody takes its queue for a leftover.
         self._topics.create_for_send_back(POP_JOURNAL_TOPIC, 1, 6, 0)

@@ -120,4 +120,5 @@ class PopService:
 
     async def stop(self) -> None:
         """Bring everything to disk."""
+        self._topics.on_change.remove(self._topic_changed)
         await self.state.stop()

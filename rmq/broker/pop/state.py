@@ -195,7 +195,13 @@ class PopState:
             self.ordered.rewritten(batch, index)
 
     async def stop(self) -> None:
-        """Tell everything, and say that the stop was a clean one."""
+        """Tell everything, and say that the stop was a clean one; nothing is written after that."""
+        try:
+            self._finish()
+        finally:
+            self.journal.closed = True
+
+    def _finish(self) -> None:
         if self._store.log.gate or self._store.queues.get(POP_JOURNAL_TOPIC, 0) is None:
             return
         self.tell()

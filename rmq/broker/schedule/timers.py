@@ -447,6 +447,8 @@ class TimerService:
 
         The mark comes last: an append that a crash has torn delivers twice rather than never.
         """
+        if self.tasks.closed:
+            raise StoreError("the delivery of timer messages has ended")
         host = self._store_host
         mark = Put(
             self._store.queues.get_or_create(TIMER_DONE_TOPIC, 0), encode_marks(indexes),

@@ -24,7 +24,7 @@ from rmq.broker.store.state import ENTRY_SIZE, Put, Queue, Span
 from rmq.broker.transaction.halves import CHECK_GROUP, DISCARD_TOPIC
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ProtocolError
+from rmq.protocol.errors import ProtocolError, StoreError
 from rmq.protocol.headers.transaction import CheckTransactionStateRequest
 from rmq.protocol.ids import offset_msg_id
 from rmq.protocol.message import MessageRecord, decode_record, encode_record
@@ -234,6 +234,11 @@ class TransactionCheck:
         self._tell()
 
     @property
+    def closed(self) -> bool:
+        """It has ended: what is settled is somebody else's to say."""
+        return self.tasks.closed
+
+    @property
     def open_halves(self) -> int:
         """Half messages that nobody has ended."""
         half = self._store.queues.get(HALF_TOPIC, 0)
@@ -259,8 +264,10 @@ class TransactionCheck:
 
         :param record: any half of it.
         :param index: what :meth:`live` said.
-        :raises StoreError: the store takes nothing; the transaction is as it was.
+        :raises StoreError: the store takes nothing, or the broker is no master any more; the transaction is as it was.
         """
+        if self.tasks.closed:
+            raise StoreError("the check of transactions has ended")
         span = self._store.append([*puts, self._halves.settled(index)])
         self._copies.pop(self.root(record), None)
         self._mark([index])

@@ -75,6 +75,8 @@ class TransactionEnds:
         if verdict == _COMMIT:
             check_target(half.properties.get("REAL_TOPIC", ""))
         # From here on without a pause: of two ends of one transaction the first wins.
+        if self._check.closed:
+            raise _not_now()
         current = self._check.live(half)
         if current is None:
             log.info(
@@ -159,7 +161,7 @@ class TransactionEnds:
             if not (table.get("REAL_TOPIC") and table.get("PGROUP")) or whole(table.get("REAL_QID"), INT_MAX) is None:
                 raise refusal
             check_target(table["REAL_TOPIC"])
-            if self._halves.is_dead(record):
+            if self._halves.is_dead(record) or self._check.closed:
                 raise refusal
             again = self._halves.again(record, table, keep_flags=True)
             current = self._check.live(record) if record.topic == HALF_TOPIC else None

@@ -43,11 +43,13 @@ def make_handlers(
     runtime: RuntimeAdmin,
     client: RemotingClient,
     namesrvs: Callable[[], Sequence[str]],
+    leads: Callable[[], bool],
 ) -> tuple[object, ...]:
     """What the router serves whatever the broker's role is.
 
     :param client: calls the name servers.
     :param namesrvs: their addresses.
+    :param leads: whether the broker is a master now.
     """
     settings, store, clock = ground.settings, ground.store, ground.world.clock
     topics, groups, offsets = tables.topics, tables.groups, tables.offsets
@@ -69,7 +71,7 @@ def make_handlers(
         MessageAdmin(settings, store, consumers, lookup),
         StatisticsAdmin(stats),
         MaintenanceAdmin(store, topics),
-        ReplicaAdmin(ground),
+        ReplicaAdmin(ground, leads),
         AccessAdmin(),
         ReplyAdmin(clock, settings, store, producers, front.admission, front.answers, ground.broker_addr),
         modes,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from rmq.broker.app import BrokerApp
+from rmq.broker.roles.master import MasterServices
 from rmq.protocol.errors import RMQError
 from tests.support.scenes.pop import PopScene, pop_scene
 from tests.support.virtual import in_virtual_time
@@ -43,11 +44,22 @@ async def test_no_part_keeps_the_store_from_its_stop(caplog: pytest.LogCaptureFi
         assert [given.body for given in await scene.pop()] == ["a", "b"]
 
 
+def pop_fails(app: BrokerApp) -> None:
+    make = app.roles._make_master
+
+    def made() -> MasterServices:
+        master = make()
+        master.pop.load = raising  # type: ignore[method-assign]
+        return master
+
+    app.roles._make_master = made
+
+
 @pytest.mark.parametrize(
     "plant",
     [
         pytest.param(lambda app: setattr(app.server, "start", raising), id="listening"),
-        pytest.param(lambda app: setattr(app.master.pop, "load", raising), id="what POP has open"),
+        pytest.param(pop_fails, id="what POP has open"),
         pytest.param(lambda app: setattr(app.store.upkeep, "begin", raising), id="the store"),
         pytest.param(lambda app: setattr(app._registration, "start", raising), id="registering"),
     ],

@@ -145,7 +145,7 @@ async def test_what_waits_for_a_deleted_topic_is_dropped_when_it_is_due(
         assert (scene.app.store.queues.get("T", 0) is None) != again
         told = [record.message for record in caplog.records if "are dropped" in record.message]
         assert told == ["messages that have waited for topic T are dropped: it was deleted meanwhile"]
-        assert scene.app.master.check.open_halves == 0
+        assert scene.app.roles.master.check.open_halves == 0
 
 
 @in_virtual_time
@@ -154,9 +154,9 @@ async def test_nobody_is_asked_about_half_messages_of_a_deleted_topic() -> None:
         await scene.topic()
         await scene.send("a", properties=WAITS["half"])
         await delete(scene)
-        assert scene.app.master.check.open_halves == 1
+        assert scene.app.roles.master.check.open_halves == 1
         await asyncio.sleep(5)
-        assert scene.app.master.check.open_halves == 0
+        assert scene.app.roles.master.check.open_halves == 0
         assert "TRANS_CHECK_MAX_TIME_TOPIC" not in scene.app.store.queues.topics()
 
 

@@ -229,9 +229,9 @@ async def test_the_journal_stays_short_while_old_messages_stay_invisible(monkeyp
         await asyncio.sleep(10)
         await scene.kill()
         assert await scene.pop() == []
-        assert len(scene.app.master.pop.state.checkpoints) == 1
+        assert len(scene.app.roles.master.pop.state.checkpoints) == 1
         assert await scene.ack(old) == 0
-        assert len(scene.app.master.pop.state.checkpoints) == 0
+        assert len(scene.app.roles.master.pop.state.checkpoints) == 0
 
 
 @in_virtual_time
@@ -244,7 +244,7 @@ async def test_long_messages_come_back_some_at_a_time(monkeypatch: pytest.Monkey
         given = await scene.pop(max_msg_nums=20, invisible_time=5_000)
         assert len(given) == 9  # 256 KiB
         stored = Turns(monkeypatch, Store, "append", lambda _, puts, **named: sum(len(put.properties) for put in puts))
-        checkpoints = scene.app.master.pop.state.checkpoints
+        checkpoints = scene.app.roles.master.pop.state.checkpoints
         checkpoint = next(iter(checkpoints))
         append = Store.append
 

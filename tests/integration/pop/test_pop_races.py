@@ -25,7 +25,7 @@ async def test_a_message_given_back_before_a_crash_is_given_back_once() -> None:
         await scene.topic()
         await scene.send("a", "b")
         await scene.pop(invisible_time=2_000)
-        await eventually(lambda: scene.app.master.pop.reviver.given_back == 2)
+        await eventually(lambda: scene.app.roles.master.pop.reviver.given_back == 2)
         await scene.kill()
         await asyncio.sleep(5)
         assert bodies(await scene.pop(invisible_time=60_000)) == ["a", "b"]
@@ -39,7 +39,7 @@ async def test_an_offset_on_the_disk_never_passes_a_pop_that_is_not() -> None:
         await scene.send("a", "b")
         await asyncio.sleep(15)
         assert len(await scene.pop(invisible_time=60_000)) == 2
-        scene.app.master.pop.state.tell()
+        scene.app.roles.master.pop.state.tell()
         await scene.app.metadata.persist_offsets()
         await scene.power_cut()
         assert bodies(await scene.pop()) == ["a", "b"]
@@ -50,7 +50,7 @@ async def test_one_arrival_of_many_messages_serves_everybody_who_waits() -> None
     async with pop_scene() as scene:
         await scene.topic()
         waiting = [asyncio.create_task(scene.pop(poll_time=15_000, max_msg_nums=1), name="client") for _ in range(5)]
-        await eventually(lambda: len(scene.app.master.pop.polls) == 5)
+        await eventually(lambda: len(scene.app.roles.master.pop.polls) == 5)
         await asyncio.gather(*(scene.send(str(i)) for i in range(5)))
         got = await asyncio.wait_for(asyncio.gather(*waiting), 1)
         assert bodies([message for messages in got for message in messages]) == list("01234")

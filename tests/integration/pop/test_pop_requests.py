@@ -58,7 +58,7 @@ async def test_one_message_goes_to_one_of_many_that_wait() -> None:
     async with pop_scene() as scene:
         await scene.topic(queues=4)
         waiting = [asyncio.create_task(scene.pop(poll_time=20_000), name="client") for _ in range(20)]
-        await eventually(lambda: len(scene.app.master.pop.polls) == 20)
+        await eventually(lambda: len(scene.app.roles.master.pop.polls) == 20)
         info = await scene.ask(RequestCode.POLLING_INFO, PollingInfoRequest(consumer_group="g", topic="T", queue_id=-1))
         assert info.header(PollingInfoResponse).polling_num == 20
         for i in range(20):
@@ -85,12 +85,12 @@ async def test_a_client_that_is_gone_takes_nothing_with_it() -> None:
     async with pop_scene() as scene:
         await scene.topic()
         waiting = asyncio.create_task(scene.pop(poll_time=15_000), name="client")
-        await eventually(lambda: len(scene.app.master.pop.polls) == 1)
+        await eventually(lambda: len(scene.app.roles.master.pop.polls) == 1)
         await scene.client.close()
         with pytest.raises(Exception, match=r"."):
             await waiting
         scene.client = type(scene.client)(scene.outside)
-        await eventually(lambda: len(scene.app.master.pop.polls) == 0)
+        await eventually(lambda: len(scene.app.roles.master.pop.polls) == 0)
         await scene.send("kept")
         assert bodies(await scene.pop()) == ["kept"]
 
@@ -101,7 +101,7 @@ async def test_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     async with pop_scene() as scene:
         await scene.topic()
         waiting = [asyncio.create_task(scene.pop(poll_time=9_000), name="client") for _ in range(3)]
-        await eventually(lambda: len(scene.app.master.pop.polls) == 3)
+        await eventually(lambda: len(scene.app.roles.master.pop.polls) == 3)
         assert (await scene.pop_answer(poll_time=9_000)).code == POLLING_FULL
         assert (await scene.pop_answer(poll_time=9_000, consumer_group="other")).code == POLLING_TIMEOUT
         await asyncio.gather(*waiting)
@@ -126,7 +126,7 @@ async def test_filters() -> None:
 async def test_where_a_new_group_begins() -> None:
     async with pop_scene() as scene:
         await scene.topic()
-        scene.app.master.pop.handlers[0]._taker._limits.memory_bound = 0  # type: ignore[attr-defined]
+        scene.app.roles.master.pop.handlers[0]._taker._limits.memory_bound = 0  # type: ignore[attr-defined]
         await scene.send("old")
         assert await scene.pop(init_mode=1, consumer_group="late") == []
         await scene.send("new")
@@ -168,7 +168,7 @@ async def test_a_topic_made_anew_has_no_ghosts() -> None:
         await scene.send("new")
         await asyncio.sleep(20)
         assert bodies(await scene.pop()) == ["new"]
-        assert len(scene.app.master.pop.state.checkpoints) == 1
+        assert len(scene.app.roles.master.pop.state.checkpoints) == 1
 
 
 def settling(message: Given, bits: str = "") -> BatchAck:
@@ -259,7 +259,7 @@ async def test_nobody_is_told_of_an_ack_that_was_not_stored(monkeypatch: pytest.
         def refuse(*given: Any) -> None:
             raise full
 
-        monkeypatch.setattr(scene.app.master.pop.state.journal, "write", refuse)
+        monkeypatch.setattr(scene.app.roles.master.pop.state.journal, "write", refuse)
         asked = [scene.ack(one), scene.ack(one)]
         asked.append(_code(scene.ask(RequestCode.BATCH_ACK_MESSAGE, body=batch(settling(one)))))
         assert await asyncio.gather(*asked) == [1, 1, 1]

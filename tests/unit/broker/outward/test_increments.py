@@ -120,8 +120,15 @@ class Scene:
         self.topics = TopicTable(self.node.world, self.settings, "/store/config/topics.json")
         self.topics.load()
         self.client = RemotingClient(self.node.world)
+        self.broker_id = 0
         self.registration = Registrar(
-            self.node.world, self.settings, self.topics, self.client, broker_addr=ADDR, ha_addr="10.0.0.1:10912"
+            self.node.world,
+            self.settings,
+            self.topics,
+            self.client,
+            broker_addr=ADDR,
+            ha_addr="10.0.0.1:10912",
+            broker_id=lambda: self.broker_id,
         )
         await self.registration.start()
 
@@ -326,3 +333,23 @@ def check(topics: TopicTable) -> None:
     topics.touch()
     assert topics.changed_since(now) is None
     assert topics.changed_since(topics.data_version) == []
+
+
+def test_a_broker_of_another_id_tells_everything() -> None:
+    async def check(scene: Scene) -> None:
+        (namesrv,) = scene.namesrvs
+        await scene.make("A")
+        assert namesrv.came[-1][1] is not None, "an increment"
+        for number in (3, 0):
+            namesrv.came.clear()
+            scene.broker_id = number
+            scene.registration.announce()
+            await asyncio.sleep(0.1)
+            assert [increment_of for _, increment_of in namesrv.came] == [None]
+        assert scene.known(namesrv)
+        await scene.make("B")
+        assert namesrv.came[-1][1] is not None
+        assert scene.known(namesrv)
+        scene.broker_id = 0
+
+    scenario(check)

@@ -73,6 +73,7 @@ class FakeNamesrv:
     @handles(RequestCode.UNREGISTER_BROKER)
     def unregister(self, conn: Conn, request: Command) -> Command:
         self.unregistered += 1
+        self.unregistered_id = int((request.ext or {})["brokerId"] or -1)
         return request.reply(0)
 
     @handles(RequestCode.QUERY_DATA_VERSION)
@@ -95,6 +96,7 @@ class Scene:
         self.settings = BrokerSettings(broker_name="broker-a", **settings)
         self.topics = TopicTable(self.node.world, self.settings, "/store/config/topics.json")
         self.client = RemotingClient(self.node.world)
+        self.broker_id = 0
         self.registration = Registrar(
             self.node.world,
             self.settings,
@@ -102,6 +104,7 @@ class Scene:
             self.client,
             broker_addr="10.0.0.1:10911",
             ha_addr="10.0.0.1:10912",
+            broker_id=lambda: self.broker_id,
         )
 
 
@@ -186,6 +189,26 @@ def test_a_new_topic_is_registered_at_once_and_a_storm_costs_few_registrations()
         assert "T499" in scene.namesrvs[0].last
         assert scene.namesrvs[0].registered[-1][0] - begin < 0.05
         assert len(scene.namesrvs[0].registered) <= 3
+
+    scenario(check)
+
+
+def test_another_id_is_told_at_once_with_everything() -> None:
+    async def check(scene: Scene) -> None:
+        await scene.registration.start()
+        begin = asyncio.get_running_loop().time()
+        namesrv = scene.namesrvs[0]
+        for number in (2, 0, 5):
+            scene.broker_id = number
+            scene.registration.announce()
+            await asyncio.sleep(0.1)
+            _, header, _ = namesrv.registered[-1]
+            assert header.broker_id == number
+            assert set(namesrv.last) == set(scene.topics.names())
+        assert namesrv.registered[-1][0] - begin < 0.5
+        scene.broker_id = 7  # what it unregisters is what it has told
+        await scene.registration.stop()
+        assert namesrv.unregistered_id == 5
 
     scenario(check)
 

@@ -1,0 +1,172 @@
+"""The role a broker has now, and how it takes another one while it serves.
+
+What a role brings is made anew when it begins and ended when it ends. A change goes through a state in which nothing is
+taken: what the old role owes is brought to disk before the new one reads it. Messages in the log, whoever has stored
+them, are the log's: a change acknowledges nothing and takes nothing back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from rmq.broker.arrivals import Arrivals
+from rmq.broker.delays import DelayLevels
+from rmq.broker.delivery.pull import Delivery
+from rmq.broker.lane.admit import Admission
+from rmq.broker.roles.master import MasterServices
+from rmq.broker.roles.role import FOR_MASTERS, Role
+from rmq.broker.store.log.commit_log import CommitLog
+from rmq.broker.store.log.gate import Gate
+from rmq.remoting.conn import Conn
+from rmq.remoting.router import Router
+from rmq.runtime.ending import Parts
+from rmq.runtime.services import Services
+
+__all__ = ["Roles"]
+
+log = logging.getLogger(__name__)
+
+
+class Roles:
+    """One broker's role.
+
+    :param role: what it begins with.
+    :param levels: the delays, for a broker that does not deliver what is delayed.
+    :param services: notices those that end.
+    :param make_master: makes the services of a master.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        commit_log: CommitLog,
+        router: Router,
+        admission: Admission,
+        delivery: Delivery,
+        arrivals: Arrivals,
+        levels: DelayLevels,
+        services: Services,
+        make_master: Callable[[], MasterServices],
+    ) -> None:
+        self.role = role
+        #: The services of a master; None while the broker is none.
+        self.master: MasterServices | None = None
+        #: Why the broker has no role, after a change that failed.
+        self.missing: str | None = None
+        #: Called when a role has begun, with it.
+        self.on_change: list[Callable[[Role], None]] = []
+        self._log = commit_log
+        self._router = router
+        self._admission = admission
+        self._delivery = delivery
+        self._arrivals = arrivals
+        self._levels = levels
+        self._services = services
+        self._make_master = make_master
+        self._begun = Parts("the broker")
+        self._changing = asyncio.Lock()
+        self._stopping = False
+
+    async def load(self) -> None:
+        """Make what the first role brings, from what is on disk; :meth:`start` has it serve.
+
+        :raises StoreError: a file cannot be read, nor its backup.
+        """
+        await self._load(self.role)
+
+    async def _load(self, role: Role) -> None:
+        self._log.gate |= Gate.SLAVE
+        if role.leads:
+            await self._load_master()
+        self._router.refuse(role.refusals)
+        self._delivery.serve_as(leads=role.leads, pull_from=role.pull_from)
+
+    async def _load_master(self) -> None:
+        master, begins = self._make_master(), self._begun.push
+        begins("the services of a master", master.end)
+        await master.load()
+        self.master = master
+        begins("what they are told of", lambda: self._disconnect(master))
+        self._admission.levels = master.schedule
+        self._arrivals.told += master.arrived
+        self._services.watch(*master.tasks)
+        for handler in master.handlers:
+            self._router.add(handler)
+
+    def _disconnect(self, master: MasterServices) -> None:
+        self.master = None
+        self._admission.levels = self._levels
+        self._services.unwatch(*master.tasks)
+        for handler in master.handlers:
+            self._router.remove(handler)
+        self._arrivals.told = [told for told in self._arrivals.told if told not in master.arrived]
+
+    def start(self) -> None:
+        """Serve; the store has started."""
+        if self.master is not None:
+            self._log.gate &= ~Gate.SLAVE
+            self.master.start()
+        self.missing = None
+        log.info("the broker is %s, with id %d", self.role.name, self.role.broker_id)
+        for told in self.on_change:
+            told(self.role)
+
+    async def become(self, role: Role) -> None:
+        """End what the present role brings, and begin another one, or the same anew.
+
+        When the new one cannot begin, the broker has none: it serves pulls, refuses the rest, and is not ready.
+
+        :raises StoreError: a file of the new role cannot be read, nor its backup.
+        :raises RuntimeError: the broker stops.
+        """
+        async with self._changing:
+            if self._stopping:
+                raise RuntimeError(f"the broker stops: it does not become {role.name}")
+            log.info("the broker was %s and becomes %s", self.role.name, role.name)
+            self._router.refuse(FOR_MASTERS)
+            try:
+                await self._release()
+                await self._begun.unwind()
+                await self._load(role)
+            except BaseException as error:
+                self.missing = f"the broker could not become {role.name}: {error}"
+                self._router.refuse(FOR_MASTERS)
+                await self._begun.unwind()
+                raise
+            self.role = role
+            self.start()
+
+    async def release(self) -> bool:
+        """The broker stops: answer who waits; :meth:`end` follows when nobody is served any more."""
+        async with self._changing:
+            self._stopping = True
+            return await self._release()
+
+    async def _release(self) -> bool:
+        return self.master is None or await self.master.release()
+
+    async def end(self) -> bool:
+        """End what the role brings; whether everything ended as it should."""
+        async with self._changing:
+            self._stopping = True
+            return not await self._begun.unwind()
+
+    def closed(self, conn: Conn) -> None:
+        """A connection is gone."""
+        if self.master is not None:
+            self.master.pop.closed(conn)
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted."""
+        if self.master is not None:
+            self.master.forget_topic(topic)
+
+    def forget_group(self, group: str, offsets: bool) -> None:
+        """A group was deleted.
+
+        :param offsets: its offsets were deleted, too.
+        """
+        if self.master is not None:
+            self.master.forget_group(group, offsets)
