@@ -26,8 +26,8 @@ _LOCK_AGAIN = 0.1
 class OrderlyService(Service):
     """One worker a queue; it calls the listener only while the queue is locked for this client.
 
-    :param locks: whether the queue must be locked at its broker (clustering).
-    :param relock: asks the broker for the lock of one queue again; says whether it is ours.
+    :param relock: asks the broker for the lock of one queue again, and says whether it is ours; None where queues need
+        not be locked.
     :param bury: sends a message that was tried too often to the retry topic, whose broker rule makes it a dead letter.
     :param on_failed: told what a listener raised.
     :param max_reconsume_times: -1 = tried for ever.
@@ -41,11 +41,10 @@ class OrderlyService(Service):
         pool: Pool,
         pick: Callable[[str], Listener | None],
         bury: Callable[[MessageExt], Awaitable[bool]],
-        relock: Callable[[MessageQueue], Awaitable[bool]],
+        relock: Callable[[MessageQueue], Awaitable[bool]] | None,
         settled: Callable[[ProcessQueue, int], None],
         on_consume: Callable[[str, int, int, float], None],
         on_failed: Callable[[BaseException], None],
-        locks: bool,
         batch_max: int,
         suspend: float,
         max_reconsume_times: int,
@@ -59,7 +58,6 @@ class OrderlyService(Service):
         self._settled = settled
         self._on_consume = on_consume
         self._on_failed = on_failed
-        self._locks = locks
         self._batch_max = batch_max
         self._suspend = suspend
         self._max_reconsume_times = max_reconsume_times
@@ -112,7 +110,7 @@ class OrderlyService(Service):
                 wake.clear()
                 await wake.wait()
                 continue
-            if self._locks and not pq.lock_valid(self._clock.monotonic()):
+            if self._relock is not None and not pq.lock_valid(self._clock.monotonic()):
                 if not await self._relock(pq.queue):
                     await asyncio.sleep(_LOCK_AGAIN)
                 continue

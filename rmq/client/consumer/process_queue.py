@@ -32,6 +32,7 @@ class ProcessQueue:
         "messages",
         "next_offset",
         "offset_max",
+        "paused",
         "queue",
         "running",
         "size",
@@ -52,6 +53,8 @@ class ProcessQueue:
         self.dropped = False
         #: Its offsets were set by somebody else: what listeners say in the end does not count.
         self.void = False
+        #: Nothing is pulled until it goes on; what is held is consumed.
+        self.paused = False
         self.locked = False
         self.last_lock = 0.0
         self.last_lock_ms = 0

@@ -14,6 +14,7 @@ from rmq.client.consumer import sendback
 from rmq.client.consumer.concurrent import ConcurrentService
 from rmq.client.consumer.delivery import Delivery
 from rmq.client.consumer.describe import consume_directly, describe
+from rmq.client.consumer.kept_locks import KeptLocks
 from rmq.client.consumer.listeners import F, Listener, ListenerResult
 from rmq.client.consumer.offsets import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from rmq.client.consumer.orderly import OrderlyService
@@ -202,10 +203,10 @@ class PushConsumer(Lookups):
             subscriptions=self._subscriptions.table,
             statistics=self.statistics,
             tasks=tasks,
+            make_service=lambda locks: self._make_service(instance, store, tasks, pool, locks),
             on_changed=self._on_assignment,
         )
-        delivery.service = self._make_service(instance, delivery, tasks, pool)
-        delivery.paused = self._paused
+        delivery.fetch.paused = self._paused
         self._instance = instance
         try:
             for topic in self.topics():
@@ -244,8 +245,13 @@ class PushConsumer(Lookups):
             )
         return RemoteBrokerOffsetStore(instance, self.group)
 
-    def _make_service(self, instance: ClientInstance, delivery: Delivery, tasks: TaskOwner, pool: Pool) -> Service:
+    def _make_service(
+        self, instance: ClientInstance, store: OffsetStore, tasks: TaskOwner, pool: Pool, locks: KeptLocks | None
+    ) -> Service:
         settings = self.settings
+
+        def settled(pq: ProcessQueue, offset: int) -> None:
+            store.update(pq.queue, offset)
 
         async def give_back(message: MessageExt, delay_level: int) -> bool:
             most = 16 if settings.max_reconsume_times < 0 else settings.max_reconsume_times
@@ -261,11 +267,10 @@ class PushConsumer(Lookups):
                 pool=pool,
                 pick=self.listener_of,
                 bury=bury,
-                relock=delivery.relock,
-                settled=delivery.settled,
+                relock=locks.relock if locks is not None else None,
+                settled=settled,
                 on_consume=self._on_consume,
                 on_failed=self._on_failed,
-                locks=delivery.locks,
                 batch_max=settings.consume_message_batch_max_size,
                 suspend=settings.suspend_current_queue_time,
                 max_reconsume_times=settings.max_reconsume_times,
@@ -276,7 +281,7 @@ class PushConsumer(Lookups):
             pool=pool,
             pick=self.listener_of,
             give_back=give_back,
-            settled=delivery.settled,
+            settled=settled,
             on_consume=self._on_consume,
             on_failed=self._on_failed,
             broadcasting=settings.broadcasting,
@@ -308,15 +313,13 @@ class PushConsumer(Lookups):
         assert tasks is not None
         assert pool is not None
         try:
-            delivery.stop_pulling()
-            if left := await delivery.service.drain(limit):
+            if left := await delivery.stop(limit):
                 log.warning(
                     "group %s: %d listener calls still run after %g s; their messages come again",
                     self.group,
                     left,
                     limit,
                 )
-            await delivery.give_up()
         finally:
             pool.close()
             ending = asyncio.get_running_loop().create_task(tasks.close(), name="end of tasks")
@@ -397,13 +400,13 @@ class PushConsumer(Lookups):
         """Pull nothing more until :meth:`resume`; what is held is still consumed."""
         self._paused = True
         if self._delivery is not None:
-            self._delivery.paused = True
+            self._delivery.fetch.paused = True
 
     def resume(self) -> None:
         """Pull again."""
         self._paused = False
         if self._delivery is not None:
-            self._delivery.paused = False
+            self._delivery.fetch.paused = False
 
     def update_core_pool_size(self, count: int) -> None:
         """Another number of listener threads (and of coroutine listeners at a time), from now on."""
@@ -439,7 +442,7 @@ class PushConsumer(Lookups):
     async def persist_offsets(self) -> None:
         """Keep the offsets now; done every ``persist_consumer_offset_interval`` anyway."""
         if self._delivery is not None:
-            await self._delivery.persist()
+            await self._delivery.assignment.persist()
 
     async def _on_assignment(self, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
         self._subscriptions.renew(topic)
@@ -479,11 +482,11 @@ class PushConsumer(Lookups):
     @property
     def assignment(self) -> list[MessageQueue]:
         """The queues that are ours now."""
-        return sorted(self._delivery.queues) if self._delivery is not None else []
+        return sorted(self._delivery.assignment.queues) if self._delivery is not None else []
 
     def process_queues(self) -> dict[MessageQueue, ProcessQueue]:
         """What is held of each queue that is ours."""
-        return dict(self._delivery.queues) if self._delivery is not None else {}
+        return dict(self._delivery.assignment.queues) if self._delivery is not None else {}
 
     def committed(self, queue: MessageQueue) -> int:
         """The offset noted for a queue; -1 = none."""
@@ -512,7 +515,7 @@ class PushConsumer(Lookups):
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Go to other offsets in the queues that are ours."""
         if self._delivery is not None:
-            await self._delivery.reset(topic, offsets)
+            await self._delivery.assignment.seek(offsets)
 
     async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
         """Call the listener for one message and say how it ended; no offset moves."""

@@ -1,27 +1,30 @@
-"""Which queues are ours: who is in the group, what the strategy says, where to start (protocol.md 7.1, 7.4)."""
+"""Which queues are ours: who is in the group, and what the strategy says (protocol.md 7.1)."""
 
 from __future__ import annotations
 
-from datetime import datetime
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Set
 
-from rmq.client import lookup
 from rmq.client.allocate import AllocateMessageQueueStrategy
-from rmq.client.consumer.offsets import OffsetStore
+from rmq.client.consumer.assignment import Assignment
+from rmq.client.consumer.beginning import Beginning
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageQueue
-from rmq.client.settings import ConsumeFromWhere
+from rmq.protocol.bodies.heartbeat import SubscriptionData
 from rmq.protocol.bodies.kv import GetConsumerListByGroupResponseBody
 from rmq.protocol.codes import RequestCode
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, RMQError
 from rmq.protocol.headers.client import GetConsumerListByGroupRequest
 from rmq.protocol.names import is_retry_topic
 from rmq.runtime.aside import logger
 
-__all__ = ["consumer_ids", "our_share", "start_offset", "timestamp_ms"]
+__all__ = ["Rebalance", "consumer_ids", "our_share"]
 
 log = logger(__name__)
 
-_HALF_AN_HOUR_MS = 30 * 60 * 1000
+#: Seconds that the last owners of queues have to note their offsets, once in a rebalance.
+_HANDOVER = 0.2
 
 
 async def consumer_ids(instance: ClientInstance, group: str, topic: str) -> list[str]:
@@ -56,45 +59,105 @@ def our_share(
     return strategy.allocate(group, client_id, queues, client_ids)
 
 
-def timestamp_ms(given: datetime | str | None, now_ms: int) -> int:
-    """``consume_timestamp`` in milliseconds: a datetime, or ``yyyyMMddHHmmss`` in local time; default 30 minutes ago.
+class Rebalance:
+    """Looks at the group and has the assignment follow: all queues when broadcasting, else this member's share.
 
-    :raises ClientError: a text of another form.
+    :param on_changed: told (topic, all queues, ours) when what we own of a topic changed; awaited.
     """
-    if given is None:
-        return now_ms - _HALF_AN_HOUR_MS
-    if isinstance(given, datetime):
-        return int(given.timestamp() * 1000)
-    try:
-        return int(datetime.strptime(given, "%Y%m%d%H%M%S").timestamp() * 1000)
-    except (ValueError, TypeError):
-        raise ClientError(f"consume_timestamp is {given!r}: give a datetime, or yyyyMMddHHmmss in local time") from None
 
+    def __init__(
+        self,
+        *,
+        instance: ClientInstance,
+        group: str,
+        broadcasting: bool,
+        strategy: AllocateMessageQueueStrategy,
+        subscriptions: Mapping[str, SubscriptionData],
+        assignment: Assignment,
+        beginning: Beginning,
+        on_changed: Callable[[str, list[MessageQueue], list[MessageQueue]], object],
+    ) -> None:
+        self._instance = instance
+        self._group = group
+        self._broadcasting = broadcasting
+        self._strategy = strategy
+        self._subscriptions = subscriptions
+        self._assignment = assignment
+        self._beginning = beginning
+        self._on_changed = on_changed
+        #: Topics whose last rebalance failed: said once while it lasts.
+        self._waiting: set[str] = set()
+        #: This rebalance has given last owners their time.
+        self._waited = False
 
-async def start_offset(
-    instance: ClientInstance,
-    store: OffsetStore,
-    queue: MessageQueue,
-    policy: ConsumeFromWhere,
-    timestamp: int,
-) -> int:
-    """Where to start in a queue that became ours (protocol.md 7.4).
+    async def run(self) -> None:
+        """Take and give up queues as the group stands now; one at a time."""
+        assignment = self._assignment
+        async with assignment.changing:
+            if assignment.stopped:
+                return
+            self._waited = False
+            for topic in list(self._subscriptions):
+                await self._try_topic(topic)
+            for queue, pq in list(assignment.queues.items()):
+                if queue.topic not in self._subscriptions:
+                    await assignment.give_up(pq)
 
-    :raises RMQError: it cannot be known now; the next rebalance asks again.
-    """
-    stored = await store.read(queue)
-    if stored >= 0:
-        log.info("%s: starts at the committed offset %d", queue, stored)
-        return stored
-    retry = is_retry_topic(queue.topic)
-    if policy is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
-        offset = 0 if retry else await lookup.min_offset(instance, queue)
-    elif policy is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
-        if retry:
-            offset = await lookup.max_offset(instance, queue)
+    async def topics(self, topics: Set[str]) -> None:
+        """The same for some topics alone."""
+        async with self._assignment.changing:
+            for topic in sorted(topics & self._subscriptions.keys()):
+                await self._try_topic(topic)
+
+    async def _try_topic(self, topic: str) -> None:
+        try:
+            await self._topic(topic)
+            self._waiting.discard(topic)
+        except RMQError as error:
+            level = logging.DEBUG if topic in self._waiting else logging.WARNING
+            log.log(level, "group %s: rebalance of %s waits: %s", self._group, topic, error)
+            self._waiting.add(topic)
+
+    async def _topic(self, topic: str) -> None:
+        if self._assignment.stopped:
+            return
+        queues = self._instance.routes.subscribe_queues(topic)
+        if queues is None:
+            await self._instance.refresh_route(topic)
+            queues = self._instance.routes.subscribe_queues(topic)
+            if queues is None:
+                self._note_missing(topic)
+                return
+            await self._instance.beats.beat()  # its brokers may not know us yet
+        self._beginning.looked(topic, queues)
+        alone = True
+        if self._broadcasting:
+            mine = queues
         else:
-            offset = await lookup.search_offset(instance, queue, timestamp)
-    else:
-        offset = 0 if retry else await lookup.max_offset(instance, queue)
-    log.info("%s: no committed offset, %s starts at %d", queue, policy.name, offset)
-    return offset
+            ids = await consumer_ids(self._instance, self._group, topic)
+            mine = our_share(self._strategy, self._group, self._instance.client_id, queues, ids)
+            alone = len(ids) <= 1
+        if await self._assignment.assign(topic, set(mine), _nothing if alone else self._wait_for_last_owners):
+            result = self._on_changed(topic, queues, sorted(mine))
+            if asyncio.iscoroutine(result):
+                await result
+        self._assignment.begin()
+
+    async def _wait_for_last_owners(self) -> None:
+        """They have heard of it when we have: what they note now is where we go on."""
+        if not self._waited:
+            self._waited = True
+            await asyncio.sleep(_HANDOVER)
+
+    def _note_missing(self, topic: str) -> None:
+        if not is_retry_topic(topic) and self._beginning.looked(topic, ()):
+            log.warning(
+                "group %s: no broker has the topic %s: either the name is wrong, or nobody has sent to it yet; "
+                "it is looked for again",
+                self._group,
+                topic,
+            )
+
+
+async def _nothing() -> None:
+    return None

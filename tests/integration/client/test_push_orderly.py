@@ -283,7 +283,7 @@ async def test_a_refused_lock_is_asked_for_again_within_about_a_second(caplog: p
     async with scene() as s:
         locks = s.cluster.brokers[0].members.locks
         locks.lock("g", "somebody", QUEUES)
-        with caplog.at_level("INFO", "rmq.client.consumer.delivery"):
+        with caplog.at_level("INFO", "rmq.client.consumer.kept_locks"):
             async with ignoring(s) as consumer:
                 await asyncio.sleep(7.5)
                 assert ours(consumer) == 0
@@ -327,7 +327,8 @@ def test_a_queue_given_up_while_its_lock_is_being_renewed_is_free(how: str) -> N
             late_locks(consumer)
             delivery = consumer._delivery
             assert delivery is not None
-            renewal = asyncio.get_running_loop().create_task(delivery.renew_locks())
+            assert delivery.locks is not None
+            renewal = asyncio.get_running_loop().create_task(delivery.locks.renew())
             await asyncio.sleep(0)
             if how == "shutdown":
                 await consumer.shutdown()

@@ -38,9 +38,10 @@ class Scene:
         self.pq = ProcessQueue(QUEUE, 0)
         self.service = OrderlyService(
             clock=self.world.clock, tasks=self.tasks, pool=self.world.pool(4, "listener"), pick=lambda topic: listener,
-            bury=self._bury, relock=self._relock, settled=lambda pq, offset: self.settled.append(offset),
+            bury=self._bury, relock=self._relock if locks else None,
+            settled=lambda pq, offset: self.settled.append(offset),
             on_consume=lambda topic, ok, failed, seconds: self.counted.append((ok, failed)),
-            on_failed=lambda error: None, locks=locks, batch_max=1, suspend=suspend, max_reconsume_times=most,
+            on_failed=lambda error: None, batch_max=1, suspend=suspend, max_reconsume_times=most,
         )  # fmt: skip
         self.service.open(self.pq)
 
