@@ -183,7 +183,6 @@ class Assignment:
             mine = [(pq, offsets[queue]) for queue, pq in self.queues.items() if queue in offsets]
             for pq, _ in mine:
                 pq.dropped = pq.void = True
-                self._fetch.interrupt(pq)
             workers = {worker for pq, _ in mine if (worker := self._service.close(pq)) is not None}
             if workers:
                 await asyncio.wait(workers, timeout=_SEEK_WAIT)

@@ -115,16 +115,11 @@ class Fetch:
         task = self._pulls.get(pq)
         return task is None or task.done()
 
-    def interrupt(self, pq: ProcessQueue) -> None:
-        """No more pulls from a queue whose offsets are set anew; the one under way is given up."""
-        task = self._pulls.get(pq)
+    def end(self, pq: ProcessQueue) -> None:
+        """The queue is no longer ours; a pull under way is given up."""
+        task = self._pulls.pop(pq, None)
         if task is not None:
             task.cancel()
-
-    def end(self, pq: ProcessQueue) -> None:
-        """The queue is no longer ours."""
-        self.interrupt(pq)
-        self._pulls.pop(pq, None)
         self._puller.forget(pq.queue)
 
     def stop(self) -> None:

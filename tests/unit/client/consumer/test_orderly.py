@@ -155,6 +155,19 @@ async def test_what_was_tried_too_often_is_buried_and_the_queue_goes_on(kind: Ki
 
 
 @in_virtual_time
+async def test_a_listener_on_a_thread_may_end_after_its_consumer() -> None:
+    """Nobody waits for its result any more, and nothing is said of that."""
+    scene = Scene(as_plain)
+    scene.seconds = 5.0
+    scene.submit(0)
+    await asyncio.sleep(1)
+    await scene.tasks.close()
+    await asyncio.sleep(10)
+    assert scene.seen == [0]
+    assert scene.settled == []
+
+
+@in_virtual_time
 async def test_a_queue_that_was_never_opened_is_closed_without_ado() -> None:
     scene = Scene(as_plain)
     other = ProcessQueue(MessageQueue("T", "b", 1), 0)
