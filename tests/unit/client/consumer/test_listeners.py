@@ -256,6 +256,25 @@ async def test_what_a_listener_sets_to_a_wrong_type_is_a_failure(name: str, valu
         assert outcome.context == ConsumeContext(QUEUE)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("delay_level_when_next_consume", 3),
+        ("delay_level_when_next_consume", -1),
+        ("ack_index", 0),
+        ("auto_commit", False),
+        ("suspend_current_queue_time", 1.5),
+    ],
+)
+def test_what_a_listener_sets_is_kept(name: str, value: object) -> None:
+    def listener(message: MessageExt, context: ConsumeContext) -> None:
+        setattr(context, name, value)
+
+    outcome = called(Listener(listener))
+    assert not outcome.failed
+    assert getattr(outcome.context, name) == value
+
+
 def test_a_pause_may_be_a_timedelta() -> None:
     def listener(message: MessageExt, context: ConsumeContext) -> bool:
         context.suspend_current_queue_time = datetime.timedelta(minutes=1)  # type: ignore[assignment]
