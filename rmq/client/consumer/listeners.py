@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rmq.client.checks import check_flag, check_number
@@ -70,8 +70,6 @@ class Outcome:
     error: BaseException | None = None
     #: The task that called it was cancelled, and not by us: it goes to its end, and another one takes its place.
     cancelled: bool = False
-    returned_none: bool = False
-    messages: Sequence[MessageExt] = field(default_factory=tuple)
 
 
 def _ok(returned: object) -> bool:
@@ -122,7 +120,7 @@ class Listener:
         :param in_order: what comes after a message that failed is not tried, and counts as failed.
         """
         failed: list[MessageExt] = []
-        outcome = Outcome(ConsumeResult.SUCCESS, failed, context, messages=messages)
+        outcome = Outcome(ConsumeResult.SUCCESS, failed, context)
         for given in self._portions(messages):
             try:
                 returned = self._invoke(given, context)
@@ -149,7 +147,7 @@ class Listener:
         :raises CancelledError: we did.
         """
         failed: list[MessageExt] = []
-        outcome = Outcome(ConsumeResult.SUCCESS, failed, context, messages=messages)
+        outcome = Outcome(ConsumeResult.SUCCESS, failed, context)
         task = asyncio.current_task()
         assert task is not None
         for given in self._portions(messages):
@@ -205,9 +203,7 @@ class Listener:
         failed += given
 
     def _note(self, outcome: Outcome, failed: list[MessageExt], given: list[MessageExt], returned: object) -> None:
-        if returned is None:
-            outcome.returned_none = True
-        elif isinstance(returned, Awaitable) or inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+        if isinstance(returned, Awaitable) or inspect.isgenerator(returned) or inspect.isasyncgen(returned):
             self._note_error(outcome, failed, given, _unbegun(self.name, returned))
             return
         elif isinstance(returned, ConsumeResult) and returned is not ConsumeResult.SUCCESS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from rmq.client.consumer.listeners import ConsumeContext, Listener, Outcome
 from rmq.client.consumer.process_queue import ProcessQueue
@@ -207,10 +207,9 @@ class OrderlyService(Service):
             self._settled(pq, offset)
         return rest
 
-    async def _count_up(self, failed: list[MessageExt] | tuple[MessageExt, ...] | object) -> list[MessageExt]:
+    async def _count_up(self, failed: Sequence[MessageExt]) -> list[MessageExt]:
         """Count one more try of each; those over the limit become dead letters. :returns: those to try again."""
         again: list[MessageExt] = []
-        assert isinstance(failed, (list, tuple))
         for message in failed:
             if 0 <= self._max_reconsume_times <= message.reconsume_times and await self._bury(message):
                 continue
