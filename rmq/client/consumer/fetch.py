@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rmq.client.consumer.offsets import OffsetStore
 from rmq.client.consumer.process_queue import ProcessQueue
-from rmq.client.consumer.pulling import Puller
+from rmq.client.consumer.puller import Puller
 from rmq.client.consumer.statistics import TopicStatistics
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageExt, MessageQueue

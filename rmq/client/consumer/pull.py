@@ -11,7 +11,7 @@ from rmq.client.checks import check_expression, check_group, check_number, check
 from rmq.client.consumer import rebalance, sendback
 from rmq.client.consumer.describe import stack_text
 from rmq.client.consumer.offsets import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
-from rmq.client.consumer.pulling import Puller
+from rmq.client.consumer.puller import Puller
 from rmq.client.instance import ClientInstance, connect_instance
 from rmq.client.lookup import Lookups
 from rmq.client.message import MessageExt, MessageQueue

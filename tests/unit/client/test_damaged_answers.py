@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmq.client.consumer.pulling import Puller
+from rmq.client.consumer.puller import Puller
 from rmq.client.message import MessageQueue
 from rmq.client.results import PullStatus
 from rmq.protocol.codes import RequestCode, ResponseCode
