@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import traceback
 from typing import TYPE_CHECKING
 
-from rmq.client.consumer.listeners import ConsumeContext, Outcome
+from rmq.client.consumer.listeners import ConsumeContext
 from rmq.client.message import MessageExt
 from rmq.client.results import ConsumeResult
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
@@ -79,17 +78,9 @@ async def consume_directly(consumer: PushConsumer, message: MessageExt) -> Consu
         result.remark = f"no listener for topic {message.topic}"
         return result
     if listener.is_coroutine:
-        outcome: Outcome | None = await listener.call_async([message], context)
+        outcome = await listener.call_async([message], context)
     else:
-        future: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
-
-        def done(got: Outcome | None, error: BaseException | None) -> None:
-            if not future.done():
-                future.set_result(got or Outcome(ConsumeResult.RECONSUME_LATER, [message], context, error))
-
-        consumer.pool().submit(lambda: listener.call([message], context), done)
-        outcome = await future
-    assert outcome is not None
+        outcome = await listener.call_on(consumer.pool(), [message], context)
     if outcome.error is not None:
         result.consume_result = "CR_THROW_EXCEPTION"
         result.remark = "".join(traceback.format_exception(outcome.error))

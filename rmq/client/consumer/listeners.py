@@ -15,6 +15,7 @@ from rmq.client.results import ConsumeResult
 from rmq.client.settings import seconds
 from rmq.protocol.errors import ClientError
 from rmq.runtime.aside import logger
+from rmq.runtime.world import Pool
 
 __all__ = ["ConsumeContext", "F", "Listener", "ListenerResult", "Outcome", "ends_task"]
 
@@ -132,6 +133,22 @@ class Listener:
             if self._is_over(messages, failed, in_order):
                 break
         return outcome
+
+    async def call_on(
+        self, pool: Pool, messages: list[MessageExt], context: ConsumeContext, *, in_order: bool = False
+    ) -> Outcome:
+        """:meth:`call` on a thread of a pool.
+
+        :raises RuntimeError: the pool is closed.
+        """
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: Outcome | None, error: BaseException | None) -> None:
+            if not future.done():  # cancelled: nobody waits for its result any more
+                future.set_result(outcome or Outcome(ConsumeResult.RECONSUME_LATER, messages, context, error))
+
+        pool.submit(lambda: self.call(messages, context, in_order=in_order), done)
+        return await future
 
     async def call_async(
         self,

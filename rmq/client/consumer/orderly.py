@@ -153,7 +153,7 @@ class OrderlyService(Service):
             if listener.is_coroutine:
                 outcome = await listener.call_async(messages, context, in_order=True, stopping=self._is_stopping)
             else:
-                outcome = await self._on_thread(listener, messages, context)
+                outcome = await listener.call_on(self._pool, messages, context, in_order=True)
         finally:
             pq.running -= 1
             self._busy -= 1
@@ -164,19 +164,6 @@ class OrderlyService(Service):
         failed = len(outcome.failed)
         self._on_consume(messages[0].topic, len(messages) - failed, failed, self._clock.monotonic() - began)
         return outcome
-
-    async def _on_thread(self, listener: Listener, messages: list[MessageExt], context: ConsumeContext) -> Outcome:
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-
-        def done(outcome: Outcome | None, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if outcome is None:
-                outcome = Outcome(ConsumeResult.RECONSUME_LATER, messages, context, error)
-            future.set_result(outcome)
-
-        self._pool.submit(lambda: listener.call(messages, context, in_order=True), done)
-        return await future
 
     async def _settle(self, pq: ProcessQueue, messages: list[MessageExt], outcome: Outcome) -> float:
         """Commit or put back. :returns: seconds to pause before the next call."""
