@@ -7,7 +7,8 @@ remembered here are clocks and caches.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from rmq.protocol.errors import ConfigError, ConnectFailed, RMQError
@@ -16,8 +17,8 @@ from rmq.spark.cluster.brokers import Bound, Brokers, require_topics
 from rmq.spark.options.checked import SourceOptions
 from rmq.spark.options.positions import LATEST, META, nested, queues_of
 from rmq.spark.source.admission import Admission
-from rmq.spark.source.ranges import DataLost, Range, ranges_between
-from rmq.spark.source.renewal import Oldest, Renewal
+from rmq.spark.source.ranges import DataLost, Oldest, Range, ranges_between
+from rmq.spark.source.renewal import Renewal, renewed
 from rmq.spark.source.resolve import PATIENCE, queues_to_read, resolve, until_answered
 
 __all__ = ["AS_OF", "Advance", "read_offsets", "write_offsets"]
@@ -26,7 +27,8 @@ log = logging.getLogger(__name__)
 
 #: When offsets were made, milliseconds: what tells a topic made anew from one that lost its newest messages.
 AS_OF = f"{META}asOf"
-#: Where a query began: Spark keeps it nowhere, and asks for it anew when the first batch is read again.
+#: Where a batch begins in queues that the one before does not name: new ones, and those of the first batch. Spark keeps
+#: nowhere where a query began, and asks for it anew when the first batch is read again.
 FROM = f"{META}from"
 #: The oldest message that each queue had then, ``[offset, store time]``: another one tells of a topic made anew.
 OLDEST = f"{META}oldest"
@@ -209,25 +211,39 @@ class Advance:
 
     def _next(self, start: dict[str, Any], limited: bool, bounds: Mapping[MessageQueue, Bound]) -> dict[str, Any]:
         begin = read_offsets(start)
-        self._say_what_is_not_served(begin)
         self._renewal.recall(read_oldest(start))
-        restarted = self._restarted(begin, bounds, int(start.get(AS_OF, 0)))
+        restarted = self._not_served(begin) | self._restarted(begin, bounds, int(start.get(AS_OF, 0)))
         end = dict(begin)
         for queue, bound in bounds.items():
             if queue in restarted:
                 continue
             # What a slave has not yet, or a target of this run that an earlier run went beyond, is no step back.
             end[queue] = max(bound.offset, begin.get(queue, 0))
+        fresh = self._starts_of_new([queue for queue in end if queue not in begin])
+        end = {queue: max(place, fresh.get(queue, 0)) for queue, place in end.items()}
         if limited:
-            fresh = self._brokers.min_offsets([queue for queue in end if queue not in begin])
             now = self._brokers.dial.monotonic()
             end = self._admission.admit({**fresh, **begin}, end, now, patient=self._target is None)
             end = {queue: place for queue, place in end.items() if queue in begin or place > 0}
         end.update(restarted)
-        if end == begin:
+        if end == begin and not restarted:
             return start
-        first = {FROM: start[FROM]} if _is_first(start) else {}
-        return {**first, **self._written(end)}
+        first = read_offsets(start[FROM]) if _is_first(start) else {}
+        starts = {**first, **{queue: place for queue, place in fresh.items() if queue in end}}
+        return {**({FROM: nested(starts)} if starts else {}), **self._written(end)}
+
+    def _starts_of_new(self, queues: list[MessageQueue]) -> Offsets:
+        """Where queues begin that the query had not begun with. :raises ConnectFailed: a broker does not say."""
+        starts = self._brokers.min_offsets(queues) if queues else {}
+        for queue in queues:
+            if queue not in starts:
+                raise ConnectFailed(f"the broker {queue.broker_name} of {queue.topic} does not tell where queues begin")
+        for queue, place in starts.items():
+            if place:
+                self._brokers.notices.warn(
+                    f"{queue} is new to the query and begins at {place}: the others have expired"
+                )
+        return starts
 
     def _written(self, offsets: Offsets) -> dict[str, Any]:
         return write_offsets(offsets, self._brokers.dial.now_ms(), self._renewal.known(offsets))
@@ -248,13 +264,16 @@ class Advance:
         self._topics, self._served = frozenset(topics), frozenset(found)
         return found
 
-    def _say_what_is_not_served(self, begin: Offsets) -> None:
+    def _not_served(self, begin: Offsets) -> Offsets:
         """Queues of our topics that the brokers do not offer to readers any more: nobody else would miss them.
 
+        :returns: those that have less than the query has read, and where they end now.
         :raises DataLost: a topic has fewer queues than it had, messages in the others are unread, and that is an error.
         """
         unserved = frozenset(queue for queue in begin if queue.topic in self._topics and queue not in self._served)
-        lost = self._unread(unserved, begin) if unserved else []
+        ends = self._ends_of_cut(unserved) if unserved else {}
+        shorter = {queue: end for queue, end in ends.items() if self._renewal.ends_before(queue, end, begin[queue])}
+        lost = self._still_cut(shorter.keys() | {queue for queue, end in ends.items() if end > begin[queue]})
         if lost and self._options.fail_on_data_loss:
             raise DataLost(
                 f"{lost[0]}: the query is at {begin[lost[0]]}, and the topic has fewer queues now: what is unread of "
@@ -267,33 +286,55 @@ class Advance:
                 min(unserved),
             )
         self._unserved = unserved
+        for queue in shorter:
+            self._renewal.forget(queue)
+        return shorter
 
-    def _unread(self, queues: Iterable[MessageQueue], begin: Offsets) -> list[MessageQueue]:
-        """Those that a broker which still serves their topic does not offer, with something that was not read."""
+    def _still_cut(self, queues: Collection[MessageQueue]) -> list[MessageQueue]:
+        """Those that are not offered by a route of this moment either: one of before may have been widened since."""
+        open_now = {
+            each
+            for topic in {queue.topic for queue in queues}
+            if self._brokers.route(topic, fresh=True) is not None
+            for each in self._brokers.queues(topic) or ()
+        }
+        return sorted(set(queues) - open_now)
+
+    def _ends_of_cut(self, queues: Iterable[MessageQueue]) -> Offsets:
+        """Where those end that a broker which still serves their topic does not offer, as its master says."""
         open_at = {(queue.topic, queue.broker_name) for queue in self._served}
-        cut = [queue for queue in queues if (queue.topic, queue.broker_name) in open_at]
-        ends = self._brokers.max_offsets(cut)
-        return sorted(queue for queue in cut if queue in ends and ends[queue].offset != begin[queue])
+        ends = self._brokers.max_offsets([each for each in queues if (each.topic, each.broker_name) in open_at])
+        return {queue: bound.offset for queue, bound in ends.items() if bound.by_master}
 
     # -- queues that are not what they were ---------------------------------------------------------------------------
 
     def _restarted(self, begin: Offsets, bounds: Mapping[MessageQueue, Bound], as_of: int) -> Offsets:
-        """Queues whose offsets count anew, and from where to go on. :raises DataLost: and that is an error."""
+        """Queues whose offsets count anew, and from where to go on.
+
+        :raises DataLost: and that is an error. :raises ConnectFailed: it is not known, since a broker went away.
+        """
         back = {
             queue
-            for queue, place in begin.items()
-            if (bound := self._seen.get(queue)) is not None and bound.by_master and bound.offset < place
+            for queue in begin
+            if (bound := self._seen.get(queue)) is not None
+            and bound.by_master
+            and self._renewal.ends_before(queue, bound.offset, begin[queue])
         }
         news = {queue for queue, bound in bounds.items() if bound.offset > begin.get(queue, 0)}
         made_anew = self._renewal.made_anew(begin, news | back, as_of)
+        if unknown := self._renewal.unknown & (news | back) & self._seen.keys():
+            one = min(unknown)
+            raise ConnectFailed(f"the broker {one.broker_name} of {one.topic} does not tell its oldest messages")
         found: Offsets = {}
         for queue in sorted(back | made_anew.keys()):
-            end = self._seen[queue].offset if queue in self._seen else bounds[queue].offset
+            ends = f", the queue ends at {self._seen[queue].offset}" if queue in self._seen else ""
             if queue in made_anew:
                 what, found[queue] = "its topic was made anew", made_anew[queue]
             else:
-                what, found[queue] = "the broker lost its newest messages, or the topic was made anew", end
-            line = f"{queue}: the query is at {begin[queue]}, the queue ends at {end}: {what}"
+                what = "the broker lost its newest messages, or the topic was made anew"
+                found[queue] = self._seen[queue].offset
+                self._renewal.forget(queue)
+            line = f"{queue}: the query is at {begin[queue]}{ends}: {what}"
             if self._options.fail_on_data_loss:
                 raise DataLost(f"{line} (failOnDataLoss=false goes on with what is there)")
             log.warning("%s; going on from %d (failOnDataLoss=false)", line, found[queue])
@@ -307,39 +348,43 @@ class Advance:
         A query that starts again is first asked for the batch from its checkpoint to its checkpoint. Spark before 4.2,
         which does not tell :meth:`latest`, says where it is in no other way.
         """
-        begin = read_offsets(end[FROM]) if _is_first(start) and FROM in end else read_offsets(start)
-        found = ranges_between(begin, read_offsets(end))
-        if found and end != self._planned:  # by an earlier run
-            found = self._as_planned(found, end)
+        ends = read_offsets(end)
+        said, kept = read_offsets(start), read_offsets(end.get(FROM, {}))
+        begin = {**said, **kept} if _is_first(start) else {**kept, **said}
+        oldest = read_oldest(end)
+        ranges = ranges_between(begin, ends)
+        found = [replace(each, oldest=oldest.get(each.queue)) for each in ranges]
+        if end != self._planned:  # by an earlier run: what this one knows of the queues is not about them
+            self._renewal = Renewal(self._brokers)
+            found = self._as_planned(found, int(end.get(AS_OF, 0)))
         self._planned = end
         if self._last is None:
             self._last = end
         return found
 
-    def _as_planned(self, ranges: list[Range], end: Mapping[str, Any]) -> list[Range]:
+    def _as_planned(self, ranges: list[Range], as_of: int) -> list[Range]:
         """Those whose queues are still what they were when a batch was planned.
 
-        :param end: the offsets that it ends at.
+        :param as_of: when it was planned.
         :raises DataLost: a topic was made anew since, and that is an error.
         :raises ConnectFailed: a broker that would tell stays away, and a loss is an error.
         """
-        ends = {each.queue: each.end for each in ranges}
         try:
-            until_answered(self._brokers, list(ends), self._brokers.oldest_times)
+            anew = renewed(self._brokers, ranges, as_of)
         except ConnectFailed as error:
             if self._options.fail_on_data_loss:
                 raise
             log.warning("%s: whether its topics were made anew is not known (failOnDataLoss=false)", error)
-        # With a memory of its own: that of the query is to find out by itself where the queues go on.
-        renewal = Renewal(self._brokers)
-        renewal.recall(read_oldest(end))
-        anew = renewal.made_anew(ends, ends, int(end.get(AS_OF, 0)))
-        for queue in sorted(anew):
-            line = f"{queue}: an open batch ends at {ends[queue]}: its topic was made anew since the batch was planned"
+            return ranges
+        for each in ranges:
+            if each.queue not in anew:
+                continue
+            line = (
+                f"{each.queue}: an open batch ends at {each.end}: its topic was made anew since the batch was planned"
+            )
             if self._options.fail_on_data_loss:
                 raise DataLost(f"{line} (failOnDataLoss=false goes on with what is there)")
             log.warning("%s; the batch is read without it (failOnDataLoss=false)", line)
-            self._renewal.forget(queue)
         return [each for each in ranges if each.queue not in anew]
 
     def report_latest(self) -> dict[str, Any] | None:

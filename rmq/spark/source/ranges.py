@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from rmq.protocol.errors import RMQError
 from rmq.protocol.queue import MessageQueue
 
-__all__ = ["DataLost", "Range", "distribute", "ranges_between"]
+__all__ = ["DataLost", "Oldest", "Range", "ReadAgain", "distribute", "ranges_between"]
 
 #: Small ranges share a task until it has this many messages: a task costs more than reading them one after the other.
 TASK_RECORDS = 10_000
@@ -18,17 +18,31 @@ class DataLost(RMQError):
     """Messages of a range are gone from their broker, and the query is to fail then."""
 
 
+class ReadAgain(RMQError):
+    """A queue changed while a batch of it was read: the batch has to be read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Oldest:
+    """The oldest message of a queue; ``time`` is when it was stored, in milliseconds."""
+
+    offset: int
+    time: int
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Range:
     """The messages of a queue from ``start`` on, before ``end``.
 
     :param fresh: the query has not read the queue before: what has expired at its beginning is no loss.
+    :param oldest: the queue's oldest message when the range was planned, as far as it is known.
     """
 
     queue: MessageQueue
     start: int
     end: int
     fresh: bool = False
+    oldest: Oldest | None = field(default=None, compare=False)
 
     @property
     def records(self) -> int:

@@ -8,20 +8,18 @@ it, or the queue was empty) all that is known is when it was written, by the clo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from rmq.protocol.queue import MessageQueue
 from rmq.spark.cluster.brokers import Brokers
+from rmq.spark.source.ranges import Oldest, Range
+from rmq.spark.source.resolve import until_answered
 
-__all__ = ["Oldest", "Renewal"]
+__all__ = ["Renewal", "renewed"]
 
-
-@dataclass(frozen=True, slots=True)
-class Oldest:
-    """The oldest message of a queue; ``time`` is when it was stored, in milliseconds."""
-
-    offset: int
-    time: int
+#: Seconds after which queues are looked at again though none has anything to read.
+_AGAIN = 5.0
+#: How often the oldest message of a queue may go, by retention, while it is looked at.
+_ROUNDS = 5
 
 
 class Renewal:
@@ -30,14 +28,14 @@ class Renewal:
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._oldest: dict[MessageQueue, Oldest] = {}
-        #: Queues that were looked at in this run.
-        self._looked: set[MessageQueue] = set()
+        #: When the queues were looked at last.
+        self._looked = float("-inf")
+        #: Queues of which it was not told, when they were looked at last, whether they are what they were.
+        self.unknown: set[MessageQueue] = set()
 
     def remember(self, queues: Iterable[MessageQueue]) -> None:
         """Queues that a query begins with: they are what they are."""
-        found = self._look(list(queues))
-        self._oldest.update(found)
-        self._looked.update(found)
+        self._oldest.update(self._look(list(queues)))
 
     def recall(self, known: Mapping[MessageQueue, Oldest]) -> None:
         """What a checkpoint says of queues, where nothing newer is known."""
@@ -50,33 +48,42 @@ class Renewal:
     def forget(self, queue: MessageQueue) -> None:
         """What is known of a queue is not about the one that the query has read."""
         self._oldest.pop(queue, None)
-        self._looked.discard(queue)
+
+    def ends_before(self, queue: MessageQueue, end: int, place: int) -> bool:
+        """Whether a queue that ends there has not what it had: messages up to ``place``, or the oldest one known."""
+        before = self._oldest.get(queue)
+        return end < place or (before is not None and end <= before.offset)
 
     def made_anew(
         self, begin: Mapping[MessageQueue, int], news: Collection[MessageQueue], as_of: int
     ) -> dict[MessageQueue, int]:
         """Those that are not what ``begin`` is about, and where they begin now.
 
-        :param news: queues with something to read. Others are looked at once a run.
+        :param news: queues with something to read, or with less than there was. All are looked at, and now and then
+            where there are none: a queue that was made anew may have as many messages as before.
         :param as_of: when ``begin`` was written, milliseconds; 0: nobody knows.
         """
-        asked = sorted({*news, *(queue for queue, place in begin.items() if place and queue not in self._looked)})
-        if not asked:
+        self.unknown = set()
+        now = self._brokers.dial.monotonic()
+        if not news and now - self._looked < _AGAIN:
             return {}
-        times = self._brokers.oldest_times(asked)
-        self._looked.update(times)
+        self._looked = now
+        self.unknown = {*begin, *news}
+        times = self._brokers.oldest_times(sorted(self.unknown))
         found: dict[MessageQueue, int] = {}
-        changed = [queue for queue in asked if times.get(queue) and not self._is_as_it_was(queue, times[queue])]
-        for queue, now in self._look(changed).items():
+        changed = [queue for queue, time in times.items() if time and not self._is_as_it_was(queue, time)]
+        self.unknown -= times.keys() - set(changed)
+        for queue, oldest in self._look(changed).items():
             before, place = self._oldest.get(queue), begin.get(queue, 0)
             if before is not None:
                 # What expires makes queues begin later; a slave that keeps more has older messages.
-                anew = now.offset <= before.offset and now.time > before.time
+                anew = oldest.offset <= before.offset and oldest.time > before.time
             else:
-                anew = bool(as_of) and now.offset < place and now.time > as_of
+                anew = bool(as_of) and oldest.offset < place and oldest.time > as_of
             if anew and (place or (before is not None and queue in begin)):  # what was there is lost, read or not
-                found[queue] = now.offset
-            self._oldest[queue] = now
+                found[queue] = oldest.offset
+            self._oldest[queue] = oldest
+            self.unknown.discard(queue)
         return found
 
     def _is_as_it_was(self, queue: MessageQueue, time: int) -> bool:
@@ -84,12 +91,33 @@ class Renewal:
         return before is not None and before.time == time
 
     def _look(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, Oldest]:
-        """Their oldest messages. What expires meanwhile leaves an offset too low by the side of its time, never too
-        high: that is taken for what it is when it is looked at again."""
-        if not queues:
-            return {}
-        offsets = self._brokers.min_offsets(queues)
-        times = self._brokers.oldest_times(queues)
-        return {
-            queue: Oldest(offsets[queue], times[queue]) for queue in queues if queue in offsets and times.get(queue)
-        }
+        """Their oldest messages.
+
+        An offset and a time are two questions, about one message where the offset is the same before and after.
+        A queue that does not hold still, or is empty by now, is left out.
+        """
+        found: dict[MessageQueue, Oldest] = {}
+        offsets = self._brokers.min_offsets(queues) if queues else {}
+        for _ in range(_ROUNDS):
+            if not offsets:
+                break
+            times = self._brokers.oldest_times(offsets)
+            before, offsets = offsets, self._brokers.min_offsets([queue for queue in offsets if times.get(queue)])
+            for queue in [queue for queue, offset in offsets.items() if offset == before[queue]]:
+                found[queue] = Oldest(offsets.pop(queue), times[queue])
+        return found
+
+
+def renewed(brokers: Brokers, ranges: Iterable[Range], as_of: int = 0) -> set[MessageQueue]:
+    """Queues that were made anew since ranges of them were planned; a broker that is away is waited for.
+
+    :param as_of: as for :meth:`Renewal.made_anew`. :raises ConnectFailed: a broker stays away.
+    """
+    known = {each.queue: each for each in ranges if each.oldest is not None or as_of}
+    times = until_answered(brokers, list(known), brokers.oldest_times)
+    changed = {
+        queue: each.end for queue, each in known.items() if each.oldest is None or each.oldest.time != times[queue]
+    }
+    renewal = Renewal(brokers)
+    renewal.recall({queue: each.oldest for queue, each in known.items() if each.oldest is not None})
+    return set(renewal.made_anew(changed, changed, as_of))

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from rmq.protocol.errors import ProtocolError
+from rmq.protocol.errors import ConnectFailed, ProtocolError, RMQError
+from rmq.protocol.queue import MessageQueue
 from rmq.protocol.subscription import TAG, build
 from rmq.spark.arrow.decode import Records, TooMuch, decode
 from rmq.spark.cluster.brokers import Brokers
 from rmq.spark.options.checked import SourceOptions
 from rmq.spark.source.many_ranges import pull_ranges
 from rmq.spark.source.one_range import Chunk, Pulling
-from rmq.spark.source.ranges import DataLost, Range
+from rmq.spark.source.ranges import DataLost, Range, ReadAgain
+from rmq.spark.source.renewal import renewed
 
 __all__ = ["Reading"]
+
+log = logging.getLogger(__name__)
 
 #: Rows or bytes that are worth a batch of their own; fewer are joined with others.
 ENOUGH_ROWS = 1024
@@ -54,14 +59,40 @@ class Reading:
 
         :raises DataLost: messages are missing, and that is an error. :raises RMQError: they cannot be read.
         """
+        wanted = list(ranges)
+        if not self.pulling.fail_on_data_loss:
+            anew = self._renewed(brokers, wanted)
+            wanted = [each for each in wanted if each.queue not in anew]
         waiting: list[Records] = []
-        for each, chunks in pull_ranges(brokers, ranges, self.pulling):
+        for each, chunks in pull_ranges(brokers, wanted, self.pulling):
             for records in self._range(each, chunks):
                 waiting.append(records)
                 if not records.lasting or _enough(waiting):
                     yield from self._rows(waiting)
                     waiting = []
         yield from self._rows(waiting)
+        # Asked when all is read: what has come is then of the topic that the ranges are about.
+        for queue in sorted(self._renewed(brokers, wanted)):
+            raise self._of_another(queue)
+
+    def _renewed(self, brokers: Brokers, ranges: list[Range]) -> set[MessageQueue]:
+        """:raises ConnectFailed: it is not known, since a broker stays away, and a loss is an error."""
+        try:
+            anew = renewed(brokers, ranges)
+        except ConnectFailed as error:
+            if self.pulling.fail_on_data_loss:
+                raise
+            log.warning("%s: whether its topics were made anew is not known (failOnDataLoss=false)", error)
+            return set()
+        for queue in sorted(anew):
+            log.warning("%s: its topic was made anew since the batch was planned", queue)
+        return anew
+
+    def _of_another(self, queue: MessageQueue) -> RMQError:
+        what = f"{queue}: its topic was made anew while a batch of it was read"
+        if self.pulling.fail_on_data_loss:
+            return DataLost(f"{what} (failOnDataLoss=false goes on with what is there)")
+        return ReadAgain(f"{what}: the batch is to be read again, which leaves the queue out (failOnDataLoss=false)")
 
     def _rows(self, waiting: list[Records]) -> Iterator[pa.RecordBatch]:
         if waiting:

@@ -20,7 +20,7 @@ from rmq.runtime.dial import Wire
 NAMESRV = "10.0.0.1:9876"
 
 
-@dataclass
+@dataclass(eq=False)
 class MemoryQueue:
     """Records by offset; ``least`` is the oldest that is still there."""
 
@@ -88,7 +88,7 @@ class MemoryCluster:
                         queue_id=queue,
                         queue_offset=to.most,
                         store_timestamp=self.now_ms(),
-                        body=b"x",
+                        body=body,
                         properties={"TAGS": tags} if tags else {},
                     )
                 )
@@ -148,7 +148,7 @@ class MemoryCluster:
         return request.reply(0, body=route.encode(standard=True))
 
     def _queue(self, broker: MemoryBroker, ext: dict[str, str | None]) -> MemoryQueue:
-        return broker.queues.setdefault((str(ext["topic"]), int(ext["queueId"] or 0)), MemoryQueue())
+        return broker.queues.get((str(ext["topic"]), int(ext["queueId"] or 0)), MemoryQueue())
 
     def _offset(self, request: Command, value: int, name: str = "offset") -> Command:
         reply = request.reply(0)
@@ -180,6 +180,11 @@ class MemoryCluster:
     _code_35 = _code_34
 
     def _code_11(self, broker: MemoryBroker, request: Command, ext: dict[str, str | None]) -> Command:
+        count = self.topics.get(str(ext["topic"]))
+        if count is None:
+            return request.reply(ResponseCode.TOPIC_NOT_EXIST, f"topic[{ext['topic']}] not exist")
+        if int(ext["queueId"] or 0) >= count:
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"queueId[{ext['queueId']}] is illegal")
         queue = self._queue(broker, ext)
         offset, wanted = int(ext["queueOffset"] or 0), int(ext["maxMsgNums"] or 0)
         records: list[bytes] = []

@@ -151,8 +151,8 @@ def test_new_queues_and_new_topics_are_read_from_their_beginning(cluster: Memory
     cluster.now += 10
     end = one.latest(start)
     assert one.ranges(start, end) == [
-        Range(MessageQueue("t", "broker-a", 1), 0, 3, fresh=True),
-        Range(MessageQueue("t2", "broker-a", 0), 0, 2, fresh=True),
+        Range(MessageQueue("t", "broker-a", 1), 0, 3),
+        Range(MessageQueue("t2", "broker-a", 0), 0, 2),
     ]
 
 
