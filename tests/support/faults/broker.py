@@ -17,6 +17,12 @@ from typing import Any
 
 import pytest
 
+from rmq.broker.app import BrokerApp
+from rmq.broker.store.log.commit_log import CommitLog
+from rmq.broker.store.log.durability import Durability
+from rmq.broker.store.store import Store
+from rmq.cli.mqbroker import main as program
+from rmq.remoting.conn import Conn
 from tests.support.faults.os_calls import Points, Rule, install
 from tests.support.faults.power import JournalOs
 
@@ -61,12 +67,6 @@ def main() -> None:
         points.record = _record(path)
     journal = os.environ.get("RMQTEST_JOURNAL")
     install(points, JournalOs(points, os.environ["RMQ_STORE_PATH_ROOT_DIR"], journal) if journal else None)
-    from rmq.broker.app import BrokerApp
-    from rmq.broker.store.log.commit_log import CommitLog
-    from rmq.broker.store.log.durability import Durability
-    from rmq.broker.store.store import Store
-    from rmq.remoting.conn import Conn
-
     _around(Store, "append", points, "store.append")
     _around(CommitLog, "roll", points, "store.roll")
     _around(Durability, "on_flushed", points, "store.flushed")
@@ -77,9 +77,6 @@ def main() -> None:
 
     if bug := os.environ.get("RMQTEST_BUG"):
         getattr(import_module("tests.fault.test_planted_bugs"), bug)(pytest.MonkeyPatch())
-
-    from rmq.cli.mqbroker import main as program
-
     program()
 
 

@@ -8,13 +8,13 @@ import json
 import os
 import re
 import signal
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tests.support.daemons import PATIENCE, environment
 from tests.support.faults.os_calls import Rule
+from tests.support.kills.forks import Forked, fork
 
 __all__ = ["LOG_FILE_SIZE", "QUEUE_FILE_SIZE", "BrokerProcess", "Killed", "OsTree", "digest_of"]
 
@@ -62,7 +62,7 @@ class BrokerProcess:
         self.points = folder / "points"
         self.address = ""
         self._settings = settings
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Forked | None = None
         self._errors: asyncio.Task[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -86,7 +86,6 @@ class BrokerProcess:
                 "RMQ_FLUSH_CONSUME_QUEUE_THOROUGH_INTERVAL": "400",
                 "RMQTEST_RULES": json.dumps([asdict(rule) for rule in rules]),
                 "RMQTEST_POINTS": str(self.points),
-                "PYTHONDONTWRITEBYTECODE": "1",
                 **self._settings,
             },
         )
@@ -97,14 +96,7 @@ class BrokerProcess:
         :raises Killed: it died before it was ready.
         """
         await self._reap()
-        env = self._environment(list(rules))
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.support.faults.broker",
-            env=env, cwd=env["HOME"], stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
+        self._process = await fork(self._environment(list(rules)))
         self._errors = asyncio.create_task(self._process.stderr.read())
         async with asyncio.timeout(PATIENCE):
             line = (await self._process.stdout.readline()).decode()
