@@ -34,10 +34,11 @@ test: $(VENV)/.test
 	@echo "== running the test suite"
 	@$(BIN)/python -m pytest -m "not peers" $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 
-# A folder stays in one process: its Java clusters, clients and Spark session are started once.
+# A group of tests/conftest.py stays in one process: its Java clusters, clients and Spark session are started once.
+# Two processes, the longest groups first: three JVMs at work on two processors miss the time limits of Spark.
 test-peers: $(VENV)/.peers
 	@echo "== running the tests with Java, Go, Node and Spark"
-	@$(BIN)/python -m pytest -m peers -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m peers -n $(WORKERS:auto=2) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 pipeline: | java $(VENV)/.pipeline
 	@$(BIN)/rmq pipeline demo $(PIPELINE_ARGS)

@@ -13,6 +13,18 @@ from tests.support import open_files
 
 #: The folders whose tests need more than Python, `make test-peers`; all others are `make test`.
 PEERS = frozenset({"interop", "perf", "spark"})
+#: What of them stays in one process, by what it starts and shares, longest first: a test is of the first that its path
+#: begins with. Two run side by side: Spark, whose processes have ten seconds to begin, beside one kind of Java.
+GROUPS = {
+    "Spark": ("spark/",),
+    "brokers in turn": (
+        "interop/test_store", "interop/test_consumequeue", "interop/test_lmq", "interop/test_filter",
+        "interop/test_delay_exchange", "interop/test_topic", "interop/test_answers", "interop/test_busy",
+    ),
+    "matrix": ("interop/test_matrix", "interop/test_sdk", "interop/test_mixed", "interop/test_headers"),
+    "clients": ("interop/",),
+    "load": ("perf/",),
+}  # fmt: skip
 
 # CI looks at the same examples every time: a run that fails there says something about the change, not about luck.
 hypothesis.settings.register_profile("ci", derandomize=True)
@@ -35,11 +47,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: number for number, name in enumerate(GROUPS)}
+    rank = {}
     for item in items:
-        folder = os.path.relpath(item.path, Path(__file__).parent).partition(os.sep)[0]
-        if folder in PEERS:
+        path = Path(os.path.relpath(item.path, Path(__file__).parent))
+        rank[item] = -1
+        if path.parts[0] in PEERS:
+            name = next(name for name, begins in GROUPS.items() if path.as_posix().startswith(begins))
+            rank[item] = order[name]
             item.add_marker(pytest.mark.peers)
-            item.add_marker(pytest.mark.xdist_group(folder))  # what a session starts there is started once
+            item.add_marker(pytest.mark.xdist_group(name))
+    items.sort(key=rank.__getitem__)
 
 
 @pytest.hookimpl(optionalhook=True)
