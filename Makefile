@@ -2,6 +2,8 @@
 PORT ?= 9876
 VENV := .venv
 BIN := $(VENV)/bin
+# With it, each process that a test starts compiles all of rmq, and each that runs tests all of them: most of their time.
+unexport PYTHONDONTWRITEBYTECODE
 # PYTHON=... chooses an interpreter; otherwise .ci/find-python does: the fastest that is new enough.
 PYTHON ?=
 
