@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rmq.client.consumer.rebalance import timestamp_ms
+from rmq.client.consumer.beginning import timestamp_ms
 from rmq.client.consumer.statistics import TopicStatistics
 from rmq.client.identity import client_id, local_address, message_ids
 from rmq.client.settings import ClientSettings
