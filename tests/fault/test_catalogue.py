@@ -26,7 +26,9 @@ CATALOGUE = {
     "S05": "test_s05_queue_files_are_rebuilt, test_s05_queue_directories_are_rebuilt",
     "S07": "test_s07_index_files_decide_nothing, test_s07_chains_of_the_index_that_lead_in_circles_end, "
     "test_s07_the_checkpoint_decides_nothing",
-    "S08": "test_s08_after_one_failed_fsync_nothing_is_acknowledged, test_s08_only_pulls_of_the_unreadable_region_fail",
+    "S08": "test_s08_after_one_failed_fsync_nothing_is_acknowledged, "
+    "test_s08_only_pulls_of_the_unreadable_region_fail, test_s08_every_page_of_the_commit_log, "
+    "test_s08_every_file_of_a_store",
     "S09": "test_s09_what_cannot_be_written_is_refused_until_it_can, "
     "test_s09_a_disk_that_fills_up_is_told_as_full_and_resumes_without_a_restart, "
     "test_s09_messages_are_taken_again_without_a_restart, "
