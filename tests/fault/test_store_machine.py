@@ -40,6 +40,8 @@ class StoreMachine(RuleBasedStateMachine):
         #: Those that no start has had to read again since: commit-log offset and end of the record.
         self.untold: dict[Key, tuple[int, int]] = {}
         self.damaged = False
+        #: Commit-log offsets between which the disk gives nothing now.
+        self.bad = range(0)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(main)
@@ -187,6 +189,38 @@ class StoreMachine(RuleBasedStateMachine):
         told = key not in self.untold
         assert told or offset < recovered.compared_from, f"I11: damage at {offset} is not told: {recovered.damages}"
 
+    @precondition(lambda self: len(self.written) > 2)
+    @rule(data=st.data(), clean=st.booleans(), lost=_LOST)
+    def meet_a_bad_place(self, data: st.DataObject, clean: bool, lost: str) -> None:
+        """A start cannot read a page, behind which good records lie; the next one can."""
+        newest = max(offset for _, offset, _ in self.written.values())
+        pages = {at - at % 4096 for _, offset, end in self.written.values() for at in (offset, end - 1)}
+        pages = {page for page in pages if page + 4096 <= newest}
+        if not pages:
+            return
+        page = data.draw(st.sampled_from(sorted(pages)))
+        if clean:
+            self.run(self.store.stop())
+        else:
+            self._die()
+        self._without(lost)
+        self.bad = range(page, page + 4096)
+        start = page - page % LOG_SIZE
+        self.machine.disk.fail_at(f"/store/commitlog/{start:020d}", page - start, page - start + 4096)
+        self.run(self._open())
+        there: dict[Key, bytes] = {}
+        for queue in self.store.queues:
+            there |= self.run(self._found(queue))
+        good = {key: body for key, (body, offset, end) in self.written.items() if not self._is_bad(offset, end)}
+        assert there == good, f"S08: {sorted(good.keys() ^ there.keys())} are lost, or came from nowhere"
+        self.bad = range(0)
+        self.machine.disk.heal()
+        self._die()
+        self._recovered()
+
+    def _is_bad(self, start: int, end: int) -> bool:
+        return start < self.bad.stop and self.bad.start < end
+
     @rule()
     def scrub(self) -> None:
         """One pass over all that is on disk: then every damage is told and kept apart."""
@@ -235,6 +269,8 @@ class StoreMachine(RuleBasedStateMachine):
         found: dict[Key, bytes] = {}
         for index, (offset, size) in (await entries(self.store, queue)).items():
             key = (queue.topic, queue.id, index)
+            if self._is_bad(offset, offset + size):
+                continue
             data = await self.store.record_at(offset)
             if data is None:
                 assert self.untold.get(key) == (offset, offset + size), f"I11: {key} has no record at {offset}"
