@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from rmq.broker.admin.slices import Turns
@@ -23,7 +23,6 @@ from rmq.protocol.bodies.connection import (
     ConsumerConnection,
     ProducerConnection,
     ProducerInfo,
-    ProducerTableInfo,
 )
 from rmq.protocol.bodies.heartbeat import (
     CheckClientRequestBody,
@@ -34,6 +33,7 @@ from rmq.protocol.bodies.heartbeat import (
 )
 from rmq.protocol.bodies.kv import GetConsumerListByGroupResponseBody
 from rmq.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
+from rmq.protocol.bodies.pieces import AT_ONCE, pieces
 from rmq.protocol.codes import RequestCode, ResponseCode, language_name
 from rmq.protocol.command import Command
 from rmq.protocol.errors import BodyError, ResponseError
@@ -222,50 +222,62 @@ class ClientAdmin:
     # -- who is connected
 
     @handles(RequestCode.GET_CONSUMER_CONNECTION_LIST, header=GetConsumerConnectionListRequest)
-    def consumer_connections(self, conn: Conn, request: Command, header: GetConsumerConnectionListRequest) -> Command:
+    async def consumer_connections(
+        self, conn: Conn, request: Command, header: GetConsumerConnectionListRequest
+    ) -> Command:
         """203: the members of a group and what they subscribe to."""
         group = self._consumers.group(header.consumer_group)
         if group is None:
             raise ResponseError(
                 ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{header.consumer_group}] not online"
             )
-        body = ConsumerConnection(
-            connection_set=[_connection(channel) for channel in group.channels.values()],
+        empty = ConsumerConnection(
             consume_from_where=group.consume_from_where,
             consume_type=group.consume_type,
             message_model=group.message_model,
-            subscription_table={topic: sub.data for topic, sub in group.subscriptions.items()},
-        )
-        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+        ).encode()
+        subscribed = list(group.subscriptions.items())
+        members = await _connections(list(group.channels.values()))
+        turns = Turns(AT_ONCE)
+        table: list[bytes] = []
+        for topic, subscription in subscribed:
+            table.append(b"%b:%b" % (fastjson.dumps(topic), subscription.data.encode()))
+            await turns.step()
+        # Neither stands in what the other members say, which are words of lists.
+        body = empty.replace(b'{"connectionSet":[]', members[:-1])
+        body = body.replace(b'"subscriptionTable":{}', b'"subscriptionTable":{%b}' % b",".join(table))
+        return request.reply(ResponseCode.SUCCESS, body=body)
 
     @handles(RequestCode.GET_PRODUCER_CONNECTION_LIST, header=GetProducerConnectionListRequest)
-    def producer_connections(self, conn: Conn, request: Command, header: GetProducerConnectionListRequest) -> Command:
+    async def producer_connections(
+        self, conn: Conn, request: Command, header: GetProducerConnectionListRequest
+    ) -> Command:
         """204: the members of a producer group."""
         channels = self._producers.group(header.producer_group)
         if channels is None:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the producer group[{header.producer_group}] not exist")
-        body = ProducerConnection(connection_set=[_connection(channel) for channel in channels])
-        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+        return request.reply(ResponseCode.SUCCESS, body=await _connections(channels))
 
     @handles(RequestCode.GET_ALL_PRODUCER_INFO)
-    def all_producers(self, conn: Conn, request: Command) -> Command:
+    async def all_producers(self, conn: Conn, request: Command) -> Command:
         """328: every producer group with its members."""
-        body = ProducerTableInfo(
-            data={
-                group: [
-                    ProducerInfo(
-                        client_id=channel.client_id,
-                        remote_ip="/" + channel.conn.peer,
-                        language=language_name(channel.language),
-                        version=channel.version,
-                        last_update_timestamp=channel.last_update,
-                    )
-                    for channel in channels
-                ]
-                for group, channels in self._producers.groups().items()
-            }
-        )
-        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+        turns = Turns(AT_ONCE)
+        groups: list[bytes] = []
+        for group, channels in self._producers.groups().items():
+            members: list[bytes] = []
+            for channel in channels:
+                info = ProducerInfo(
+                    client_id=channel.client_id,
+                    remote_ip="/" + channel.conn.peer,
+                    language=language_name(channel.language),
+                    version=channel.version,
+                    last_update_timestamp=channel.last_update,
+                )
+                members.append(info.encode())
+                await turns.step()
+            groups.append(b"%b:[%b]" % (fastjson.dumps(group), b",".join(members)))
+            await turns.step()
+        return request.reply(ResponseCode.SUCCESS, body=b'{"data":{%b}}' % b",".join(groups))
 
     # -- locks
 
@@ -353,6 +365,20 @@ async def _compile(data: ConsumerData) -> None:
             with contextlib.suppress(ExpressionError):  # whoever registers it says so
                 compile_sql(subscription.sub_string)
             await asyncio.sleep(0)
+
+
+async def _connections(channels: Sequence[Channel]) -> bytes:
+    """The members of a group as the body of 204, some a turn."""
+
+    def encode(some: Sequence[Channel]) -> bytes:
+        return ProducerConnection(connection_set=[_connection(channel) for channel in some]).encode()
+
+    made: list[bytes] = []
+    for piece in pieces(channels, encode):
+        made.append(piece)
+        if len(channels) > AT_ONCE:
+            await asyncio.sleep(0)
+    return b"".join(made)
 
 
 def _connection(channel: Channel) -> Connection:

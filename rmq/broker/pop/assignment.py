@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rmq.broker.pop.allocate import STRATEGIES, allocate_to_pop
+from rmq.protocol.bodies.pieces import AT_ONCE, pieces
 from rmq.protocol.bodies.pop import (
     MessageQueueAssignment,
     QueryAssignmentRequestBody,
@@ -39,6 +42,8 @@ _ROUTE_SECONDS = 5.0
 _ROUTE_TIMEOUT = 0.8
 #: Routes kept.
 _ROUTES = 10_000
+#: Queues made before the loop gets its turn.
+_QUEUES_PER_TURN = 2_000
 
 
 class Assignment:
@@ -99,10 +104,18 @@ class Assignment:
                 found = allocate_to_pop(strategy, body.client_id, queues, ids, mode.pop_share_queue_num)
             else:
                 found = strategy(body.client_id, queues, ids) if body.client_id in ids else []
-        answer = QueryAssignmentResponseBody(
-            message_queue_assignments=[MessageQueueAssignment(message_queue=queue, mode=name) for queue in found]
-        )
-        return request.reply(ResponseCode.SUCCESS, body=answer.encode())
+
+        def encode(queues: Sequence[MessageQueue]) -> bytes:
+            return QueryAssignmentResponseBody(
+                message_queue_assignments=[MessageQueueAssignment(message_queue=queue, mode=name) for queue in queues]
+            ).encode()
+
+        answer: list[bytes] = []
+        for piece in pieces(found, encode):
+            answer.append(piece)
+            if len(found) > AT_ONCE:
+                await asyncio.sleep(0)
+        return request.reply(ResponseCode.SUCCESS, body=b"".join(answer))
 
     async def _queues(self, topic: str) -> list[MessageQueue]:
         """Every readable queue of a topic in the cluster, sorted; this broker's own when no name server answers."""
@@ -116,7 +129,8 @@ class Assignment:
             return known[1] if known is not None else own
         if not any(queue.broker_name == self._settings.broker_name for queue in found):
             # A topic so young that the name server has not heard of it.
-            found = sorted([*found, *own])
+            counts = Counter(queue.broker_name for queue in (*found, *own))
+            found = await _sorted(topic, list(counts.items()))
         if len(self._routes) >= _ROUTES:
             self._routes.clear()
         self._routes[topic] = (now, found)
@@ -135,11 +149,13 @@ class Assignment:
             except (TransportError, ProtocolError) as error:
                 log.warning("the name server %s does not tell the route of %s: %s", addr, topic, error)
                 continue
-            return sorted(
-                MessageQueue(topic, data.broker_name, queue_id)
-                for data in route.queue_datas
-                if data.perm & 4
-                for queue_id in range(min(data.read_queue_nums, MAX_QUEUES))
+            return await _sorted(
+                topic,
+                [
+                    (data.broker_name, min(data.read_queue_nums, MAX_QUEUES))
+                    for data in route.queue_datas
+                    if data.perm & 4
+                ],
             )
         return None
 
@@ -148,3 +164,16 @@ class Assignment:
         if config is None or not config.perm & 4:
             return []
         return [MessageQueue(topic, self._settings.broker_name, i) for i in range(config.read_queue_nums)]
+
+
+async def _sorted(topic: str, counts: list[tuple[str, int]]) -> list[MessageQueue]:
+    """The queues of (broker name, how many) in the order of rebalancing, some thousands a turn of the loop."""
+    found: list[MessageQueue] = []
+    for broker, count in sorted(counts):
+        for first in range(0, count, _QUEUES_PER_TURN):
+            if first:
+                await asyncio.sleep(0)
+            found += [
+                MessageQueue(topic, broker, number) for number in range(first, min(count, first + _QUEUES_PER_TURN))
+            ]
+    return found
