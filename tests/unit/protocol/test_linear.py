@@ -19,6 +19,9 @@ from rmq.broker.lane.admit import keys_to_index
 from rmq.broker.lane.plain import plain_properties
 from rmq.broker.pop.handles import Handle
 from rmq.broker.schedule.timing import RecallHandle
+from rmq.broker.store.index.keyhash import KeyHasher
+from rmq.broker.store.index.words import words
+from rmq.broker.store.log.records import index_keys
 from rmq.client.cluster.route import publish_queues
 from rmq.config.sources import parse_properties, parse_update
 from rmq.filter import sql
@@ -26,6 +29,8 @@ from rmq.namesrv.settings import NamesrvSettings
 from rmq.protocol import batch, fastjson, frame, ids, names, properties, subscription
 from rmq.protocol.bodies.body import LENIENT_BYTES, queue_from
 from rmq.protocol.bodies.heartbeat import HeartbeatData
+from rmq.protocol.bodies.lock import LockBatchRequestBody
+from rmq.protocol.bodies.pop import BatchAckMessageRequestBody, bits_of
 from rmq.protocol.bodies.reset import ResetOffsetBody
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.bodies.topic import RegisterBrokerBody
@@ -159,6 +164,20 @@ _TEXTS: dict[str, tuple[Callable[[Any], object], Callable[[int], object], int]] 
     "plain properties": (lambda text: plain_properties(text, b""), lambda n: "KEYS\1a\2" * (n // 7), MAX_BYTES),
     "keys": (lambda text: keys_to_index({"KEYS": text}), lambda n: "a " * (n // 2), MAX_BYTES),
     "blanks for keys": (lambda text: keys_to_index({"KEYS": text}), lambda n: " " * n, MAX_BYTES),
+    "keys in a record": (
+        lambda text: index_keys(text, 0, len(text)), lambda n: b"KEYS\1\2" * (n // 6), MAX_BYTES,
+    ),
+    "a hash of a key": (KeyHasher("T").of, lambda n: b"a" * n, MAX_BYTES),
+    "indexed words": (words, lambda n: b"a " * (n // 2), MAX_BYTES),
+    "a bit set": (bits_of, lambda n: "/" * (n // 4 * 4), 4_096),
+    "a batch of acks": (
+        BatchAckMessageRequestBody.decode,
+        lambda n: b'{"acks":[' + b'{"b":"AQ==","c":"g"},' * (n // 21) + b"{}]}", _MIB // 2 - 64,
+    ),
+    "locks": (
+        LockBatchRequestBody.decode,
+        lambda n: b'{"mqSet":[' + b'{"brokerName":"b","queueId":1,"topic":"t"},' * (n // 44) + b"{}]}", 65_536,
+    ),
     "a hash": (string_hash, lambda n: "a" * n, names.LONGEST["subscription"]),
     "tags": (
         lambda text: subscription.build("T", text), lambda n: "||".join(map(str, range(n // 7))),
@@ -181,6 +200,11 @@ _TEXTS: dict[str, tuple[Callable[[Any], object], Callable[[int], object], int]] 
     "SQL92 not": (_compiled, lambda n: "not " * (n // 4) + "a = 1", 15_900),
     "SQL92 names": (_compiled, lambda n: "a" * n, 16_000),
     "a batch": (batch.decode, lambda n: batch.encode([(0, b"", {"a": "b"})] * (n // 25)), _MIB // 2),
+    "the weight of a batch": (
+        lambda data: batch.holds_more_than(data, 1 << 40),
+        lambda n: batch.encode([(0, b"", {})] * (n // 22)), 4 * _MIB,
+    ),
+    "the weight of no batch": (lambda data: batch.holds_more_than(data, 1 << 40), bytes, 4 * _MIB),
     "a batch of nothing": (batch.decode, bytes, 4 * _MIB),
     "a record of nothing": (decode_record, bytes, 4 * _MIB),
     "a frame": (frame.decode, lambda n: (n - 4).to_bytes(4, "big") + b" " * (n - 4), MAX_HEADER),
