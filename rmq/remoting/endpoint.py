@@ -43,10 +43,20 @@ class Endpoint:
 
     :param router: answers requests that the step does not.
     :param step: what serves the ready connections; the router alone when not given.
+    :param after: called at the end of each tick, when its answers are written. It must not raise.
     :param name: begins log lines and task names.
     """
 
-    def __init__(self, world: World, router: Router, limits: Limits, *, step: Step | None, name: str) -> None:
+    def __init__(
+        self,
+        world: World,
+        router: Router,
+        limits: Limits,
+        *,
+        step: Step | None,
+        after: Callable[[], None] | None = None,
+        name: str,
+    ) -> None:
         self.world = world
         self.router = router
         self.limits = limits
@@ -69,6 +79,7 @@ class Endpoint:
         self.unread = Unread(limits, self.now)
         #: What peers have begun and not finished.
         self.unfinished = Unfinished(limits, self.now)
+        self._after = after
         self._step: Step = step if step is not None else self._route_all
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeping = False
@@ -98,6 +109,8 @@ class Endpoint:
             self.dirty = []
             for conn in dirty:
                 conn.flush()
+        if self._after is not None:
+            self._after()
         if self.ready:
             self.schedule()
         elif self.draining:

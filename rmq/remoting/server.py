@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
 from rmq.remoting.conn import Conn
@@ -24,6 +25,7 @@ class Server(Endpoint):
     :param step: serves the ready connections of one tick (the broker's lane). It takes over each ``conn.frames``
         (list of ``(buffer, lo, hi)``; what it leaves there comes again next tick), calls :meth:`route_frame` for what
         it does not handle itself and ``conn.send`` for answers. It must not raise.
+    :param after: called at the end of each tick, when its answers are written. It must not raise.
     :param tls: which connections may or must speak TLS.
     :param name: begins log lines and task names.
     """
@@ -35,10 +37,11 @@ class Server(Endpoint):
         limits: Limits | None = None,
         *,
         step: Step | None = None,
+        after: Callable[[], None] | None = None,
         tls: ServerTls | None = None,
         name: str = "server",
     ) -> None:
-        super().__init__(world, router, limits or Limits(), step=step, name=name)
+        super().__init__(world, router, limits or Limits(), step=step, after=after, name=name)
         self.tls = tls or ServerTls()
         self._listeners: list[Listener] = []
         self._tls_missing_said = False

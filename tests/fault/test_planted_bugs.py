@@ -149,9 +149,9 @@ def partial_batch(patch: Patch) -> None:
     """A batch is written record by record, and what went before the failure is not taken back."""
     real = store.Store._append
 
-    def one_by_one(self: store.Store, puts: Any, now_ms: int | None, together: bool, copies: Any) -> Any:
+    def one_by_one(self: store.Store, puts: Any, now_ms: int | None, together: bool, *rest: Any) -> Any:
         for put in puts:
-            span = real(self, [put], now_ms, False, copies)
+            span = real(self, [put], now_ms, False, *rest)
         return span
 
     patch.setattr(store.Store, "_append", one_by_one)

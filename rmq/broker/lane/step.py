@@ -224,7 +224,7 @@ class Lane:
                     if not self._frame_failed(conn, buf[lo:hi], error):
                         break
         if puts:
-            self._append(puts, acks)
+            self._append(puts, acks, keys_later=True)
         if pulls:
             serve = self._delivery.serve_frame
             for conn, pull in pulls:
@@ -392,14 +392,20 @@ class Lane:
         puts += ticket.puts
         self._ordered += _with_sharding_key(ticket.puts)
 
-    def _append(self, puts: list[Put], acks: list[Ack]) -> None:
+    def after(self) -> None:
+        """The answers of a step are written: what can wait for that is done. Never raises."""
+        self._store.put_keys()
+
+    def _append(self, puts: list[Put], acks: list[Ack], *, keys_later: bool = False) -> None:
         """Append and answer; with sync flush or a sync master the answers wait in the durability queue.
 
         A message that cannot be appended costs itself alone: the others are appended without it. Never raises.
+
+        :param keys_later: in :meth:`after`; ``puts`` stays as it is until then.
         """
         began = self._monotonic()
         try:
-            span = self._store.append(puts)
+            span = self._store.append(puts, keys_later=keys_later)
         except PartlyAppended as partly:
             stored = len(partly.span.offsets)
             self._ordered = _with_sharding_key(puts[:stored])

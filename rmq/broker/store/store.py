@@ -77,6 +77,8 @@ class Store:
         self.settings = settings
         self._send = send if send is not None else _send
         self.tasks = TaskOwner("store")
+        #: Messages whose keys are not in the index yet: they, where they lie, and their store time.
+        self._fresh: list[tuple[Sequence[Put], list[tuple[int, int]], int]] = []
         self._markers = Markers(world.files, settings.root)
         self._deadline: asyncio.TimerHandle | None = None
         self._loaded = False
@@ -225,6 +227,7 @@ class Store:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+        self.put_keys()
         await self.tasks.close()
         if not self._loaded:
             return True
@@ -259,28 +262,33 @@ class Store:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def append(self, puts: Sequence[Put], now_ms: int | None = None, *, together: bool = False) -> Span:
+    def append(
+        self, puts: Sequence[Put], now_ms: int | None = None, *, together: bool = False, keys_later: bool = False
+    ) -> Span:
         """Append messages; what may be acknowledged, and when, is what ``durability`` says.
 
         :param now_ms: wall clock; asked for when not given.
         :param together: a batch, which lies in one file.
+        :param keys_later: the caller calls :meth:`put_keys` before it returns to the loop, and leaves ``puts`` alone.
         :raises PartlyAppended: some are stored already, of those that name the queues of others (multi-dispatch).
         :raises StoreError: the gate is closed, or a record is too large.
         :raises OSError: the disk refused; the messages are not stored.
         """
         if self.multi_dispatch is None:
-            return self._append(puts, now_ms, together, [])
+            return self._append(puts, now_ms, together, [], keys_later)
         spans: list[Span] = []
         for group, copies in self.multi_dispatch.address(puts):
             try:
-                spans.append(self._append(group, now_ms, together, copies))
+                spans.append(self._append(group, now_ms, together, copies, keys_later))
             except Exception as error:
                 if not spans:
                     raise
                 raise PartlyAppended(_joined(spans), error) from error
         return _joined(spans)
 
-    def _append(self, puts: Sequence[Put], now_ms: int | None, together: bool, copies: Copies) -> Span:
+    def _append(
+        self, puts: Sequence[Put], now_ms: int | None, together: bool, copies: Copies, keys_later: bool
+    ) -> Span:
         commit_log = self.log
         stamp = self.stamp(self._world.clock.now_ms() if now_ms is None else now_ms)
         ready = puts if self.ext is None else self.ext.ext.puts(puts, stamp)
@@ -290,7 +298,7 @@ class Store:
             packed = pack(ready, commit_log.place, stamp, together=together)
             if copies and self.multi_dispatch is not None:
                 packed.deltas.extend(self.multi_dispatch.deltas(puts, packed.offsets, copies))
-            return self.commit(packed)
+            return self.commit(packed, keys_later=keys_later)
         except BaseException:
             if self.ext is not None:
                 self.ext.ext.take_back()
@@ -318,9 +326,10 @@ class Store:
         self._send(await self._truncation.run(to))
         self._catch_up.wake()
 
-    def commit(self, packed: Packed) -> Span:
+    def commit(self, packed: Packed, *, keys_later: bool = False) -> Span:
         """Write what was packed and move everything that follows from it: whatever is appended ends here.
 
+        :param keys_later: :meth:`put_keys` follows before anything else runs on the loop.
         :raises StoreError: the gate is closed, or it was packed for another place.
         :raises OSError: the disk refused; nothing is changed.
         """
@@ -353,7 +362,9 @@ class Store:
             entries += count
             touched.append(queue)
         if self._indexed is not None:
-            self._put_keys(self._indexed, puts, offsets, stamp)
+            self._fresh.append((puts, offsets, stamp))
+            if not keys_later:
+                self.put_keys()
         queues = self.queues
         queues.note(touched, entries)
         end = self.dispatcher.position = commit_log.end
@@ -365,12 +376,22 @@ class Store:
         self.flusher.appended()
         return Span(offsets[0][1], end, offsets, touched)
 
-    def _put_keys(self, index: Index, puts: Sequence[Put], offsets: Sequence[tuple[int, int]], stamp: int) -> None:
-        """Have messages found by their keys. They are stored: an index that takes none costs none of them."""
+    def put_keys(self) -> None:
+        """Have what was appended with ``keys_later`` found by its keys.
+
+        It is stored: an index that takes no keys costs no message.
+        """
+        if not self._fresh:
+            return
+        fresh, self._fresh = self._fresh, []
+        index = self._indexed
+        if index is None:
+            return
         try:
-            hashes = self.hashers.of_puts(puts, offsets)
-            if hashes:
-                index.put_many(hashes, stamp)
+            for puts, offsets, stamp in fresh:
+                hashes = self.hashers.of_puts(puts, offsets)
+                if hashes:
+                    index.put_many(hashes, stamp)
         except Exception as error:
             self._index_trouble.failed(error)
 
@@ -523,6 +544,7 @@ class Store:
 
     async def query_message(self, topic: str, key: str, limit: int, begin: int, end: int, size: int = 1 << 62) -> Found:
         """:meth:`KeySearch.find`."""
+        self.put_keys()  # who asks in the tick of a send finds what it stored
         search = KeySearch(self.index, self.hasher, self.record_at, self.deletions.end_of)
         return await search.find(topic, key, limit, begin, end, size)
 

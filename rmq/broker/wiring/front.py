@@ -62,6 +62,9 @@ def make_server(ground: Ground, router: Router, front: Front) -> Server:
     limits = Limits(
         idle_seconds=float(settings.server_channel_max_idle_time_seconds), unread=settings.unread_answers_max_bytes
     )
-    server = Server(ground.world, router, limits, step=front.lane.step, tls=settings.server_tls(), name="broker")
+    server = Server(
+        ground.world, router, limits,
+        step=front.lane.step, after=front.lane.after, tls=settings.server_tls(), name="broker",
+    )  # fmt: skip
     front.pressure.ready = lambda: server.ready
     return server

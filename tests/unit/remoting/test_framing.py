@@ -324,6 +324,26 @@ def test_answers_of_a_tick_are_written_together() -> None:
     simloop.run(main())
 
 
+def test_what_can_wait_for_the_answers_comes_after_they_are_written() -> None:
+    async def main() -> None:
+        wire, seen = Wire(), []
+
+        def step(ready: list[Conn]) -> None:
+            for conn in ready:
+                conn.frames.clear()
+                conn.send(b"answer")
+
+        world = Simulation().node("server").world
+        server = Server(world, Router(), step=step, after=lambda: seen.append(wire.written))
+        conn = Conn(server)
+        conn.connection_made(wire)  # type: ignore[arg-type]
+        conn.data_received(frame.encode(Command(1)))
+        await turn()
+        assert seen == [b"answer"]
+
+    simloop.run(main())
+
+
 def test_a_connection_that_owes_too_much_is_not_read() -> None:
     async def main() -> None:
         rig = Rig(Limits(owed=1000))
