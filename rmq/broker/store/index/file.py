@@ -29,13 +29,14 @@ from typing import NamedTuple
 
 from rmq.broker.store.log.stamps import AHEAD_MS
 from rmq.broker.store.open_files import SharedFile
+from rmq.broker.store.rows import Rows
 
 __all__ = ["ENTRY", "HEADER_SIZE", "IndexFile", "IndexHeader"]
 
 HEADER_SIZE = 40
 ENTRY = 20
 _header = Struct(">qqqqii")
-_pack = Struct(">iqii").pack
+_rows = Rows("iqii")
 _entry = Struct(">iqii")
 _INT_MAX = 0x7FFFFFFF
 _PIECE = 256 << 10
@@ -157,17 +158,16 @@ class IndexFile:
             seconds = _INT_MAX
         slots = self.slots
         used = 0
-        add = self._buffer.extend
-        pack = _pack
-        for at in range(first, stop):
-            value, offset = hashes[at]
+        fields: list[int] = []
+        for value, offset in hashes[first:stop]:
             slot = value % slots
             before = table[slot]
             if not before:
                 used += 1
             table[slot] = number
-            add(pack(value, offset, seconds, before))
+            fields += (value, offset, seconds, before)
             number += 1
+        self._buffer += _rows.pack(fields)
         self.slot_count += used
         self.count = number
         self.end_timestamp = stamp

@@ -11,6 +11,7 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
+from rmq.broker.store.rows import MOST_ROWS, Rows
 from rmq.broker.store.state import Delta, Put, Queue, Span
 from rmq.protocol.errors import StoreError
 from rmq.protocol.properties import MAX_BYTES
@@ -29,9 +30,10 @@ _HEADS = {
 }
 _head = _HEADS[8, 8]
 _entry = Struct(">qiq").pack
-#: Entries of a queue that are packed at once, and what packs so many of them.
-_MOST = 257
-_entries = [Struct(">" + "qiq" * count).pack for count in range(_MOST)]
+_rows = Rows("qiq")
+_entries = _rows.packs
+#: Queue entries as they are on disk, of commit-log offset, size and tags code of each.
+pack_entries = _rows.pack
 #: The two length bytes of every possible property string.
 _LENGTHS = tuple(n.to_bytes(2, "big") for n in range(32768))
 
@@ -152,7 +154,7 @@ def pack(puts: Sequence[Put], at: Place, stamp: int, *, together: bool = False) 
     deltas: list[Delta] = []
     for queue, new in entries.items():
         count = len(new) // 3
-        packed = _entries[count](*new) if count < _MOST else pack_entries(new)
+        packed = _entries[count](*new) if count <= MOST_ROWS else pack_entries(new)
         deltas.append((queue, packed, count, sum(new[1::3]), new[-3] + new[-2]))
     return Packed(end, pieces, stamp, deltas, puts, offsets)
 
@@ -199,14 +201,3 @@ def _check_fits(size: int, properties_size: int, file_size: int) -> None:
         raise RecordTooLarge(f"a property string of {properties_size} bytes: at most {MAX_BYTES} are allowed")
     if size + _BLANK > file_size:
         raise RecordTooLarge(f"a record of {size} bytes fits in no commit-log file of {file_size}")
-
-
-def pack_entries(values: list[int]) -> bytes:
-    """Queue entries as they are on disk.
-
-    :param values: commit-log offset, size and tags code of each.
-    """
-    count = len(values) // 3
-    if count < _MOST:
-        return _entries[count](*values)
-    return b"".join([_entry(*values[at : at + 3]) for at in range(0, len(values), 3)])

@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from rmq.broker.store.log.append import Packed, Place, RecordTooLarge, pack, pack_entries
+from rmq.broker.store.log.append import Packed, Place, RecordTooLarge, pack
 from rmq.broker.store.state import Put, Queue
 from rmq.protocol.message import decode_record
 
@@ -87,12 +87,12 @@ def test_many_queues_one_write() -> None:
     assert packed.deltas[3][4] == position == len(data)
 
 
-@pytest.mark.parametrize("count", [1, 256, 257, 1000])
-def test_entries_of_any_number_are_packed(count: int) -> None:
-    values = [n for at in range(count) for n in (at << 40, 100 + at, -at)]
-    assert list(struct.iter_unpack(">qiq", pack_entries(values))) == list(
-        zip(values[::3], values[1::3], values[2::3], strict=True)
-    )
+def test_many_messages_of_one_queue() -> None:
+    queue = Queue("T", 0)
+    packed = pack([put(queue, b"x")] * 150, at(0, 1 << 20), 1)
+    size = FIXED + 1
+    entries = b"".join(struct.pack(">qiq", n * size, size, -5) for n in range(150))
+    assert packed.deltas == [(queue, entries, 150, 150 * size, 150 * size)]
 
 
 def test_packing_changes_nothing() -> None:
