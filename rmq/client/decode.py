@@ -1,12 +1,11 @@
 """Records as brokers send them, to the messages an application gets.
 
 Nearly all records are of version 1 with IPv4 hosts: those are read here in one go, straight into the message. Others
-go through the general codec of :mod:`rmq.protocol.message`, which has the table of the format.
+go through the general codec of :mod:`rmq.protocol.message`.
 """
 
 from __future__ import annotations
 
-from struct import Struct
 from zlib import crc32
 
 from rmq.client.message import MessageExt, MessageQueue
@@ -14,7 +13,8 @@ from rmq.protocol import message as codec
 from rmq.protocol import properties as property_string
 from rmq.protocol.errors import ProtocolError
 from rmq.protocol.ids import host_text
-from rmq.protocol.message import MAGIC_V1, MessageRecord
+from rmq.protocol.message import MessageRecord
+from rmq.protocol.record import FIELDS, HEAD_SIZE, MAGIC_V1, fields
 from rmq.protocol.sysflags import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 from rmq.runtime.aside import logger
 
@@ -23,8 +23,7 @@ __all__ = ["decode_messages", "decode_pulled", "received"]
 log = logger(__name__)
 
 #: A version 1 record with IPv4 hosts, up to the length of its body.
-_FIXED = Struct(">iiIiiqqiq4siq4siiqi")
-_FIXED_SIZE = 88
+_head = fields(*FIELDS)
 _NOT_PLAIN = BORN_HOST_V6 | STORE_HOST_V6
 
 
@@ -61,7 +60,7 @@ def _decode(body: bytes, broker_name: str, messages: list[MessageExt]) -> str | 
     """Add the good records to ``messages``; what is wrong with the first that is not."""
     position, size = 0, len(body)
     while position < size:
-        message = _plain(body, position, size) if size - position > _FIXED_SIZE else None
+        message = _plain(body, position, size) if size - position > HEAD_SIZE else None
         if message is None:
             try:
                 message = _given(codec.decode_record(body, position))
@@ -98,9 +97,9 @@ def _plain(body: bytes, position: int, size: int) -> MessageExt | None:
         message.reconsume_times,
         message.prepared_transaction_offset,
         body_size,
-    ) = _FIXED.unpack_from(body, position)
+    ) = _head(body, position)
     end = position + length
-    at = position + _FIXED_SIZE + body_size
+    at = position + HEAD_SIZE + body_size
     if magic != MAGIC_V1 or sys_flag & _NOT_PLAIN or body_size < 0 or end > size or at + 3 > end:
         return None
     topic_end = at + 1 + body[at]

@@ -1,26 +1,4 @@
-"""The message record: what the commit log holds and pull answers carry (protocol.md 5.1).
-
-::
-
-    width        field
-    4            total size, itself included
-    4            magic: DAA320A7 (V1) or DAA320AB (V2: topics over 127 bytes)
-    4            body CRC: CRC-32 & 0x7FFFFFFF of the stored body
-    4            queue id
-    4            user flag
-    8            queue offset
-    8            physical offset
-    4            sysFlag
-    8            born timestamp, ms
-    4|16 + 4     born host, port (16 when sysFlag 0x10)
-    8            store timestamp, ms
-    4|16 + 4     store host, port (16 when sysFlag 0x20)
-    4            reconsume times
-    8            prepared transaction offset
-    4 + n        body
-    1 + n        topic (V2: 2 + n)
-    2 + n        properties
-"""
+"""The message record: what the commit log holds and pull answers carry (:mod:`rmq.protocol.record` has the layout)."""
 
 from __future__ import annotations
 
@@ -33,11 +11,9 @@ from rmq.protocol import ids, sysflags
 from rmq.protocol import properties as property_string
 from rmq.protocol.compression import compress, decompress
 from rmq.protocol.errors import ProtocolError
+from rmq.protocol.record import FIELDS, FIXED_SIZE, MAGIC_V1, MAGIC_V2, fields, fitted, host_places
 
 __all__ = [
-    "BLANK_MAGIC",
-    "MAGIC_V1",
-    "MAGIC_V2",
     "MessageRecord",
     "body_crc",
     "compress",
@@ -48,17 +24,12 @@ __all__ = [
     "record_size",
 ]
 
-MAGIC_V1 = 0xDAA320A7 - (1 << 32)
-MAGIC_V2 = 0xDAA320AB - (1 << 32)
-#: The filler at the end of a commit-log file.
-BLANK_MAGIC = 0xCBD43194 - (1 << 32)
-
 _HEAD = Struct(">iiIiiqqiq")
 _TAIL = Struct(">iqi")
 _LONG = Struct(">q")
 _SHORT = Struct(">h")
-#: Fixed bytes of a V1 record with IPv4 hosts.
-FIXED_SIZE = 91
+_head = fields(*FIELDS)
+_V6 = sysflags.BORN_HOST_V6 | sysflags.STORE_HOST_V6
 
 
 @dataclass(slots=True)
@@ -184,42 +155,45 @@ def decode_record(buf: bytes | bytearray | memoryview, pos: int = 0, *, check_cr
 
 
 def _decode(buf: bytes | bytearray | memoryview, pos: int, check_crc: bool) -> MessageRecord:
-    size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp = _HEAD.unpack_from(
-        buf, pos
-    )
+    (
+        size,
+        magic,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        physical_offset,
+        sys_flag,
+        born_timestamp,
+        born_ip,
+        born_port,
+        store_timestamp,
+        store_ip,
+        store_port,
+        reconsume_times,
+        prepared,
+        _,
+    ) = _head(buf, pos)
     end = pos + size
     if magic != MAGIC_V1 and magic != MAGIC_V2:
         raise ProtocolError(f"no message record at byte {pos}: magic {magic & 0xFFFFFFFF:08X}")
     if size < FIXED_SIZE or end > len(buf):
         raise ProtocolError(f"a message record of {size} bytes at byte {pos}, where {len(buf) - pos} are left")
-    at = pos + 48
-    step = 20 if sys_flag & sysflags.BORN_HOST_V6 else 8
-    born_host = ids.unpack_host(bytes(buf[at : at + step]))
-    at += step
-    store_timestamp = _LONG.unpack_from(buf, at)[0]
-    at += 8
-    step = 20 if sys_flag & sysflags.STORE_HOST_V6 else 8
-    store_host = ids.unpack_host(bytes(buf[at : at + step]))
-    at += step
-    reconsume_times, prepared, body_size = _TAIL.unpack_from(buf, at)
-    at += 16
-    topic_at = at + body_size
-    if body_size < 0 or topic_at >= end:
-        raise ProtocolError(f"a message record at byte {pos} with a body of {body_size} bytes, {size} in all")
-    body = bytes(buf[at:topic_at])
+    body_at, topic_at, name_at, behind = fitted(buf, pos, size)
+    body = bytes(buf[body_at:topic_at])
     if check_crc and crc and crc != body_crc(body):
         raise ProtocolError(f"a message record at byte {pos} whose body does not match its CRC")
-    topic_size = buf[topic_at] if magic == MAGIC_V1 else buf[topic_at] << 8 | buf[topic_at + 1]
-    topic_at += 1 if magic == MAGIC_V1 else 2
-    at = topic_at + topic_size
-    if at + 2 > end:
-        raise ProtocolError(f"a message record at byte {pos} with a topic of {topic_size} bytes, {size} in all")
-    topic = str(buf[topic_at:at], "utf-8")
-    property_size = _SHORT.unpack_from(buf, at)[0]
-    at += 2
-    if property_size < 0 or at + property_size != end:
-        raise ProtocolError(f"a message record at byte {pos} with properties of {property_size} bytes, {size} in all")
-    text = str(buf[at:end], "utf-8", "replace")
+    if sys_flag & _V6:
+        born_at, born_end, store_at, store_end = host_places(sys_flag)
+        born_host = ids.unpack_host(bytes(buf[pos + born_at : pos + born_end]))
+        store_timestamp = _LONG.unpack_from(buf, pos + born_end)[0]
+        store_host = ids.unpack_host(bytes(buf[pos + store_at : pos + store_end]))
+        reconsume_times, prepared, _ = _TAIL.unpack_from(buf, pos + store_end)
+    else:
+        born_host = ids.host_text(born_ip), born_port
+        store_host = ids.host_text(store_ip), store_port
+    topic = str(buf[name_at:behind], "utf-8")
+    text = str(buf[behind + 2 : end], "utf-8", "replace")
     return MessageRecord(
         topic,
         queue_id,

@@ -7,7 +7,6 @@ import logging
 from rmq.broker.admin.lookup import Lookup
 from rmq.broker.groups.clients import Consumers
 from rmq.broker.settings import BrokerSettings
-from rmq.broker.store.log.records import topic_of
 from rmq.broker.store.store import Store
 from rmq.protocol.bodies.stats import ConsumeQueueData, QueryConsumeQueueResponseBody
 from rmq.protocol.codes import RequestCode, ResponseCode
@@ -19,6 +18,7 @@ from rmq.protocol.headers.message import (
     QueryMessageResponse,
     ViewMessageRequest,
 )
+from rmq.protocol.record import topic_of
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import LARGE, handles
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from struct import Struct
 from typing import TYPE_CHECKING, Protocol
 
 from rmq.filter.sql import compile_sql
 from rmq.protocol import properties
+from rmq.protocol.record import places
 
 if TYPE_CHECKING:
     from rmq.broker.groups.filters import Bits, ConsumerFilters
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EVERYTHING", "Condition", "Filter", "RetryCondition", "filter_of", "property_string"]
 
-_magic = Struct(">4xi").unpack_from
-_int = Struct(">i").unpack_from
-_MAGIC_V2 = -626843477
 #: A record without properties and an expression of nothing, in characters of an expression.
 _WEIGHT = 50
 
@@ -84,15 +81,5 @@ def filter_of(data: SubscriptionData) -> Filter:
 
 
 def property_string(record: bytes) -> bytes:
-    """The property string of one whole record (store-and-broker.md 2.1), without decoding the rest of it."""
-    at = 84
-    sys_flag = record[39]
-    if sys_flag & 0x30:
-        at += 12 * (sys_flag >> 4 & 1) + 12 * (sys_flag >> 5 & 1)
-    (body_size,) = _int(record, at)
-    at += 4 + body_size
-    if _magic(record)[0] == _MAGIC_V2:
-        at += 2 + int.from_bytes(record[at : at + 2], "big")
-    else:
-        at += 1 + record[at]
-    return record[at + 2 :]
+    """The property string of one whole record, without decoding the rest of it."""
+    return record[places(record)[3] + 2 :]

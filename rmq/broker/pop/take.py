@@ -17,6 +17,7 @@ from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError, StoreError
 from rmq.protocol.message import decode_record, encode_record
 from rmq.protocol.names import RETRY_PREFIX
+from rmq.protocol.record import fields
 
 if TYPE_CHECKING:
     from rmq.broker.pop.state import PopState
@@ -38,6 +39,7 @@ _READS = 64
 #: A peek ends with the queue in which it got so far.
 _PEEKED_BYTES = 4 << 20
 
+_queue_offset = fields("queue_offset")
 _POP_CK = POP_CK.encode() + b"\x01"
 
 
@@ -94,7 +96,7 @@ class Taken:
 
 
 def _offset(record: bytes) -> int:
-    return int.from_bytes(record[20:28], "big")
+    return int(_queue_offset(record, 0)[0])
 
 
 class Taker:

@@ -1,6 +1,6 @@
 """A delayed record made into the message that is delivered.
 
-Of a record (store-and-broker.md 2.1) only the fields that the delivered message keeps are cut out, as bytes: the
+Of a record only the fields that the delivered message keeps are cut out, as bytes: the
 property string in particular stays exactly as stored, so DELAY, REAL_TOPIC and REAL_QID remain visible, as in Java.
 """
 
@@ -11,8 +11,10 @@ from struct import Struct
 
 from rmq.broker.store.state import Put, Queue
 from rmq.protocol import properties
+from rmq.protocol.errors import ProtocolError
 from rmq.protocol.names import HALF_TOPIC, is_broker_topic
 from rmq.protocol.numbers import INT_MAX, whole
+from rmq.protocol.record import FIXED_SIZE, MAGIC_V1, fields, fitted, host_places, store_time
 from rmq.protocol.tags import string_hash
 
 __all__ = ["BATCH_PROPERTIES", "HalfMessageParked", "rebuild"]
@@ -21,12 +23,8 @@ __all__ = ["BATCH_PROPERTIES", "HalfMessageParked", "rebuild"]
 #: to be read of a message, and takes some milliseconds.
 BATCH_PROPERTIES = 64 << 10
 
-_MAGIC = -626843481
-_BORN_V6 = 0x10
-_STORE_V6 = 0x20
-#: Size, magic, crc, queue id, flag, queue index, position, sysFlag, born time.
-_head = Struct(">iiiiiqqiq").unpack_from
-_after_hosts = Struct(">iqi").unpack_from
+_head = fields("size", "magic", "flag", "sys_flag", "born_timestamp")
+_int = Struct(">i").unpack_from
 
 
 class HalfMessageParked(ValueError):
@@ -47,29 +45,20 @@ def rebuild(
     :param change: given the properties and the store time, ms; what it makes of them is what is delivered.
     :raises ValueError: it is no record, or it does not say where to go.
     """
-    if len(record) < 91:
+    if len(record) < FIXED_SIZE:
         raise ValueError(f"{len(record)} bytes are no record")
-    size, magic, _, _, flag, _, _, sys_flag, born_timestamp = _head(record)
-    if magic != _MAGIC or size != len(record):
+    size, magic, flag, sys_flag, born_timestamp = _head(record, 0)
+    if magic != MAGIC_V1 or size != len(record):
         raise ValueError(f"no record of {len(record)} bytes: size {size}, magic {magic & 0xFFFFFFFF:08X}")
-    at = 48
-    born_end = at + (20 if sys_flag & _BORN_V6 else 8)
-    born_host = record[at:born_end]
-    at = born_end + 8
-    store_end = at + (20 if sys_flag & _STORE_V6 else 8)
-    store_host = record[at:store_end]
-    reconsume_times, _, body_size = _after_hosts(record, store_end)
-    body_at = store_end + 16
-    topic_at = body_at + body_size
-    if body_size < 0 or topic_at >= size:
-        raise ValueError(f"the body of {body_size} bytes does not fit the record of {size}")
-    properties_at = topic_at + 1 + record[topic_at]
-    raw = record[properties_at + 2 :]
-    if len(raw) != int.from_bytes(record[properties_at : properties_at + 2], "big"):
-        raise ValueError("the property string does not end where the record does")
+    try:
+        body_at, topic_at, _, behind = fitted(record, 0, size)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+    born_at, born_end, store_at, store_end = host_places(sys_flag)
+    raw = record[behind + 2 :]
     held = properties.decode(raw.decode())
     if change is not None:
-        change(held, int.from_bytes(record[born_end : born_end + 8], "big"))
+        change(held, store_time(record))
         raw = properties.encode(held).encode()
     topic, queue_id = held.get("REAL_TOPIC"), whole(held.get("REAL_QID"), INT_MAX)
     if not topic or queue_id is None:
@@ -93,9 +82,9 @@ def rebuild(
         flag=flag,
         sys_flag=sys_flag,
         born_timestamp=born_timestamp,
-        born_host=born_host,
-        store_host=store_host,
-        reconsume_times=reconsume_times,
+        born_host=record[born_at:born_end],
+        store_host=record[store_at:store_end],
+        reconsume_times=_int(record, store_end)[0],
         prepared_offset=0,
         tags_code=string_hash(tags) if tags else 0,
         keys=tuple(keys),

@@ -15,10 +15,10 @@ from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.durability import Durability
 from rmq.broker.store.log.reader import LogReader
 from rmq.broker.store.log.record_runs import Run
-from rmq.broker.store.log.records import store_time
 from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.state import Queue
 from rmq.broker.store.trouble import Trouble
+from rmq.protocol.record import store_time
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 

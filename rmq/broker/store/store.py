@@ -29,7 +29,7 @@ from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.durability import FLUSH, REPLICA, Answers, Durability
 from rmq.broker.store.log.flush import LogFlusher
 from rmq.broker.store.log.gate import Gate
-from rmq.broker.store.log.records import SMALLEST, TagsRule, check, store_time
+from rmq.broker.store.log.records import TagsRule, check
 from rmq.broker.store.log.stamps import stamped
 from rmq.broker.store.queues.buried import BuriedQueues
 from rmq.broker.store.queues.deletions import Deletion, Deletions
@@ -49,6 +49,7 @@ from rmq.broker.store.state import Put, Queue, Span
 from rmq.broker.store.trouble import Trouble
 from rmq.broker.store.truncation import Truncation
 from rmq.protocol.errors import StoreError
+from rmq.protocol.record import FIXED_SIZE, store_time
 from rmq.runtime.ending import Stop, end_each
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
@@ -533,7 +534,7 @@ class Store:
         head = await commit_log.read_cold(offset, 4)
         size = int.from_bytes(head, "big", signed=True)
         limit = commit_log.file_size - offset % commit_log.file_size
-        if len(head) < 4 or not SMALLEST <= size <= limit:
+        if len(head) < 4 or not FIXED_SIZE <= size <= limit:
             return None
         data = await commit_log.read_cold(offset, size)
         return data if check(data, 0, offset, limit) == size else None
@@ -558,7 +559,7 @@ class Store:
 
     async def oldest_time(self) -> int:
         """Store time of the oldest record, ms; -1 when there is none."""
-        data = await self.log.read_cold(self.log.start, 80) if self.log.end - self.log.start >= SMALLEST else b""
+        data = await self.log.read_cold(self.log.start, 80) if self.log.end - self.log.start >= FIXED_SIZE else b""
         return store_time(data) if len(data) == 80 else -1
 
 

@@ -19,7 +19,6 @@ from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.durability import Answers, Durability
 from rmq.broker.store.log.flush import LogFlusher
 from rmq.broker.store.log.gate import Gate
-from rmq.broker.store.log.records import store_time
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.queues.queues import QueueTable
@@ -27,6 +26,7 @@ from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.protocol.errors import StoreError
+from rmq.protocol.record import store_time
 
 __all__ = ["Truncation"]
 

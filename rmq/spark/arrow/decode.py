@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from struct import calcsize
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from rmq.protocol import ids
 from rmq.protocol import properties as property_string
 from rmq.protocol.compression import decompress
 from rmq.protocol.errors import ProtocolError
-from rmq.protocol.message import MAGIC_V1, MAGIC_V2
 from rmq.protocol.queue import MessageQueue
+from rmq.protocol.record import FIELDS, HEAD_SIZE, MAGIC_V1, MAGIC_V2
 from rmq.protocol.sysflags import BORN_HOST_V6, COMPRESSED, INNER_BATCH, NEED_UNWRAP, STORE_HOST_V6
 from rmq.spark.arrow.pieces import Numbers, cut
 from rmq.spark.arrow.properties import PropertyColumns
@@ -30,26 +31,14 @@ __all__ = ["Records", "TooMuch", "decode"]
 
 _UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 
-#: The fields of fixed size: where they lie in records whose hosts are IPv4, and their widths.
-_HEAD_PLACES = {
-    "size": (0, 4),
-    "magic": (4, 4),
-    "flag": (16, 4),
-    "queue_offset": (20, 8),
-    "physical_offset": (28, 8),
-    "sys_flag": (36, 4),
-    "born_time": (40, 8),
-    "store_time": (56, 8),
-    "reconsume_times": (72, 4),
-    "body_size": (84, 4),
-}
-_HEAD_SIZE = 88
+#: The numbers of fixed size: where they lie in records whose hosts are IPv4, and their widths.
+_PLACES = {name: (at, calcsize(f">{letter}")) for name, (at, letter) in FIELDS.items() if letter in "iq"}
 _HEAD = np.dtype(
     {
-        "names": [*_HEAD_PLACES],
-        "formats": [f">i{width}" for _, width in _HEAD_PLACES.values()],
-        "offsets": [at for at, _ in _HEAD_PLACES.values()],
-        "itemsize": _HEAD_SIZE,
+        "names": [*_PLACES],
+        "formats": [f">i{width}" for _, width in _PLACES.values()],
+        "offsets": [at for at, _ in _PLACES.values()],
+        "itemsize": HEAD_SIZE,
     }
 )
 _HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint16)
@@ -108,7 +97,7 @@ class Records:
     def _layout(self) -> None:
         """Take the heads out of the buffer, and see where the parts of variable place begin."""
         # As opaque bytes, which numpy copies whole: much faster than field by field out of places that are far apart.
-        every: Any = np.ndarray((len(self._buffer) - _HEAD_SIZE + 1,), f"V{_HEAD_SIZE}", self._buffer, 0, (1,))
+        every: Any = np.ndarray((len(self._buffer) - HEAD_SIZE + 1,), f"V{HEAD_SIZE}", self._buffer, 0, (1,))
         try:
             self._heads: Any = every[self._at].view(_HEAD)
         except IndexError:
@@ -129,7 +118,7 @@ class Records:
             if (flags & (BORN_HOST_V6 | STORE_HOST_V6)).any():
                 self._born6 = (flags & BORN_HOST_V6 != 0) * 12
                 self._store6 = (flags & STORE_HOST_V6 != 0) * 12
-        self._body_at = self._at + (_HEAD_SIZE + self._born6 + self._store6)
+        self._body_at = self._at + (HEAD_SIZE + self._born6 + self._store6)
         self._body_end = self._body_at + self._head("body_size", self._born6 + self._store6)
         if (self._body_end < self._body_at).any() or (self._body_end >= self._ends).any():
             raise self._cut_off()
@@ -169,7 +158,7 @@ class Records:
         if isinstance(shift, int):
             found: Numbers = self._heads[name].astype(np.int64)
             return found
-        at, width = _HEAD_PLACES[name]
+        at, width = _PLACES[name]
         return self._ints(self._at + at + shift, width)
 
     def _ints(self, at: Numbers, width: int) -> Numbers:
@@ -223,10 +212,10 @@ class Records:
         return self._head("reconsume_times", self._born6 + self._store6)
 
     def born_times(self) -> Any:
-        return _timestamps(self._head("born_time"))
+        return _timestamps(self._head("born_timestamp"))
 
     def store_times(self) -> Any:
-        return _timestamps(self._head("store_time", self._born6))
+        return _timestamps(self._head("store_timestamp", self._born6))
 
     def of_queue(self, what: Callable[[MessageQueue], Any], kind: pa.DataType) -> Any:
         """What is the same for all records of a queue."""

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmq.protocol.errors import ProtocolError
-from rmq.protocol.message import FIXED_SIZE
+from rmq.protocol.record import FIXED_SIZE
 
 __all__ = ["Numbers", "cut", "record_starts"]
 

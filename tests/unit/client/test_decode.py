@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from rmq.client.decode import decode_messages, received
 from rmq.client.message import MessageExt
-from rmq.protocol.message import MAGIC_V2, MessageRecord, decode_record, encode_record
+from rmq.protocol.message import MessageRecord, decode_record, encode_record
+from rmq.protocol.record import MAGIC_V2
 
 V4 = st.tuples(st.ip_addresses(v=4).map(str), st.integers(0, 65_535))
 V6 = st.tuples(st.ip_addresses(v=6).map(str), st.integers(0, 65_535))

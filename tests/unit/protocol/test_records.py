@@ -6,7 +6,8 @@ import pytest
 
 from rmq.protocol import ids, message
 from rmq.protocol.errors import ProtocolError
-from rmq.protocol.message import MAGIC_V2, MessageRecord
+from rmq.protocol.message import MessageRecord
+from rmq.protocol.record import MAGIC_V2
 
 #: The worked example of protocol.md 5.1.
 WORKED = bytes.fromhex(

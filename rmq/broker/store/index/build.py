@@ -16,8 +16,9 @@ from rmq.broker.store.index.index import Index
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.reader import LogReader
 from rmq.broker.store.log.record_runs import Topics, take
-from rmq.broker.store.log.records import check, index_keys, is_blank
+from rmq.broker.store.log.records import check, index_keys
 from rmq.broker.store.refusal import told
+from rmq.protocol.record import is_blank
 from rmq.runtime.world import World
 
 __all__ = ["IndexBuild"]

@@ -7,7 +7,8 @@ import asyncio
 from rmq.broker.store.index.index import Index
 from rmq.broker.store.index.keyhash import KeyHasher
 from rmq.broker.store.log.record_runs import Run
-from rmq.broker.store.log.records import index_keys, store_time
+from rmq.broker.store.log.records import index_keys
+from rmq.protocol.record import store_time
 
 __all__ = ["ROLLED_BACK", "IndexFeed"]
 

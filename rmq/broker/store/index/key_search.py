@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from rmq.broker.store.index.index import Index
 from rmq.broker.store.index.keyhash import KeyHasher
-from rmq.broker.store.log.records import index_keys, layout
+from rmq.broker.store.log.records import index_keys
+from rmq.protocol.record import places
 
 __all__ = ["Found", "KeySearch"]
 
@@ -97,5 +98,5 @@ class KeySearch:
 
 
 def _has(record: bytes, topic: bytes, key: bytes) -> bool:
-    _, name_at, behind = layout(record, 0)
+    _, _, name_at, behind = places(record)
     return record[name_at:behind] == topic and key in index_keys(record, behind + 2, len(record))

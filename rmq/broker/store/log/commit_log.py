@@ -18,13 +18,13 @@ from rmq.broker.store.log.memory_tail import MemoryTail
 from rmq.broker.store.refusal import FORBIDDEN, NO_SPACE, remedy
 from rmq.broker.store.settings import StoreSettings
 from rmq.protocol.errors import StoreError
+from rmq.protocol.record import BLANK_MAGIC
 from rmq.runtime.world import File, World
 
-__all__ = ["BLANK_MAGIC", "BLANK_SIZE", "CommitLog"]
+__all__ = ["BLANK_SIZE", "CommitLog"]
 
 log = logging.getLogger(__name__)
 
-BLANK_MAGIC = -875286124
 BLANK_SIZE = 8
 _blank = Struct(">ii").pack
 #: Reads from the disk at a time; two of the eight threads stay free for flushes.

@@ -10,9 +10,10 @@ from typing import NamedTuple
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.files import LogFile
 from rmq.broker.store.log.record_runs import Run, Topics, take
-from rmq.broker.store.log.records import MAGIC, MAGIC_V2, SMALLEST, check, is_blank, store_time
+from rmq.broker.store.log.records import check
 from rmq.broker.store.log.unreadable import UnreadablePlaces
 from rmq.broker.store.refusal import BAD_PLACE
+from rmq.protocol.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, is_blank, store_time
 from rmq.runtime.world import World
 
 __all__ = ["Damage", "LogReader"]
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 
 _CHUNK = 2 << 20
 _ZEROS = bytes(_CHUNK)
-_MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC, MAGIC_V2))
+_MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 
 
 class Damage(NamedTuple):
@@ -166,7 +167,7 @@ class LogReader:
             base = max(file.start, offset + 1)
             while base < (log_end := min(file_end, self._log.end)):
                 # Behind the end there may be a gigabyte that was never written: it is not read.
-                base = min(max(base, await self._data_from(file, base) - SMALLEST), log_end)
+                base = min(max(base, await self._data_from(file, base) - FIXED_SIZE), log_end)
                 data = await self._read(file, base, min(self.chunk, log_end - base))
                 behind = base + len(data)
                 following = behind if self.unreadable is None else self.unreadable.end_at(behind)
@@ -188,7 +189,7 @@ class LogReader:
                     continue
                 if len(data) < self.chunk:
                     break
-                base = behind - SMALLEST
+                base = behind - FIXED_SIZE
                 await asyncio.sleep(0)
         return -1
 

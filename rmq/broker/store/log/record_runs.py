@@ -11,11 +11,12 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from rmq.broker.store.log.records import MAGIC, SMALLEST, check, layout
+from rmq.broker.store.log.records import check
+from rmq.protocol.record import FIXED_SIZE, HEAD_SIZE, MAGIC_V1, fields, places
 
 __all__ = ["Run", "Seen", "Topics", "take"]
 
-_head = Struct(">iiii4xqqi44xi").unpack_from
+_head = fields("size", "magic", "body_crc", "queue_id", "queue_offset", "physical_offset", "sys_flag", "body_size")
 _length = Struct(">h").unpack_from
 #: More than this is looked at in slices, so that the loop goes on between them.
 _MOST = 1000
@@ -55,7 +56,7 @@ def take(data: bytes, at: int, base: int, stop: int, file_end: int, topics: Topi
     add = records.append
     find = data.find
     have = len(data)
-    last = min(have - SMALLEST, stop - base - 1, at + _MOST_BYTES)
+    last = min(have - FIXED_SIZE, stop - base - 1, at + _MOST_BYTES)
     left = _MOST
     verdict = 1
     field, field_size, topic = b"", 0, ""
@@ -63,8 +64,8 @@ def take(data: bytes, at: int, base: int, stop: int, file_end: int, topics: Topi
         left -= 1
         size, magic, body_crc, queue_id, index, physical, sys_flag, body_size = _head(data, at)
         end = at + size
-        topic_at = at + 88 + body_size
-        if magic == MAGIC and physical == base + at and body_size >= 0 and topic_at < end <= have:
+        topic_at = at + HEAD_SIZE + body_size
+        if magic == MAGIC_V1 and physical == base + at and body_size >= 0 and topic_at < end <= have:
             if not field_size or not data.startswith(field, topic_at):
                 field = data[topic_at : topic_at + 1 + data[topic_at]]
                 topic = topics.get(field, "")
@@ -79,7 +80,7 @@ def take(data: bytes, at: int, base: int, stop: int, file_end: int, topics: Topi
                     not crc
                     or (
                         find(0, text, end) < 0
-                        and (not body_size or crc32(data[at + 88 : topic_at]) & 0x7FFFFFFF == body_crc)
+                        and (not body_size or crc32(data[at + HEAD_SIZE : topic_at]) & 0x7FFFFFFF == body_crc)
                     )
                 )
             ):
@@ -89,14 +90,14 @@ def take(data: bytes, at: int, base: int, stop: int, file_end: int, topics: Topi
         verdict = check(data, at, base + at, file_end - base - at, crc=crc)
         if verdict <= 0:
             break
-        topic_at, name_at, behind = layout(data, at)
+        _, topic_at, name_at, behind = places(data, at)
         field_size = 0
         topic = data[name_at:behind].decode(errors="replace")
-        if magic == MAGIC and len(topics) < _MOST_TOPICS and "\0" not in topic:
+        if magic == MAGIC_V1 and len(topics) < _MOST_TOPICS and "\0" not in topic:
             topics[data[topic_at:behind]] = topic
         add((at, verdict, sys_flag, queue_id, index, topic, behind + 2))
         at += verdict
     else:
-        if at > have - SMALLEST and base + at < stop:
+        if at > have - FIXED_SIZE and base + at < stop:
             verdict = check(data, at, base + at, file_end - base - at, crc=crc)
     return Run(data, base, records, at, verdict)

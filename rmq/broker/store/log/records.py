@@ -1,52 +1,31 @@
 """Records as the store itself reads them: is it whole, and what goes into queues and index.
 
-Layout: store-and-broker.md 2.1 (V1; the V2 of 5.x, whose topic length has two bytes, is read, too). What makes a record
-good: its magic, lengths that add up, its own offset in it, and the checksum of its body.
+What makes a record good: its magic, lengths that add up (:mod:`rmq.protocol.record`; V1, and the V2 of 5.x, too), its
+own offset in it, and the checksum of its body.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct, error
 from typing import NamedTuple
 from zlib import crc32
 
 from rmq.broker.store.index.words import words
-from rmq.broker.store.log.commit_log import BLANK_MAGIC
+from rmq.protocol.errors import ProtocolError
 from rmq.protocol.names import SCHEDULE_TOPIC
 from rmq.protocol.numbers import INT_MAX, whole
+from rmq.protocol.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, fields, fitted, places, store_time
 from rmq.protocol.tags import string_hash
 
-__all__ = [
-    "MAGIC",
-    "MAGIC_V2",
-    "SMALLEST",
-    "Derived",
-    "TagsRule",
-    "check",
-    "derive",
-    "index_keys",
-    "is_blank",
-    "layout",
-    "store_time",
-    "topic_of",
-]
+__all__ = ["Derived", "TagsRule", "check", "derive", "index_keys"]
 
-MAGIC = -626843481
-MAGIC_V2 = -626843477
-#: Bytes of a record without body, topic and properties.
-SMALLEST = 91
 #: No record is larger, whatever a damaged length says.
 _LARGEST = 32 << 20
 #: What a disk writes whole or not at all.
 _SECTOR = 512
 
-_head = Struct(">iii16xqi44xi").unpack_from
-_pair = Struct(">ii").unpack_from
-_int = Struct(">i").unpack_from
-_short = Struct(">h").unpack_from
-_long = Struct(">q").unpack_from
-_fields = Struct(">12xi4xqqi").unpack_from
+_head = fields("size", "magic", "body_crc", "physical_offset")
+_dispatched = fields("size", "queue_id", "queue_offset", "sys_flag")
 
 
 def check(data: bytes, at: int, offset: int, limit: int, *, crc: bool = True) -> int:
@@ -59,36 +38,24 @@ def check(data: bytes, at: int, offset: int, limit: int, *, crc: bool = True) ->
     :param crc: whether the body's checksum is compared.
     """
     have = len(data) - at
-    if have < SMALLEST:
-        return 0 if limit < SMALLEST else -SMALLEST
-    size, magic, body_crc, physical, sys_flag, body_size = _head(data, at)
-    if (magic != MAGIC and magic != MAGIC_V2) or physical != offset:
+    if have < FIXED_SIZE:
+        return 0 if limit < FIXED_SIZE else -FIXED_SIZE
+    size, magic, body_crc, physical = _head(data, at)
+    if (magic != MAGIC_V1 and magic != MAGIC_V2) or physical != offset:
         return 0
-    if size < SMALLEST or size > limit or size > _LARGEST:
+    if size < FIXED_SIZE or size > limit or size > _LARGEST:
         return 0
     if have < size:
         return -int(size)
-    body_at = at + 88
     end = at + size
     try:
-        if sys_flag & 0x30:
-            body_at += 12 * (sys_flag >> 4 & 1) + 12 * (sys_flag >> 5 & 1)
-            body_size = _int(data, body_at - 4)[0]
-        topic_at = body_at + body_size
-        if body_size < 0 or topic_at >= end:
-            return 0
-        if magic == MAGIC:
-            name_at = topic_at + 1
-            behind = name_at + data[topic_at]
-        else:
-            name_at = topic_at + 2
-            behind = name_at + _short(data, topic_at)[0]
-        if behind <= name_at or behind + 2 + _short(data, behind)[0] != end:
-            return 0
-    except (error, IndexError):
+        body_at, topic_at, name_at, behind = fitted(data, at, size)
+    except ProtocolError:
+        return 0
+    if not 0 < behind - name_at <= 0x7FFF:
         return 0
     if crc:
-        if body_size and crc32(data[body_at:topic_at]) & 0x7FFFFFFF != body_crc:
+        if topic_at > body_at and crc32(data[body_at:topic_at]) & 0x7FFFFFFF != body_crc:
             return 0
         # No checksum covers what comes behind the body: a sector of it that never got to the disk reads as zeros.
         find = data.find
@@ -111,16 +78,6 @@ def _lost_sector(data: bytes, start: int, end: int, shift: int) -> bool:
             return True
         start = stop
     return False
-
-
-def is_blank(data: bytes, at: int, limit: int) -> bool:
-    """Whether the rest of a file, ``limit`` bytes, is marked as blank at ``at``."""
-    return len(data) - at >= 8 and _int(data, at + 4)[0] == BLANK_MAGIC and _int(data, at)[0] == limit
-
-
-def store_time(data: bytes, at: int = 0) -> int:
-    """Store time of the record at ``at``, ms; its first 76 bytes suffice."""
-    return int(_long(data, at + (68 if data[at + 39] & 0x10 else 56))[0])
 
 
 class Derived(NamedTuple):
@@ -186,29 +143,12 @@ class TagsRule:
         return store_timestamp + delay
 
 
-def layout(data: bytes, at: int) -> tuple[int, int, int]:
-    """Where topic field, topic and the length of the properties of the good record at ``at`` begin."""
-    sys_flag = _int(data, at + 36)[0]
-    body_at = at + 88 + 12 * (sys_flag >> 4 & 1) + 12 * (sys_flag >> 5 & 1)
-    topic_at = body_at + _int(data, body_at - 4)[0]
-    if _int(data, at + 4)[0] == MAGIC:
-        return topic_at, topic_at + 1, topic_at + 1 + data[topic_at]
-    return topic_at, topic_at + 2, topic_at + 2 + _short(data, topic_at)[0]
-
-
-def topic_of(record: bytes) -> str:
-    """The topic of a good record."""
-    _, name_at, behind = layout(record, 0)
-    return record[name_at:behind].decode(errors="replace")
-
-
 def derive(data: bytes, at: int, rule: TagsRule) -> Derived:
     """What the good record at ``at`` (see :func:`check`) puts into queues and index."""
-    queue_id, queue_offset, _, sys_flag = _fields(data, at)
-    size = _int(data, at)[0]
+    size, queue_id, queue_offset, sys_flag = _dispatched(data, at)
     store_timestamp = store_time(data, at)
-    _, topic_at, behind = layout(data, at)
-    topic = data[topic_at:behind].decode(errors="replace")
+    _, _, name_at, behind = places(data, at)
+    topic = data[name_at:behind].decode(errors="replace")
     tags, delay, keys = _texts(data[behind + 2 : at + size])
     tags_code = rule.tag(tags)
     if delay and topic == SCHEDULE_TOPIC and (level := whole(delay, INT_MAX, 1)) is not None:

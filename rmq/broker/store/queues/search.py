@@ -12,11 +12,11 @@ from itertools import pairwise
 from struct import Struct
 
 from rmq.broker.store.log.commit_log import CommitLog
-from rmq.broker.store.log.records import store_time
 from rmq.broker.store.log.stamps import Steps
 from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.protocol.record import store_time
 
 __all__ = ["QueueSearch"]
 

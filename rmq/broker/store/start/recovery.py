@@ -30,16 +30,15 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
-from struct import Struct
 
 from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.index.build import IndexBuild
-from rmq.broker.store.log.commit_log import BLANK_MAGIC, CommitLog
+from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.files import LogFile
 from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.record_runs import Run
-from rmq.broker.store.log.records import SMALLEST, check, store_time
+from rmq.broker.store.log.records import check
 from rmq.broker.store.log.unreadable import UnreadablePlaces
 from rmq.broker.store.open_files import open_each_aside
 from rmq.broker.store.queues.deletions import Deletions
@@ -52,13 +51,13 @@ from rmq.broker.store.start.progress import Progress
 from rmq.broker.store.start.queue_loader import QueueLoader, segment_size
 from rmq.protocol.errors import StoreError
 from rmq.protocol.names import is_lmq
+from rmq.protocol.record import FIXED_SIZE, is_blank, store_time
 from rmq.runtime.world import World
 
 __all__ = ["Recovered", "Recovery"]
 
 log = logging.getLogger(__name__)
 
-_pair = Struct(">ii").unpack_from
 #: Files checked after an unclean stop: more than can be waiting for a flush.
 _FILES = 3
 _DISPATCH = 32 << 20
@@ -292,7 +291,7 @@ class Recovery:
         limit = file.start + self._log.file_size - start
         head = await self._peek(file, 4, start - file.start)
         length = int.from_bytes(head, "big", signed=True)
-        if not SMALLEST <= length <= limit:
+        if not FIXED_SIZE <= length <= limit:
             return None
         record = await self._peek(file, length, start - file.start)
         return (start, segment) if record and check(record, 0, start, limit) == length else None
@@ -345,7 +344,7 @@ class Recovery:
                 continue  # known to be nothing but damage
             if sizes <= size - 8:
                 blank = await self._peek(file, 8, sizes)
-                if blank and _pair(blank) == (size - sizes, BLANK_MAGIC):
+                if is_blank(blank, 0, size - sizes):
                     continue
             log.info("consume queues do not cover %s; they are checked from there", file.path)
             return at

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.reader import LogReader
-from rmq.broker.store.log.records import TagsRule, derive, is_blank
+from rmq.broker.store.log.records import TagsRule, derive
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.multi_dispatch import MultiDispatch
 from rmq.broker.store.queues.queues import QueueTable
@@ -23,6 +23,7 @@ from rmq.broker.store.stopped.index_check import IndexCheck
 from rmq.broker.store.stopped.metadata_check import MetadataCheck
 from rmq.broker.store.stopped.opened import StoppedStore
 from rmq.broker.store.stopped.queue_check import QueueCheck
+from rmq.protocol.record import is_blank
 
 __all__ = ["Verified", "verify"]
 

@@ -17,9 +17,10 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip instal
 from rmq.protocol import sysflags
 from rmq.protocol.compression import compress
 from rmq.protocol.errors import ProtocolError
-from rmq.protocol.message import MAGIC_V1, MAGIC_V2, MessageRecord, decode_record, encode_record
+from rmq.protocol.message import MessageRecord, decode_record, encode_record
 from rmq.protocol.properties import decode as decode_properties
 from rmq.protocol.queue import MessageQueue
+from rmq.protocol.record import MAGIC_V1, MAGIC_V2
 from rmq.spark.arrow.columns import LEGACY, TYPES, arrow_type
 from rmq.spark.arrow.decode import Records, decode
 from rmq.spark.arrow.properties import PropertyColumns

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'rmq[spark]'")
 
 from rmq.protocol.errors import ProtocolError
-from rmq.protocol.message import FIXED_SIZE
+from rmq.protocol.record import FIXED_SIZE
 from rmq.spark.arrow.pieces import record_starts
 
 

@@ -7,7 +7,8 @@ from zlib import crc32
 import pytest
 
 from rmq.broker.store.log.record_runs import Run, Topics, take
-from rmq.broker.store.log.records import MAGIC, MAGIC_V2, SMALLEST, TagsRule, check, derive, index_keys
+from rmq.broker.store.log.records import TagsRule, check, derive, index_keys
+from rmq.protocol.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2
 
 RULE = TagsRule((1000, 2000))
 TOPICS = (b"T", b"Orders", b"SCHEDULE_TOPIC_XXXX", b"%RETRY%group", "\u8ba2\u5355".encode())
@@ -30,8 +31,8 @@ def record(random: Random, offset: int, index: int) -> bytes:
     sys_flag = random.choice((0, 0, 0, 0x4, 0x8, 0xC, 0x10, 0x20, 0x30))
     born = random.randbytes(20 if sys_flag & 0x10 else 8)
     store = random.randbytes(20 if sys_flag & 0x20 else 8)
-    magic = random.choice((MAGIC, MAGIC, MAGIC, MAGIC_V2))
-    name = bytes((len(topic),)) + topic if magic == MAGIC else pack(">h", len(topic)) + topic
+    magic = random.choice((MAGIC_V1, MAGIC_V1, MAGIC_V1, MAGIC_V2))
+    name = bytes((len(topic),)) + topic if magic == MAGIC_V1 else pack(">h", len(topic)) + topic
     rest = body + name + pack(">h", len(properties)) + properties
     size = 72 + len(born) + len(store) + len(rest)
     head = pack(">iiiiiqqiq", size, magic, crc32(body) & 0x7FFFFFFF, random.randrange(4), 7, index, offset, sys_flag, 9)
@@ -86,7 +87,7 @@ def test_a_run_is_what_check_and_derive_say(seed: int, crc: bool) -> None:
         base = random.randrange(1 << 33)
         data = log_of(random, base)
         stop = base + (random.randrange(1, len(data) + 1) if data and random.randrange(4) == 0 else 1 << 30)
-        file_end = base + len(data) + random.choice((0, 50, SMALLEST, 100_000))
+        file_end = base + len(data) + random.choice((0, 50, FIXED_SIZE, 100_000))
         found, verdict = runs(data, base, stop, file_end, topics, crc=crc)
         assert ([(seen[0], seen[1]) for run in found for seen in run.records], verdict) == one_by_one(
             data, base, stop, file_end, crc=crc
