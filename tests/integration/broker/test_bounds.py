@@ -96,7 +96,7 @@ async def test_no_name_is_kept_that_is_too_long(cluster: Cluster, peer: RawPeer,
     assert len(answer.remark or "") < 300
     assert (len(broker.groups.all()), len(broker.topics)) == (groups, topics)
     assert list(broker.offsets.pairs()) == []
-    assert len(broker.consumers.groups()) == 0
+    assert len(broker.members.consumers.groups()) == 0
 
 
 async def test_names_that_are_as_long_as_they_may_be(cluster: Cluster, peer: RawPeer) -> None:

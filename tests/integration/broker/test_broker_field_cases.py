@@ -600,7 +600,7 @@ async def test_a_group_without_heartbeats_does_not_cost_the_connection_its_other
         for group in ("silent", "alive"):
             await remoting.request(address, subscribe(group, "One"), 3)
         conn = remoting.connected(address)
-        consumers = s.cluster.brokers[0].consumers
+        consumers = s.cluster.brokers[0].members.consumers
         for _ in range(5):
             await asyncio.sleep(30)
             await remoting.request(address, subscribe("alive", "One"), 3)

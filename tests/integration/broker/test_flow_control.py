@@ -188,11 +188,11 @@ async def test_held_answers_stop_the_reading_of_their_connection(tmp_path: Path)
             while not any(conn._paused for conn in broker.server.connections):
                 assert (await other.ask(Command(28))).code == 0
             # Nothing more of it is taken in, while others are served.
-            assert broker.pressure.held < 40
+            assert broker.front.pressure.held < 40
             assert (await other.ask(Command(28))).code == 0
             slow.go.set()
             assert {(await future).code for future in held} == {0}
-            assert broker.pressure.held == 0
+            assert broker.front.pressure.held == 0
 
 
 async def test_a_storm_of_other_commands_is_served_in_slices(cluster: Cluster) -> None:

@@ -172,7 +172,7 @@ async def test_a_group_that_one_broker_does_not_know_is_found_at_the_other(
     try:
         for broker in admin.cluster.brokers:
             with monkeypatch.context() as patch:
-                patch.setattr(broker.consumers, "group", lambda name: None)
+                patch.setattr(broker.members.consumers, "group", lambda name: None)
                 for _ in range(4):
                     progress = await admin.json("consumerProgress", "-g", "g", "-s", "true")
                     assert None not in {row["clientIP"] for row in progress["queues"] if row["topic"] == "T"}
