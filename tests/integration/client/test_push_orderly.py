@@ -382,3 +382,37 @@ async def test_no_call_is_begun_without_a_connection_and_the_locks_are_kept_over
         assert calls[-1][0] == "first"
         await first.shutdown()
         await members["other"].shutdown()
+
+
+@pytest.mark.parametrize("seconds", [0, 5])
+@in_virtual_time
+async def test_queues_that_held_nothing_go_on_soon_after_a_lost_connection(seconds: int) -> None:
+    """Nothing is pulled without a lock, so no worker is there to ask for it: it is asked for all the same."""
+    async with scene() as s:
+        got: list[int] = []
+        consumer = s.consumer(orderly=True)
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            got.append(message.queue_id)
+
+        async with consumer:
+            await eventually(lambda: ours(consumer) == 4)
+            await asyncio.sleep(5)
+            remoting = consumer.instance.remoting
+            request = remoting.request
+            away = True
+
+            async def no_way(address: str, *arguments: Any, **named: Any) -> Any:
+                if away:
+                    raise ConnectFailed("the network is away")
+                return await request(address, *arguments, **named)
+
+            remoting.request = no_way  # type: ignore[method-assign]
+            connected = remoting.connected(s.cluster.broker_addr)
+            assert connected is not None
+            connected.close("the network is away")
+            await ordered(s, 8)
+            await asyncio.sleep(seconds)
+            away = False
+            await eventually(lambda: len(got) == 8, within=3)
