@@ -97,6 +97,8 @@ class ThreadPool:
         for _ in range(self._threads - most):
             self._threads -= 1
             self._work.put(None)
+        while self._threads < min(most, self._pending) and not self._closed:
+            self._add()
 
     def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         """Run ``work`` on a thread; ``done(result, error)`` is called on the loop afterwards.
@@ -107,9 +109,12 @@ class ThreadPool:
             raise RuntimeError(f"the pool {self._name} is closed")
         self._pending += 1
         if self._pending > self._threads and self._threads < self._most:
-            self._threads += 1
-            threading.Thread(target=self._run, name=f"{self._name}-{self._threads}", daemon=True).start()
+            self._add()
         self._work.put((work, done))
+
+    def _add(self) -> None:
+        self._threads += 1
+        threading.Thread(target=self._run, name=f"{self._name}-{self._threads}", daemon=True).start()
 
     def close(self) -> None:
         """Take no more work; threads end after the work they have."""

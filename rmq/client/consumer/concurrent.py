@@ -105,6 +105,7 @@ class ConcurrentService(Service):
 
     def resize(self, most: int) -> None:
         self._limit = most
+        self._pump()
 
     async def drain(self, limit: float) -> int:
         self._stopping = True

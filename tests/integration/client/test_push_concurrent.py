@@ -280,6 +280,36 @@ async def test_suspend_and_resume() -> None:
 
 
 @in_virtual_time
+async def test_more_calls_at_a_time_begin_at_once_and_fewer_when_some_have_ended() -> None:
+    async with scene() as s:
+        running = most = 0
+        consumer = s.consumer(consume_thread_min=1, consume_thread_max=1)
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(10)
+            running -= 1
+
+        async with consumer:
+            await s.send(40)
+            await eventually(lambda: running == 1)
+            await asyncio.sleep(5)
+            assert most == 1
+            consumer.update_core_pool_size(4)
+            await eventually(lambda: running == 4, within=1)
+            await asyncio.sleep(30)
+            assert most == 4
+            consumer.update_core_pool_size(2)
+            await eventually(lambda: running == 2, within=11)
+            most = 0
+            await asyncio.sleep(30)
+            assert most == 2
+
+
+@in_virtual_time
 async def test_shutdown_finishes_what_runs_and_leaves_the_rest() -> None:
     """Field case B041."""
     async with scene() as s:

@@ -132,8 +132,15 @@ async def test_a_pool_shrinks_and_grows() -> None:
         assert pool.threads == 2
         hold.set()
         await until(lambda: len(done) == 4)
+        hold.clear()
+        for _ in range(4):
+            pool.submit(lambda: hold.wait(100), lambda result, error: done.append(result))
         pool.resize(3)
-        assert pool.most == 3
+        assert (pool.most, pool.threads) == (3, 3), "what waits begins at once"
+        pool.resize(9)
+        assert pool.threads == 4, "and no thread is made for nothing"
+        hold.set()
+        await until(lambda: len(done) == 8)
     finally:
         hold.set()
         pool.close()
