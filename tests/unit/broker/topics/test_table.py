@@ -330,3 +330,40 @@ def test_groups_are_made_on_demand_and_read_back() -> None:
         await groups.file.flush()
 
     run(main())
+
+
+def test_a_group_made_on_demand_is_there_after_a_restart() -> None:
+    async def main() -> None:
+        node = Simulation().node("a")
+        groups = GroupTable(node.world, settings(), GROUPS)
+        groups.find("g")
+        await groups.file.flush()
+        again = GroupTable(node.world, settings(auto_create_subscription_group=False), GROUPS)
+        again.load()
+        assert again.find("g") is not None
+
+    run(main())
+
+
+def test_what_is_so_already_is_no_change() -> None:
+    """Each change is written, and told to every name server and slave."""
+
+    async def main() -> None:
+        node = Simulation().node("a")
+        groups = GroupTable(node.world, settings(), GROUPS)
+        groups.find("g")
+        groups.disable("g")
+        asked = groups.file.asked
+        groups.disable("g")
+        groups.disable("unknown")
+        assert groups.file.asked == asked
+        table = TopicTable(node.world, settings(), PATH)
+        table.set_unit("TBW102", True)
+        asked, version = table.file.asked, table.data_version
+        table.set_unit("TBW102", True)
+        table.set_unit("unknown", True)
+        assert (table.file.asked, table.data_version) == (asked, version)
+        table.set_unit("TBW102", False)
+        assert table.file.asked == asked + 1
+
+    run(main())
