@@ -236,3 +236,22 @@ def test_a_change_during_a_write_that_fails_is_written_for_who_waits() -> None:
         await file.close()
 
     run(main())
+
+
+def test_what_goes_before_a_write_is_done_before_it_and_who_asked_is_told_after_it() -> None:
+    async def main() -> None:
+        disk = disk_with(main=b"one")
+        file = made(disk)
+        seen: list[tuple[str, bytes]] = []
+
+        async def before() -> None:
+            seen.append(("before", SimFiles(disk).read(PATH)))
+
+        file.before_write = before
+        file.on_settled = lambda: seen.append(("settled", SimFiles(disk).read(PATH)))
+        file.changed()
+        await file.saved()
+        assert seen == [("before", b"one"), ("settled", b"new")]
+        await file.close()
+
+    asyncio.run(main())
