@@ -180,7 +180,7 @@ async def test_an_answer_that_cannot_be_built(monkeypatch: pytest.MonkeyPatch) -
 
 @in_virtual_time
 async def test_a_batch_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    stumbles(monkeypatch, Store, "append", lambda _, puts, *__, together=False: together and bad(puts))
+    stumbles(monkeypatch, Store, "append", lambda _, puts, *__, together=False, **___: together and bad(puts))
     async with Rig() as tick:
 
         def many(*bodies: bytes) -> Command:
