@@ -112,3 +112,12 @@ def test_the_blank_rest_of_a_file() -> None:
     assert not is_blank(data, 1, 99)
     assert not is_blank(data, 0, 100)
     assert not is_blank(data[:-1], 1, 100)
+
+
+@pytest.mark.parametrize("hosts", [0x10, 0x20, 0x30])
+def test_hosts_that_the_bytes_have_no_room_for_are_refused(hosts: int) -> None:
+    """The smallest record there is, with nothing behind it."""
+    record = bytearray(encode_record(replace(ONE, topic="t", body=b"", properties={})))
+    record[39] |= hosts
+    with pytest.raises(ProtocolError, match=f"{len(record)} in all"):
+        fitted(record, 0, len(record))
