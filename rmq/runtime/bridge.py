@@ -177,8 +177,11 @@ class Bridge:
     def _wait_while_alive(self, waiter: Waiter[Any]) -> None:
         turned: list[bool] | None = None
         while not waiter.lock.acquire(timeout=_STANDSTILL):
-            if turned is not None and not turned and not waiter.lock.acquire(timeout=_GRACE) and not turned:
-                raise self._standing(_STANDSTILL)
+            if turned is not None and not turned:
+                if waiter.lock.acquire(timeout=_GRACE):
+                    return
+                if not turned:
+                    raise self._standing(_STANDSTILL)
             turned = []
             self.post(turned.append, True)
 

@@ -175,6 +175,26 @@ def test_no_call_waits_for_a_loop_that_stands_still(
     assert made.run(echo(2)) == 2
 
 
+def test_an_answer_within_the_last_moment_of_a_loop_that_stood_still_is_not_waited_for_again(made: Bridge) -> None:
+    class Lock:
+        """Free at the third look, which is the one that is made when the loop has not turned for long."""
+
+        def __init__(self) -> None:
+            self.looks = iter([False, False, True])
+
+        def acquire(self, timeout: float) -> bool:
+            return next(self.looks)  # a look after that would be for ever
+
+    go_on = threading.Event()
+    made.post(go_on.wait, PATIENCE)
+    waiter: Waiter[object] = made.waiter()
+    waiter.lock = Lock()  # type: ignore[assignment]
+    try:
+        made.wait(waiter)
+    finally:
+        go_on.set()
+
+
 def test_a_call_that_takes_long_on_a_loop_that_turns_is_waited_for(
     made: Bridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
