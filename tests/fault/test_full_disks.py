@@ -110,7 +110,8 @@ async def test_b009_a_store_on_a_full_disk_is_read_and_takes_messages_once_there
         (refusal,) = await sends(client, address, 200, 1)
         assert refusal.code == 14
         assert ratios_in(refusal.remark) == [1.0, 1.0, 1.0]
-        assert await broker.stop() == 0
+        # What recovery made anew has no room at times: then the stop is not a clean one, and says so.
+        assert await broker.stop() in ((0, 1) if killed else (0,))
         if not killed:  # else recovery makes room for it, at times, when it cuts the log
             assert "broker.pid cannot be written (No space left on device)" in broker.errors
             assert digest_of(broker.store) == before, "a store that was clean is not what it was"

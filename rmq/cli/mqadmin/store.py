@@ -15,7 +15,8 @@ import dataclasses
 import functools
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
 from typing import Any
 
 import click
@@ -210,42 +211,41 @@ async def dump_store(
 ) -> int:
     """Print records of the commit log, entries of a queue, or entries of the index, a line each. Changes nothing."""
     async with StoppedStore(world, settings) as opened:
+        source: AsyncGenerator[Any, None]
+        shown: Callable[[Any], str | bytes]
         if what == "records":
-            lines = (
-                _record_json(record, body) if json else _record_line(record, body)
-                async for record in dumps.records(opened, start, end, topic, queue_id)
-            )
+            source = dumps.records(opened, start, end, topic, queue_id)
+            shown = functools.partial(_record_json if json else _record_line, body=body)
             heading = (
                 f"{'#Offset':>20} {'#Size':>8} {'#Store Time':<23} {'#QID':>4} {'#Queue Offset':>13} #Topic #MsgId"
             )
         elif what == "queue":
             if topic is None or queue_id is None:
                 raise click.UsageError("dump queue needs -t and -q", click.get_current_context())
-            lines = (
-                _entry_json(entry) if json else _entry_line(entry)
-                async for entry in dumps.queue_entries(opened, topic, queue_id, start, end)
-            )
+            source = dumps.queue_entries(opened, topic, queue_id, start, end)
+            shown = _entry_json if json else _entry_line
             heading = f"{'#Queue Offset':>13} {'#Offset':>20} {'#Size':>8} #Tags Code"
         else:
             if key is not None and topic is None:
                 raise click.UsageError("-k needs the topic of the key, with -t", click.get_current_context())
             wanted = (topic, key) if topic is not None and key is not None else None
-            lines = (
-                _index_json(one) if json else _index_line(one)
-                async for one in dumps.index_entries(opened, start, end, file=file, key=wanted)
-            )
+            source = dumps.index_entries(opened, start, end, file=file, key=wanted)
+            shown = _index_json if json else _index_line
             heading = f"{'#File':<17} {'#Number':>8} {'#Hash':>10} {'#Offset':>20} {'#Time':<23} #Before"
-        await _print(lines, None if json else heading, limit)
+        async with aclosing(source):  # before the store: it may have a file open when there are lines enough
+            await _print(source, shown, None if json else heading, limit)
     return 0
 
 
-async def _print(lines: AsyncIterator[str | bytes], heading: str | None, limit: int) -> None:
+async def _print(
+    items: AsyncIterator[Any], shown: Callable[[Any], str | bytes], heading: str | None, limit: int
+) -> None:
     if heading is not None:
         click.echo(heading)
     if limit == 0:
         return
-    async for line in lines:
-        click.echo(line)
+    async for item in items:
+        click.echo(shown(item))
         limit -= 1
         if limit == 0:
             return

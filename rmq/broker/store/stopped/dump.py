@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from struct import Struct
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ class IndexEntry(NamedTuple):
 
 async def records(
     store: StoppedStore, start: int = 0, end: int = END, topic: str | None = None, queue_id: int | None = None
-) -> AsyncIterator[MessageRecord]:
+) -> AsyncGenerator[MessageRecord, None]:
     """Good records in the order of the log; what is damaged is passed over.
 
     :param start: commit-log offset; the first record there or behind it is the first.
@@ -76,7 +76,7 @@ async def records(
 
 async def queue_entries(
     store: StoppedStore, topic: str, queue_id: int, start: int = 0, end: int = END
-) -> AsyncIterator[QueueEntry]:
+) -> AsyncGenerator[QueueEntry, None]:
     """Entries of one queue by number; those that stand for no message are left out.
 
     :raises StoreError: there is no such queue.
@@ -114,7 +114,7 @@ async def index_entries(
     *,
     file: str | None = None,
     key: tuple[str, str] | None = None,
-) -> AsyncIterator[IndexEntry]:
+) -> AsyncGenerator[IndexEntry, None]:
     """Entries of the index, oldest first.
 
     :param start: commit-log offset that an entry points to at least, and

@@ -123,6 +123,9 @@ class IndexCheck:
             self._report_lacking()
         if self._strange:
             self._report_strange()
+
+    def close(self) -> None:
+        """Close the index files."""
         for file in self._files:
             file.close()
 

@@ -7,6 +7,7 @@ start would mend by itself is damage all the same: until then Java, or a copy, r
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from rmq.broker.store.log.commit_log import CommitLog
@@ -85,9 +86,23 @@ class _Verify:
         await offload(self._deletions.load)
         queues = QueueCheck(store, self._add, self._progress)
         await queues.begin()
-        index = IndexCheck(store, self._add) if store.settings.index_enable else None
-        if index is not None:
-            await index.begin()
+        if store.settings.index_enable:
+            index = IndexCheck(store, self._add)
+            try:
+                await index.begin()
+                await self._read_log(queues, topics, index)
+            finally:
+                index.close()
+        else:
+            await self._read_log(queues, topics, None)
+        found.queues, found.entries = queues.queues, queues.entries
+        await offload(self._look_at_checkpoint)
+        await offload(metadata.check, queues.ends)
+        return found
+
+    async def _read_log(self, queues: QueueCheck, topics: Collection[str] | None, index: IndexCheck | None) -> None:
+        """Compare the whole log with what is made of it."""
+        store, found = self._store, self._found
         done = 0
         found.log_start = store.start
         for run in store.runs:
@@ -97,10 +112,6 @@ class _Verify:
         if index is not None:
             await index.finish()
             found.index_files, found.keys = index.files, index.keys
-        found.queues, found.entries = queues.queues, queues.entries
-        await offload(self._look_at_checkpoint)
-        await offload(metadata.check, queues.ends)
-        return found
 
     def _look_at_files(self) -> None:
         store = self._store

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pyarrow as pa
 import pytest
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'rmq[spark]'")
+
+import pyarrow as pa
 
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
