@@ -237,16 +237,25 @@ def test_what_is_read_aside_does_not_stay_in_the_page_cache(tmp_path: Path) -> N
     data = bytes(range(256)) * 4096
     path.write_bytes(data)
     file = RealFiles().open(str(path))
+
+    def cold(*offsets: int) -> bool:
+        return all(file.pread_hot(4096, offset) is None for offset in offsets)
+
+    def left_nothing() -> bool:
+        with path.open("rb") as other:
+            os.posix_fadvise(other.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        assert file.pread_aside(128 << 10, 0) == data[: 128 << 10]
+        assert file.pread_aside(500_000, 1_000_000) == data[1_000_000:]
+        return cold(0, 64 << 10, 256 << 10, 1_010_000)
+
     try:
         assert file.pread_aside(5000, 100) == data[100:5100]
         file.datasync()
         with path.open("rb") as other:
             os.posix_fadvise(other.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        if file.pread_hot(4096, 0) is not None:
+        if not cold(0):
             pytest.skip("this file system keeps everything in memory")
-        assert file.pread_aside(128 << 10, 0) == data[: 128 << 10]
-        assert file.pread_aside(500_000, 1_000_000) == data[1_000_000:]
-        for offset in (0, 64 << 10, 256 << 10, 1_010_000):
-            assert file.pread_hot(4096, offset) is None
+        # The kernel drops what it can: pages that another processor is about to put on its lists stay, now and then.
+        assert any(left_nothing() for _ in range(50))
     finally:
         file.close()
