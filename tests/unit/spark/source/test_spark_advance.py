@@ -23,13 +23,6 @@ from tests.support.spark.memory import NAMESRV, MemoryBroker, MemoryCluster, Mem
 QUEUE = MessageQueue("t", "broker-a", 0)
 
 
-@pytest.fixture
-def cluster() -> MemoryCluster:
-    made = MemoryCluster()
-    made.create("t")
-    return made
-
-
 def stream(cluster: MemoryCluster, **options: str) -> Advance:
     made = SourceOptions.of({"nameServer": NAMESRV, **({} if "topicPattern" in options else {"topic": "t"}), **options})
     return Advance(made, Brokers(made.endpoint, cluster))

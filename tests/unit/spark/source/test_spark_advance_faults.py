@@ -24,13 +24,6 @@ from tests.support.spark.memory import NAMESRV, MemoryBroker, MemoryCluster, Mem
 QUEUE = MessageQueue("t", "broker-a", 0)
 
 
-@pytest.fixture
-def cluster() -> MemoryCluster:
-    made = MemoryCluster()
-    made.create("t")
-    return made
-
-
 def stream(cluster: MemoryCluster, **options: str) -> Advance:
     given = {"nameServer": NAMESRV, "startingOffsets": "earliest", **options}
     made = SourceOptions.of(given if "topicPattern" in options else {"topic": "t", **given})

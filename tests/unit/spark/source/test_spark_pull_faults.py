@@ -25,13 +25,6 @@ QUEUE = MessageQueue("t", "broker-a", 0)
 OTHER = "10.0.0.2:9876"
 
 
-@pytest.fixture
-def cluster() -> MemoryCluster:
-    made = MemoryCluster()
-    made.create("t")
-    return made
-
-
 def connected(cluster: MemoryCluster, *name_servers: str) -> Brokers:
     return Brokers(Endpoint(name_servers or (NAMESRV,)), cluster)
 

@@ -32,13 +32,6 @@ SCHEMA = pa.schema([pa.field("offset", pa.int64())])
 BOTH = pa.schema([pa.field("queueId", pa.int32()), pa.field("offset", pa.int64())])
 
 
-@pytest.fixture
-def cluster() -> MemoryCluster:
-    made = MemoryCluster()
-    made.create("t")
-    return made
-
-
 def read(cluster: MemoryCluster, *ranges: Range, tags: frozenset[str] = frozenset(), **how: Any) -> list[int]:
     reading = Reading(SCHEMA, Pulling("g", **how), tags)
     brokers = Brokers(Endpoint((NAMESRV,)), cluster)

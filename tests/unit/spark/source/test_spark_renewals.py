@@ -24,13 +24,6 @@ from tests.support.spark.memory import NAMESRV, MemoryBroker, MemoryCluster
 QUEUE = MessageQueue("t", "broker-a", 0)
 
 
-@pytest.fixture
-def cluster() -> MemoryCluster:
-    made = MemoryCluster()
-    made.create("t")
-    return made
-
-
 def options(**given: str) -> SourceOptions:
     return SourceOptions.of({"nameServer": NAMESRV, "topic": "t", "startingOffsets": "earliest", **given})
 
