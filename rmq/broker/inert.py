@@ -56,9 +56,9 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         (
-            "haSendHeartbeatInterval", "haHousekeepingInterval", "haTransferBatchSize", "haMasterAddress",
+            "haTransferBatchSize", "slaveTimeout", "haSlaveFallbehindMax",
             "offsetCheckInSlave", "dLegerGroup", "dLegerPeers", "dLegerSelfId",
-            "slaveReadEnable", "slaveTimeout", "haSlaveFallbehindMax",
+            "slaveReadEnable",
             "preferredLeaderId", "enableBatchPush", "isEnableBatchPush", "storePathDLedgerCommitLog",
         ),
         _NO_HA,

@@ -111,7 +111,40 @@ class BrokerSettings(ObserverSettings):
         maximum=7,
         doc="4 read, 2 write; registered topics are masked with it.",
     )
-    ha_listen_port: int = setting(0, key="haListenPort", lowest=0, highest=65_535, doc="Always listenPort + 1.")
+    ha_listen_port: int = setting(
+        0,
+        key="haListenPort",
+        lowest=0,
+        highest=65_535,
+        doc="Where slaves connect: always listenPort + 1.",
+    )
+    ha_master_address: str = setting(
+        "", key="haMasterAddress", doc="host:port where the master of a slave listens. Default: as name servers tell."
+    )
+    ha_send_heartbeat_interval: int = setting(
+        5_000,
+        key="haSendHeartbeatInterval",
+        unit="ms",
+        lowest=1,
+        highest=INT_MAX,
+        live=True,
+        doc="What has not been written to between master and slave for so long gets a sign of life.",
+    )
+    ha_housekeeping_interval: int = setting(
+        20_000,
+        key="haHousekeepingInterval",
+        unit="ms",
+        lowest=1,
+        highest=INT_MAX,
+        live=True,
+        doc="Master and slave give a connection up on which the other has been silent for so long.",
+    )
+    ha_ack_after_flush: bool = setting(
+        False, key="haAckAfterFlush", doc="A slave reports what it has forced to disk, not what it has written."
+    )
+    ha_check_crc: bool = setting(
+        False, key="haCheckCRC", doc="A slave compares the checksum of each message before it stores it."
+    )
     server_channel_max_idle_time_seconds: int = setting(
         120,
         key="serverChannelMaxIdleTimeSeconds",

@@ -156,6 +156,8 @@ class Store:
         self.show_progress: Progress | None = None
         #: Whether a replica is connected that a sync master can wait for (set by replication).
         self.has_replica: Callable[[], bool] = lambda: False
+        #: Called when more of the log is on disk (set by replication).
+        self.on_flushed: Callable[[int], None] | None = None
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -510,6 +512,8 @@ class Store:
         if answers:
             self._send(answers)
         self.upkeep.flushed(to)
+        if self.on_flushed is not None:
+            self.on_flushed(to)
 
     def _on_fsync_error(self) -> None:
         self.upkeep.flush_failed()

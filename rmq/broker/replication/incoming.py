@@ -1,0 +1,102 @@
+"""Compares what a master sends with what a commit log can hold, before any of it is stored.
+
+The stream names offsets and has no checksums: a master whose log is another one, although it is as long, would be
+followed without a word. Records say what they are and where they lie, and they say it here first.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from rmq.broker.store.log.records import check
+from rmq.protocol.errors import ReplicationError
+from rmq.protocol.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, is_blank
+
+__all__ = ["IncomingRecords", "LogsDiffer"]
+
+#: Size, magic, and the offset at which a record says it lies.
+_head = Struct(">ii20xq").unpack_from
+_HEAD_SIZE = 36
+
+
+class LogsDiffer(ReplicationError):
+    """Master and slave do not have the same log: nothing more is taken from this master."""
+
+
+class IncomingRecords:
+    """Looks at each record that begins in what arrives, wherever that is cut.
+
+    Bytes of a head that is not whole yet are kept back: nothing that could not be compared is stored.
+
+    :param file_size: of this broker's commit-log files.
+    :param crc: compare the checksum of each body, too; a record is then kept back until it is whole.
+    """
+
+    def __init__(self, file_size: int, *, crc: bool = False) -> None:
+        self._file_size = file_size
+        self._crc = crc
+        self._held = bytearray()
+        #: Behind what may be stored: where what is kept back begins.
+        self.at = -1
+        #: Where the next record begins.
+        self._next = 0
+
+    @property
+    def end(self) -> int:
+        """Offset behind everything that has arrived."""
+        return self.at + len(self._held)
+
+    def begin(self, at: int, *, at_record: bool) -> None:
+        """A connection: what comes next is for offset ``at``.
+
+        :param at_record: a record begins there; what is known of the record that arrived last is kept otherwise.
+        """
+        self._held.clear()
+        if at == self.at:
+            return
+        self.at = at
+        into = at % self._file_size
+        self._next = at if at_record or not into else at - into + self._file_size
+
+    def take(self, data: bytes) -> bytes:
+        """What may be stored of all that has arrived; the rest waits for what makes it whole.
+
+        :param data: bytes for offset :attr:`end`.
+        :raises LogsDiffer: they are not what comes next in this log.
+        """
+        held = self._held
+        if held:
+            held += data
+            data = bytes(held)
+        at = self.at
+        end = at + len(data)
+        start = self._next
+        while start < end:
+            lo, room = start - at, self._file_size - start % self._file_size
+            have = end - start
+            if have < min(_HEAD_SIZE, room):
+                break
+            if is_blank(data, lo, room):
+                start += room
+                continue
+            size, magic, offset = _head(data, lo) if room >= _HEAD_SIZE else (0, 0, -1)
+            good = magic in (MAGIC_V1, MAGIC_V2) and offset == start and FIXED_SIZE <= size <= room
+            if good and self._crc:
+                if have < size:
+                    break
+                good = check(data, lo, start, room) == size
+            if not good:
+                raise LogsDiffer(
+                    f"what the master sends for offset {start} is no record of this log: the two logs are not the "
+                    f"same, or bytes were changed on the way"
+                )
+            start += size
+        self._next = start
+        stored = min(end, start)
+        if stored < end:
+            held[:] = data[stored - at :]
+            data = data[: stored - at]
+        else:
+            held.clear()
+        self.at = stored
+        return data

@@ -1,0 +1,91 @@
+"""One connection of a slave to its master: bytes and time in; what to store, and what to send, out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rmq.broker.replication.incoming import IncomingRecords, LogsDiffer
+from rmq.broker.replication.wire import UnitDecoder, report
+from rmq.protocol.errors import ReplicationError
+
+__all__ = ["SlaveStream"]
+
+
+class SlaveStream:
+    """The slave's end of a stream (Java: HAClient). Times are monotonic seconds.
+
+    Java's slave waits 5 s before its first report; nothing is sent to it until then. This one reports at once: a master
+    that waits for its slaves has it back sooner.
+
+    :param end: where the slave's log ends; 0 for an empty one, which begins where its master begins to send.
+    :param incoming: compares what arrives; it outlives the connection.
+    :param heartbeat: seconds without a report until one is made.
+    :param silence: seconds without a byte of the master after which it is given up.
+    """
+
+    def __init__(
+        self, end: int, incoming: IncomingRecords, now: float, *, heartbeat: float = 5.0, silence: float = 20.0
+    ) -> None:
+        self.heartbeat = heartbeat
+        self.silence = silence
+        #: What was reported last.
+        self.reported = end
+        self.last_read = self.last_write = now
+        #: Bytes of bodies that arrived.
+        self.taken = 0
+        self._empty = end == 0
+        self._incoming = incoming
+        self._decoder = UnitDecoder()
+
+    def first(self, now: float) -> bytes:
+        """The report that asks for what lies behind the end of the log."""
+        return self._report(self.reported, now)
+
+    def received(self, data: bytes, now: float) -> Iterator[tuple[int, bytes]]:
+        """What is to be stored: offset and bytes of one file, each before the next is asked for.
+
+        :raises LogsDiffer: the master's log is not this one.
+        :raises ReplicationError: this is no such stream.
+        """
+        self.last_read = now
+        incoming = self._incoming
+        for offset, body in self._decoder.units(data):
+            if self._empty:
+                if not body:
+                    continue
+                self._empty = False
+                incoming.begin(offset, at_record=True)
+            if offset != incoming.end:
+                raise LogsDiffer(
+                    f"the master goes on at {offset}, and this slave's log ends at {incoming.end}: the two logs are "
+                    f"not the same"
+                )
+            if body:
+                self.taken += len(body)
+                stored = incoming.at
+                ready = incoming.take(body)
+                if ready:
+                    yield stored, ready
+
+    def stored(self, end: int, now: float) -> bytes:
+        """The log has everything up to ``end``, as safely as it is to be acknowledged: the report, or b""."""
+        return self._report(end, now) if end > self.reported else b""
+
+    def on_tick(self, now: float) -> bytes:
+        """What is due: a report, or b"".
+
+        :raises ReplicationError: the master is silent.
+        """
+        if now - self.last_read >= self.silence:
+            raise ReplicationError(f"the master has sent nothing for {now - self.last_read:.0f} s")
+        return self._report(self.reported, now) if now - self.last_write >= self.heartbeat else b""
+
+    @property
+    def due(self) -> float:
+        """When :meth:`on_tick` is to be called."""
+        return min(self.last_read + self.silence, self.last_write + self.heartbeat)
+
+    def _report(self, end: int, now: float) -> bytes:
+        self.reported = end
+        self.last_write = now
+        return report(end)

@@ -1,0 +1,291 @@
+"""Follows a master: keeps one connection to it, and appends what comes over it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rmq.broker.replication.incoming import IncomingRecords, LogsDiffer
+from rmq.broker.replication.slave import SlaveStream
+from rmq.broker.settings import BrokerSettings
+from rmq.broker.store.store import Store
+from rmq.broker.store.trouble import Trouble
+from rmq.protocol import addresses
+from rmq.protocol.errors import ConfigError, ReplicationError, RMQError
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import World
+
+__all__ = ["SlaveClient", "SlaveStatus"]
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two tries, and how long one may take to connect.
+_PAUSE = 5.0
+_CONNECT_SECONDS = 10.0
+#: Seconds between two looks whether there is an address, while there is none.
+_LOOK_PAUSE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveStatus:
+    """What a slave says of its link."""
+
+    #: ``host:port`` of the master's HA listener; None while none is known.
+    master: str | None
+    connected: bool
+    #: Where this log ends.
+    end: int
+    #: Bytes received since the start.
+    received: int
+    #: Connections that were opened, and that ended because the logs were not the same.
+    connections: int
+    refused: int
+    #: Wall clock, ms, of the last byte received and the last report; 0 = never.
+    last_read_ms: int
+    last_write_ms: int
+    #: Why the last connection ended, or could not be opened; None while there is one.
+    trouble: str | None
+
+
+class SlaveClient:
+    """Copies a master's commit log for as long as it runs (Java: HAClient).
+
+    :param store: its gate says that this is a slave; it is loaded and started.
+    :param address_source: the ``host:port`` of the master's HA listener as it is known now, asked again and again; None
+        or "" while nobody knows. ``haMasterAddress`` goes before it.
+    """
+
+    def __init__(
+        self, world: World, store: Store, address_source: Callable[[], str | None], settings: BrokerSettings
+    ) -> None:
+        self._world = world
+        self._store = store
+        self._address_source = address_source
+        self._settings = settings
+        self.tasks = TaskOwner("slave")
+        self._incoming = IncomingRecords(store.log.file_size, crc=settings.ha_check_crc)
+        self._link: _Link | None = None
+        self._trouble = Trouble(
+            world.clock, log, "following the master", "this slave's log does not grow; it is tried again"
+        )
+        self._why: str | None = None
+        self._received = self._connections = self._refused = 0
+        self._read_ms = self._write_ms = 0
+
+    def start(self) -> None:
+        """Follow the master from now on."""
+        if self._settings.ha_ack_after_flush:
+            self._store.on_flushed = self._flushed
+        self.tasks.serve(self._follow(), "follow")
+
+    async def stop(self) -> None:
+        """End the connection; nothing is appended any more."""
+        if self._link is not None:
+            self._link.end(None)
+        await self.tasks.close()
+        if self._settings.ha_ack_after_flush:
+            self._store.on_flushed = None
+
+    def status(self) -> SlaveStatus:
+        """How the link is."""
+        link = self._link
+        return SlaveStatus(
+            self.address, link is not None, self._store.log.end,
+            self._received + (link.stream.taken if link is not None else 0), self._connections, self._refused,
+            self._read_ms if link is None else link.read_ms, self._write_ms if link is None else link.write_ms,
+            self._why,
+        )  # fmt: skip
+
+    @property
+    def address(self) -> str | None:
+        """Where the master listens for its slaves, as far as it is known."""
+        return self._settings.ha_master_address or self._address_source() or None
+
+    async def _follow(self) -> None:
+        while True:
+            address = self.address
+            if address is None:
+                await asyncio.sleep(_LOOK_PAUSE)
+                continue
+            began = self._world.clock.monotonic()
+            try:
+                await self._one_connection(address)
+            except TimeoutError:
+                self._failed(address, OSError(f"it does not answer within {_CONNECT_SECONDS:.0f} s"))
+            except (OSError, RMQError) as error:
+                self._failed(address, error)
+            # A link that was good is made again at once; one that is refused, not again and again.
+            if self._world.clock.monotonic() - began < _PAUSE:
+                await asyncio.sleep(_PAUSE)
+
+    def _failed(self, address: str, error: Exception) -> None:
+        self._why = f"{address}: {error}"
+        if isinstance(error, LogsDiffer):
+            self._refused += 1
+        self._trouble.failed(error)
+
+    async def _one_connection(self, address: str) -> None:
+        """Until it ends.
+
+        :raises OSError: the master cannot be reached, the connection has ended, or the disk refused.
+        :raises RMQError: the stream cannot go on.
+        """
+        try:
+            host, port = addresses.parse(address)
+        except ConfigError as error:
+            raise ReplicationError(f"this is no HA address of a master: {error}") from None
+        await self._all_flushed()
+        link = _Link(self, address)
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await self._world.network.connect(lambda: link, host, port)
+            self._link = link
+            self._connections += 1
+            log.info("following the master at %s from offset %d on", address, self._store.log.end)
+            why = await link.ended
+            log.info("the connection to the master at %s has ended at offset %d", address, self._store.log.end)
+        finally:
+            if self._link is link:
+                self._link = None
+                self._received += link.stream.taken
+                self._read_ms, self._write_ms = link.read_ms, link.write_ms
+            link.end(None)
+        if why is not None:
+            raise why
+
+    async def _all_flushed(self) -> None:
+        """What the first report says must be as safe as any other."""
+        store = self._store
+        while self._settings.ha_ack_after_flush and store.durable_end() < store.log.end:
+            store.flusher.request()
+            await asyncio.sleep(0.01)
+
+    def _flushed(self, to: int) -> None:
+        if self._link is not None:
+            self._link.flushed(to)
+
+    # -- for the connection ----------------------------------------------------------------------------------------
+
+    def stream(self) -> SlaveStream:
+        """A stream from where the log ends now."""
+        store, settings = self._store, self._settings
+        end = store.log.end if store.log.segments else 0
+        if end:
+            self._incoming.begin(end, at_record=store.dispatcher.position == end)
+        return SlaveStream(
+            end, self._incoming, self.now(),
+            heartbeat=settings.ha_send_heartbeat_interval / 1000, silence=settings.ha_housekeeping_interval / 1000,
+        )  # fmt: skip
+
+    def take(self, stream: SlaveStream, data: bytes) -> bytes:
+        """Append what arrived; the reports that are due.
+
+        :raises RMQError: the stream cannot go on, or the store takes nothing.
+        :raises OSError: the disk refused.
+        """
+        store, now = self._store, self.now()
+        after_flush = self._settings.ha_ack_after_flush
+        reports: list[bytes] = []
+        for offset, body in stream.received(data, now):
+            store.append_raw(offset, body)
+            if not after_flush:
+                reports.append(stream.stored(store.log.end, now))
+        if after_flush:
+            store.flusher.request()
+        self._why = None
+        self._trouble.over()
+        return b"".join(reports)
+
+    def check_address(self, address: str) -> None:
+        """:raises ReplicationError: the master is somewhere else now."""
+        if self.address not in (address, None):
+            raise ReplicationError(f"the master is at {self.address} now")
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self._world.clock.monotonic()
+
+    def now_ms(self) -> int:
+        """Wall clock."""
+        return self._world.clock.now_ms()
+
+
+class _Link(asyncio.Protocol):
+    """The socket of one stream.
+
+    :param address: of the master, as it was known.
+    """
+
+    stream: SlaveStream
+
+    def __init__(self, client: SlaveClient, address: str) -> None:
+        self._client = client
+        self._address = address
+        #: Done when the connection is over, with the reason.
+        self.ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.read_ms = self.write_ms = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        if self.ended.done():
+            transport.abort()
+            return
+        self._transport = transport
+        self.stream = self._client.stream()
+        self._send(self.stream.first(self._client.now()))
+        self._arm()
+
+    def data_received(self, data: bytes) -> None:
+        if self.ended.done():
+            return
+        self.read_ms = self._client.now_ms()
+        try:
+            self._send(self._client.take(self.stream, data))
+        except (OSError, RMQError) as error:
+            self.end(error)
+        except Exception as error:
+            log.exception("what the master sent could not be taken")
+            self.end(ReplicationError(f"what the master sent could not be taken: {error!r}"))
+
+    def flushed(self, to: int) -> None:
+        """The log is on disk up to ``to``."""
+        self._send(self.stream.stored(to, self._client.now()))
+
+    def _send(self, data: bytes) -> None:
+        if data and self._transport is not None:
+            self.write_ms = self._client.now_ms()
+            self._transport.write(data)
+
+    def _arm(self) -> None:
+        delay = max(0.0, self.stream.due - self._client.now())
+        self._timer = asyncio.get_running_loop().call_later(delay, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        try:
+            self._client.check_address(self._address)
+            self._send(self.stream.on_tick(self._client.now()))
+        except ReplicationError as error:
+            self.end(error)
+        else:
+            self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        closed = ConnectionResetError("the master has closed the connection: its log says why")
+        self.end(closed if exc is None else exc)
+
+    def end(self, error: Exception | None) -> None:
+        """Close the socket; who waits for the end hears why."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self.ended.done():
+            self.ended.set_result(error)
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None

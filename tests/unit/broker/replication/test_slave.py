@@ -1,0 +1,85 @@
+"""A slave's end of the stream, event by event."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmq.broker.replication.incoming import IncomingRecords, LogsDiffer
+from rmq.broker.replication.slave import SlaveStream
+from rmq.broker.replication.wire import header, report
+from rmq.protocol.errors import ReplicationError
+
+SIZE = 1 << 20
+
+
+def record(offset: int, size: int) -> bytes:
+    """A record as far as it is looked at."""
+    head = size.to_bytes(4, "big") + bytes.fromhex("daa320a7") + bytes(20) + offset.to_bytes(8, "big")
+    return head + bytes(size - len(head))
+
+
+def stream(end: int, now: float = 100.0, **times: float) -> SlaveStream:
+    incoming = IncomingRecords(SIZE)
+    if end:
+        incoming.begin(end, at_record=True)
+    return SlaveStream(end, incoming, now, **times)
+
+
+def unit(offset: int, body: bytes) -> bytes:
+    return header(offset, len(body)) + body
+
+
+def test_it_reports_at_once_and_after_each_append() -> None:
+    slave = stream(1000)
+    assert slave.first(100) == report(1000)
+    both = unit(1000, record(1000, 100)) + unit(1100, record(1100, 100))
+    reports = b""
+    for offset, body in slave.received(both, 101):
+        reports += slave.stored(offset + len(body), 101)
+    assert reports == report(1100) + report(1200)
+    assert (slave.reported, slave.taken, slave.due) == (1200, 200, 106)
+
+
+def test_nothing_is_reported_that_was_not_stored() -> None:
+    slave = stream(1000)
+    assert list(slave.received(unit(1000, record(1000, 100)), 101)) == [(1000, record(1000, 100))]
+    assert slave.on_tick(120) == report(1000)
+    assert slave.stored(1000, 120) == b""
+
+
+def test_signs_of_life_come_after_5_s_without_a_report_and_silence_ends_it() -> None:
+    slave = stream(1000)
+    slave.first(100)
+    assert (slave.on_tick(104.9), slave.due) == (b"", 105)
+    assert slave.on_tick(105) == report(1000)
+    assert slave.on_tick(110) == report(1000)
+    assert list(slave.received(header(1000, 0), 115)) == []
+    # A clock that jumps ahead: one report, not all that were missed.
+    assert slave.on_tick(134.9) == report(1000)
+    with pytest.raises(ReplicationError, match="nothing for 20 s"):
+        slave.on_tick(135)
+
+
+def test_an_empty_slave_begins_where_its_master_begins() -> None:
+    slave = stream(0)
+    assert slave.first(100) == report(0)
+    assert list(slave.received(header(3 * SIZE, 0), 101)) == []
+    assert list(slave.received(unit(3 * SIZE, record(3 * SIZE, 91)), 101)) == [(3 * SIZE, record(3 * SIZE, 91))]
+    with pytest.raises(LogsDiffer):
+        list(slave.received(header(3 * SIZE, 0), 101))
+
+
+@pytest.mark.parametrize("offset", [999, 1001, 0, 1 << 40])
+@pytest.mark.parametrize("body", [b"", b"x"])
+def test_a_master_that_goes_on_elsewhere_is_left(offset: int, body: bytes) -> None:
+    with pytest.raises(LogsDiffer, match=f"goes on at {offset}, and this slave's log ends at 1000"):
+        list(stream(1000).received(unit(offset, body), 101))
+
+
+def test_what_came_before_a_bad_unit_is_kept() -> None:
+    slave = stream(1000)
+    good = record(1000, 100)
+    arriving = slave.received(unit(1000, good) + unit(1200, b"x"), 101)
+    assert next(arriving) == (1000, good)
+    with pytest.raises(LogsDiffer):
+        next(arriving)
