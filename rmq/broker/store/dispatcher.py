@@ -12,6 +12,7 @@ from struct import Struct, pack
 
 from rmq.broker.store.index.feed import IndexFeed
 from rmq.broker.store.index.index import Index
+from rmq.broker.store.index.putting import IndexStopped
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.reader import LogReader
 from rmq.broker.store.log.record_runs import Run
@@ -66,6 +67,8 @@ class Dispatcher:
         self.position = 0
         #: The index lacks messages from here on.
         self.index_from = 0
+        #: Told when the index takes no keys any more; it gets none from here then.
+        self.index_stopped: Callable[[IndexStopped], None] | None = None
         #: Queues that have got entries nobody was told of yet.
         self._touched: dict[Queue, None] = {}
 
@@ -95,13 +98,21 @@ class Dispatcher:
         async for run in reader.runs(start, stop):
             await self.put(run, touched)
             if self._feed is not None and run.base + run.end > self.index_from:
-                await self._feed.put_all(run, self.index_from)
+                await self._put_keys(self._feed, run)
             self.position = run.base + run.end
             if dispatched is not None:
                 dispatched(run, list(touched))
             touched.clear()
         self.position = reader.position
         return self.position - start
+
+    async def _put_keys(self, feed: IndexFeed, run: Run) -> None:
+        try:
+            await feed.put_all(run, self.index_from)
+        except IndexStopped as stopped:
+            if self.index_stopped is None:
+                raise
+            self.index_stopped(stopped)
 
     async def put(self, run: Run, touched: dict[Queue, None]) -> None:
         """Put a run's records into their queues: most are simply the next of theirs.

@@ -21,9 +21,11 @@ from rmq.broker.store.care.upkeep import Upkeep
 from rmq.broker.store.catch_up import CatchUp
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.index.build import IndexBuild
+from rmq.broker.store.index.fresh import FreshKeys
 from rmq.broker.store.index.index import Index
 from rmq.broker.store.index.key_search import Found, KeySearch
 from rmq.broker.store.index.keyhash import KeyHasher, KeyHashers
+from rmq.broker.store.index.putting import IndexStopped
 from rmq.broker.store.log.append import Packed, PartlyAppended, pack
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.durability import FLUSH, REPLICA, Answers, Durability
@@ -78,8 +80,6 @@ class Store:
         self.settings = settings
         self._send = send if send is not None else _send
         self.tasks = TaskOwner("store")
-        #: Messages whose keys are not in the index yet: they, where they lie, and their store time.
-        self._fresh: list[tuple[Sequence[Put], list[tuple[int, int]], int]] = []
         self._markers = Markers(world.files, settings.root)
         self._deadline: asyncio.TimerHandle | None = None
         self._loaded = False
@@ -124,11 +124,15 @@ class Store:
         self.retention = Retention(world, settings, self.log, self.queues, self.index, self.deletions)
         self._full_disk = FullDisk(world.clock, self.log, self.retention, self.tasks)
         self._forbidden = ForbiddenWrites(world.clock, self.log, self.tasks)
-        self._index_trouble = Trouble(world.clock, log, "putting keys into the index", "the newest are not found")
+        self._index_trouble = Trouble(
+            world.clock, log, "putting keys into the index",
+            "messages behind are not found by key until they are put into it from the commit log",
+        )  # fmt: skip
         #: Hash the keys of messages; shared with queries.
         self.hashers = KeyHashers()
-        #: Gets the keys of what is appended: None while one is built from the log.
-        self._indexed = self.index
+        #: What is appended gets into the index through it.
+        self._fresh = FreshKeys(world.clock, self.hashers, self.index, self._index_stopped)
+        self.dispatcher.index_stopped = self._index_stopped
         self.index_build = (
             None
             if self.index is None
@@ -173,7 +177,7 @@ class Store:
                 clean=clean, boot=self._world.identity.boot_id(), show_progress=self.show_progress
             )
             if not self.upkeep.indexed:
-                self._indexed = None
+                self._fresh.index = None
             self.durability.begin(self.log.end)
             self.scrub.met_at_start(self.recovered.unreadable)
         except BaseException as error:
@@ -230,7 +234,7 @@ class Store:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        self.put_keys()
+        self._retry_index()
         await self.tasks.close()
         if not self._loaded:
             return True
@@ -364,10 +368,9 @@ class Store:
             queue.max_phys = behind
             entries += count
             touched.append(queue)
-        if self._indexed is not None:
-            self._fresh.append((puts, offsets, stamp))
-            if not keys_later:
-                self.put_keys()
+        self._fresh.add(puts, offsets, stamp)
+        if not keys_later:
+            self._fresh.put()
         queues = self.queues
         queues.note(touched, entries)
         end = self.dispatcher.position = commit_log.end
@@ -380,23 +383,8 @@ class Store:
         return Span(offsets[0][1], end, offsets, touched)
 
     def put_keys(self) -> None:
-        """Have what was appended with ``keys_later`` found by its keys.
-
-        It is stored: an index that takes no keys costs no message.
-        """
-        if not self._fresh:
-            return
-        fresh, self._fresh = self._fresh, []
-        index = self._indexed
-        if index is None:
-            return
-        try:
-            for puts, offsets, stamp in fresh:
-                hashes = self.hashers.of_puts(puts, offsets)
-                if hashes:
-                    index.put_many(hashes, stamp)
-        except Exception as error:
-            self._index_trouble.failed(error)
+        """Have what was appended with ``keys_later`` found by its keys. Never raises."""
+        self._fresh.put()
 
     def _decide(self, end: int) -> None:
         """What is appended is seen once a replica has it or will not have it, whether anybody waits for that or not."""
@@ -522,7 +510,23 @@ class Store:
     def _index_complete(self, end: int) -> None:
         """No await is between the last key of the build and this: the next append puts its keys itself."""
         self.dispatcher.index_from = end
-        self._indexed = self.index
+        self._fresh.index = self.index
+        self._index_trouble.over()
+
+    def _index_stopped(self, stopped: IndexStopped) -> None:
+        """It is stored: an index that takes no keys costs no message, and gets them when it takes some again."""
+        self._index_trouble.failed(stopped)
+        self._fresh.index = None
+        self.dispatcher.index_from = 1 << 62
+        if self.index_build is not None:
+            self.index_build.resume(stopped.offset)
+            self.upkeep.build_index()
+
+    def _retry_index(self) -> None:
+        """Put what an index that had stopped lacks, if that is little and it takes it."""
+        self._fresh.put()
+        if self.index_build is not None:
+            self.index_build.retry()
 
     async def force(self) -> None:
         """:meth:`Upkeep.force`."""
@@ -549,7 +553,7 @@ class Store:
 
     async def query_message(self, topic: str, key: str, limit: int, begin: int, end: int, size: int = 1 << 62) -> Found:
         """:meth:`KeySearch.find`."""
-        self.put_keys()  # who asks in the tick of a send finds what it stored
+        self._retry_index()  # who asks in the tick of a send finds what it stored
         search = KeySearch(self.index, self.hasher, self.record_at, self.deletions.end_of)
         return await search.find(topic, key, limit, begin, end, size)
 

@@ -61,4 +61,4 @@ async def test_keys_are_there_at_the_end_of_their_tick() -> None:
         for number in range(2, 5):
             start = store.log.end
             await ask(line, keyed(f"k{number}", opaque=number))
-            assert (store._fresh, store.index.end[1]) == ([], start)
+            assert (len(store._fresh), store.index.end[1]) == (0, start)

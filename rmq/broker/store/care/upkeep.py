@@ -12,6 +12,7 @@ import logging
 from rmq.broker.store.care.retention import Retention
 from rmq.broker.store.index.build import IndexBuild
 from rmq.broker.store.index.index import Index
+from rmq.broker.store.index.putting import IndexStopped
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.files import SyncFailed
 from rmq.broker.store.log.flush import LogFlusher
@@ -72,6 +73,7 @@ class Upkeep:
         self._tasks = tasks
         self._boot = world.identity.boot_id()
         self._noted = 0
+        self._builds = False
         clock = world.clock
         self._making = Trouble(clock, log, "making the next commit-log file", "it is tried again")
         self._noting = Trouble(clock, log, "writing the checkpoint", "a start after a kill has more to recover")
@@ -106,13 +108,18 @@ class Upkeep:
         if self._queues.pending:
             # Entries that were lost are in memory again; Java would have to make them, should it open this store next.
             self._checkpoint.logics = 0
-        build = self._index_build
-        if build is not None and not build.complete:
-            tasks.spawn(self._build_index(build), "index")
+        self.build_index()
         tasks.every(lambda: settings.queue_flush_interval_ms / 1000, self._interval, "queues")
         tasks.every(lambda: settings.queue_thorough_interval_ms / 1000, self.force, "checkpoint")
         tasks.every(lambda: settings.clean_interval_ms / 1000, self._retention.run, "clean", first=60)
         tasks.every(_LOOK_PAUSE, self._retention.check_disk, "disk")
+
+    def build_index(self) -> None:
+        """Have the index brought up to the log, where it is not."""
+        build = self._index_build
+        if build is not None and not build.complete and not self._builds and not self._tasks.closed:
+            self._builds = True
+            self._tasks.spawn(self._build_index(build), "index")
 
     async def finish(self) -> bool:
         """Bring everything to disk, when nothing is appended any more; whether the next start may find it clean."""
@@ -217,13 +224,16 @@ class Upkeep:
         return stamp if build is None or build.complete else min(stamp, build.stamp)
 
     async def _build_index(self, build: IndexBuild) -> None:
-        while not build.complete:
-            try:
-                await build.run()
-            except OSError as error:
-                self._building.failed(error)
-                await asyncio.sleep(10)
-        self._building.over()
+        try:
+            while not build.complete:
+                try:
+                    await build.run()
+                except (OSError, IndexStopped) as error:
+                    self._building.failed(error)
+                    await asyncio.sleep(10)
+            self._building.over()
+        finally:
+            self._builds = False
 
     async def _before_delete(self) -> None:
         """The next start is not to miss the file that goes now."""

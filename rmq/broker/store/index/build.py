@@ -13,6 +13,7 @@ from datetime import datetime
 
 from rmq.broker.store.index.feed import ROLLED_BACK, IndexFeed
 from rmq.broker.store.index.index import Index
+from rmq.broker.store.index.putting import IndexStopped
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.reader import LogReader
 from rmq.broker.store.log.record_runs import Topics, take
@@ -69,6 +70,7 @@ class IndexBuild:
         self._from = 0
         self._recovered_end = 0
         self._begun = False
+        self._stopped = False
         self._at_once = _LEAST_AT_ONCE
         #: Held while keys are put: who cuts the log waits for it.
         self.turn = asyncio.Lock()
@@ -116,6 +118,7 @@ class IndexBuild:
         """Check what there is and put what is missing, until appends can go on.
 
         :raises OSError: the log could not be read; it may be called again.
+        :raises IndexStopped: the index takes no keys; likewise.
         """
         begun = self._told = self._world.clock.monotonic()
         async with self.turn:
@@ -125,15 +128,33 @@ class IndexBuild:
             first = self.position
         while True:
             async with self.turn:
-                if self._catch_up():
-                    break
-                await self._step()
+                try:
+                    if self.complete or self._catch_up():
+                        break
+                    await self._step()
+                except IndexStopped as stopped:
+                    self.resume(stopped.offset)
+                    raise
             self._tell()
         if self.position - first > _STEP:
             log.info(
                 "the index is complete: the keys of %d bytes of the commit log were put into it in %.1f s",
                 self.position - first, self._world.clock.monotonic() - begun,
             )  # fmt: skip
+
+    def resume(self, offset: int) -> None:
+        """The index has none of the keys of messages from ``offset`` on, where one begins, and took no more."""
+        self.position = self._from = offset
+        self.complete = False
+        self._stopped = True
+
+    def retry(self) -> None:
+        """Whether an index that had stopped takes keys again: put what is missing at once, if that is little."""
+        if self._stopped and not self.complete and not self.turn.locked():
+            try:
+                self._catch_up()
+            except IndexStopped as stopped:
+                self.resume(stopped.offset)
 
     def log_ends(self, to: int) -> None:
         """The log is cut back to ``to``, and the index with it."""
@@ -284,6 +305,7 @@ class IndexBuild:
             else:
                 return False
         self.complete = True
+        self._stopped = False
         self._on_complete(self.position)
         return True
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from rmq.broker.store.index.index import Index
 from rmq.broker.store.index.keyhash import KeyHasher
+from rmq.broker.store.index.putting import put_all
 from rmq.broker.store.log.record_runs import Run
 from rmq.broker.store.log.records import index_keys
 from rmq.protocol.record import store_time
 
 __all__ = ["ROLLED_BACK", "IndexFeed"]
+
+log = logging.getLogger(__name__)
 
 #: Messages with both bits in their flag are in no queue and in no index.
 ROLLED_BACK = 0xC
@@ -32,7 +36,10 @@ class IndexFeed:
         self.keys = 0
 
     async def put_all(self, run: Run, start: int) -> None:
-        """:meth:`put` to the run's end, with turns of the loop in between."""
+        """:meth:`put` to the run's end, with turns of the loop in between.
+
+        :raises IndexStopped: it may be called again, from there on.
+        """
         end = run.base + run.end
         start = self.put(run, start, _KEYS_IN_A_TURN)
         while start < end:
@@ -44,6 +51,7 @@ class IndexFeed:
 
         :param most: keys after which it stops, behind a record.
         :returns: the commit-log offset behind the last record whose keys were put; another call goes on there.
+        :raises IndexStopped: it may be called again, from there on.
         """
         data, base = run.data, run.base
         hashes: list[tuple[int, int]] = []
@@ -61,20 +69,26 @@ class IndexFeed:
                 continue  # a whole index file would have this time: its other messages would not be found
             if stored != stamp:
                 if hashes:
-                    self._index.put_many(hashes, stamp)
+                    put_all(self._index, hashes, stamp, self._refused)
                     hashes = []
                 stamp = stored
             most -= len(keys)
             self.keys += len(keys)
-            hasher = self._hasher(topic)
-            hashes.append((hasher.unique(keys[0]), offset))
-            hashes += [(hasher.of(key), offset) for key in keys[1:]]
+            try:
+                hasher = self._hasher(topic)
+                hashes += [(hasher.unique(keys[0]), offset), *[(hasher.of(key), offset) for key in keys[1:]]]
+            except Exception as error:
+                self._refused(offset, error)
             if most <= 0:
                 end = offset + size
                 break
         if hashes:
-            self._index.put_many(hashes, stamp)
+            put_all(self._index, hashes, stamp, self._refused)
         return end
+
+    @staticmethod
+    def _refused(offset: int, error: Exception) -> None:
+        log.error("the message at %d is not found by its keys: the index refuses them (%s)", offset, error)
 
     def _hasher(self, topic: str) -> KeyHasher:
         hasher = self._hashers.get(topic)

@@ -167,7 +167,12 @@ class IndexFile:
             table[slot] = number
             fields += (value, offset, seconds, before)
             number += 1
-        self._buffer += _rows.pack(fields)
+        try:
+            self._buffer += _rows.pack(fields)
+        except BaseException:
+            for at in range(len(fields) - 4, -1, -4):  # no slot may name an entry that is not there
+                table[fields[at] % slots] = fields[at + 3]
+            raise
         self.slot_count += used
         self.count = number
         self.end_timestamp = stamp

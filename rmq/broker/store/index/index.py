@@ -33,6 +33,8 @@ _VERIFY = 1 << 20
 _ENTRIES_AT_ONCE = 10_000
 #: Entries of one chain looked at in one query: a cycle in a damaged file ends there.
 _CHAIN_LIMIT = 1 << 20
+#: Files made later are all named after one moment of the year 9998: a name has four digits for the year.
+_LATEST_NAME = 253_370_764_800_000
 #: Entries of a chain after which the loop gets its turn: about a millisecond.
 _CHAIN_TURN = 500
 
@@ -100,7 +102,7 @@ class Index:
 
     def _name(self) -> str:
         """Local time to the millisecond, 17 digits."""
-        now = self._world.clock.now_ms()
+        now = min(self._world.clock.now_ms(), _LATEST_NAME)
         return datetime.fromtimestamp(now // 1000).strftime("%Y%m%d%H%M%S") + f"{now % 1000:03d}"
 
     # -- state -----------------------------------------------------------------------------------------------------

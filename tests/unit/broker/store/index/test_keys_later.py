@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
 
 import pytest
 
@@ -99,5 +101,128 @@ def test_an_index_that_takes_no_keys_costs_no_message(
         send(store, "k1")
         assert await found_keys(store, "T", ["k1"]) == {"k1": 1}
         await store.stop()
+
+    run(main())
+
+
+def refusing(store: Store, refused: str, error: Exception) -> Callable[[list[tuple[int, int]], int], None]:
+    """An index that refuses what comes with one key."""
+    assert store.index is not None
+    real, bad = store.index.put_many, store.hashers.of("T").of(refused.encode())
+
+    def put_many(hashes: list[tuple[int, int]], stamp: int) -> None:
+        if any(value == bad for value, _ in hashes):
+            raise error
+        real(hashes, stamp)
+
+    return put_many
+
+
+@pytest.mark.parametrize("refused", ["k0", "k3", "k7"])
+def test_a_message_whose_keys_are_refused_costs_its_own_keys_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refused: str
+) -> None:
+    """Appends of one tick, and the messages of one append."""
+
+    async def main() -> None:
+        store = await opened(Simulation().node("b").world, small())
+        queue = store.queues.get_or_create("T", 0)
+        with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
+            broken.setattr(store.index, "put_many", refusing(store, refused, OverflowError("too large")))
+            span = store.append([put(queue, key=key) for key in KEYS[:4]], keys_later=True)
+            later = [send(store, key) for key in KEYS[4:]]
+            store.put_keys()
+        place = [*[offset for _, offset in span.offsets], *later][KEYS.index(refused)]
+        assert f"those of the message at {place}: too large" in caplog.text
+        expected = dict.fromkeys(KEYS, 1) | {refused: 0}
+        assert await found_keys(store, "T", KEYS) == expected
+        await store.stop()
+
+    run(main())
+
+
+def test_a_message_whose_keys_cannot_be_hashed_costs_its_own_keys_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        store = await opened(Simulation().node("b").world, small())
+        queue = store.queues.get_or_create("T", 0)
+        puts = [put(queue, key=key) for key in KEYS]
+        puts[3] = puts[3]._replace(keys=(b"",))
+        with caplog.at_level(logging.ERROR):
+            store.append(puts)
+        assert caplog.text.count("those of the message at ") == 1
+        assert await found_keys(store, "T", KEYS) == dict.fromkeys(KEYS, 1) | {"k3": 0}
+        await store.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("error", [OSError("no memory for its slots"), MemoryError()])
+def test_what_an_index_that_had_stopped_lacks_is_put_from_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def main() -> None:
+        store = await opened(Simulation().node("b").world, small())
+        with monkeypatch.context() as broken:
+            broken.setattr(store.index, "put_many", refusing(store, "k2", error))
+            starts = [send(store, key) for key in KEYS[:4]]
+            store.put_keys()
+            assert f"it has no keys from {starts[2]} on" in caplog.text
+            send(store, "k4")
+            store.put_keys()
+            await asyncio.sleep(30)
+            assert store.index_build is not None
+            assert not store.index_build.complete
+            assert await found_keys(store, "T", KEYS[:4]) == {"k0": 1, "k1": 1, "k2": 0, "k3": 0}
+        send(store, "k5")
+        await asyncio.sleep(30)
+        assert store.index_build.complete
+        assert "putting keys into the index works again" in caplog.text
+        for key in KEYS[6:]:
+            send(store, key)
+        assert await found_keys(store, "T", KEYS) == dict.fromkeys(KEYS, 1)
+        await store.stop()
+
+    run(main())
+
+
+def test_a_stop_while_the_index_takes_no_keys_does_not_claim_that_it_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        machine = Simulation().node("b")
+        store = await opened(machine.world, small())
+        with monkeypatch.context() as broken:
+            broken.setattr(store.index, "put_many", refusing(store, "k2", OSError("no memory for its slots")))
+            for key in KEYS:
+                send(store, key)
+            await store.stop()
+        store = await opened(machine.world, small())
+        await asyncio.sleep(1)
+        assert await found_keys(store, "T", KEYS) == dict.fromkeys(KEYS, 1)
+        await store.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize(("error", "left"), [(OverflowError("too large"), 0), (OSError("no memory"), 1)])
+def test_keys_of_replicated_messages_are_contained_likewise(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, left: int
+) -> None:
+    async def main() -> None:
+        master = await opened(Simulation().node("m").world, small())
+        for key in KEYS:
+            send(master, key)
+        data = master.log.read(0, master.log.end)
+        assert data is not None
+        slave = await opened(Simulation().node("s").world, small())
+        with monkeypatch.context() as broken:
+            broken.setattr(slave.index, "put_many", refusing(slave, "k2", error))
+            slave.append_raw(0, data)
+            await asyncio.sleep(5)
+            assert slave.dispatcher.behind == 0
+        await asyncio.sleep(30)
+        assert await found_keys(slave, "T", KEYS) == dict.fromkeys(KEYS, 1) | {"k2": left}
+        for store in (master, slave):
+            await store.stop()
 
     run(main())
