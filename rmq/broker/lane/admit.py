@@ -230,7 +230,9 @@ class Admission:
             if value not in _INT32:
                 raise ResponseError(ResponseCode.SYSTEM_ERROR, f"{name}={value} does not fit into 32 bits")
         config = self._topic_for(conn, header)
-        return config, self._queue_id(conn, header.queue_id, config)
+        queue_id = self._queue_id(conn, header.queue_id, config)
+        self._check_takes(self._store.queues.get(config.topic_name, queue_id))
+        return config, queue_id
 
     def put(
         self,
@@ -262,6 +264,8 @@ class Admission:
         names = table.get("INNER_MULTI_DISPATCH") if sent else None
         if names is not None and self._store.multi_dispatch is not None:
             self._check_dispatch(self._store.multi_dispatch, names, queue.id, len(stored))
+        if sent:
+            self._check_takes(queue)
         if stored.endswith(b"\0"):
             # Recovery takes a last record that ends in zeros for a torn one: a separator behind the value keeps it.
             stored += b"\x02"
@@ -312,11 +316,20 @@ class Admission:
             "be tried again",
         )
 
-    @staticmethod
-    def _check_dispatch(multi_dispatch: MultiDispatch, names: str, queue_id: int, stored: int) -> None:
+    def _check_takes(self, queue: Queue | None) -> None:
+        """Refuse what is sent to a queue of which too many entries wait to be written."""
+        reason = self._store.queues.full.get(queue) if queue is not None else None
+        if queue is not None and reason is not None:
+            raise ResponseError(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"queue {queue.id} of topic[{queue.topic}] takes no messages now: {reason}; other queues do",
+            )
+
+    def _check_dispatch(self, multi_dispatch: MultiDispatch, names: str, queue_id: int, stored: int) -> None:
         fault = multi_dispatch.fault(names, queue_id, stored)
         if fault is not None:
             raise ResponseError(ResponseCode.MESSAGE_ILLEGAL, fault)
+        self._check_takes(multi_dispatch.full(names, queue_id))
         if multi_dispatch.exceeded(names, queue_id):
             raise ResponseError(
                 ResponseCode.SYSTEM_ERROR,

@@ -53,6 +53,7 @@ class LaneTable:
         self._lanes: dict[str, TopicLane] = {}
         self.get = self._lanes.get
         topics.on_change.append(self._changed)
+        queues.on_full.append(lambda queue: self.forget(queue.topic))
 
     def _changed(self, topic: str | None) -> None:
         if topic is None:
@@ -77,5 +78,7 @@ class LaneTable:
             )
             legal = min(max(config.read_queue_nums, config.write_queue_nums, 0), _QUEUES_AT_HAND)
             queues = [self._queues.get_or_create(topic, queue_id) for queue_id in range(legal)]
+            if not self._queues.full.keys().isdisjoint(queues):
+                plain = False  # the slow branch says which of them takes no messages
             lane = self._lanes[topic] = TopicLane(topic, config, queues, plain=plain)
         return lane

@@ -91,7 +91,7 @@ class Store:
         self.index = Index(world, settings, self.checkpoint) if settings.index_enable else None
         self.durability = Durability(sync_flush=settings.sync_flush, sync_master=settings.sync_master)
         self.tags = TagsRule(settings.delays_ms)
-        self.writer = QueueWriter(world, self.queues, self.log, self.tasks)
+        self.writer = QueueWriter(world, self.queues, self.tasks)
         self.flusher = LogFlusher(
             world,
             self.log,

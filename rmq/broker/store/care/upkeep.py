@@ -19,7 +19,7 @@ from rmq.broker.store.log.flush import LogFlusher
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.queues.writer import QueueWriter
-from rmq.broker.store.refusal import FORBIDDEN
+from rmq.broker.store.refusal import FORBIDDEN, told
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.trouble import Trouble
@@ -127,13 +127,7 @@ class Upkeep:
         flushed = await self._flusher.flush_all()
         clean = await self._log.clear() and flushed
         try:
-            written = await self._writer.write(everything=True, until=until)
-            await self._writer.sweep()
-            if not (await self._writer.sync(until=until) and written):
-                log.warning(
-                    "not all consume queues are on disk %d s after the stop began; the next start makes them from the "
-                    "commit log", _STOP_SECONDS,
-                )  # fmt: skip
+            if not await self._finish_queues(until):
                 clean = False
             if self._index is not None:
                 await self._index.force()
@@ -151,6 +145,26 @@ class Upkeep:
             log.error("the store could not be stopped cleanly (%s); the next start recovers it", error)
             clean = False
         return clean
+
+    async def _finish_queues(self, until: float) -> bool:
+        """Bring queues to disk; whether they are there. What is not costs the stop nothing else."""
+        try:
+            try:
+                written = await self._writer.write(everything=True, until=until)
+            finally:
+                await self._writer.sweep()
+                forced = await self._writer.sync(until=until)
+        except OSError as error:
+            log.error(
+                "queues could not be brought to disk: %s; the next start makes them from the commit log", told(error)
+            )
+            return False
+        if not (written and forced):
+            log.warning(
+                "not all consume queues are on disk %d s after the stop began; the next start makes them from the "
+                "commit log", _STOP_SECONDS,
+            )  # fmt: skip
+        return written and forced
 
     def flushed(self, to: int) -> None:
         """The log is on disk up to ``to``."""
@@ -243,19 +257,28 @@ class Upkeep:
     async def force(self) -> None:
         """Bring queues to disk and move the checkpoint: its times never pass what is not on disk."""
         stamp = self._dispatched_stamp(self._log.stamp)
+        failed: OSError | None = None
+        for part in (functools.partial(self._writer.write, everything=True), self._writer.sync, self._force_index):
+            try:
+                await part()
+            except OSError as error:
+                failed = error
+        if not self._flusher.failed:
+            self._note_forced()
+        # Store times may have gone back meanwhile.
+        newest = self._log.stamp
+        self._checkpoint.physic = min(max(self._checkpoint.physic, self._flusher.flushed_stamp), newest)
+        # What is missing in a queue or in the index is behind the last time when nothing was.
+        self._checkpoint.logics = min(max(self._checkpoint.logics, 0 if failed else stamp), newest)
         try:
-            await self._writer.write(everything=True)
-            await self._writer.sync()
-            if self._index is not None:
-                await self._index.force()
-            if not self._flusher.failed:
-                self._note_forced()
-            # Store times may have gone back meanwhile.
-            newest = self._log.stamp
-            self._checkpoint.physic = min(max(self._checkpoint.physic, self._flusher.flushed_stamp), newest)
-            self._checkpoint.logics = min(max(self._checkpoint.logics, stamp), newest)
             await self._offload(self._checkpoint.save)
         except OSError as error:
-            self._forcing.failed(error)
-        else:
+            failed = error
+        if failed is None:
             self._forcing.over()
+        else:
+            self._forcing.failed(failed)
+
+    async def _force_index(self) -> None:
+        if self._index is not None:
+            await self._index.force()

@@ -12,6 +12,7 @@ class Gate:
 
     NOT_READABLE: Final = 1
     NOT_WRITABLE: Final = 2
+    #: Java's, after 30 failed writes; never set here, where a queue that cannot be written costs itself.
     QUEUE_ERROR: Final = 4
     INDEX_ERROR: Final = 8
     DISK_FULL: Final = 16

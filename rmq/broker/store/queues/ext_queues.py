@@ -181,28 +181,25 @@ class ExtQueueTable(QueueTable):
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    async def write_ext(self, queues: Sequence[Queue]) -> list[tuple[FileKey, bool]]:
-        """Write the waiting units of some queues, before the entries that point to them.
+    async def write_ext(self, queue: Queue) -> list[tuple[FileKey, bool]]:
+        """Write the waiting units of a queue, before the entries that point to them.
 
         :returns: the files that were written to, and whether they are new.
-
         :raises OSError: what could not be written is kept.
         """
-        written: list[tuple[FileKey, bool]] = []
-        for queue in queues:
-            ext = self.ext.of(queue)
-            if not ext.pieces or queue.files.dropped:
-                continue
-            pieces = [(position, bytes(piece)) for position, piece in ext.pieces]
-            touched = await self._offload(self.ext.disk.write, ext.directory, pieces)
-            if queue.files.dropped:
-                # Deleted meanwhile, and perhaps made anew by this write.
-                if self.get(queue.topic, queue.id) is None:
-                    self.bury_leftover(ext.directory)
-                continue
-            ext.written(pieces)
-            written += [((ext.directory, start), start not in ext.starts) for start in touched]
-            ext.starts = sorted({*ext.starts, *touched})
+        ext = self.ext.of(queue)
+        if not ext.pieces or queue.files.dropped:
+            return []
+        pieces = [(position, bytes(piece)) for position, piece in ext.pieces]
+        touched = await self._offload(self.ext.disk.write, ext.directory, pieces)
+        if queue.files.dropped:
+            # Deleted meanwhile, and perhaps made anew by this write.
+            if self.get(queue.topic, queue.id) is None:
+                self.bury_leftover(ext.directory)
+            return []
+        ext.written(pieces)
+        written = [((ext.directory, start), start not in ext.starts) for start in touched]
+        ext.starts = sorted({*ext.starts, *touched})
         return written
 
     # -- reading ---------------------------------------------------------------------------------------------------

@@ -150,30 +150,46 @@ class QueueDisk:
             block = min(block * 16, 1 << 20) // ENTRY_SIZE * ENTRY_SIZE
         return b"".join(parts)
 
-    def sync(self, items: Sequence[tuple[FileKey, File | None]]) -> None:
-        """Force files to disk; those that are not open any more are opened for it. One that is gone is fine."""
+    def sync(self, items: Sequence[tuple[FileKey, File | None]]) -> dict[FileKey, OSError]:
+        """Force files to disk; those that are not open any more are opened for it. One that is gone is fine.
+
+        :returns: those that could not be forced, and why.
+        """
+        failed: dict[FileKey, OSError] = {}
         for key, file in items:
-            if file is not None:
-                file.datasync()
-                continue
             try:
-                file = self.open_file(key)
+                self._sync(key, file)
             except FileNotFoundError:
                 continue
-            try:
-                file.datasync()
-            finally:
-                file.close()
+            except OSError as error:
+                failed[key] = error
+        return failed
+
+    def _sync(self, key: FileKey, file: File | None) -> None:
+        if file is not None:
+            file.datasync()
+            return
+        file = self.open_file(key)
+        try:
+            file.datasync()
+        finally:
+            file.close()
 
     def sync_all(self) -> None:
         """Force every queue to disk, names included, whatever else is written in the same file system."""
         if self._files.is_dir(self.root):
             self._files.sync_tree(self.root)
 
-    def sync_directories(self, directories: Sequence[str]) -> None:
+    def sync_directories(self, directories: Sequence[str]) -> dict[str, OSError]:
+        """Force names to disk; the directories where that failed, and why."""
+        failed: dict[str, OSError] = {}
         for directory in directories:
-            if self._files.is_dir(directory):
-                self._files.sync_dir(directory)
+            try:
+                if self._files.is_dir(directory):
+                    self._files.sync_dir(directory)
+            except OSError as error:
+                failed[directory] = error
+        return failed
 
     def remove_files(self, keys: Sequence[FileKey]) -> bool:
         """Take files away; False when the disk does not let one go (:func:`make_way`)."""

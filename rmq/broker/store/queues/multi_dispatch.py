@@ -106,6 +106,12 @@ class MultiDispatch:
             return False
         return any(self.refuses_queue(name, self._id(name, queue_id)) for name in _split(names))
 
+    def full(self, names: str, queue_id: int) -> Queue | None:
+        """A queue among those a message names that takes none at the moment."""
+        full = self._queues.full
+        named = [self._queues.get(name, self._id(name, queue_id)) for name in _split(names)] if full else []
+        return next((queue for queue in named if queue in full), None)
+
     def refuses_queue(self, topic: str, queue_id: int) -> bool:
         """Whether a queue would be one light queue too many."""
         return (

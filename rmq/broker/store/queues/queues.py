@@ -40,6 +40,10 @@ class QueueTable:
         self.on_dropped: list[Callable[[Queue], None]] = []
         #: Bytes of such entries.
         self.pending = 0
+        #: Queues that clients' messages are refused for, each with the reason: too many of its entries wait.
+        self.full: dict[Queue, str] = {}
+        #: Called with a queue that came into ``full`` or left it.
+        self.on_full: list[Callable[[Queue], None]] = []
         #: Light message queues among the queues.
         self.lmq_count = 0
         #: How often entries were taken away from behind, or with their queue: what was read of them is void.
@@ -48,8 +52,8 @@ class QueueTable:
         self.graves: list[str] = []
         #: Keeps of a message what its entry cannot hold; the tags code for the entry. None: entries hold everything.
         self.unit_code: Callable[[Queue, int, int, bytes], int] | None = None
-        #: Writes what entries of some queues point to; names the files written to, and whether they are new.
-        self.before_write: Callable[[Sequence[Queue]], Awaitable[list[tuple[FileKey, bool]]]] | None = None
+        #: Writes what entries of a queue point to; names the files written to, and whether they are new.
+        self.before_write: Callable[[Queue], Awaitable[list[tuple[FileKey, bool]]]] | None = None
         self._topics: dict[str, dict[int, Queue]] = {}
         # Every set that a queue with new entries is put into.
         self._noting = [self.dirty]
@@ -156,6 +160,18 @@ class QueueTable:
         for noted in self._noting:
             for queue in touched:
                 noted[queue] = None
+
+    def takes_none(self, queue: Queue, reason: str) -> None:
+        """Clients' messages for a queue are refused from now on."""
+        self.full[queue] = reason
+        for listener in self.on_full:
+            listener(queue)
+
+    def takes(self, queue: Queue) -> None:
+        """They are taken."""
+        if self.full.pop(queue, None) is not None:
+            for listener in self.on_full:
+                listener(queue)
 
     def watch(self) -> dict[Queue, None]:
         """A set for one who keeps count: queues that get entries from now on are put into it, and taken out by him.

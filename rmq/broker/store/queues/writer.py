@@ -2,7 +2,8 @@
 
 A queue is written when it has 4 KiB, or in its turn at the next interval, or when all of them together hold 16 MiB. The
 writes themselves are short and into the page cache, so they are made on the loop, where they cannot meet an append;
-opening, making and forcing files is done off it.
+opening, making and forcing files is done off it. A queue that the disk does not take keeps no other from it
+(:mod:`rmq.broker.store.queues.stuck`).
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import math
 import os
 from collections.abc import Awaitable, Callable, Sequence
 
-from rmq.broker.store.log.commit_log import CommitLog
-from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.open_files import open_each_aside
 from rmq.broker.store.queues.files import FileKey, QueueFiles, Target
 from rmq.broker.store.queues.queues import QueueTable
+from rmq.broker.store.queues.stuck import StuckQueues
+from rmq.broker.store.refusal import SPOILT
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.broker.store.trouble import Trouble
 from rmq.runtime.tasks import TaskOwner
@@ -34,8 +35,8 @@ _SMALL_AT_ONCE = 1024
 _GROUP = 64
 #: More files than these are forced to disk all at once: 40,000 one by one take minutes.
 _ONE_BY_ONE = 1024
-#: Failed intervals in a row until messages are refused (Java: 30 tries, a second apart).
-_FAILURES = 30
+#: With more queues than these that cannot be written, how much waits for each is looked at with the next write.
+_WEIGHED_AT_ONCE = 64
 
 
 class QueueWriter:
@@ -43,19 +44,17 @@ class QueueWriter:
 
     :param world: clock and threads.
     :param table: the queues.
-    :param commit_log: whose gate is closed when the disk takes no entries.
     """
 
-    def __init__(self, world: World, table: QueueTable, commit_log: CommitLog, tasks: TaskOwner) -> None:
+    def __init__(self, world: World, table: QueueTable, tasks: TaskOwner) -> None:
         self._offload = world.offload
         self._monotonic = world.clock.monotonic
         self._table = table
-        self._log = commit_log
         self._tasks = tasks
+        self._stuck = StuckQueues(world.clock, table)
         #: Held while entries are written or forced: who cuts queues waits for it.
         self.lock = asyncio.Lock()
         self._urgent = False
-        self._failures = 0
         self._trouble = Trouble(
             world.clock, log, "writing consume queues", "their entries stay in memory and are tried again"
         )
@@ -69,6 +68,8 @@ class QueueWriter:
 
     def check(self) -> None:
         """Called after appends: starts a write at once when too much waits in memory."""
+        if 0 < len(self._stuck) <= _WEIGHED_AT_ONCE:
+            self._stuck.weigh()
         if self._table.pending > _PENDING_LIMIT and not self._urgent and not self._tasks.closed:
             self._urgent = True
             self._tasks.spawn(self._relieve(), "write-queues")
@@ -78,7 +79,7 @@ class QueueWriter:
             await self.write(everything=True)
         except OSError as error:
             self._trouble.failed(error)
-            await asyncio.sleep(1)
+            await asyncio.sleep(1)  # what waits then may be what cannot be written
         finally:
             self._urgent = False
 
@@ -87,15 +88,10 @@ class QueueWriter:
         try:
             await self.write()
         except OSError as error:
-            self._failures += 1
             self._trouble.failed(error)
-            if self._failures >= _FAILURES:
-                self._log.close_gate(Gate.QUEUE_ERROR)
-            return
-        self._trouble.over()
-        if self._failures:
-            self._failures = 0
-            self._log.open_gate(Gate.QUEUE_ERROR)
+        else:
+            if not self._stuck:
+                self._trouble.over()
         await self.sweep()
 
     async def sweep(self) -> None:
@@ -117,47 +113,55 @@ class QueueWriter:
 
         :param until: the monotonic second after which nothing more is begun.
         :returns: whether there was time for all of them.
-        :raises OSError: some could not be written; they are kept.
+        :raises OSError: some could not be written; they are kept, and all others are written. An error that is not
+            about the files themselves (no room, no rights) is raised rather than one that is.
         """
         async with self.lock:
             dirty = self._table.dirty
             if everything:
                 chosen = list(dirty)
             else:
-                chosen = [queue for queue in dirty if len(queue.tail) >= _LARGE]
+                stuck = self._stuck
+                chosen = [queue for queue in dirty if len(queue.tail) >= _LARGE and queue not in stuck]
                 small = 0
                 for queue in dirty:
-                    if len(queue.tail) < _LARGE:
+                    if len(queue.tail) < _LARGE and queue not in stuck:
                         chosen.append(queue)
                         small += 1
                         if small >= _SMALL_AT_ONCE:
                             break
-            error: OSError | None = None
+                chosen += stuck.next()
+            errors: list[OSError] = []
             for at in range(0, len(chosen), _GROUP):
                 if self._monotonic() > until:
                     return False
                 failed = await self._write_group(chosen[at : at + _GROUP])
-                error = failed or error
+                for queue, error in failed.items():
+                    self._stuck.failed(queue, error)
+                errors += failed.values()
                 await asyncio.sleep(0)
-            if error is not None:
-                raise error
+            self._stuck.weigh()
+            _raise(errors)
             return True
 
-    async def _write_group(self, group: list[Queue]) -> OSError | None:
-        """Write all entries that some queues have now."""
+    async def _write_group(self, group: list[Queue]) -> dict[Queue, OSError]:
+        """Write all entries that some queues have now; those where that failed, and why."""
         table = self._table
         open_files = table.open_files
         goals = {queue: queue.next for queue in group}
-        error: OSError | None = None
+        failed: dict[Queue, OSError] = {}
         if table.before_write is not None:
-            try:
-                written = await table.before_write(group)
-            except OSError as failed:
-                return failed
-            for key, new in written:
-                self._unsynced[key] = None
-                if new:
-                    self._note_directories(key[0])
+            for queue in group:
+                try:
+                    written = await table.before_write(queue)
+                except OSError as error:
+                    failed[queue] = error
+                    del goals[queue]
+                    continue
+                for key, new in written:
+                    self._unsynced[key] = None
+                    if new:
+                        self._note_directories(key[0])
         while goals:
             missing: list[tuple[Queue, Target]] = []
             for queue in goals:
@@ -169,7 +173,7 @@ class QueueWriter:
                 opened = await open_each_aside(self._offload, table.disk.open_targets, targets, close=_close)
                 for (queue, target), file in zip(missing, opened, strict=True):
                     if isinstance(file, OSError):
-                        error = file
+                        failed[queue] = file
                         del goals[queue]
                     else:
                         self._opened(queue, target, file)
@@ -185,8 +189,8 @@ class QueueWriter:
                 size = min(len(queue.tail), table.file_size - target.position)
                 try:
                     shared.file.pwrite(queue.tail[:size], target.position)
-                except OSError as failed:
-                    error = failed
+                except OSError as error:
+                    failed[queue] = error
                     del goals[queue]
                     continue
                 del queue.tail[:size]
@@ -195,9 +199,10 @@ class QueueWriter:
                 self._unsynced[target.key] = None
                 if not queue.tail:
                     table.dirty.pop(queue, None)
+                    self._stuck.written(queue)
                 if queue.tail_from >= goals[queue]:
                     del goals[queue]
-        return error
+        return failed
 
     def _opened(self, queue: Queue, target: Target, file: File) -> None:
         files: QueueFiles = queue.files
@@ -238,23 +243,27 @@ class QueueWriter:
                 for path in directories:
                     self._unsynced_directories.pop(path, None)
                 return True
+            errors: list[OSError] = []
             for at in range(0, len(items), _GROUP):
                 if self._monotonic() > until:
                     return False
-                await self._sync_group(items[at : at + _GROUP])
+                errors += await self._sync_group(items[at : at + _GROUP])
             for at in range(0, len(directories), _GROUP):
                 if self._monotonic() > until:
                     return False
                 group_directories = directories[at : at + _GROUP]
-                await self._offload(self._table.disk.sync_directories, group_directories)
+                failed = await self._offload(self._table.disk.sync_directories, group_directories)
                 for path in group_directories:
-                    self._unsynced_directories.pop(path, None)
+                    if path not in failed:
+                        self._unsynced_directories.pop(path, None)
+                errors += failed.values()
+            _raise(errors)
             return True
 
-    async def _sync_group(self, group: list[FileKey]) -> None:
+    async def _sync_group(self, group: list[FileKey]) -> list[OSError]:
         pinned = [(key, self._table.open_files.get(key)) for key in group]
         try:
-            await self._offload(
+            failed = await self._offload(
                 self._table.disk.sync, [(key, shared.pin() if shared else None) for key, shared in pinned]
             )
         finally:
@@ -262,7 +271,15 @@ class QueueWriter:
                 if shared is not None:
                     shared.unpin()
         for key in group:
-            self._unsynced.pop(key, None)
+            if key not in failed:
+                self._unsynced.pop(key, None)
+        return list(failed.values())
+
+
+def _raise(errors: list[OSError]) -> None:
+    """Raise one of what happened, if anything did: the one that whoever runs the broker has to mend."""
+    if errors:
+        raise next((error for error in errors if error.errno not in SPOILT), errors[-1])
 
 
 def _close(target: File | OSError) -> None:

@@ -44,7 +44,7 @@ from rmq.broker.store.open_files import open_each_aside
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.queues.writer import QueueWriter
-from rmq.broker.store.refusal import BAD_PLACE
+from rmq.broker.store.refusal import BAD_PLACE, SPOILT
 from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.start.kept_entries import KeptEntries
 from rmq.broker.store.start.progress import Progress
@@ -381,7 +381,11 @@ class Recovery:
     async def _relieve(self) -> None:
         """Write entries when they are many; thousands of small queues are left to the running broker."""
         if self._queues.pending >= _PENDING:
-            await self._writer.write(everything=True)
+            try:
+                await self._writer.write(everything=True)
+            except OSError as error:
+                if error.errno not in SPOILT:
+                    raise  # a bad file of one queue costs that queue, and was told
 
     def _tally(self, run: Run, there: dict[int, int]) -> None:
         """Add up a run: the records of one lie side by side."""

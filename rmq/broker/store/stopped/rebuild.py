@@ -137,7 +137,7 @@ class _Rebuild:
             await self._offload(self._files.mkdir, self._place)
             for part in ("consumequeue", "index"):
                 await self._offload(self._files.mkdir, os.path.join(self._place, part))
-            writer = QueueWriter(world, queues, commit_log, tasks)
+            writer = QueueWriter(world, queues, tasks)
             deletions = Deletions(world, self._root, segment_size(settings.commit_log_file_size))
             await self._offload(deletions.load)
             dispatcher = Dispatcher(commit_log, queues, index, TagsRule(settings.delays_ms), deletions)

@@ -179,10 +179,9 @@ def test_entries_that_cannot_be_written_are_kept() -> None:
         store.append([put(queue, b"late")])
         await store.force()
         assert store.checkpoint.logics == before
-        # For half a minute; then messages are refused, until it works again.
+        # However long that lasts, messages are taken.
         await asyncio.sleep(40)
-        with pytest.raises(StoreError, match="consume queues"):
-            store.append([put(queue)])
+        store.append([put(queue, b"later")])
         machine.disk.heal()
         await asyncio.sleep(2)
         store.append([put(queue, b"again")])
