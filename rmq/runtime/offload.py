@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["ThreadOffload", "never_behind_others"]
+__all__ = ["ThreadOffload", "failure_first", "never_behind_others"]
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
@@ -22,13 +22,30 @@ def never_behind_others(function: F) -> F:
     return function
 
 
+def failure_first(failure: BaseException | None) -> None:
+    """Tell a caller that is being cancelled what its call failed with; the cancellation reaches it where it waits next.
+
+    What failed is to be known whoever was cancelled: a disk tells of what it has lost once, and never again.
+
+    :param failure: None when the call worked: then nothing happens.
+    """
+    task = asyncio.current_task()
+    if failure is None or task is None:
+        return
+    # One cancellation, taken back and asked for anew: those who count them see what they saw.
+    task.uncancel()
+    task.cancel()
+    raise failure
+
+
 class ThreadOffload:
     """At most ``limit`` threads; more calls wait in turn. One thread more serves :func:`never_behind_others`.
 
     The threads are started at first use, and anew in a forked child.
 
     :param patient: a call that is cancelled while it runs, which no one can stop, is waited for. Otherwise whoever
-        cancelled it would close, rename or write what it still works on.
+        cancelled it would close, rename or write what it still works on. What it fails with is raised, and the
+        cancellation after it (:func:`failure_first`).
     """
 
     __slots__ = ("_limit", "_patient", "_pid", "_pools")
@@ -54,6 +71,7 @@ class ThreadOffload:
         except asyncio.CancelledError:
             if self._patient and not job.cancel():
                 await _ended(job)
+                failure_first(job.exception())
             raise
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rmq.runtime.lockstep import LockstepPool, loop_of_turn
+from rmq.runtime.offload import failure_first
 from rmq.runtime.real import seeded
 from rmq.runtime.world import Random, World
 from rmq.testing.simdisk import SimDisk, SimFiles
@@ -59,9 +60,18 @@ class SimOffload:
     async def __call__(self, what: Callable[..., T], *args: object) -> T:
         self.seen.add(getattr(what, "__qualname__", repr(what)))
         try:
-            return what(*args)
-        finally:
-            await asyncio.sleep(self.delay() if callable(self.delay) else self.delay)
+            result = what(*args)
+        except BaseException as failure:
+            try:
+                await self._wait()
+            except asyncio.CancelledError:
+                failure_first(failure)
+            raise
+        await self._wait()
+        return result
+
+    async def _wait(self) -> None:
+        await asyncio.sleep(self.delay() if callable(self.delay) else self.delay)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,36 @@ async def test_a_cancelled_call_has_ended_when_its_caller_hears_of_it(times: int
     offload.close()
 
 
+async def test_a_cancelled_caller_is_told_first_what_its_call_failed_with() -> None:
+    offload, call = ThreadOffload(), Slow()
+    told: list[str] = []
+
+    def fail() -> None:
+        call()
+        raise OSError("told once")
+
+    async def caller() -> None:
+        try:
+            await offload(fail)
+        except OSError as error:
+            told.append(str(error))
+        task = asyncio.current_task()
+        assert task is not None
+        told.append(f"{task.cancelling()} asked for")
+        await asyncio.sleep(0)
+        told.append("not cancelled")
+
+    task = asyncio.create_task(caller())
+    await call.begun.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    call.go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert told == ["told once", "1 asked for"]
+    offload.close()
+
+
 async def test_a_cancelled_call_that_waits_its_turn_is_never_made() -> None:
     offload, first, second = ThreadOffload(1), Slow(), Slow()
     task = await begun(offload, first)
