@@ -10,7 +10,7 @@ fault       what a real machine does                        how a test asks for 
 kill -9     the process ends, the page cache stays          ``files.freeze()``, new ``SimFiles(disk)``
 power cut   what was not forced may be lost, kept or torn   ``disk.power_cut(random)``
 torn write  the process dies within a write                 ``disk.tear(path, keep)``
-bad fsync   EIO; the dirty pages are gone from the cache    ``disk.fail("datasync", errno.EIO)``
+bad fsync   EIO, once; the dirty pages count as clean       ``disk.fail("datasync", errno.EIO)``
 full disk   ENOSPC                                          ``disk.capacity``
 read-only   mounted so while files are open: EROFS          ``disk.read_only``
 too large   RLIMIT_FSIZE: what fits is written, then EFBIG  ``disk.largest_file``
@@ -47,7 +47,7 @@ class SimCrash(BaseException):
 class _Inode:
     """A file's pages as readers see them, and as the platters have them. Missing pages are zeros."""
 
-    __slots__ = ("cold", "dirty", "forced", "forced_size", "mtime_ms", "pages", "size")
+    __slots__ = ("cold", "dirty", "forced", "forced_size", "lost", "mtime_ms", "pages", "size")
 
     def __init__(self, now_ms: int) -> None:
         self.pages: dict[int, bytearray] = {}
@@ -55,6 +55,8 @@ class _Inode:
         self.forced: dict[int, bytes] = {}
         self.forced_size = 0
         self.dirty: set[int] = set()
+        #: Pages that count as clean although a flush of them failed: seen while they stay in the cache.
+        self.lost: set[int] = set()
         self.cold: set[int] = set()
         self.mtime_ms = now_ms
 
@@ -80,7 +82,7 @@ class _Inode:
             if page is None:
                 page = self.pages[number] = bytearray(PAGE)
             page[start : start + count] = data[done : done + count]
-            self.dirty.add(number)
+            self._dirtied(number)
             self.cold.discard(number)
             done += count
         self.size = max(self.size, end)
@@ -90,11 +92,15 @@ class _Inode:
             last, start = divmod(size, PAGE)
             for number in [n for n in self.pages if n > last or (n == last and start == 0)]:
                 del self.pages[number]
-                self.dirty.add(number)
+                self._dirtied(number)
             if start and last in self.pages:
                 self.pages[last][start:] = bytes(PAGE - start)
-                self.dirty.add(last)
+                self._dirtied(last)
         self.size = size
+
+    def _dirtied(self, number: int) -> None:
+        self.dirty.add(number)
+        self.lost.discard(number)
 
     def force(self) -> None:
         for number in sorted(self.dirty):
@@ -108,12 +114,18 @@ class _Inode:
 
     def lose_dirty(self) -> None:
         """What Linux does after a failed fsync: the pages count as clean, the platters have the old ones."""
-        for number in sorted(self.dirty):
-            self._revert(number)
+        self.lost |= self.dirty
         self.dirty.clear()
+
+    def forget_lost(self) -> None:
+        """Pages that count as clean leave the cache: what is read now is on the platters."""
+        for number in sorted(self.lost):
+            self._revert(number)
+        self.lost.clear()
 
     def power_cut(self, random: Random | None) -> None:
         """Pages that were not forced are kept, lost, or torn at sectors, as ``random`` has it; without it, lost."""
+        self.forget_lost()
         keep_size = random is not None and random.random() < 0.5
         for number in sorted(self.dirty):
             fate = random.choice(("lost", "kept", "torn")) if random is not None else "lost"
@@ -215,6 +227,7 @@ class SimDisk:
         """Drop the pages of matching files from the page cache: the next ``pread_hot`` refuses them."""
         for name, inode in self._entries.items():
             if inode is not None and fnmatch.fnmatchcase(name, path):
+                inode.forget_lost()
                 inode.cold = set(range(-(-inode.size // PAGE)))
 
     def power_cut(self, random: Random | None = None) -> None:
@@ -585,8 +598,15 @@ class SimFiles:
         disk._forced.setdefault(whole, None)
 
     def sync_tree(self, path: str) -> None:
-        whole = self._path(path, "sync_tree")
+        whole = self._path(path)
         names = [name for name in self.disk._entries if name == whole or name.startswith(whole + "/")]
+        try:
+            self.disk._check("sync_tree", whole)
+        except OSError:
+            for name in names:
+                if (inode := self.disk._entries[name]) is not None:
+                    inode.lose_dirty()
+            raise
         for name in names:
             inode = self.disk._entries[name]
             if inode is not None:

@@ -79,6 +79,7 @@ class IndexFile:
         "end_offset",
         "end_timestamp",
         "forced",
+        "in_doubt",
         "name",
         "path",
         "shared",
@@ -99,6 +100,8 @@ class IndexFile:
         self.count = 1
         #: ``count`` when slots and header were last brought to disk.
         self.forced = 1
+        #: A flush failed: it is written again before the next.
+        self.in_doubt = False
         #: The open file; None for a file that is not made yet.
         self.shared: SharedFile | None = None
         self._memory: mmap.mmap | None = None

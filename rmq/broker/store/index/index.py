@@ -13,6 +13,7 @@ from contextlib import aclosing
 from datetime import datetime
 from struct import Struct
 
+from rmq.broker.store.again import write_again
 from rmq.broker.store.index.file import ENTRY, HEADER_SIZE, IndexFile, IndexHeader
 from rmq.broker.store.open_files import SharedFile, open_aside
 from rmq.broker.store.refusal import SPOILT, told
@@ -184,6 +185,18 @@ class Index:
         the file away if that is what it finds.
         """
         shared = await self._made(file)
+        if file.in_doubt:
+            await self._offload(write_again, shared.file, 0, file.size)
+        try:
+            header = await self._force_made(file, shared)
+        except OSError:
+            file.in_doubt = True
+            raise
+        file.in_doubt = False
+        file.forced = header.next
+        self._checkpoint.index = max(self._checkpoint.index, header.end_timestamp)
+
+    async def _force_made(self, file: IndexFile, shared: SharedFile) -> IndexHeader:
         await self._offload(shared.file.pwrite, file.header(unfinished=True).encode(), 0)
         await self._offload(shared.file.datasync)
         # Keys go on being put: what is written is the state of this moment.
@@ -197,8 +210,7 @@ class Index:
         await self._offload(shared.file.datasync)
         await self._offload(shared.file.pwrite, header.encode(), 0)
         await self._offload(shared.file.datasync)
-        file.forced = header.next
-        self._checkpoint.index = max(self._checkpoint.index, header.end_timestamp)
+        return header
 
     async def _made(self, file: IndexFile) -> SharedFile:
         """The open file; it is made when it is not there yet."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 
+from rmq.broker.store.again import write_again
 from rmq.broker.store.open_files import SharedFile
-from rmq.broker.store.refusal import BAD_PLACE
+from rmq.broker.store.refusal import BAD_PLACE, FORBIDDEN, NO_SPACE, told
 from rmq.broker.store.settings import StoreSettings
 from rmq.protocol.errors import StoreError
 from rmq.runtime.offload import never_behind_others
@@ -254,6 +255,18 @@ class LogFiles:
             self._files.sync_dir(os.path.dirname(directory))
             file.entry_synced = True
         file.file.datasync()
+
+    def sync_again(self, file: LogFile, position: int, end: int) -> None:
+        """The same, of bytes of which a flush may have failed (:func:`write_again`), from ``position`` to ``end``."""
+        if os.path.dirname(file.path) not in self._read_only:
+            try:
+                write_again(file.file, position, end)
+            except OSError as error:
+                # The messages can be served all the same; a disk that takes nothing loses nothing more.
+                if error.errno not in NO_SPACE and error.errno not in FORBIDDEN:
+                    raise
+                log.error("%s; messages of it may not outlive a power cut", told(error, file.path))
+        self.sync(file)
 
     def remove(self, file: LogFile) -> None:
         """Take a file's name away, for good; its space is free when its last reader is done.

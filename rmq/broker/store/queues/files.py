@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
+from rmq.broker.store.again import write_again
 from rmq.broker.store.log.files import file_name, offset_of
 from rmq.broker.store.refusal import SPOILT, told
 from rmq.broker.store.spoilt import bury, make_way
@@ -172,6 +173,28 @@ class QueueDisk:
         file = self.open_file(key)
         try:
             file.datasync()
+        finally:
+            file.close()
+
+    def write_again(self, keys: Sequence[FileKey]) -> dict[FileKey, OSError]:
+        """Write what files hold over itself (:func:`~rmq.broker.store.again.write_again`). One that is gone is fine.
+
+        :returns: those that could not be written, and why.
+        """
+        failed: dict[FileKey, OSError] = {}
+        for key in keys:
+            try:
+                self._write_again(key)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                failed[key] = error
+        return failed
+
+    def _write_again(self, key: FileKey) -> None:
+        file = self.open_file(key)
+        try:
+            write_again(file, 0, file.size())
         finally:
             file.close()
 

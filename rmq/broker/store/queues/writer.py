@@ -65,6 +65,8 @@ class QueueWriter:
         self.before_sweep: Callable[[Sequence[str]], Awaitable[None]] | None = None
         self._unsynced: dict[FileKey, None] = {}
         self._unsynced_directories: dict[str, None] = {}
+        #: A flush of them failed: another one alone would bring nothing to the disk.
+        self._in_doubt: dict[FileKey, None] = {}
 
     def check(self) -> None:
         """Called after appends: starts a write at once when too much waits in memory."""
@@ -229,21 +231,31 @@ class QueueWriter:
 
         :param until: the monotonic second after which nothing more is begun.
         :returns: whether there was time for all of it.
-        :raises OSError: some of it may not be there; it is forced again next time, and written anew by a recovery.
+        :raises OSError: some of it may not be there; it is written again and forced next time, or by a recovery.
         """
         async with self.lock:
             items = list(self._unsynced)
             directories = list(self._unsynced_directories)
             if self._monotonic() > until:
                 return not items and not directories
+            errors: list[OSError] = []
+            if self._in_doubt:
+                doubtful = await self._offload(self._table.disk.write_again, list(self._in_doubt))
+                items = [key for key in items if key not in doubtful]
+                errors += doubtful.values()
             if len(items) + len(directories) > _ONE_BY_ONE:
-                await self._offload(self._table.disk.sync_all)
+                try:
+                    await self._offload(self._table.disk.sync_all)
+                except OSError:
+                    self._in_doubt.update(dict.fromkeys(items))
+                    raise
                 for key in items:
                     self._unsynced.pop(key, None)
+                    self._in_doubt.pop(key, None)
                 for path in directories:
                     self._unsynced_directories.pop(path, None)
+                _raise(errors)
                 return True
-            errors: list[OSError] = []
             for at in range(0, len(items), _GROUP):
                 if self._monotonic() > until:
                     return False
@@ -266,13 +278,19 @@ class QueueWriter:
             failed = await self._offload(
                 self._table.disk.sync, [(key, shared.pin() if shared else None) for key, shared in pinned]
             )
+        except OSError:
+            self._in_doubt.update(dict.fromkeys(group))
+            raise
         finally:
             for _, shared in pinned:
                 if shared is not None:
                     shared.unpin()
         for key in group:
-            if key not in failed:
+            if key in failed:
+                self._in_doubt[key] = None
+            else:
                 self._unsynced.pop(key, None)
+                self._in_doubt.pop(key, None)
         return list(failed.values())
 
 

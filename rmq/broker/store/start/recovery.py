@@ -170,6 +170,7 @@ class Recovery:
         differs: int | None = None
         fill = False
         end = 0
+        in_doubt = 0
         size = commit_log.file_size
         if files:
             since = await self._sure_until(files, loader.covered)
@@ -186,6 +187,7 @@ class Recovery:
                 reader, there, light, fill = await self._check_files(files, loader)
                 segment = found.checked_from
             found.compared_from = max(found.checked_from, reader.crc_from)
+            in_doubt = found.compared_from if since is None else self._forced
             end = self._end(reader, files)
             self._deletions.measured(segment, self._dead)
             await self._keep_entries()
@@ -214,11 +216,26 @@ class Recovery:
             await self._fill_index(self._index, loader, found)
         for queue in self._queues:
             queue.visible = queue.next
-        for file in commit_log.segments:
-            if file.start + commit_log.file_size > found.checked_from:
-                await self._offload(commit_log.files.sync, file)
+        await self._force(found.checked_from, in_doubt)
         self._report(found)
         return found
+
+    async def _force(self, checked_from: int, in_doubt: int) -> None:
+        """See to it that what is served is on disk.
+
+        What an earlier process of this boot could not force there, the system may take for written. After another boot
+        everything was read from the disk.
+
+        :param in_doubt: after an unclean stop, nobody knows from here on whether it ever was there.
+        """
+        written = self._clean or (self._noted >= 0 > self._forced)
+        size, files = self._log.file_size, self._log.files
+        for file in self._log.segments:
+            if not written and file.start + size > in_doubt:
+                start, end = max(0, in_doubt - file.start), min(size, self._log.end - file.start)
+                await self._offload(files.sync_again, file, start, end)
+            elif file.start + size > checked_from:
+                await self._offload(files.sync, file)
 
     def _reader(self) -> LogReader:
         """For what may have been lost lately: the log may end in it."""
