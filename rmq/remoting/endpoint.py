@@ -123,13 +123,13 @@ class Endpoint:
         later: list[Frame] = []
         limits = self.limits
         frames = queued = 0
-        calm = True
+        clear = True
         for conn in turn:
             frames += len(conn.frames)
             queued += conn.queued
             if not conn._clear:
-                calm = False
-        if not calm or frames > limits.tick_frames or queued > limits.tick_bytes:
+                clear = False
+        if not clear or frames > limits.tick_frames or queued > limits.tick_bytes:
             turn, cut, later = self._portion(turn)
         try:
             self._step(turn)

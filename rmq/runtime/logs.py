@@ -78,7 +78,7 @@ class _Queue(logging.handlers.QueueHandler):
             self.dropped += 1
 
 
-class _Held(logging.Handler):
+class _FirstLines(logging.Handler):
     """Keeps the first lines of a process until it is known where they go."""
 
     def __init__(self) -> None:
@@ -96,8 +96,8 @@ def hold() -> None:
     Settings are read before it is known where the log goes, and reading them has things to say.
     """
     logger = logging.getLogger("rmq")
-    if not any(isinstance(handler, _Held) for handler in logger.handlers):
-        logger.addHandler(_Held())
+    if not any(isinstance(handler, _FirstLines) for handler in logger.handlers):
+        logger.addHandler(_FirstLines())
         logger.setLevel(logging.INFO)
 
 
@@ -105,7 +105,7 @@ def _release() -> list[logging.LogRecord]:
     """What was held; nothing is held any more."""
     logger = logging.getLogger("rmq")
     records = []
-    for handler in [h for h in logger.handlers if isinstance(h, _Held)]:
+    for handler in [h for h in logger.handlers if isinstance(h, _FirstLines)]:
         logger.removeHandler(handler)
         logger.setLevel(logging.NOTSET)
         records += handler.records

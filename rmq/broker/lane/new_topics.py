@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from rmq.protocol.command import Command
     from rmq.remoting.conn import Conn
 
-__all__ = ["NewTopics", "Waiting"]
+__all__ = ["NewTopics", "PostponedSend"]
 
 #: What one waiting send takes, bytes, besides its body.
 _OVERHEAD = 1024
 
 
-class Waiting(NamedTuple):
+class PostponedSend(NamedTuple):
     """An admitted send."""
 
     conn: Conn
@@ -40,10 +40,10 @@ class NewTopics:
     def __init__(self, topics: TopicTable, lanes: LaneTable) -> None:
         self._topics = topics
         self._lanes = lanes
-        self._waiting: dict[str, list[Waiting]] = {}
+        self._postponed: dict[str, list[PostponedSend]] = {}
 
-    def keep(self, conn: Conn, request: Command, topic: str, ticket: Ticket) -> bool:
-        """Keep a send when ``topic``, or one that its messages are diverted to, is not in the file.
+    def postpone(self, conn: Conn, request: Command, topic: str, ticket: Ticket) -> bool:
+        """Postpone a send when ``topic``, or one that its messages are diverted to, is not in the file.
 
         :returns: False when it may be stored now.
         """
@@ -56,17 +56,17 @@ class NewTopics:
         self._lanes.forget(topic)
         size = len(request.body) + _OVERHEAD
         conn.owed_bytes += size
-        self._waiting.setdefault(name, []).append(Waiting(conn, request, ticket, size))
+        self._postponed.setdefault(name, []).append(PostponedSend(conn, request, ticket, size))
         return True
 
-    def take(self) -> list[Waiting]:
+    def take(self) -> list[PostponedSend]:
         """The sends whose topic has come into the file, or was deleted, in order of arrival by topic."""
-        if not self._waiting:
+        if not self._postponed:
             return []
         unsaved = self._topics.unsaved
         found = []
-        for name in [name for name in self._waiting if name not in unsaved]:
-            found += self._waiting.pop(name)
+        for name in [name for name in self._postponed if name not in unsaved]:
+            found += self._postponed.pop(name)
         for one in found:
             one.conn.settle(one.size)
         return found

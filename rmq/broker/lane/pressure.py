@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rmq.remoting.latency import CallLatency
     from rmq.runtime.world import Clock
 
-__all__ = ["Frame", "Owed", "Pressure"]
+__all__ = ["Frame", "Pressure", "UnansweredSends"]
 
 #: (buffer, position of the serialize-type byte, end)
 Frame = tuple[bytes, int, int]
@@ -51,7 +51,7 @@ _SENDS = frozenset(
 _OVERHEAD = 512
 
 
-class Owed:
+class UnansweredSends:
     """Sends of one connection that wait for a flush or a replica: while they do, they count as owed bytes."""
 
     __slots__ = ("_began", "_code", "_conn", "_count", "_pressure", "_request", "_size")
@@ -67,7 +67,7 @@ class Owed:
         conn.owed_bytes += size
         pressure.held += count
 
-    def answer(self, code: int) -> Owed:
+    def answer(self, code: int) -> UnansweredSends:
         """What comes next answers with this code."""
         self._code = code
         return self

@@ -21,7 +21,7 @@ from rmq.broker.lane.answers import Recallable
 from rmq.broker.lane.hot_frames import PULL_START, SEND_START, decode_pull, decode_send
 from rmq.broker.lane.new_topics import NewTopics
 from rmq.broker.lane.plain import plain_properties
-from rmq.broker.lane.pressure import Owed
+from rmq.broker.lane.pressure import UnansweredSends
 from rmq.broker.store.log.append import PartlyAppended, RecordTooLarge
 from rmq.broker.store.log.durability import Answers
 from rmq.broker.store.state import Put, Queue, Span
@@ -301,7 +301,7 @@ class Lane:
         self, conn: Conn, request: Command, header: AnySend, ticket: Ticket, puts: list[Put], acks: list[Ack]
     ) -> None:
         """An admitted send is stored, or waits until its topic is in its file."""
-        if self._topics.unsaved and self._new_topics.keep(conn, request, header.topic or "", ticket):
+        if self._topics.unsaved and self._new_topics.postpone(conn, request, header.topic or "", ticket):
             self._pressure.held += 1
             return
         self._admitted(conn, request, ticket, puts, acks)
@@ -493,7 +493,7 @@ class Lane:
         if waiting:
             pressure = self._pressure
             owed = [
-                (Owed(pressure, conn, len(held), sizes[conn], _code(held[0][0])), held)
+                (UnansweredSends(pressure, conn, len(held), sizes[conn], _code(held[0][0])), held)
                 for conn, held in waiting.items()
             ]
 
@@ -558,7 +558,7 @@ class Lane:
             return
         stored = self._answer(0, ack, offsets, ids)
         if self._store.waits and wait:
-            owed = Owed(self._pressure, conn, 1, len(request.body), request.code)
+            owed = UnansweredSends(self._pressure, conn, 1, len(request.body), request.code)
             self._store.hold(
                 end,
                 [(owed, stored)],

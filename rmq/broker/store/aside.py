@@ -25,7 +25,7 @@ _TOLD = 20
 T = TypeVar("T", bound=Hashable)
 
 
-class _Held:
+class _Item:
     __slots__ = ("at", "pause", "place")
 
     def __init__(self, place: str, at: float) -> None:
@@ -46,7 +46,7 @@ class SetAside(Generic[T]):
         self._clock = clock
         self._log = log
         self._what = what
-        self._items: dict[T, _Held] = {}
+        self._items: dict[T, _Item] = {}
         #: No item is due before it.
         self._next = math.inf
         self._notes = Rationed(clock, most=_TOLD)
@@ -73,7 +73,7 @@ class SetAside(Generic[T]):
         now = self._clock.monotonic()
         held = self._items.get(item)
         if held is None:
-            held = self._items[item] = _Held(place, now + _FIRST_PAUSE)
+            held = self._items[item] = _Item(place, now + _FIRST_PAUSE)
             reason = told(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"[:500]
             form = "%s fails for %s: %s; it is tried again, and the others go on"
             if isinstance(error, OSError | RMQError):
@@ -88,7 +88,7 @@ class SetAside(Generic[T]):
     def keep(self, item: T, place: str) -> None:
         """Take over an item that was set aside before a restart: it is tried at once."""
         now = self._clock.monotonic()
-        self._items.setdefault(item, _Held(place, now))
+        self._items.setdefault(item, _Item(place, now))
         self._next = min(self._next, now)
 
     def later(self, item: T, seconds: float) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from rmq.broker.store.state import Queue
 
-__all__ = ["FLUSH", "REPLICA", "Durability", "Held"]
+__all__ = ["FLUSH", "REPLICA", "Durability", "Unacknowledged"]
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _FLUSH_SLAVE_TIMEOUT: Final = 12
 Answers = list[tuple[Any, bytes]]
 
 
-class Held(NamedTuple):
+class Unacknowledged(NamedTuple):
     """Answers that wait for the log to be as durable as ``need`` says, up to ``end``."""
 
     end: int
@@ -64,7 +64,7 @@ class Durability:
         self.on_visible: Callable[[list[Queue]], None] | None = None
         self._needed_replicas = replicas
         self._reports: dict[Hashable, int] = {}
-        self._waiting: deque[Held] = deque()
+        self._waiting: deque[Unacknowledged] = deque()
         self._ledger: deque[tuple[int, list[tuple[Queue, int]]]] = deque()
 
     def begin(self, end: int) -> None:
@@ -72,7 +72,7 @@ class Durability:
         self.appended = self.flushed = self.waived = self.visible = end
 
     @property
-    def waiting(self) -> Sequence[Held]:
+    def waiting(self) -> Sequence[Unacknowledged]:
         """Who waits, in log order."""
         return self._waiting
 
@@ -112,12 +112,12 @@ class Durability:
             (min(end, to), [(queue, min(index, queue.next)) for queue, index in queues]) for end, queues in self._ledger
         )
         released: Answers = []
-        kept: deque[Held] = deque()
-        for held in self._waiting:
-            if held.end > to:
-                released += _instead(held, _FLUSH_SLAVE_TIMEOUT if held.need & REPLICA else _FLUSH_DISK_TIMEOUT)
+        kept: deque[Unacknowledged] = deque()
+        for entry in self._waiting:
+            if entry.end > to:
+                released += _instead(entry, _FLUSH_SLAVE_TIMEOUT if entry.need & REPLICA else _FLUSH_DISK_TIMEOUT)
             else:
-                kept.append(held)
+                kept.append(entry)
         self._waiting = kept
         self._advance()
         return released
@@ -133,12 +133,12 @@ class Durability:
         """
         if self._waiting:
             deadline = max(deadline, self._waiting[-1].deadline)
-        held = Held(end, need, deadline, answers, otherwise)
+        entry = Unacknowledged(end, need, deadline, answers, otherwise)
         if self.failed and need & FLUSH and end > self.flushed:
             return otherwise(_FLUSH_DISK_TIMEOUT)
-        if self._met(held):
+        if self._met(entry):
             return answers
-        self._waiting.append(held)
+        self._waiting.append(entry)
         return []
 
     def on_flushed(self, to: int) -> Answers:
@@ -175,32 +175,32 @@ class Durability:
         released: Answers = []
         waiting = self._waiting
         while waiting and waiting[0].deadline <= now:
-            held = waiting.popleft()
+            entry = waiting.popleft()
             # Java combines the two outcomes so that the replica's one wins (store-and-broker.md 2.9).
-            if held.need & REPLICA and held.end > self.replicated:
-                released += _instead(held, _FLUSH_SLAVE_TIMEOUT)
-                self.waive(held.end)
+            if entry.need & REPLICA and entry.end > self.replicated:
+                released += _instead(entry, _FLUSH_SLAVE_TIMEOUT)
+                self.waive(entry.end)
             else:
-                released += _instead(held, _FLUSH_DISK_TIMEOUT)
+                released += _instead(entry, _FLUSH_DISK_TIMEOUT)
         return released
 
     def on_fsync_error(self) -> Answers:
         """A flush failed: nothing becomes visible any more, and who waits for the disk is told the truth."""
         self.failed = True
         released: Answers = []
-        kept: deque[Held] = deque()
-        for held in self._waiting:
-            if held.need & FLUSH and held.end > self.flushed:
-                released += _instead(held, _FLUSH_DISK_TIMEOUT)
+        kept: deque[Unacknowledged] = deque()
+        for entry in self._waiting:
+            if entry.need & FLUSH and entry.end > self.flushed:
+                released += _instead(entry, _FLUSH_DISK_TIMEOUT)
             else:
-                kept.append(held)
+                kept.append(entry)
         self._waiting = kept
         return released
 
-    def _met(self, held: Held) -> bool:
-        if held.need & FLUSH and held.end > self.flushed:
+    def _met(self, entry: Unacknowledged) -> bool:
+        if entry.need & FLUSH and entry.end > self.flushed:
             return False
-        return not (held.need & REPLICA and held.end > self.replicated)
+        return not (entry.need & REPLICA and entry.end > self.replicated)
 
     def _release(self) -> Answers:
         self._advance()
@@ -235,10 +235,10 @@ class Durability:
             self.on_visible(list(moved))
 
 
-def _instead(held: Held, code: int) -> Answers:
+def _instead(entry: Unacknowledged, code: int) -> Answers:
     """The answers for another outcome. Whoever cannot build one leaves his own client without, and nobody else."""
     try:
-        return held.otherwise(code)
+        return entry.otherwise(code)
     except Exception:
         log.exception("an answer with code %d could not be built", code)
         return []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmq.broker.lane.pressure import Owed, Pressure
+from rmq.broker.lane.pressure import Pressure, UnansweredSends
 from rmq.broker.settings import BrokerSettings
 from rmq.protocol import frame
 from rmq.protocol.command import Command, SerializeType
@@ -91,7 +91,7 @@ def test_without_fast_failure_age_does_not_count() -> None:
 
 def test_only_as_many_as_may_wait() -> None:
     scene = Scene(sendThreadPoolQueueCapacity="5")
-    Owed(scene.pressure, scene.conn, 3, 100, 310)
+    UnansweredSends(scene.pressure, scene.conn, 3, 100, 310)
     assert scene.shed(send(), pull(), send(), send(), pull()) == 4
     assert scene.remarks() == ["[OVERLOAD]system busy, start flow control for a while"]
 
@@ -139,7 +139,7 @@ def test_the_refusal_is_what_the_encoder_would_write() -> None:
 def test_what_waits_counts_as_owed_until_it_is_answered() -> None:
     scene = Scene()
     scene.durability.waiting.append(SimpleNamespace(deadline=105.0))
-    owed = Owed(scene.pressure, scene.conn, 3, 5000, 310)
+    owed = UnansweredSends(scene.pressure, scene.conn, 3, 5000, 310)
     assert scene.conn.owed_bytes >= 5000
     assert scene.pressure.waiting() == 3
     scene.now = 100.4
