@@ -26,7 +26,7 @@ from rmq.broker.store.index.index import Index
 from rmq.broker.store.index.key_search import Found, KeySearch
 from rmq.broker.store.index.keyhash import KeyHasher, KeyHashers
 from rmq.broker.store.index.putting import IndexStopped
-from rmq.broker.store.log.append import Packed, PartlyAppended, pack
+from rmq.broker.store.log.append import Packed, PartlyAppended, Replicated, pack
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.durability import FLUSH, REPLICA, Answers, Durability
 from rmq.broker.store.log.flush import LogFlusher
@@ -321,7 +321,7 @@ class Store:
             end of the log nor the start of the file behind it; or they cross a file's end.
         :raises OSError: the disk refused; nothing is changed.
         """
-        self.commit(Packed(offset, [data], self.log.stamp, [], (), []))
+        self.commit(Replicated(offset, data))
 
     async def truncate(self, to: int) -> None:
         """Cut the log back, and with it queues, index, and the marks of what is on disk and what is visible.
@@ -333,7 +333,7 @@ class Store:
         self._send(await self._truncation.run(to))
         self._catch_up.wake()
 
-    def commit(self, packed: Packed, *, keys_later: bool = False) -> Span:
+    def commit(self, packed: Packed | Replicated, *, keys_later: bool = False) -> Span:
         """Write what was packed and move everything that follows from it: whatever is appended ends here.
 
         :param keys_later: :meth:`put_keys` follows before anything else runs on the loop.
@@ -341,15 +341,15 @@ class Store:
         :raises OSError: the disk refused; nothing is changed.
         """
         commit_log = self.log
-        at, pieces, stamp, deltas, puts, offsets = packed
-        if commit_log.gate and (puts or commit_log.gate != Gate.SLAVE):
+        if commit_log.gate and not (commit_log.gate == Gate.SLAVE and isinstance(packed, Replicated)):
             raise StoreError(f"the store takes no messages: {commit_log.gate_reason()}")
-        if not puts:
-            commit_log.append_raw(at, pieces[0])
+        if isinstance(packed, Replicated):
+            commit_log.append_raw(*packed)
             self.durability.on_appended(commit_log.end, [])
             self.flusher.appended()
             self._catch_up.wake()
-            return Span(at, commit_log.end, [], [])
+            return Span(packed.at, commit_log.end, [], [])
+        at, pieces, stamp, deltas, puts, offsets = packed
         if at != commit_log.end or at != self.dispatcher.position:
             raise StoreError(
                 f"records for offset {at} of a log that ends at {commit_log.end} and is in queues up to "

@@ -16,7 +16,7 @@ from rmq.broker.store.state import Delta, Put, Queue, Span
 from rmq.protocol.errors import StoreError
 from rmq.protocol.properties import MAX_BYTES
 
-__all__ = ["Packed", "PartlyAppended", "Place", "RecordTooLarge", "pack", "pack_entries"]
+__all__ = ["Packed", "PartlyAppended", "Place", "RecordTooLarge", "Replicated", "pack", "pack_entries"]
 
 _MAGIC = -626843481
 _FIXED = 91
@@ -72,11 +72,18 @@ class Packed(NamedTuple):
     stamp: int
     #: What each queue gets.
     deltas: list[Delta]
-    #: The messages, whose keys go into the index. Without any, the bytes are another broker's: what follows from them
-    #: is read from the log.
+    #: The messages, whose keys go into the index.
     puts: Sequence[Put]
     #: One (queue index, commit-log offset) a message.
     offsets: list[tuple[int, int]]
+
+
+class Replicated(NamedTuple):
+    """Bytes of another broker's log, cut anywhere, in one file: what follows from them is read from the log."""
+
+    #: Where they lie in that log, and are to lie in this one.
+    at: int
+    data: bytes
 
 
 def pack(puts: Sequence[Put], at: Place, stamp: int, *, together: bool = False) -> Packed:
