@@ -20,6 +20,7 @@ from rmq.broker.pop.modes import RequestModes
 from rmq.broker.roles.change import Roles
 from rmq.broker.roles.master import MasterServices
 from rmq.broker.roles.role import Role
+from rmq.broker.roles.slave import SlaveServices
 from rmq.broker.schedule.levels import DelayOffsets
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.log.gate import Gate
@@ -183,7 +184,7 @@ class BrokerApp:
         store.durability.on_visible = arrivals.tell
         figures = Figures(
             ground, tables, members, counted, front.pressure, front.delivery, front.timer_sends, server,
-            lambda: self.roles.master,
+            lambda: self.roles.master, lambda: self.roles.slave,
         )  # fmt: skip
         self.metrics = BrokerMetrics(figures, runtime.table)
         self.observer = Observer(
@@ -196,6 +197,10 @@ class BrokerApp:
             lambda: MasterServices(
                 ground, tables, members, counted, front.admission, front.limits, front.levels, delays,
                 forgetting.forget_topic,
+            ),
+            lambda: SlaveServices(
+                ground, tables, modes, delays, forgetting, self._client, lambda: registration.master,
+                registration.announce,
             ),
         )  # fmt: skip
         roles.on_change.append(lambda _: registration.announce())

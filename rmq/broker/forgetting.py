@@ -33,15 +33,18 @@ class Forgetting:
         tables.topics.file.before_write = self._deletions_saved
         store.retention.on_gone = self.forget_topic
 
-    def forget_topic(self, topic: str) -> None:
-        """Delete a topic: nothing of it may come back with a new topic of its name."""
+    def forget_topic(self, topic: str, end: int | None = None) -> None:
+        """Delete a topic: nothing of it may come back with a new topic of its name.
+
+        :param end: records of it that begin before this offset of the log are dead; all when not given.
+        """
         topics = self._tables.topics
         existed = topics.delete(topic)
         # A topic of the same name starts at 0: old offsets would lie behind its end.
         self._tables.offsets.remove_topic(topic)
         self._deleted = True
         version = topics.data_version
-        self._store.delete_topic(topic, version.counter, version.timestamp, existed=existed)
+        self._store.delete_topic(topic, version.counter, version.timestamp, existed=existed, end=end)
         for forget in self.of_topic:
             forget(topic)
 

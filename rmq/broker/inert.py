@@ -57,8 +57,7 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "haTransferBatchSize", "slaveTimeout", "haSlaveFallbehindMax",
-            "offsetCheckInSlave", "dLegerGroup", "dLegerPeers", "dLegerSelfId",
-            "slaveReadEnable",
+            "dLegerGroup", "dLegerPeers", "dLegerSelfId",
             "preferredLeaderId", "enableBatchPush", "isEnableBatchPush", "storePathDLedgerCommitLog",
         ),
         _NO_HA,

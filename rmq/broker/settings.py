@@ -28,7 +28,7 @@ __all__ = ["BLACK_LIST", "BrokerSettings"]
 #: Keys that request 25 never changes, whatever ``configBlackList`` says (store-and-broker.md 10.1).
 BLACK_LIST = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 
-_ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
+_ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 _FLUSH_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
 
 
@@ -96,12 +96,27 @@ class BrokerSettings(ObserverSettings):
         longest=_LONGEST_NAME,
         doc="Cluster the broker belongs to.",
     )
-    broker_id: int = setting(0, key="brokerId", important=True, doc="0 is the master of its set.")
+    broker_id: int = setting(
+        0, key="brokerId", important=True, doc="0 is the master of its set; each of its slaves has another one."
+    )
     broker_role: str = setting(
         "ASYNC_MASTER",
         key="brokerRole",
         important=True,
-        doc="ASYNC_MASTER, or SYNC_MASTER: a send waits for a replica; there are none yet, so it is answered with 11.",
+        doc="ASYNC_MASTER, or SYNC_MASTER: a send waits for a replica; there are none yet, so it is answered with 11; "
+        "SLAVE has what the master of its brokerName has.",
+    )
+    slave_read_enable: bool = setting(
+        False,
+        key="slaveReadEnable",
+        live=True,
+        doc="A slave serves pulls; a master sends groups to a slave that are further behind than its memory reaches.",
+    )
+    offset_check_in_slave: bool = setting(
+        False,
+        key="offsetCheckInSlave",
+        live=True,
+        doc="A slave corrects offsets outside of what it has; else who pulls there waits: its master may have it.",
     )
     broker_permission: int = setting(
         6,
@@ -733,8 +748,6 @@ class BrokerSettings(ObserverSettings):
 
         :raises ConfigError: names the key and what to do.
         """
-        if self.broker_role == "SLAVE":
-            raise self.refused("brokerRole", "a broker that replicates another one is not available yet: run a master")
         for key, wanted in (
             ("aclEnable", self.acl_enable),
             ("authenticationEnabled", self.authentication_enabled),
@@ -746,7 +759,10 @@ class BrokerSettings(ObserverSettings):
             raise self.refused("enableDLegerCommitLog", "the replicated commit log is not available yet")
         self._one_of("brokerRole", _ROLES)
         self._one_of("flushDiskType", _FLUSH_TYPES)
-        if self.broker_id != MASTER_ID:
+        if self.broker_role == "SLAVE":
+            if self.broker_id <= MASTER_ID:
+                raise self.refused("brokerId", "a SLAVE has an id above 0 that no other slave of its brokerName has")
+        elif self.broker_id != MASTER_ID:
             raise self.refused("brokerId", f"a {self.broker_role} has brokerId {MASTER_ID}")
         for key in ("brokerName", "brokerClusterName"):
             if any(c.isspace() or c in ",;" for c in self.get(key)):

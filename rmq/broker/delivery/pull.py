@@ -90,20 +90,30 @@ class Delivery:
         self._reader = Reader(store, limits)
         self.holds = Holds(clock, self._wake, self._expire)
         self.slow_readers = SlowReaders(settings, groups)
-        self.serve_as(leads=True, pull_from=MASTER_ID)
+        self.serve_as(leads=True)
         #: Pulls that found nothing, for the statistics.
         self.missed = 0
         topics.on_change.append(self._topic_changed)
 
-    def serve_as(self, *, leads: bool, pull_from: int) -> None:
+    def serve_as(self, *, leads: bool) -> None:
         """What depends on the broker's role.
 
-        :param leads: False: it may be behind its master, so no offset is wrong here, and none is committed by a pull.
-        :param pull_from: the id of the broker that consumers are told to pull from next.
+        :param leads: False: it may be behind its master, so no offset is wrong here, and none is committed by a pull;
+            and it hands out messages only with ``slaveReadEnable``.
         """
         self._leads = leads
         self._committing = _COMMIT if leads else 0
-        self._pull_from = pull_from
+
+    def _pull_from(self, group: str, behind: int) -> int:
+        """The id of the broker that a group is to pull from next (store-and-broker.md 6.6).
+
+        :param behind: bytes of the log behind what was read: beyond what memory holds, a slave is to read the disk.
+        """
+        config = self._groups.get(group) if self._settings.slave_read_enable else None
+        if config is None:
+            return MASTER_ID
+        slow = behind > self._reader.limits.memory_bound
+        return config.which_broker_when_consume_slowly if slow else config.broker_id
 
     async def close(self) -> None:
         """Answer what is parked and end what is reading from the disk."""
@@ -159,6 +169,10 @@ class Delivery:
                 return
             if fields.sys_flag & self._committing and not is_private_topic(fields.topic):
                 self._offsets.commit(fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset)
+            if not self._leads and not self._settings.slave_read_enable:
+                kept = Batch(Status.NO_MATCHED_MESSAGE, fields.queue_offset, queue.min, queue.visible, [])
+                self._finish(conn, opaque, fields, serialize, queue, wants, kept, began)
+                return
             if wants is EVERYTHING:
                 batch = self._reader.at_once(queue, fields.queue_offset, fields.max_msg_nums)
                 if batch is not None:
@@ -166,7 +180,8 @@ class Delivery:
                     self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, count, batch.size)
                     if self._settings.disable_consume_if_consumer_read_slowly:
                         self.slow_readers.read(fields.consumer_group, fields.topic, fields.queue_id, batch.behind)
-                    conn.send_parts(*pull_answer(opaque, batch, 0, self._pull_from, serialize))
+                    next_from = self._pull_from(fields.consumer_group, batch.behind)
+                    conn.send_parts(*pull_answer(opaque, batch, 0, next_from, serialize))
                     if self._latency is not None:
                         self._latency.add(RequestCode.PULL_MESSAGE, 0, began)
                     return
@@ -280,18 +295,28 @@ class Delivery:
         began: float,
     ) -> None:
         code = code_of(batch, fields.queue_offset)
-        if code == ResponseCode.PULL_NOT_FOUND and fields.sys_flag & _SUSPEND:
+        settings = self._settings
+        keeps_back = not self._leads and not settings.slave_read_enable
+        if fields.sys_flag & _SUSPEND and (
+            code == ResponseCode.PULL_NOT_FOUND or keeps_back or self._is_elsewhere(code)
+        ):
             if self.holds.count >= _HOLD_LIMIT:
                 self._refuse_more(conn, opaque, began)
                 return
-            settings = self._settings
-            wait_ms = (
-                fields.suspend_timeout_millis if settings.long_polling_enable else settings.short_polling_time_mills
-            )
+            wait_ms = settings.short_polling_time_mills
+            if settings.long_polling_enable and not keeps_back:
+                wait_ms = fields.suspend_timeout_millis
             self.holds.park(Hold(conn, opaque, fields, queue, wants, began), max(0, wait_ms) / 1000)
             return
         self._answer(conn, opaque, fields, serialize, batch, code)
         self._answered(code, began)
+
+    def _is_elsewhere(self, code: int) -> bool:
+        """Whether a slave has not got, or has no longer, what its master may have: who asks is to wait.
+
+        Told to ask at once, as Java tells him, he would ask again and again for as long as the master is away.
+        """
+        return code == ResponseCode.PULL_OFFSET_MOVED and not (self._leads or self._settings.offset_check_in_slave)
 
     def _answered(self, code: int, began: float, *, parked: bool = False) -> None:
         """A pull is answered that was read then."""
@@ -315,10 +340,11 @@ class Delivery:
                 self._moved.add(
                     fields.consumer_group, fields.topic, fields.queue_id, fields.queue_offset, batch.next_offset
                 )
-            elif code == ResponseCode.PULL_OFFSET_MOVED:
+            elif self._is_elsewhere(code):
                 code = int(ResponseCode.PULL_RETRY_IMMEDIATELY)
                 batch = batch._replace(next_offset=fields.queue_offset)
-        conn.send_parts(*pull_answer(opaque, batch, code, self._pull_from, serialize))
+        next_from = self._pull_from(fields.consumer_group, batch.behind)
+        conn.send_parts(*pull_answer(opaque, batch, code, next_from, serialize))
 
     def _check(self, conn: Conn, fields: PullFields) -> tuple[Queue, Filter]:
         """The checks of a pull, in Java's order; the queue and what the subscription lets through."""
@@ -441,6 +467,8 @@ class Delivery:
             if not hold.waits:
                 hold.waits = hold.conn.when_room(lambda: self._wake_again(hold))
             return False
+        if not self._leads and not self._settings.slave_read_enable:
+            return False
         scan = self._reader.scan(hold.queue, hold.next_offset, hold.fields.max_msg_nums, hold.wants)
         try:
             waits_for = next(scan)
@@ -451,7 +479,7 @@ class Delivery:
                 hold.refused = True
                 return False
             code = code_of(batch, hold.next_offset)
-            if code == ResponseCode.PULL_NOT_FOUND:
+            if code == ResponseCode.PULL_NOT_FOUND or self._is_elsewhere(code):
                 return False
             self._answer_hold(hold, batch, code)
             return True

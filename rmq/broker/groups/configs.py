@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.topics.metadata import MetadataFile
@@ -190,18 +190,21 @@ class GroupTable:
         for held in (self._groups, self._pretty, self._compact):
             held.clear()
         self._add_built_in_groups()
-        for name, config in table.subscription_group_table.items():
-            self._keep(config if config.group_name == name else dataclasses.replace(config, group_name=name))
-        self.forbidden = {group: dict(topics) for group, topics in (table.forbidden_table or {}).items() if topics}
+        self._take(table)
         if table.data_version is not None:
             self.data_version = table.data_version
 
-    def replace_all(self, configs: Mapping[str, SubscriptionGroupConfig], version: DataVersion) -> None:
+    def _take(self, table: SubscriptionGroupTable) -> None:
+        for name, config in table.subscription_group_table.items():
+            self._keep(config if config.group_name == name else dataclasses.replace(config, group_name=name))
+        self.forbidden = {group: dict(topics) for group, topics in (table.forbidden_table or {}).items() if topics}
+
+    def replace_all(self, table: SubscriptionGroupTable, version: DataVersion) -> None:
         """Take over a master's table."""
+        configs = table.subscription_group_table
         for name in [name for name in self._groups if name not in configs]:
             del self._groups[name], self._pretty[name], self._compact[name]
-        for config in configs.values():
-            self._keep(config)
+        self._take(table)
         self.data_version = version
         self.file.changed()
 

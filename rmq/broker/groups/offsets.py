@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
 
 from rmq.protocol.bodies.offset import ConsumerOffsetTable
 from rmq.protocol.names import LMQ_PREFIX
 
-__all__ = ["UNKNOWN", "OffsetTable", "escaped", "offsets_in", "slices"]
+__all__ = ["UNKNOWN", "OffsetTable", "escaped", "offsets_in", "read_offsets", "slices"]
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: What :meth:`OffsetTable.query` answers when nothing is stored.
 UNKNOWN = -1
@@ -25,6 +29,11 @@ _WARNINGS = 10
 _SHOWN = 8
 #: (topic, group) pairs rendered before the loop gets its turn.
 _SLICE = 500
+
+#: The table of an answer to 43, a pair of it with its queues as brokers write them, and a queue of these.
+_TABLE = re.compile(rb'"offsetTable"\s*:\s*\{')
+_PAIR = re.compile(rb'\s*"([^"\\]*)":\{((?:"?\d{1,10}"?:\d{1,19},?)+)\},?')
+_QUEUE = re.compile(rb'"?(\d+)"?:(\d+)')
 
 
 class OffsetTable:
@@ -190,6 +199,38 @@ class OffsetTable:
             self.changes += 1
         return moved
 
+    async def follow(self, table: Mapping[str, Mapping[int, int]], last: Mapping[str, Mapping[int, int]]) -> int:
+        """Take over what a slave's master holds: no offset moves back but where the master's own has.
+
+        A slave may be further on than its master: groups went on here while that was away. What tells a reset from a
+        master that has forgotten is the master itself: where it answers less than before, within one life, it was told
+        to go back (a reset, or a client that seeks); and a pair that it no longer has was deleted.
+
+        :param table: as for :meth:`load`.
+        :param last: what it answered before in the same life; empty where that is not known.
+        :returns: how many offsets moved, came or went.
+        """
+        moved = 0
+        for names in _portions(list(table)):
+            for name in names:
+                topic, group = _pair(name)
+                if topic and group and table[name]:
+                    own = self._groups.setdefault(group, {}).setdefault(topic, {})
+                    before = last.get(name, {})
+                    for queue_id, offset in table[name].items():
+                        held = own.get(queue_id, UNKNOWN)
+                        if offset > held or (0 <= offset < held and offset < before.get(queue_id, UNKNOWN)):
+                            own[queue_id] = offset
+                            moved += 1
+            await asyncio.sleep(0)
+        for name in [name for name in last if name not in table]:
+            topic, group = _pair(name)
+            moved += len(self.of(group, topic))
+            self.remove_pair(topic, group)
+        if moved:
+            self.changes += 1
+        return moved
+
     def _read(self, table: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, dict[int, int]]]:
         """What is an offset of a group on a topic, by group; the rest is told."""
         groups: dict[str, dict[str, dict[int, int]]] = {}
@@ -252,6 +293,24 @@ def offsets_in(body: ConsumerOffsetTable) -> dict[str, dict[int, int]]:
     return {**body.offset_table, **{name: {0: offset} for name, offset in body.lmq_offset_table.items()}}
 
 
+async def read_offsets(data: bytes) -> dict[str, dict[int, int]]:
+    """:func:`offsets_in` of an answer to 43, read in turns: 10,000 pairs take a third of a second at once.
+
+    :raises BodyError: it is no such answer.
+    """
+    found: dict[str, dict[int, int]] = {}
+    head = _TABLE.search(data)
+    at = end = 0 if head is None else head.end()
+    while head is not None and (pair := _PAIR.match(data, at)) is not None:
+        queues = _QUEUE.findall(pair[2])
+        found[pair[1].decode("utf-8", "replace")] = {int(queue_id): int(offset) for queue_id, offset in queues}
+        at = pair.end()
+        if not len(found) % _SLICE:
+            await asyncio.sleep(0)
+    # What is written in another way, and whatever else is in it.
+    return found | offsets_in(ConsumerOffsetTable.decode(data[:end] + data[at:]))
+
+
 def _pair(name: str) -> tuple[str, str]:
     """Topic and group of ``topic@group``; the name of a light group may have an @ in it (MQTT gateways)."""
     topic, at, group = name.partition(f"@{LMQ_PREFIX}")
@@ -263,7 +322,11 @@ def _pair(name: str) -> tuple[str, str]:
 
 def slices(keys: list[tuple[str, str]]) -> Iterable[list[tuple[str, str]]]:
     """Pairs in portions after which the loop gets its turn."""
-    return (keys[start : start + _SLICE] for start in range(0, len(keys), _SLICE))
+    return _portions(keys)
+
+
+def _portions(items: list[T]) -> Iterable[list[T]]:
+    return (items[start : start + _SLICE] for start in range(0, len(items), _SLICE))
 
 
 def _pairs(queues: Mapping[int, int]) -> str:

@@ -13,6 +13,7 @@ from rmq.broker.delivery.pull import Delivery
 from rmq.broker.lane.pressure import Pressure
 from rmq.broker.parts import Counted, Ground, Members, Tables
 from rmq.broker.roles.master import MasterServices
+from rmq.broker.roles.slave import SlaveServices
 from rmq.broker.schedule.timing import TimerSends
 from rmq.remoting.server import Server
 from rmq.remoting.unread import Unread
@@ -39,6 +40,7 @@ class Figures:
     """The parts of a broker that metrics are made from.
 
     :param master: the services of a master; None while the broker is none.
+    :param slave: those of a slave; None while the broker is none.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Figures:
         timer_sends: TimerSends,
         server: Server,
         master: Callable[[], MasterServices | None],
+        slave: Callable[[], SlaveServices | None],
     ) -> None:
         self.clock = ground.world.clock
         self.settings = ground.settings
@@ -67,6 +70,7 @@ class Figures:
         self.pressure = pressure
         self.timer_sends = timer_sends
         self.master = master
+        self.slave = slave
         self._delivery = delivery
         self._server = server
 

@@ -82,6 +82,7 @@ class NativeMetrics:
                 self._of.latency.samples(),
             )
         yield from self._store()
+        yield from self._slave()
         yield from self._waiting.families()
 
     def _broker(self) -> Iterator[Family]:
@@ -130,6 +131,21 @@ class NativeMetrics:
         yield _single(
             "rmq_sends_failed_total", "counter", "Sends that were not stored, for any reason", of.stats.put_failures
         )
+
+    def _slave(self) -> Iterator[Family]:
+        slave = self._of.slave()
+        if slave is None:
+            return
+        yield Family(
+            "rmq_metadata_age_seconds",
+            "gauge",
+            "How long ago a slave took a table over from its master; absent before the first time",
+            [("", (("table", name),), age) for name, age in slave.metadata.ages()],
+        )
+        end = slave.metadata.master_end
+        if end is not None:
+            meaning = "Bytes of its master's log that a slave has not got"
+            yield _single("rmq_slave_behind_bytes", "gauge", meaning, max(0, end - self._of.store.log.end))
 
     def _messages(self) -> Iterator[Family]:
         of = self._of

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 from zlib import crc32
 
 from rmq.broker.settings import BrokerSettings
@@ -30,12 +31,13 @@ from rmq.protocol.headers.namesrv import (
     RegisterBrokerResponse,
     UnRegisterBrokerRequest,
 )
+from rmq.protocol.names import MASTER_ID
 from rmq.remoting.client import RemotingClient, split_address
 from rmq.remoting.conn import Conn
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
-__all__ = ["Registrar"]
+__all__ = ["MasterAddresses", "Registrar"]
 
 log = logging.getLogger(__name__)
 
@@ -50,11 +52,21 @@ _ADDRESS_SERVER_SECONDS = 120.0
 _ADDRESS_SERVER_TIMEOUT = 3.0
 
 
+class MasterAddresses(NamedTuple):
+    """Where a slave finds its master, ``host:port``; None where nobody says so."""
+
+    #: What clients are told: where the slave asks for tables.
+    broker: str | None = None
+    #: Where the log is sent from.
+    ha: str | None = None
+
+
 class _Link:
     """What is known of one name server."""
 
     __slots__ = (
-        "address", "asked", "broker_id", "busy", "failures", "held", "order_topics", "reachable", "registered", "retry",
+        "address", "asked", "broker_id", "busy", "failures", "held", "master", "order_topics", "reachable",
+        "registered", "retry",
     )  # fmt: skip
 
     def __init__(self, address: str) -> None:
@@ -74,6 +86,8 @@ class _Link:
         self.failures = 0
         self.retry: asyncio.TimerHandle | None = None
         self.order_topics: frozenset[str] | None = None
+        #: What it said last of a slave's master.
+        self.master = MasterAddresses()
 
 
 class Registrar:
@@ -117,6 +131,14 @@ class Registrar:
     def addresses(self) -> list[str]:
         """The name servers registered with."""
         return list(self._links)
+
+    @property
+    def master(self) -> MasterAddresses:
+        """Where a slave's master is, as the first name server says that knows one; a master is told of none."""
+        for link in self._links.values():
+            if link.master.broker not in (None, self._broker_addr):
+                return link.master
+        return MasterAddresses()
 
     @property
     def missing(self) -> str | None:
@@ -217,7 +239,7 @@ class Registrar:
             self._register_soon()
 
     def announce(self) -> None:
-        """The broker's id is another one: tell every name server soon."""
+        """The broker's id is another one, or a slave knows no master: speak to every name server soon."""
         self._register_soon()
 
     def _register_soon(self) -> None:
@@ -264,7 +286,8 @@ class Registrar:
     async def _turn(self, link: _Link, force: bool) -> None:
         if link.busy:
             return
-        if force or not link.registered or await self._is_behind(link):
+        # Only a registration tells a slave where its master is.
+        if force or self._broker_id() != MASTER_ID or not link.registered or await self._is_behind(link):
             await self._attempt(link)
 
     # -- what
@@ -342,7 +365,9 @@ class Registrar:
         if answer.remark:
             log.warning("name server %s: %s", link.address, answer.remark)
         link.broker_id = broker_id
-        if answer.header(RegisterBrokerResponse).takes_increments:
+        told = answer.header(RegisterBrokerResponse)
+        link.master = MasterAddresses(told.master_addr or None, told.ha_server_addr or None)
+        if told.takes_increments:
             link.held = version
         link.order_topics = frozenset(KVTable.decode(answer.body).table) if answer.body else None
         tables = [other.order_topics for other in self._links.values() if other.order_topics is not None]

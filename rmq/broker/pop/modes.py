@@ -40,6 +40,17 @@ class RequestModes:
         """
         self.file.load(self._parse)
 
+    def replace_all(self, data: bytes) -> None:
+        """Take over a master's table.
+
+        :param data: its answer to 402.
+        :raises BodyError: it is no such answer.
+        """
+        before = self._modes
+        self._parse(data)
+        if self._modes != before:
+            self.file.changed()
+
     def _parse(self, data: bytes) -> None:
         self._modes = MessageRequestModeTable.decode(data).message_request_mode_map
 

@@ -17,6 +17,7 @@ from rmq.broker.delivery.pull import Delivery
 from rmq.broker.lane.admit import Admission
 from rmq.broker.roles.master import MasterServices
 from rmq.broker.roles.role import FOR_MASTERS, Role
+from rmq.broker.roles.slave import SlaveServices
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.gate import Gate
 from rmq.remoting.conn import Conn
@@ -35,7 +36,8 @@ class Roles:
     :param role: what it begins with.
     :param levels: the delays, for a broker that does not deliver what is delayed.
     :param services: notices those that end.
-    :param make_master: makes the services of a master.
+    :param make_master: makes the services of a master,
+    :param make_slave: and those of a slave.
     """
 
     def __init__(
@@ -49,10 +51,13 @@ class Roles:
         levels: DelayLevels,
         services: Services,
         make_master: Callable[[], MasterServices],
+        make_slave: Callable[[], SlaveServices],
     ) -> None:
         self.role = role
         #: The services of a master; None while the broker is none.
         self.master: MasterServices | None = None
+        #: Those of a slave; None while the broker is none.
+        self.slave: SlaveServices | None = None
         #: Why the broker has no role, after a change that failed.
         self.missing: str | None = None
         #: Called when a role has begun, with it.
@@ -65,6 +70,7 @@ class Roles:
         self._levels = levels
         self._services = services
         self._make_master = make_master
+        self._make_slave = make_slave
         self._begun = Parts("the broker")
         self._changing = asyncio.Lock()
         self._stopping = False
@@ -80,8 +86,10 @@ class Roles:
         self._log.gate |= Gate.SLAVE
         if role.leads:
             await self._load_master()
+        else:
+            await self._load_slave()
         self._router.refuse(role.refusals)
-        self._delivery.serve_as(leads=role.leads, pull_from=role.pull_from)
+        self._delivery.serve_as(leads=role.leads)
 
     async def _load_master(self) -> None:
         master, begins = self._make_master(), self._begun.push
@@ -94,6 +102,18 @@ class Roles:
         self._services.watch(*master.tasks)
         for handler in master.handlers:
             self._router.add(handler)
+
+    async def _load_slave(self) -> None:
+        slave, begins = self._make_slave(), self._begun.push
+        begins("the services of a slave", slave.end)
+        await slave.load()
+        self.slave = slave
+        self._services.watch(*slave.tasks)
+        begins("what is known of them", lambda: self._let_go(slave))
+
+    def _let_go(self, slave: SlaveServices) -> None:
+        self.slave = None
+        self._services.unwatch(*slave.tasks)
 
     def _disconnect(self, master: MasterServices) -> None:
         self.master = None
@@ -108,6 +128,8 @@ class Roles:
         if self.master is not None:
             self._log.gate &= ~Gate.SLAVE
             self.master.start()
+        if self.slave is not None:
+            self.slave.start()
         self.missing = None
         log.info("the broker is %s, with id %d", self.role.name, self.role.broker_id)
         for told in self.on_change:

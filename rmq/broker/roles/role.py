@@ -68,8 +68,6 @@ class Role:
     leads: bool
     #: Request codes that it refuses, with the answer.
     refusals: Mapping[int, Refusal]
-    #: The id of the broker that consumers are told to pull from next.
-    pull_from: int = MASTER_ID
 
     @classmethod
     def master(cls) -> Role:

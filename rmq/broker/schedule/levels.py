@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rmq.broker.delays import DelayLevels
+from rmq.protocol import fastjson
+from rmq.protocol.numbers import INT_MAX, LONG_MAX, is_whole, whole
 
 __all__ = ["DelayLevels", "DelayOffsets"]
 
@@ -19,7 +21,7 @@ class DelayOffsets:
 
     def __init__(self) -> None:
         self.table: dict[int, int] = {}
-        #: Entries before a level's offset that are still to be delivered: (level, index).
+        #: Entries before a level's offset that are still to be delivered: (level, index). One object for good.
         self.aside: set[tuple[int, int]] = set()
         self.changed = False
 
@@ -47,20 +49,41 @@ class DelayOffsets:
         self.table = {level: offset for level, offset in table.items() if level > 0}
         self.changed = False
 
+    def parse(self, data: bytes) -> None:
+        """Have what the file, or an answer to 45, holds.
+
+        :raises ValueError: it is no such file.
+        :raises ProtocolError: it is no JSON.
+        """
+        content = fastjson.loads(data)
+        if not isinstance(content, dict) or not isinstance(table := content.get("offsetTable"), dict):
+            raise ValueError("no offsetTable in it")
+        offsets = {whole(str(level), INT_MAX): whole(str(offset), least=-LONG_MAX) for level, offset in table.items()}
+        self.load({level: at for level, at in offsets.items() if level is not None and at is not None})
+        self.aside.clear()
+        aside = content.get("aside")
+        for level, indexes in aside.items() if isinstance(aside, dict) else ():
+            number = whole(str(level), INT_MAX)
+            if number is not None and isinstance(indexes, list):
+                self.aside |= {(number, index) for index in indexes if is_whole(index)}
+
     def render(self) -> bytes:
         """The file's text, as Java prints it (store-and-broker.md 1.4); what is set aside is a member it ignores."""
         text = render_offsets(self.table)
+        return b"{\n\t%b" % self._aside_member() + text[1:] if self.aside else text
+
+    def encode(self) -> bytes:
+        """The body of an answer to 45; Java ignores what is set aside here, too."""
+        return b'{%s"offsetTable":{%s}}' % (self._aside_member(), _pairs(self.table))
+
+    def _aside_member(self) -> bytes:
         if not self.aside:
-            return text
+            return b""
         by_level: dict[int, list[int]] = {}
         for level, index in sorted(self.aside):
             by_level.setdefault(level, []).append(index)
         members = ",".join(f'"{level}":{indexes}' for level, indexes in by_level.items())
-        return b'{\n\t"aside":{%s},' % members.encode() + text[1:]
-
-    def encode(self) -> bytes:
-        """The body of an answer to 45."""
-        return b'{"offsetTable":{%s}}' % _pairs(self.table)
+        return b'"aside":{%s},' % members.encode()
 
 
 def _pairs(table: Mapping[int, int]) -> bytes:

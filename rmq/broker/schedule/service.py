@@ -18,9 +18,7 @@ from rmq.broker.store.store import Store
 from rmq.broker.store.trouble import Trouble
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.broker.topics.names import SCHEDULE_TOPIC
-from rmq.protocol import fastjson
 from rmq.protocol.errors import ProtocolError, StoreError
-from rmq.protocol.numbers import INT_MAX, LONG_MAX, is_whole, whole
 from rmq.runtime import patience
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
@@ -77,6 +75,7 @@ class ScheduleService:
         #: How far each level is delivered (what 28 and 45 tell).
         self.offsets = offsets if offsets is not None else DelayOffsets()
         self._durable = DelayOffsets()
+        self._durable.aside = self.offsets.aside
         self._ahead: deque[tuple[int, int, int]] = deque()  # (commit-log end, level, offset), in log order
         self._heads: dict[int, int] = {}  # level -> when its first message is due, by the steady clock
         self._file = MetadataFile(world, path, self._durable.render)
@@ -95,7 +94,7 @@ class ScheduleService:
 
         :raises StoreError: neither the file nor its backup can be read.
         """
-        self._file.load(self._parse)
+        self._file.load(self.offsets.parse)
         corrected = False
         for level, offset in list(self.offsets.table.items()):
             queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
@@ -121,10 +120,13 @@ class ScheduleService:
 
     def _take_aside(self) -> None:
         """Try anew what was set aside before the start, as far as its queue still has it."""
-        held, self._durable.aside = self._durable.aside, set()
-        for level, index in sorted(held):
+        held = sorted(self._durable.aside)
+        self._durable.aside.clear()
+        for level, index in held:
             queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
-            if queue is not None and queue.min <= index < self.offsets.get(level):
+            if level > self.levels.max_level or queue is None:
+                continue
+            if queue.min <= index < self.offsets.get(level):
                 self._durable.aside.add((level, index))
                 self._aside.keep((level, index), _place(level, index))
 
@@ -162,19 +164,6 @@ class ScheduleService:
         for level, shifts in self._shifts.items():
             queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
             shifts.begin(0 if queue is None else queue.next, offset)
-
-    def _parse(self, data: bytes) -> None:
-        content = fastjson.loads(data)
-        if not isinstance(content, dict) or not isinstance(table := content.get("offsetTable"), dict):
-            raise ValueError("no offsetTable in it")
-        offsets = {whole(str(level), INT_MAX): whole(str(offset), least=-LONG_MAX) for level, offset in table.items()}
-        self.offsets.load({level: at for level, at in offsets.items() if level is not None and at is not None})
-        self._durable.aside = set()
-        aside = content.get("aside")
-        for level, indexes in aside.items() if isinstance(aside, dict) else ():
-            number = whole(str(level), self.levels.max_level)
-            if number is not None and isinstance(indexes, list):
-                self._durable.aside |= {(number, index) for index in indexes if is_whole(index)}
 
     def waiting(self) -> list[tuple[int, int]]:
         """(delay level, messages that wait in it), of every level that was ever used."""

@@ -393,17 +393,21 @@ class Store:
         else:
             self.durability.waive(end)
 
-    def delete_topic(self, topic: str, counter: int = 0, timestamp: int = 0, *, existed: bool = False) -> None:
+    def delete_topic(
+        self, topic: str, counter: int = 0, timestamp: int = 0, *, existed: bool = False, end: int | None = None
+    ) -> None:
         """Take away all messages of a topic, for good once ``deletions.saved()`` has returned.
 
         :param counter: with
         :param timestamp: the data version of topics.json without the topic.
         :param existed: messages may wait for it although it has none itself.
+        :param end: commit-log offset where it ends; the end of the log when not given. No queue of it goes further.
         """
         queues = self.queues.all(topic)
+        end = self.log.end if end is None else end
         if existed or any(queue.max_phys > self.log.start for queue in queues):
-            self.deletions.note(topic, Deletion(self.log.end, counter, timestamp))
-            self._buried.count_tails(queues, self.log.end)
+            self.deletions.note(topic, Deletion(end, counter, timestamp))
+            self._buried.count_tails(queues, end)
         self.queues.drop(topic)
         self.hashers.forget(topic)
 

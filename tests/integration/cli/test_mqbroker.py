@@ -58,12 +58,12 @@ async def test_a_sample_of_java_starts_as_it_is(tmp_path: Path) -> None:
 
 async def test_keys_of_java_that_do_nothing_here_are_named_in_the_log(tmp_path: Path) -> None:
     settings = tmp_path / "broker.properties"
-    settings.write_text("transientStorePoolEnable=true\nhaMasterAddress=10.0.0.1:10912\ntimerStopEnqueue=true\n")
+    settings.write_text("transientStorePoolEnable=true\npreferredLeaderId=n0\ntimerStopEnqueue=true\n")
     async with running("mqbroker", "-c", str(settings), env=variables(tmp_path)) as daemon:
         assert await daemon.stop() == 0
     log = (tmp_path / "logs" / "broker.log").read_text()
     (line,) = re.findall("WARNING .*these settings have no effect here: (.*)", log)
-    for key in ("transientStorePoolEnable", "haMasterAddress", "timerStopEnqueue"):
+    for key in ("transientStorePoolEnable", "preferredLeaderId", "timerStopEnqueue"):
         assert f"{key} (" in line
 
 
@@ -125,7 +125,7 @@ async def test_a_failure_that_nobody_expected_is_one_line_and_an_exit_code(tmp_p
     ("text", "expected"),
     [
         ("brokerNane=x\n", "b.properties line 1: brokerNane is not a key; did you mean brokerName?"),
-        ("brokerRole=SLAVE\nbrokerId=1\n", "brokerRole='SLAVE': "),
+        ("brokerRole=SLAVE\n", "brokerId='0': a SLAVE has an id above 0"),
         ("aclEnable=true\n", "aclEnable='true': access control is not available yet"),
         (None, "b.properties: No such file or directory"),
     ],

@@ -37,7 +37,7 @@ def test_what_depends_on_the_machine_is_filled_in() -> None:
 @pytest.mark.parametrize(
     ("attributes", "words"),
     [
-        ({"broker_role": "SLAVE"}, "brokerRole='SLAVE'"),
+        ({"broker_role": "SLAVE"}, "brokerId='0': a SLAVE has an id above 0"),
         ({"broker_role": "MASTER"}, "must be one of ASYNC_MASTER, SYNC_MASTER"),
         ({"flush_disk_type": "sometimes"}, "flushDiskType"),
         ({"broker_id": 1}, "brokerId='1': a ASYNC_MASTER has"),

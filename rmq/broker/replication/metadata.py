@@ -1,0 +1,288 @@
+"""What a slave asks its master for besides the log: tables, and how far groups and deliveries are.
+
+Tables (topics, groups, modes of consumption) are taken over as they are whenever they differ. Progress (offsets of
+groups, of timers, of delayed messages) is taken over once the log here has everything that the master had when it told
+it: whoever goes on from it, here or as the next master, finds the messages that it speaks of, and those that were
+written because of it (delivered late, given back, popped).
+
+Each table is asked for, judged and kept by itself: one that cannot be had keeps what it holds, and none waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from rmq.broker.groups.offsets import read_offsets
+from rmq.broker.store.trouble import Trouble
+from rmq.broker.topics.names import topic_name_fault
+from rmq.protocol.bodies.group import SubscriptionGroupTable
+from rmq.protocol.bodies.kv import KVTable
+from rmq.protocol.bodies.topic import RegisterBrokerBody, TopicConfig
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import BodyError, ConnectFailed, ConnectionLost, ResponseError
+
+if TYPE_CHECKING:
+    from rmq.broker.forgetting import Forgetting
+    from rmq.broker.parts import Ground, Tables
+    from rmq.broker.pop.modes import RequestModes
+    from rmq.broker.schedule.levels import DelayOffsets
+    from rmq.broker.topics.metadata import MetadataFile
+    from rmq.remoting.client import RemotingClient
+    from rmq.remoting.conn import Conn
+    from rmq.runtime.tasks import TaskOwner
+
+__all__ = ["MetadataSync"]
+
+log = logging.getLogger(__name__)
+
+#: Seconds: before the first round, between two, and for one answer.
+_FIRST, _PERIOD, _TIMEOUT = 3.0, 10.0, 5.0
+#: Seconds between two looks whether the log has arrived.
+_LOOK = 0.1
+#: Topics deleted before the loop gets its turn.
+_AT_ONCE = 50
+
+
+class _Table:
+    """One of the master's tables, and what became of it.
+
+    :param absent: answers that say that the master has no such table.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        code: RequestCode,
+        take: Callable[[bytes, bool], Awaitable[None]],
+        trouble: Trouble,
+        absent: frozenset[int] = frozenset(),
+    ) -> None:
+        self.name = name
+        self.code = code
+        #: Takes an answer over; told whether the one before it was of the same life of the master.
+        self.take = take
+        self.trouble = trouble
+        self.absent = absent
+        #: The answer taken over last, and the connection it came over: while that holds, the master has not restarted.
+        self.body = b""
+        self.conn: Conn | None = None
+        #: When it was taken over last, monotonic seconds.
+        self.taken_at: float | None = None
+
+
+class MetadataSync:
+    """Has a slave's tables follow its master's (Java: SlaveSynchronize; store-and-broker.md 6.6).
+
+    :param client: calls the master.
+    :param master: its address; None while nobody knows it.
+    :param seek: called when it is not known.
+    :param delays_file: keeps how far delayed messages are delivered.
+    """
+
+    def __init__(
+        self,
+        ground: Ground,
+        tables: Tables,
+        modes: RequestModes,
+        delays: DelayOffsets,
+        delays_file: MetadataFile,
+        forgetting: Forgetting,
+        client: RemotingClient,
+        master: Callable[[], str | None],
+        seek: Callable[[], None],
+    ) -> None:
+        self._clock = clock = ground.world.clock
+        self._settings = ground.settings
+        self._log = ground.store.log
+        self._queues = ground.store.queues
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._offsets = tables.offsets
+        self._modes = modes
+        self._delays = delays
+        self._delays_file = delays_file
+        self._forgetting = forgetting
+        self._client = client
+        self._master = master
+        self._seek = seek
+        self._known = True
+        #: Where the master's log ended when it was asked last; None before the first time.
+        self.master_end: int | None = None
+        #: Where the log ended when the round began: what is newer, its answers may not know.
+        self._end = 0
+        #: Topics, and offsets, of the last answers.
+        self._last_topics: frozenset[str] = frozenset()
+        self._last_offsets: Mapping[str, Mapping[int, int]] = {}
+
+        def table(name: str, code: RequestCode, take: Callable[[bytes, bool], Awaitable[None]], *absent: int) -> _Table:
+            what = f"taking the {name} over from the master"
+            trouble = Trouble(clock, log, what, "this slave keeps those it has")
+            return _Table(name, code, take, trouble, frozenset(absent))
+
+        unknown, error = int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED), int(ResponseCode.SYSTEM_ERROR)
+        self._plain = (
+            table("topics", RequestCode.GET_ALL_TOPIC_CONFIG, self._take_topics),
+            table("subscription groups", RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self._take_groups),
+            # Java 4.9 has no POP.
+            table("modes of consumption", RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, self._take_modes, unknown),
+        )
+        self._progress = (
+            table("consumer offsets", RequestCode.GET_ALL_CONSUMER_OFFSET, self._take_offsets),
+            # Java answers 1 before it has delivered anything late.
+            table("delay offsets", RequestCode.GET_ALL_DELAY_OFFSET, self._take_delays, error),
+        )
+
+    def start(self, tasks: TaskOwner) -> None:
+        """Ask again and again."""
+        tasks.every(_PERIOD, lambda: self.round(self._plain), "tables", first=_FIRST)
+        tasks.every(_PERIOD, self._round_of_progress, "progress", first=_FIRST)
+
+    def ages(self) -> list[tuple[str, float]]:
+        """(name of a table, seconds since it was taken over last), of those that were ever."""
+        now = self._clock.monotonic()
+        tables = (*self._plain, *self._progress)
+        return [(table.name, now - table.taken_at) for table in tables if table.taken_at is not None]
+
+    # -- asking
+
+    async def _round_of_progress(self) -> None:
+        await self.round(self._progress, arrived=True)
+
+    async def round(self, tables: tuple[_Table, ...], *, arrived: bool = False) -> None:
+        """Ask for some tables and take over what comes.
+
+        :param arrived: only when the log has arrived that the answers speak of.
+        """
+        master = self._master()
+        if master is None:
+            if self._known:
+                log.warning(
+                    "no name server knows a master of %s: this slave keeps the topics, groups and offsets it has",
+                    self._settings.broker_name,
+                )
+            self._known = False
+            self._seek()
+            return
+        self._known = True
+        end = self._log.end
+        answers: list[tuple[_Table, bytes, Conn | None]] = []
+        for table in tables:
+            try:
+                body = await self._ask(master, table)
+            except (ConnectFailed, ConnectionLost) as error:
+                table.trouble.failed(error)
+                break  # it is the master that is away: the others need not find that out
+            except Exception as error:
+                table.trouble.failed(error)
+                continue
+            if body is not None:
+                answers.append((table, body, self._client.connected(master)))
+        if arrived and answers and not await self._arrived(master, answers[0][0]):
+            return
+        for table, body, conn in answers:
+            await self._take(table, body, conn, end)
+
+    async def _ask(self, master: str, table: _Table) -> bytes | None:
+        answer = await self._client.request(master, Command.request(table.code), _TIMEOUT)
+        if answer.code in table.absent:
+            table.trouble.over()
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise ResponseError(answer.code, answer.remark, master)
+        return answer.body
+
+    async def _arrived(self, master: str, table: _Table) -> bool:
+        """Wait until everything is here that the master's log holds now; False when it does not come."""
+        try:
+            request = Command.request(RequestCode.GET_BROKER_RUNTIME_INFO)
+            answer = await self._client.request(master, request, _TIMEOUT)
+            if answer.code != ResponseCode.SUCCESS:
+                raise ResponseError(answer.code, answer.remark, master)
+            text = KVTable.decode(answer.body).table.get("commitLogMaxOffset", "")
+            if not text.isdecimal():
+                raise BodyError(f"{master} does not say where its log ends: commitLogMaxOffset={text!r}")
+        except Exception as error:
+            table.trouble.failed(error)
+            return False
+        conn, end = self._client.connected(master), int(text)
+        self.master_end = end
+        while self._log.end < end:
+            if conn is None or conn.closed:
+                return False  # what it had may never come
+            await asyncio.sleep(_LOOK)
+        return True
+
+    async def _take(self, table: _Table, body: bytes, conn: Conn | None, end: int) -> None:
+        same = conn is not None and conn is table.conn
+        if same and body == table.body:
+            table.taken_at = self._clock.monotonic()
+            return
+        self._end = end
+        try:
+            await table.take(body, same)
+        except Exception as error:
+            table.trouble.failed(error)
+            return
+        table.body, table.conn = body, conn
+        table.taken_at = self._clock.monotonic()
+        table.trouble.over()
+
+    # -- taking over
+
+    async def _take_topics(self, body: bytes, same: bool) -> None:
+        """Have the master's topics and no others.
+
+        Of a topic that the master had and has no longer, messages and offsets go, too. One that it never had in this
+        life of its own is only hidden: a master that was started with an empty folder empties no slave.
+        """
+        reading = RegisterBrokerBody.reading(b'{"topicConfigSerializeWrapper":%b}' % body)
+        while True:
+            try:
+                next(reading)
+            except StopIteration as stop:
+                table = stop.value.topic_config_serialize_wrapper
+                break
+            await asyncio.sleep(0)
+        if table.data_version is None:
+            raise BodyError("the topics have no dataVersion")
+        configs: dict[str, TopicConfig] = {}
+        for name, config in table.topic_config_table.items():
+            fault = topic_name_fault(name)
+            if fault is not None or config.topic_name != name:
+                log.error("the master has a topic %r that this slave does not take: %s", name, fault or "two names")
+                continue
+            configs[name] = config
+        deleted = [name for name in self._topics.names() if same and name in self._last_topics and name not in configs]
+        for count, name in enumerate(deleted, 1):
+            if not self._topics.is_system(name) and self._is_old(name):
+                self._forgetting.forget_topic(name, self._end)
+            if not count % _AT_ONCE:
+                await asyncio.sleep(0)
+        self._topics.replace_all(configs, table.data_version)
+        self._last_topics = frozenset(configs)
+
+    def _is_old(self, topic: str) -> bool:
+        """Whether nothing has come into a topic since the master was asked: else it is there again already."""
+        return all(queue.max_phys <= self._end for queue in self._queues.all(topic))
+
+    async def _take_groups(self, body: bytes, same: bool) -> None:
+        table = SubscriptionGroupTable.decode(body)
+        if table.data_version is None:
+            raise BodyError("the subscription groups have no dataVersion")
+        self._groups.replace_all(table, table.data_version)
+
+    async def _take_modes(self, body: bytes, same: bool) -> None:
+        self._modes.replace_all(body)
+
+    async def _take_offsets(self, body: bytes, same: bool) -> None:
+        told = await read_offsets(body)
+        await self._offsets.follow(told, self._last_offsets if same else {})
+        self._last_offsets = told
+
+    async def _take_delays(self, body: bytes, same: bool) -> None:
+        self._delays.parse(body)
+        self._delays_file.changed()

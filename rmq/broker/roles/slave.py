@@ -1,0 +1,73 @@
+"""The services that only a slave runs: it has what its master has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rmq.broker.forgetting import Forgetting
+from rmq.broker.outward.registration import MasterAddresses
+from rmq.broker.parts import Ground, Tables
+from rmq.broker.pop.modes import RequestModes
+from rmq.broker.replication.metadata import MetadataSync
+from rmq.broker.replication.slave_service import SlaveClient
+from rmq.broker.schedule.levels import DelayOffsets
+from rmq.broker.topics.metadata import MetadataFile
+from rmq.remoting.client import RemotingClient
+from rmq.runtime.ending import Parts
+from rmq.runtime.tasks import TaskOwner
+
+__all__ = ["SlaveServices"]
+
+
+class SlaveServices:
+    """Follows a master: its log, and its tables.
+
+    It is made anew for each time that the broker is a slave, as the services of a master are.
+
+    :param delays: how far each level is delivered.
+    :param master: where the name servers say that the master is.
+    :param seek: asks them again.
+    """
+
+    def __init__(
+        self,
+        ground: Ground,
+        tables: Tables,
+        modes: RequestModes,
+        delays: DelayOffsets,
+        forgetting: Forgetting,
+        client: RemotingClient,
+        master: Callable[[], MasterAddresses],
+        seek: Callable[[], None],
+    ) -> None:
+        self._delays = delays
+        self._delays_file = delays_file = MetadataFile(
+            ground.world, ground.settings.config_path("delayOffset.json"), delays.render
+        )
+        self._tasks = TaskOwner("metadata")
+        self._begun = Parts("the broker")
+        self.metadata = MetadataSync(
+            ground, tables, modes, delays, delays_file, forgetting, client, lambda: master().broker, seek
+        )
+        self.client = SlaveClient(ground.world, ground.store, lambda: master().ha, ground.settings)
+        #: The owners of its background services.
+        self.tasks: tuple[TaskOwner, ...] = (self._tasks, self.client.tasks)
+
+    async def load(self) -> None:
+        """Read what is on disk.
+
+        :raises StoreError: a file cannot be read, nor its backup.
+        """
+        self._begun.push("the delay offsets", self._delays_file.close)
+        self._begun.push("what it asks its master", self._tasks.close)
+        self._begun.push("the link to its master", self.client.stop)
+        self._delays_file.load(self._delays.parse)
+
+    def start(self) -> None:
+        """Follow the master."""
+        self.client.start()
+        self.metadata.start(self._tasks)
+
+    async def end(self) -> bool:
+        """End every service and bring to disk what it knows; whether all of them ended as they should."""
+        return not await self._begun.unwind()

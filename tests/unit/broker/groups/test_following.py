@@ -1,0 +1,68 @@
+"""How a slave's offsets follow its master's: nothing is lost, nothing moves back but what the master itself moved."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq.broker.groups.lmq_groups import LmqOffsetTable
+from rmq.broker.groups.offsets import OffsetTable, offsets_in, read_offsets
+from rmq.protocol.bodies.offset import ConsumerOffsetTable
+
+Table = dict[str, dict[int, int]]
+NAMES = st.sampled_from(["T@g", "U@g", "%RETRY%g@g", "T@h"])
+TABLES = st.dictionaries(NAMES, st.dictionaries(st.integers(0, 2), st.integers(0, 9), min_size=1))
+
+
+def held(table: OffsetTable) -> dict[str, dict[int, int]]:
+    return {f"{topic}@{group}": dict(table.of(group, topic)) for topic, group in table.pairs()}
+
+
+@given(TABLES, TABLES, TABLES)
+def test_every_queue_by_itself(own: Table, last: Table, now: Table) -> None:
+    table = OffsetTable()
+    table.load(own)
+    asyncio.run(table.follow(now, last))
+    after = held(table)
+    for name in {*own, *last, *now}:
+        for queue in range(3):
+            mine, before, told = (one.get(name, {}).get(queue, -1) for one in (own, last, now))
+            if name in last and name not in now:
+                expected = -1
+            elif 0 <= told < before:
+                expected = told
+            else:
+                expected = max(mine, told)
+            assert after.get(name, {}).get(queue, -1) == expected, (name, queue)
+
+
+@given(TABLES)
+def test_what_does_not_change_is_not_written(own: Table) -> None:
+    table = OffsetTable()
+    table.load(own)
+    changes = table.changes
+    assert asyncio.run(table.follow(own, own)) == 0
+    assert table.changes == changes
+
+
+@given(TABLES)
+def test_an_answer_is_read_as_it_was_written(own: Table) -> None:
+    table = LmqOffsetTable()
+    table.load({**own, "L@%LMQ%l": {0: 3}})
+    body = asyncio.run(table.encode())
+    assert asyncio.run(read_offsets(body)) == {**own, "L@%LMQ%l": {0: 3}}
+
+
+def test_any_form_of_an_answer_is_read() -> None:
+    for body in (
+        b'{"dataVersion":{"counter":3,"timestamp":4},"offsetTable":{"T@g":{0:1,1:2},"U@g":{"0":5}}}',
+        b'{"offsetTable":{}}',
+        b'{ "offsetTable" : { "T@g" : { 0 : 1 } , "U@g":{0:2}}}',
+        b'{"offsetTable":{"T@g":{0:1},"a\\"b@g":{0:2},"V@g":{0:3}}}',
+        b'{"offsetTable":{"T@g":{0:-1},"V@g":{0:3},"W@g":{}}}',
+        b"{}",
+    ):
+        expected = offsets_in(ConsumerOffsetTable.decode(body))
+        assert asyncio.run(read_offsets(body)) == expected, body
