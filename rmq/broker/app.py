@@ -17,6 +17,7 @@ from rmq.broker.observe.sizes import COUNT_SECONDS
 from rmq.broker.outward.registration import Registrar
 from rmq.broker.parts import Ground
 from rmq.broker.pop.modes import RequestModes
+from rmq.broker.replication.returning import ask_slaves
 from rmq.broker.roles.change import Roles
 from rmq.broker.roles.master import MasterServices
 from rmq.broker.roles.role import Role
@@ -99,6 +100,7 @@ class BrokerApp:
         begins = self._begun.push
         begins("the observer", self.observer.stop)
         await self.observer.start()
+        begins("the client of the name servers", self._client.close)
         begins("the store, as it was found", self.store.abandon)
         await self._load()
         begins("the store", self.store.stop)
@@ -111,7 +113,6 @@ class BrokerApp:
         await self._listen()
         begins("who waits for the role", self.roles.release)
         begins("delivery", self.front.delivery.close)
-        begins("the client of the name servers", self._client.close)
         await self.store.start()
         self.roles.start()
         self.stats.start()
@@ -154,7 +155,7 @@ class BrokerApp:
         world, settings = self.world, self.settings
         self.router = router = Router()
         self.store = store = Store(world, settings.store_settings())
-        ground = Ground(world, settings, store, store_host)
+        self.ground = ground = Ground(world, settings, store, store_host)
         self.tables = tables = make_tables(ground)
         self.topics, self.groups, self.offsets, self.filters = (
             tables.topics, tables.groups, tables.offsets, tables.filters,
@@ -230,6 +231,9 @@ class BrokerApp:
         self.metadata.load()
         self.store.show_progress = self.show_progress
         recovered = await self.store.load()
+        if self.roles.role.leads:
+            await self._registration.find_name_servers()
+            await ask_slaves(self.ground, self.offsets, self._client, self._registration.addresses)
         # A queue that is not there has lost what was in it, unless the last stop was a clean one: then nothing was.
         self.offsets.bring_back(lambda topic, queue_id: self._end_of(topic, queue_id, lost=not recovered.clean))
         self.forgetting.finish()

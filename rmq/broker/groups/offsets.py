@@ -14,7 +14,7 @@ from typing import TypeVar
 from rmq.protocol.bodies.offset import ConsumerOffsetTable
 from rmq.protocol.names import LMQ_PREFIX
 
-__all__ = ["UNKNOWN", "OffsetTable", "escaped", "offsets_in", "read_offsets", "slices"]
+__all__ = ["UNKNOWN", "OffsetTable", "escaped", "offsets_in", "pair_of", "read_offsets", "slices"]
 
 log = logging.getLogger(__name__)
 
@@ -213,7 +213,7 @@ class OffsetTable:
         moved = 0
         for names in _portions(list(table)):
             for name in names:
-                topic, group = _pair(name)
+                topic, group = pair_of(name)
                 if topic and group and table[name]:
                     own = self._groups.setdefault(group, {}).setdefault(topic, {})
                     before = last.get(name, {})
@@ -224,7 +224,7 @@ class OffsetTable:
                             moved += 1
             await asyncio.sleep(0)
         for name in [name for name in last if name not in table]:
-            topic, group = _pair(name)
+            topic, group = pair_of(name)
             moved += len(self.of(group, topic))
             self.remove_pair(topic, group)
         if moved:
@@ -235,7 +235,7 @@ class OffsetTable:
         """What is an offset of a group on a topic, by group; the rest is told."""
         groups: dict[str, dict[str, dict[int, int]]] = {}
         for name, queues in table.items():
-            topic, group = _pair(name)
+            topic, group = pair_of(name)
             if topic and group:
                 kept = groups.setdefault(group, {})[topic] = {}
                 for queue_id, offset in queues.items():
@@ -311,7 +311,7 @@ async def read_offsets(data: bytes) -> dict[str, dict[int, int]]:
     return found | offsets_in(ConsumerOffsetTable.decode(data[:end] + data[at:]))
 
 
-def _pair(name: str) -> tuple[str, str]:
+def pair_of(name: str) -> tuple[str, str]:
     """Topic and group of ``topic@group``; the name of a light group may have an @ in it (MQTT gateways)."""
     topic, at, group = name.partition(f"@{LMQ_PREFIX}")
     if at:

@@ -147,16 +147,22 @@ class Registrar:
             return None
         return f"registered with none of {', '.join(self._links)}"
 
-    async def start(self) -> None:
-        """Register with all name servers; returns when each has answered or failed once."""
+    async def find_name_servers(self) -> None:
+        """Know :attr:`addresses`, before :meth:`start`."""
         if self._settings.fetch_namesrv_addr_by_address_server:
             await self._ask_address_server()
+        self._follow_addresses()
+
+    async def start(self) -> None:
+        """Register with all name servers; returns when each has answered or failed once."""
+        if not self._links:
+            await self.find_name_servers()
+        if self._settings.fetch_namesrv_addr_by_address_server:
             self.tasks.every(_ADDRESS_SERVER_SECONDS, self._ask_address_server, "address server")
         self._running = True
         self._topics.on_change.append(self._topic_changed)
         self._settings.on_update.append(self._settings_changed)
         self._client.on_close.append(self._connection_lost)
-        self._follow_addresses()
         if not self._links:
             log.warning("no name server is configured (namesrvAddr): clients will not find this broker")
         await asyncio.gather(*(self._attempt(link) for link in self._links.values()))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rmq.broker.app import BrokerApp
 from rmq.broker.replication import metadata
 from rmq.broker.settings import BrokerSettings
 from rmq.protocol import fastjson
@@ -17,6 +18,7 @@ from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.message import decode_records
+from rmq.protocol.names import TIMER_GROUP
 from rmq.testing.simworld import SimIdentity
 from tests.support.raw_peer import pull, send
 from tests.support.scenes.pair import Pair, pair
@@ -324,6 +326,66 @@ async def test_a_group_that_is_far_behind_is_sent_to_the_slave() -> None:
         limits.memory_bound = 1 << 40
         assert await told("master") == "0"
         assert await told("slave") == "0", "who has caught up goes back to the master"
+
+
+@in_virtual_time
+async def test_a_master_that_returns_goes_on_where_groups_are_at_its_slave() -> None:
+    async with pair() as scene:
+        for topic in ("T", "U"):
+            await scene.topic(topic)
+            await scene.send(topic, *"abcdefghij")
+        await scene.commit("master", "g", "T", 5)
+        await scene.commit("master", "h", "T", 9)
+        await rounds(scene)
+        await scene.master.stop()
+        await scene.commit("slave", "g", "T", 8)
+        await scene.commit("slave", "g", "U", 400)
+        for group, topic in (("h", "T"), (TIMER_GROUP, "T"), ("g", "Elsewhere")):
+            scene.slave.offsets.commit(group, topic, 0, 7)
+        asked = []
+        listen = BrokerApp._listen
+
+        async def listening(app: BrokerApp) -> None:
+            asked.append(app.offsets.query("g", "T", 0))
+            await listen(app)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(BrokerApp, "_listen", listening)
+            await scene.start_master()
+        assert asked == [8], "before it serves anybody"
+        offsets = scene.master.offsets
+        assert offsets.query("h", "T", 0) == 9
+        assert offsets.query("g", "U", 0) == 10, "no further than the queue"
+        assert offsets.query(TIMER_GROUP, "T", 0) == -1
+        assert offsets.query("g", "Elsewhere", 0) == -1
+        await rounds(scene)
+        assert offset(scene) == 8
+
+
+@in_virtual_time
+async def test_a_master_without_messages_takes_no_offsets_over() -> None:
+    async with pair() as scene:
+        await scene.topic("T")
+        await scene.send("T", "a", "b")
+        await scene.commit("master", "g", "T", 2)
+        await rounds(scene)
+        await scene.master.stop()
+        await scene.start_master(storePathRootDir="/other")
+        assert scene.master.offsets.query("g", "T", 0) == -1
+
+
+@in_virtual_time
+async def test_a_slave_that_does_not_answer_delays_its_master_by_seconds() -> None:
+    async with pair() as scene:
+        await scene.topic("T")
+        await scene.send("T", "a")
+        await scene.commit("master", "g", "T", 1)
+        await scene.master.stop()
+        scene.slave.offsets.encode = lambda: asyncio.sleep(1000, b"")  # type: ignore[method-assign]
+        began = asyncio.get_running_loop().time()
+        await scene.start_master()
+        assert asyncio.get_running_loop().time() - began < 5
+        assert scene.master.offsets.query("g", "T", 0) == 1
 
 
 @in_virtual_time
