@@ -72,6 +72,11 @@ class Done(NamedTuple):
 
     outcome: SendResult | Exception
 
+    @property
+    def answered(self) -> bool:
+        """Whether a broker said something, be it that it refuses."""
+        return isinstance(self.outcome, (SendResult, ResponseError))
+
     def result(self) -> SendResult:
         """The result. :raises Exception: there is none."""
         outcome = self.outcome
@@ -161,6 +166,10 @@ class Attempts:
                 return Done(error)
             return self._leave_for(self._queue, now)
         return self._leave(now)
+
+    def begin(self, now: float) -> None:
+        """The time for all attempts begins now, and not with :meth:`first`, after which nothing was done yet."""
+        self._deadline = now + self._timeout
 
     def on(self, outcome: Outcome, now: float) -> Step:
         """What to do after the step before.

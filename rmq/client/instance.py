@@ -316,8 +316,8 @@ class ClientInstance:
         except Exception as error:
             done(error)
 
-    async def exchange(self, address: str, data: bytes, opaque: int, timeout: float) -> Command:
-        """:meth:`submit`, waited for."""
+    def exchange(self, address: str, data: bytes, opaque: int, timeout: float) -> asyncio.Future[Command]:
+        """:meth:`submit`, to be waited for."""
         future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
 
         def done(result: Command | Exception) -> None:
@@ -328,7 +328,7 @@ class ClientInstance:
                     future.set_exception(result)
 
         self.submit(address, data, opaque, timeout, done)
-        return await future
+        return future
 
     # -- routes -------------------------------------------------------------------------------------------------------
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
-from rmq.client.attempts import AskWhy, Attempts, Done, Pause, Send, Step
-from rmq.client.checks import check_group, check_text, typed
+from rmq.client.attempts import AskRoute, AskWhy, Attempts, Done, Pause, Send, Step
+from rmq.client.checks import check_group, check_queue, check_text, typed
 from rmq.client.fault import LatencyFault
 from rmq.client.identity import message_ids
 from rmq.client.instance import ClientInstance, connect_instance
@@ -17,15 +18,16 @@ from rmq.client.lookup import Lookups
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.results import SendResult
 from rmq.client.selectors import MessageQueueSelector
-from rmq.client.sending import PreparedSend, SendEncoder, next_opaque
+from rmq.client.sending import PreparedSend, SendEncoder, next_opaque, weight
 from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, seconds
 from rmq.client.topics import create_topic
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, ConnectFailed, ResponseError, RMQError, TransportError
+from rmq.protocol.errors import ClientError, ConnectFailed, ResponseError, RMQError, TooManyRequests, TransportError
 from rmq.protocol.headers.message import RecallMessageRequest, RecallMessageResponse
 from rmq.remoting.calls import Done as Answered
 from rmq.runtime.aside import logger
+from rmq.runtime.window import Window
 from rmq.runtime.world import World
 
 __all__ = ["Producer"]
@@ -39,7 +41,7 @@ _WRITE_FIRST = 1 << 20
 Sendable = Message | MessageExt | Sequence[Message | MessageExt]
 
 
-@typed(but=("recall_handle",))
+@typed(but=("recall_handle", "queue"))
 class Producer(Lookups):
     """Sends messages; coroutines of one loop may share it.
 
@@ -62,6 +64,7 @@ class Producer(Lookups):
         self.faults = LatencyFault(self.settings.send_latency_fault_enable)
         ids = message_ids(self.world, self.settings)
         self._encoder = SendEncoder(group, self.settings, ids, self.world.clock.now_ms)
+        self._window = send_window(f"the producer {group}", self.settings, self.world)
         self._instance: ClientInstance | None = None
         self._stopped = False
         self._under_way: set[asyncio.Task[SendResult]] = set()
@@ -134,16 +137,30 @@ class Producer(Lookups):
     ) -> SendResult:
         """Send one message, or several of one topic as a batch, and wait until it is stored.
 
-        Without ``queue`` and ``selector`` the queues take turns, and a broker that fails is left for another one.
+        Without ``queue`` and ``selector`` the queues take turns, and a broker that fails is left for another one. Of
+        many calls at once so many are under way as ``back_pressure_for_async_send_num`` and ``..._size`` say; the rest
+        wait for their turn.
 
         :param queue: send to this queue only. :param selector: picks the queue: ``selector(queues, message, arg)``.
-        :param timeout: for the whole call, retries included; ``send_msg_timeout`` by default.
+        :param timeout: for the whole send, retries included, from when its turn has come; ``send_msg_timeout`` by
+            default.
         :raises ClientError: the message cannot be sent as it is; nothing was sent.
+        :raises TooManyRequests: its turn did not come, because nothing before it was answered for ``timeout``; nothing
+            was sent.
         :raises ResponseError: the broker refused it (the last one tried, when several were).
         :raises TransportError: no broker answered; with RequestTimeout and ConnectionLost it may have been stored.
         """
-        send = self._prepare(message)
-        return await self._send_prepared(send, queue, selector, arg, self._limit(timeout))
+        timeout = self._limit(timeout)
+        self.instance  # noqa: B018 - raises when not started
+        size = weight(message)
+        if not self._window.take(size):  # of those who wait here there may be very many: this frame is kept small
+            place = self._window.turn(size, timeout)
+            try:
+                await place
+            except asyncio.CancelledError:
+                self._window.give_up(place)
+                raise
+        return await self._send_now(message, queue, selector, arg, timeout, size)
 
     def send_async(
         self,
@@ -162,6 +179,8 @@ class Producer(Lookups):
         """
         self.instance  # noqa: B018 - raises when not started
         check_callback(callback)
+        if queue is not None:
+            check_queue(queue)
         send = self._prepare(message)
         task = asyncio.get_running_loop().create_task(
             self._send_prepared(
@@ -185,13 +204,30 @@ class Producer(Lookups):
     ) -> None:
         """Send one message and wait for nothing: it may be lost without a word. For logs and the like.
 
-        :raises TooManyRequests: 64 MiB wait for a broker that does not take them.
+        :raises TooManyRequests: its turn did not come, or the broker takes nothing; nothing was sent.
         """
         if not isinstance(message, (Message, MessageExt)):
             raise ClientError(f"send_oneway takes a Message, not {type(message).__name__}")
+        self.instance  # noqa: B018 - raises when not started
+        size, limit = weight(message), self.settings.send_msg_timeout
+        await self._its_turn(size, limit)
+        try:
+            await self._send_away(message, queue, selector, arg, limit)
+        finally:
+            # Whoever comes next waits for the connection, too: that something left is as good as an answer.
+            self._window.leave(size, answered=True)
+
+    async def _send_away(
+        self,
+        message: Message | MessageExt,
+        queue: MessageQueue | None,
+        selector: MessageQueueSelector | None,
+        arg: object,
+        limit: float,
+    ) -> None:
         send = self._encoder.prepare(message)
-        attempts = self._attempts(send, queue, selector, arg, self.settings.send_msg_timeout)
-        step = await self._until_it_leaves(attempts, attempts.first(self.world.clock.monotonic()))
+        attempts = self._attempts(send, queue, selector, arg, limit)
+        step = await self._until_it_leaves(attempts, await self._begin(attempts))
         if isinstance(step, Done):
             step.result()  # raises: nothing was sent that could have one
             return
@@ -199,7 +235,9 @@ class Producer(Lookups):
         address = step.address
         conn = await instance.remoting.connection(address)
         if conn.out_bytes > _WRITE_FIRST:
-            await asyncio.sleep(0)  # who sends without a pause lets the loop write first
+            conn.flush()
+        if conn.writing_paused and not await conn.takes_again(limit):
+            raise TooManyRequests(f"{address}: has taken nothing for {limit:g} s: the message was not sent")
         self._hand_over(instance, address, conn.oneway_frame, send, step.queue)
 
     def _hand_over(
@@ -279,13 +317,61 @@ class Producer(Lookups):
         timeout: float,
         retries: int | None = None,
     ) -> SendResult:
-        attempts = self._attempts(send, queue, selector, arg, timeout, retries)
-        return await self._go_on(attempts, attempts.first(self.world.clock.monotonic()))
+        """Send it in its turn."""
+        size = weight(send)
+        await self._its_turn(size, timeout)
+        return await self._send_now(send, queue, selector, arg, timeout, size, retries)
 
-    async def _go_on(self, attempts: Attempts, step: Step) -> SendResult:
+    async def _send_now(
+        self,
+        message: Sendable | PreparedSend,
+        queue: MessageQueue | None,
+        selector: MessageQueueSelector | None,
+        arg: object,
+        timeout: float,
+        size: int,
+        retries: int | None = None,
+    ) -> SendResult:
+        """Its turn has come; at the end its place of ``size`` KiB is given back."""
+        answered = False
+        try:
+            send = message if isinstance(message, PreparedSend) else self._prepare(message)
+            attempts = self._attempts(send, queue, selector, arg, timeout, retries)
+            done = await self._go_on(attempts, await self._begin(attempts))
+            answered = done.answered
+            return done.result()
+        finally:
+            self._window.leave(size, answered=answered)
+
+    async def _its_turn(self, size: int, timeout: float) -> None:
+        """Take a place in the window, and wait for it where there is none."""
+        window = self._window
+        if window.take(size):
+            return
+        place = window.turn(size, timeout)
+        try:
+            await place
+        except asyncio.CancelledError:
+            window.give_up(place)
+            raise
+
+    async def _begin(self, attempts: Attempts) -> Step:
+        """The first step."""
+        clock = self.world.clock
+        step = attempts.first(clock.monotonic())
+        if isinstance(step, AskRoute):
+            # Many that come together may take the loop longer than a name server: their time begins behind that.
+            await asyncio.sleep(0)
+            attempts.begin(clock.monotonic())
+        return step
+
+    async def _go_on(self, attempts: Attempts, step: Step) -> Done:
         """Make the attempts from this step on."""
         send, clock = attempts.send, self.world.clock
-        while isinstance(step := await self._until_it_leaves(attempts, step), Send):
+        while not isinstance(step, Done):
+            if not isinstance(step, Send):
+                step = await self._until_it_leaves(attempts, step)
+                continue
             instance = self.instance
             opaque = next_opaque()
             frame = self._encoder.frame(send, step.queue, opaque)
@@ -295,7 +381,7 @@ class Producer(Lookups):
             except Exception as error:
                 outcome = error
             step = attempts.on(outcome, clock.monotonic())
-        return step.result()
+        return step
 
     async def _until_it_leaves(self, attempts: Attempts, step: Step) -> Send | Done:
         """Ask and wait for what the attempts need to know before the next one."""
@@ -378,6 +464,14 @@ class Producer(Lookups):
         :raises ClientError: nobody serves ``key``. :raises ResponseError: a broker refused.
         """
         await create_topic(self.instance, key, new_topic, queue_num, topic_sys_flag)
+
+
+def send_window(what: str, settings: ProducerSettings, world: World) -> Window:
+    """The bound on the sends that a producer has under way."""
+    if not settings.enable_backpressure_for_async_mode:
+        return Window(sys.maxsize, sys.maxsize, world.clock, what)
+    most, most_bytes = settings.back_pressure_for_async_send_num, settings.back_pressure_for_async_send_size
+    return Window(most, most_bytes >> 10, world.clock, what)
 
 
 def check_callback(callback: object) -> None:

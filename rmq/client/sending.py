@@ -38,6 +38,8 @@ _ONEWAY = 2
 #: Properties over this many bytes are refused by every broker (code 13).
 _MOST_PROPERTIES = 32_767
 
+_REGION = "DefaultRegion"
+
 #: Opaques of sends are negative, those that a connection hands out are not: both may be in flight on one connection,
 #: and a counter gives each thread its own number without a lock.
 _opaques = itertools.count()
@@ -48,6 +50,19 @@ _STATUS = {
     int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
     int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
 }
+
+
+def weight(message: object) -> int:
+    """KiB of a message's body, or of those of a batch, rounded up: what of it can be told before it is checked.
+
+    In KiB, because most are small numbers, of which Python has one object each: very many sends may wait.
+    """
+    if isinstance(message, (Message, MessageExt)):
+        body = message.body
+        return len(body) + 1023 >> 10 if isinstance(body, (bytes, str)) else 0
+    if isinstance(message, PreparedSend):
+        return len(message.body) + 1023 >> 10
+    return sum(map(weight, message)) if isinstance(message, (list, tuple)) else 0
 
 
 def next_opaque() -> int:
@@ -420,6 +435,9 @@ def send_result(reply: Command, send: PreparedSend, queue: MessageQueue, address
         raise HeaderError(f"{address or queue.broker_name}: the answer to a send names no place: {place}") from None
     if queue_id != queue.queue_id:
         queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
+    region = get("MSG_REGION")
+    if region is None or region == _REGION:
+        region = _REGION  # one text for all results that are kept
     return SendResult(
         status,
         send.msg_id,
@@ -427,7 +445,7 @@ def send_result(reply: Command, send: PreparedSend, queue: MessageQueue, address
         queue,
         queue_offset,
         get("transactionId"),
-        get("MSG_REGION") or "DefaultRegion",
+        region,
         get("TRACE_ON") != "false",
         get("recallHandle"),
     )

@@ -107,7 +107,9 @@ class ProducerOptions(ClientOptions, total=False):
 
     ``send_msg_timeout`` bounds a whole call, retries included. ``compress_type``: ZLIB (every client reads it), LZ4 or
     ZSTD (4.9.4 and later, needs the extra of that name). ``compress_msg_body_over``: bytes from which bodies are
-    compressed. ``retry_response_codes``: answers that lead to another broker.
+    compressed. ``retry_response_codes``: answers that lead to another broker. ``back_pressure_for_async_send_num`` and
+    ``back_pressure_for_async_send_size`` (bytes): sends under way at once; more wait for their turn, unless
+    ``enable_backpressure_for_async_mode`` is False.
     """
 
     create_topic_key: str
@@ -122,6 +124,9 @@ class ProducerOptions(ClientOptions, total=False):
     retry_response_codes: frozenset[int]
     max_message_size: int
     send_latency_fault_enable: bool
+    enable_backpressure_for_async_mode: bool
+    back_pressure_for_async_send_num: int
+    back_pressure_for_async_send_size: int
 
 
 class ConsumerOptions(ClientOptions, total=False):
@@ -240,6 +245,9 @@ class ProducerSettings(ClientSettings):
     retry_response_codes: frozenset[int] = frozenset({1, 2, 14, 16, 17, 204, 205})
     max_message_size: int = 4_194_304
     send_latency_fault_enable: bool = False
+    enable_backpressure_for_async_mode: bool = True
+    back_pressure_for_async_send_num: int = 2_000
+    back_pressure_for_async_send_size: int = 16 << 20
 
     def check(self) -> None:
         ClientSettings.check(self)
@@ -252,6 +260,8 @@ class ProducerSettings(ClientSettings):
         _within(self, "compress_level", 0, 9 if self.compress_type == "ZLIB" else 22)
         _within(self, "retry_times_when_send_failed", 0, 1_000)
         _within(self, "retry_times_when_send_async_failed", 0, 1_000)
+        _within(self, "back_pressure_for_async_send_num", 10, _INT_MAX)
+        _within(self, "back_pressure_for_async_send_size", 1 << 20, _INT_MAX)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,4 +1,8 @@
-"""Requests of ours on a connection, whichever end opened it: each is told once how it ended."""
+"""Requests of ours on a connection, whichever end opened it: each is told once how it ended.
+
+The time for an answer begins when the request is with the transport. While that does not take any (the peer does not
+read), requests are held here: one whose time is up by then, or that nobody waits for any more, is never written.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +12,30 @@ from typing import TYPE_CHECKING
 
 from rmq.protocol import frame
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConnectionLost, RequestTimeout, TooManyRequests
+from rmq.protocol.errors import ConnectFailed, ConnectionLost, RequestTimeout, TooManyRequests
+from rmq.runtime import patience
 from rmq.runtime.aside import logger
 
 if TYPE_CHECKING:
     from rmq.remoting.endpoint import Endpoint
 
-__all__ = ["Calls", "Done"]
+__all__ = ["Calls", "Deadline", "Done"]
 
 log = logger(__name__)
 
 #: Told how a call ended: the answer, or why there is none.
 Done = Callable[["Command | Exception"], None]
+#: (connection, opaque, seconds, whether they are for being written).
+Deadline = tuple["Calls", int, float, bool]
+
+#: Bytes of requests that were held, after which the transport is asked whether it takes more.
+_PIECE = 256 << 10
 
 
 class Calls:
     """The asking half of :class:`rmq.remoting.conn.Conn`, which has what is only named here."""
 
-    __slots__ = ("_opaque", "_unheard_since", "_waiting")
+    __slots__ = ("_held", "_held_bytes", "_leaving", "_opaque", "_taking", "_unheard_since", "_waiting")
 
     _endpoint: Endpoint
     active: bool
@@ -37,12 +47,20 @@ class Calls:
     peer: str
     writing_paused: bool
     send: Callable[[bytes], None]
+    flush: Callable[[], None]
     unsent: Callable[[], int]
     abort: Callable[[str], None]
 
     def __init__(self) -> None:
         self._opaque = 0
         self._waiting: dict[int, Done] = {}
+        #: Deadlines of what is gathered for the transport, which begin when it has it.
+        self._leaving: list[Deadline] = []
+        #: opaque -> (frame, seconds): what the transport does not take now.
+        self._held: dict[int, tuple[bytes, float]] = {}
+        self._held_bytes = 0
+        #: Done when the transport takes something again; there while somebody waits for that.
+        self._taking: asyncio.Future[None] | None = None
         # Since when calls have gone without a byte for them; 0 when something has come.
         self._unheard_since = 0.0
 
@@ -53,7 +71,9 @@ class Calls:
     def call(self, command: Command, timeout: float, done: Done) -> int:
         """Send a request; ``done`` is told once how it ended: the answer, RequestTimeout or ConnectionLost.
 
-        :param timeout: seconds.
+        It is told ConnectFailed when the request was not written, and never will be.
+
+        :param timeout: seconds for the answer, and before that as many for being written.
         :returns: the opaque it was given, for :meth:`forget`.
         :raises ConnectionLost: the connection is closed.
         :raises TooManyRequests: too many requests wait already, or too many bytes of them.
@@ -69,20 +89,72 @@ class Calls:
             raise TooManyRequests(f"{self.address or self.peer}: {len(self._waiting)} requests wait for answers")
         if self.writing_paused:
             self._refuse_more()
+            self._held[opaque] = data, timeout
+            self._held_bytes += len(data)
+            self._endpoint.timeouts.add(timeout, (self, opaque, timeout, True))
+        else:
+            self._leaving.append((self, opaque, timeout, False))
+            self.send(data)
         self._waiting[opaque] = done
-        self._endpoint.timeouts.add(timeout, (self, opaque, timeout))
-        self.send(data)
         return opaque
+
+    def left(self) -> None:
+        """What was gathered is with the transport: the time for its answers begins."""
+        add = self._endpoint.timeouts.add
+        for deadline in self._leaving:
+            add(deadline[2], deadline)
+        self._leaving.clear()
+
+    async def takes_again(self, seconds: float) -> bool:
+        """Wait until the transport takes something, which ``writing_paused`` says it does not.
+
+        :returns: False when it took nothing for so long.
+        :raises ConnectionLost: the connection ended.
+        """
+        if self._taking is None:
+            self._taking = asyncio.get_running_loop().create_future()
+        try:
+            async with patience.timeout(seconds):
+                await asyncio.shield(self._taking)
+        except TimeoutError:
+            return False
+        if self.closed:
+            raise ConnectionLost(f"{self.address or self.peer}: the connection is closed")
+        return True
+
+    def _tell_taking(self) -> None:
+        taking, self._taking = self._taking, None
+        if taking is not None:
+            taking.set_result(None)
+
+    def write_held(self) -> None:
+        """The transport takes something again."""
+        self._tell_taking()
+        held = self._held
+        while held and not self.writing_paused:
+            opaque = next(iter(held))
+            data, timeout = self._release(opaque)
+            self._leaving.append((self, opaque, timeout, False))
+            self.send(data)
+            if self.out_bytes >= _PIECE:
+                self.flush()
+
+    def _release(self, opaque: int) -> tuple[bytes, float]:
+        data, timeout = self._held.pop(opaque)
+        self._held_bytes -= len(data)
+        return data, timeout
 
     def _refuse_more(self) -> None:
         """The peer does not take what we send: so much may wait in memory, and no more."""
-        waiting = self.unsent() + self.out_bytes
+        waiting = self.unsent() + self.out_bytes + self._held_bytes
         if waiting > self._endpoint.limits.write_most:
             raise TooManyRequests(f"{self.address or self.peer}: {waiting >> 20} MiB of requests wait to be sent")
 
     def forget(self, opaque: int) -> None:
-        """No longer wait for the answer to a request of ours."""
+        """No longer wait for the answer to a request of ours, nor write it if it is held."""
         self._waiting.pop(opaque, None)
+        if opaque in self._held:
+            self._release(opaque)
 
     def answered(self, answer: Command) -> None:
         """An answer came in. Never raises."""
@@ -95,8 +167,16 @@ class Calls:
     def end_calls(self, why: str) -> None:
         """The connection is gone: so are the answers that were waited for."""
         waiting, self._waiting = self._waiting, {}
-        for done in waiting.values():
-            self._tell(done, ConnectionLost(f"{self.address or self.peer}: connection lost: {why}"))
+        held, self._held = self._held, {}
+        self._held_bytes = 0
+        self._leaving.clear()
+        self._tell_taking()
+        peer = self.address or self.peer
+        for opaque, done in waiting.items():
+            if opaque in held:
+                self._tell(done, ConnectFailed(f"{peer}: connection lost before the request was written: {why}"))
+            else:
+                self._tell(done, ConnectionLost(f"{peer}: connection lost: {why}"))
 
     def _tell(self, done: Done, how: Command | Exception) -> None:
         """A call of ours has ended. Who asked and fails at the answer fails alone."""
@@ -105,12 +185,22 @@ class Calls:
         except Exception:
             log.exception("%s: a caller failed on how its call ended", self.address or self.peer)
 
-    def expired(self, opaque: int, timeout: float) -> None:
-        """The time of a request of ours is up, if it still waits."""
+    def expired(self, opaque: int, timeout: float, unwritten: bool) -> None:
+        """The time of a request of ours is up, if it still waits: for its answer, or for being written."""
+        if unwritten:
+            if opaque not in self._held:
+                return  # it was written, and has time for its answer
+            self._release(opaque)
         done = self._waiting.pop(opaque, None)
         if done is None:
             return
-        self._tell(done, RequestTimeout(f"{self.address or self.peer}: no answer in {timeout:g} s"))
+        peer = self.address or self.peer
+        if unwritten:
+            self._tell(
+                done, ConnectFailed(f"{peer}: takes no request: this one waited {timeout:g} s, and was not sent")
+            )
+        else:
+            self._tell(done, RequestTimeout(f"{peer}: no answer in {timeout:g} s"))
         if not self.inbound and not self.closed:
             self._look_whether_heard(timeout)
 
@@ -148,7 +238,7 @@ class Calls:
         try:
             return await future
         finally:
-            self._waiting.pop(opaque, None)
+            self.forget(opaque)
 
     def oneway(self, command: Command) -> None:
         """Send a request that is never answered.

@@ -395,6 +395,7 @@ class Conn(Calls, asyncio.Protocol):
     def resume_writing(self) -> None:
         if not self.inbound:
             self.writing_paused = False
+            self.write_held()
             return
         self.congested = False
         self._endpoint.unread.end(self)
@@ -525,6 +526,8 @@ class Conn(Calls, asyncio.Protocol):
             self._endpoint.complain("%s: closed: writing failed: %r", self.peer, error)
             self.abort(repr(error))
             return
+        if self._leaving:
+            self.left()
         if self.owing:
             self._endpoint.unread.note(self)
             if self.unread > self._endpoint.limits.write_most:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from rmq.protocol import frame
 from rmq.protocol.errors import ProtocolError
-from rmq.remoting.calls import Calls
+from rmq.remoting.calls import Deadline
 from rmq.remoting.conn import Conn
 from rmq.remoting.limits import Limits, Rationed
 from rmq.remoting.router import Router
@@ -73,7 +73,7 @@ class Endpoint:
         self.connections: dict[Conn, None] = {}
         #: Told each connection that ended, after its last frame was served.
         self.on_close: list[Callable[[Conn], None]] = []
-        self.timeouts: Timeouts[tuple[Calls, int, float]] = Timeouts(_expire)
+        self.timeouts: Timeouts[Deadline] = Timeouts(_expire)
         self.now = world.clock.monotonic
         #: What peers have not taken.
         self.unread = Unread(limits, self.now)
@@ -390,6 +390,6 @@ def _partial(conn: Conn) -> tuple[str, int, int]:
     return conn.peer, conn._need, conn._have
 
 
-def _expire(key: tuple[Calls, int, float]) -> None:
-    conn, opaque, timeout = key
-    conn.expired(opaque, timeout)
+def _expire(key: Deadline) -> None:
+    conn, opaque, timeout, unwritten = key
+    conn.expired(opaque, timeout, unwritten)

@@ -137,13 +137,18 @@ class Bridge:
         if self._stopped:
             raise ClientError(self._stopped)
 
+    @property
+    def inside(self) -> bool:
+        """Whether this thread is the loop's own."""
+        return threading.get_ident() == self._ident
+
     def waiter(self) -> Waiter[Any]:
         """What this call of this thread waits on.
 
         :raises ClientError: waiting would be for ever: this thread is the loop's own, or the loop ended.
         """
         self.check()
-        if threading.get_ident() == self._ident:
+        if self.inside:
             raise ClientError(
                 "a blocking call from the SDK's own loop thread would never return: use rmq.aio in coroutines"
             )

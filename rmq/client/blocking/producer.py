@@ -19,6 +19,7 @@ from rmq.client.results import (
     SendStatus,
 )
 from rmq.client.selectors import MessageQueueSelector
+from rmq.client.sending import weight
 from rmq.client.settings import (
     Duration,
     ProducerOptions,
@@ -79,16 +80,26 @@ class Producer(ProducerMirror):
         send = client._prepare(message)
         limit = client._limit(timeout)
         attempts = client._attempts(send, queue, selector, arg, limit)
+        waiter = made.waiter()
+        window, size = client._window, weight(send)
+        if not window.enter(size):
+            made.run(client._its_turn(size, limit))
         clock = client.world.clock
         step = attempts.first(clock.monotonic())
         if isinstance(step, Send):  # without a task: the frame is made here, written and answered on the loop
-            waiter = made.waiter()
-            told = partial(made.answer, waiter)
+
+            def told(step: Step) -> None:
+                window.leave(size, answered=isinstance(step, Done) and step.answered)
+                made.answer(waiter, step)
+
             made.post(client.instance.submit, *client._submission(attempts, step, told))
             step = made.wait(waiter, step.seconds)
+        else:
+            made.post(partial(window.leave, size, answered=False))
         if isinstance(step, Done):
             return step.result()
-        return made.run(client._go_on(attempts, step), attempts.rest(clock.monotonic()))
+        # What comes after the first attempt needs no place: of these there are no more than threads.
+        return made.run(client._go_on(attempts, step), attempts.rest(clock.monotonic())).result()
 
     def send_async(
         self,
@@ -100,10 +111,15 @@ class Producer(ProducerMirror):
         arg: object = None,
         timeout: Duration | None = None,
     ) -> Future[SendResult]:
-        """Send without waiting: a future of the result.
+        """Send without waiting for the answer: a future of the result.
+
+        It waits for its turn, though, while as many are under way as ``back_pressure_for_async_send_num`` and
+        ``..._size`` say.
 
         :param callback: called with the future when it is done, on one of two threads kept for that.
+        :param timeout: from when its turn has come, see :meth:`send`.
         :raises ClientError: the message cannot be sent as it is.
+        :raises TooManyRequests: its turn did not come, because nothing before it was answered for ``timeout``.
         """
         client = self._alive()
         made = bridge()
@@ -112,28 +128,38 @@ class Producer(ProducerMirror):
         check_callback(callback)
         send = client._prepare(message)
         limit = client._limit(timeout)
+        retries = client.settings.retry_times_when_send_async_failed
+        attempts = client._attempts(send, queue, selector, arg, limit, retries)
+        window, size = client._window, weight(send)
+        waits = not window.enter(size)
+        if waits and not made.inside:
+            made.run(client._its_turn(size, limit))
+            waits = False
         future = _SendFuture(made)
         self._under_way.add(future)
         future.on_loop(self._under_way.discard)
-        retries = client.settings.retry_times_when_send_async_failed
         if callback is not None:
             future.add_done_callback(callback)
 
-        def finish(result: SendResult | BaseException) -> None:
-            if not future.set_running_or_notify_cancel():
-                return  # its caller has cancelled it
-            if isinstance(result, SendResult):
-                future.set_result(result)
-            else:
-                future.set_exception(result)
+        def finish(ended: Done | BaseException) -> None:
+            window.leave(size, answered=isinstance(ended, Done) and ended.answered)
+            _tell(future, ended)
 
         def go_on(step: Step) -> None:
-            if isinstance(step, Done):
-                finish(step.outcome)
-            elif not future.cancelled():
+            if isinstance(step, Done) or future.cancelled():
+                finish(step if isinstance(step, Done) else asyncio.CancelledError())
+            else:
                 made.spawn(client._go_on(attempts, step), finish)
 
-        attempts = client._attempts(send, queue, selector, arg, limit, retries)
+        def its_turn(refused: BaseException | None) -> None:
+            if refused is None:
+                go_on(attempts.first(client.world.clock.monotonic()))
+            else:
+                _tell(future, refused)
+
+        if waits:  # the SDK's loop sends, in a coroutine: it cannot wait here
+            made.spawn(client._its_turn(size, limit), its_turn)
+            return future
         step = attempts.first(client.world.clock.monotonic())
         if isinstance(step, Send):
             made.post(instance.submit, *client._submission(attempts, step, go_on))
@@ -149,9 +175,7 @@ class Producer(ProducerMirror):
         selector: MessageQueueSelector | None = None,
         arg: object = None,
     ) -> None:
-        client = self._alive()
-        limit = client.settings.send_msg_timeout
-        self._run(client.send_oneway(message, queue=queue, selector=selector, arg=arg), limit)
+        self._run(self._alive().send_oneway(message, queue=queue, selector=selector, arg=arg))
 
     def split(
         self,
@@ -187,6 +211,16 @@ class _SendFuture(Future[SendResult]):
 
     def _hand_on(self, fn: Callable[[Future[SendResult]], object]) -> None:
         self._made.callbacks().submit(lambda: fn(self), _complain)
+
+
+def _tell(future: _SendFuture, ended: Done | BaseException) -> None:
+    if not future.set_running_or_notify_cancel():
+        return  # its caller has cancelled it
+    outcome = ended.outcome if isinstance(ended, Done) else ended
+    if isinstance(outcome, SendResult):
+        future.set_result(outcome)
+    else:
+        future.set_exception(outcome)
 
 
 def _complain(result: object, error: BaseException | None) -> None:
@@ -235,7 +269,7 @@ class TransactionProducer(Producer):
         """
         client = self._alive()
         assert isinstance(client, AioTransactionProducer)
-        half = self._run(client._send_half(message, local, timeout), client._limit(timeout))
+        half = self._run(client._send_half(message, local, timeout))
         if half.send_status is not SendStatus.SEND_OK:
             return self._run(client._end(half, TransactionState.ROLLBACK))
         try:

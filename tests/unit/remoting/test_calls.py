@@ -41,11 +41,13 @@ class Services:
 
     def __init__(self) -> None:
         self.oneways: list[int] = []
+        self.bodies: list[bytes] = []
         self.held: list[tuple[Conn, Command]] = []
         self.gate = asyncio.Event()
 
     @handles(1)
     def echo(self, conn: Conn, request: Command) -> Command:
+        self.bodies.append(request.body)
         return request.reply(0, body=request.body)
 
     @handles(2, header=NumberRequest)

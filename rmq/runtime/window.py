@@ -1,0 +1,187 @@
+"""A bound on what one sender has under way: whoever comes when it is full waits for a place, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from math import inf
+
+from rmq.protocol.errors import TooManyRequests
+from rmq.runtime.patience import LATE, MOST_PUT_OFF
+from rmq.runtime.world import Clock
+
+__all__ = ["Place", "Window"]
+
+
+#: A window is looked at so often in the time that somebody waits at most.
+_LOOKS = 8
+#: Seconds: who comes so close together shares one number.
+_SAME = 0.001
+
+
+class Place(asyncio.Future[None]):
+    """What somebody waits for: many may, so this is all there is of each."""
+
+    __slots__ = ("since", "size", "timeout")
+
+    size: int
+    timeout: float
+    since: float
+
+
+class Window:
+    """Places for so many sends and so many KiB of them; one that is larger than all may go alone.
+
+    Nobody waits for a window that stands still: who has waited for ``timeout`` seconds is told so when nothing that had
+    a place was answered in the last ``timeout`` seconds. On the loop only, but for :meth:`enter`: each of the counters
+    is written there or by :meth:`enter`, so that the loop waits for no thread.
+
+    :param most: places. :param most_kib: KiB of all that have one.
+    :param what: whose it is, for the error: "the producer g".
+    """
+
+    def __init__(self, most: int, most_kib: int, clock: Clock, what: str) -> None:
+        self._most = most
+        self._most_kib = most_kib
+        self._clock = clock
+        self._what = what
+        self._given = self._given_kib = 0
+        self._back = self._back_kib = 0
+        self._entered = self._entered_kib = 0
+        #: Re-entrant: a signal handler may send while the thread that it interrupts is in here.
+        self._one_thread = threading.RLock()
+        self._waiting: deque[Place] = deque()
+        #: When something was answered for the last time while somebody waited.
+        self._moved = 0.0
+        self._now = 0.0
+        #: Of those that wait, as far as looks go.
+        self._shortest = inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._put_off = 0
+
+    @property
+    def used(self) -> int:
+        """Places that are taken."""
+        return self._given + self._entered - self._back
+
+    @property
+    def used_kib(self) -> int:
+        return self._given_kib + self._entered_kib - self._back_kib
+
+    def _fits(self, size: int) -> bool:
+        used = self._given + self._entered - self._back
+        return used < self._most and (
+            self._given_kib + self._entered_kib - self._back_kib + size <= self._most_kib or used <= 0
+        )
+
+    def enter(self, size: int) -> bool:
+        """:meth:`take` on a thread that is not the loop's; where it says False, the loop waits (:meth:`turn`)."""
+        with self._one_thread:
+            if self._waiting or not self._fits(size):
+                return False
+            self._entered += 1
+            self._entered_kib += size
+            return True
+
+    def take(self, size: int) -> bool:
+        """A place at once, or False: :meth:`turn` waits for one."""
+        if self._waiting or not self._fits(size):
+            return False
+        self._given += 1
+        self._given_kib += size
+        return True
+
+    def turn(self, size: int, timeout: float) -> Place:
+        """A place to wait for; whoever came before gets one before. :meth:`give_up` is for who is cancelled meanwhile.
+
+        It raises TooManyRequests when the window stands still.
+        """
+        place = Place(loop=asyncio.get_running_loop())
+        now = self._clock.monotonic()
+        if now - self._now > _SAME:
+            self._now = now
+        place.size, place.timeout, place.since = size, timeout, self._now
+        self._waiting.append(place)
+        if self._fits(self._waiting[0].size):  # others of those that wait were cancelled
+            self._admit()
+        if timeout < self._shortest:
+            self._shortest = timeout
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+        if self._timer is None:
+            self._look_in(self._shortest / _LOOKS)
+        return place
+
+    def give_up(self, place: Place) -> None:
+        """Whoever waited was cancelled: a place that it got meanwhile is given back."""
+        if not place.cancelled() and place.done() and place.exception() is None:
+            self.leave(place.size, answered=False)
+
+    def leave(self, size: int, *, answered: bool) -> None:
+        """Give a place back.
+
+        :param answered: by whoever it was sent to, well or not.
+        """
+        self._back += 1
+        self._back_kib += size
+        if self._waiting:
+            if answered:
+                self._moved = self._clock.monotonic()
+            self._admit()
+
+    def _admit(self) -> None:
+        waiting = self._waiting
+        while waiting and (waiting[0].done() or self._fits(waiting[0].size)):
+            place = waiting.popleft()
+            if not place.done():  # it was cancelled
+                self._given += 1
+                self._given_kib += place.size
+                place.set_result(None)
+
+    # -- a window that stands still -----------------------------------------------------------------------------------
+
+    def _look_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        at = loop.time() + seconds
+        self._timer = loop.call_at(at, self._look, at)
+
+    def _look(self, at: float) -> None:
+        """Tell those for whom it has stood still too long.
+
+        The time of a loop that did not turn is nobody's: what came in meanwhile is read first.
+        """
+        self._timer = None
+        self._admit()
+        if not self._waiting:
+            self._shortest = inf
+            return
+        now = self._clock.monotonic()
+        if asyncio.get_running_loop().time() - at > LATE and self._put_off < MOST_PUT_OFF:
+            self._put_off += 1
+            self._moved = now
+        else:
+            self._put_off = 0
+            if now - self._moved >= self._shortest:
+                self._tell(now)
+        if self._waiting:
+            self._look_in(self._shortest / _LOOKS)
+
+    def _tell(self, now: float) -> None:
+        rest = [place for place in self._waiting if not place.done()]
+        self._waiting.clear()
+        self._shortest = inf
+        for place in rest:
+            if now - max(place.since, self._moved) >= place.timeout:
+                place.set_exception(self._standing(place, now))
+            else:
+                self._waiting.append(place)
+                self._shortest = min(self._shortest, place.timeout)
+        self._admit()
+
+    def _standing(self, place: Place, now: float) -> TooManyRequests:
+        return TooManyRequests(
+            f"{self._what} has {self.used} sends ({self.used_kib} KiB) under way, and none was answered in "
+            f"{place.timeout:g} s: this one waited for its turn for {now - place.since:.1f} s, and was not sent"
+        )

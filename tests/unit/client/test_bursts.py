@@ -1,0 +1,171 @@
+"""Very many sends at once: so many are under way as the settings say, and no server is blamed for the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from rmq.aio import ClientError, ConnectFailed, Message, Producer, RequestTimeout, SendResult, TooManyRequests
+from rmq.protocol.command import Command
+from rmq.testing.simloop import SimLoop
+from tests.support.scripted import ScriptedBroker, ScriptedCluster, stored
+from tests.support.virtual import in_virtual_time
+
+
+def producer(cluster: ScriptedCluster, **options: Any) -> Producer:
+    return Producer("pg", namesrv=cluster.namesrv, world=cluster.world, **options)
+
+
+def answer_later(broker: ScriptedBroker, seconds: float) -> list[int]:
+    """Have a broker answer each send after a while; a list that holds how many waited whenever one came."""
+    waiting = 0
+    seen: list[int] = []
+    loop = asyncio.get_running_loop()
+
+    def script(request: Command) -> None:
+        nonlocal waiting
+        waiting += 1
+        seen.append(waiting)
+        loop.call_later(seconds, answer, request)
+
+    def answer(request: Command) -> None:
+        nonlocal waiting
+        waiting -= 1
+        (conn,) = broker._server.connections
+        conn.send_command(stored(request))
+
+    broker.script = script
+    return seen
+
+
+def bodies(broker: ScriptedBroker) -> list[bytes]:
+    return [request.body for request in broker.sends]
+
+
+def many(p: Producer, count: int, **how: Any) -> list[asyncio.Task[SendResult]]:
+    return [asyncio.ensure_future(p.send(Message("T", b"%d" % number), **how)) for number in range(count)]
+
+
+@in_virtual_time
+async def test_each_is_stored_once_in_its_order_and_so_many_are_under_way() -> None:
+    async with ScriptedCluster("a") as c, producer(c, back_pressure_for_async_send_num=20) as p:
+        seen = answer_later(c.brokers["a"], 1.0)
+        # A hundred turns of a second: far more than send_msg_timeout.
+        results = await asyncio.gather(*many(p, 2_000))
+        assert all(result.ok for result in results)
+        assert bodies(c.brokers["a"]) == [b"%d" % number for number in range(2_000)]
+        assert max(seen) == 20
+
+
+@in_virtual_time
+async def test_send_async_and_oneway_and_halves_wait_for_their_turn_too() -> None:
+    async with ScriptedCluster("a") as c, producer(c, back_pressure_for_async_send_num=20) as p:
+        seen = answer_later(c.brokers["a"], 1.0)
+        await asyncio.gather(*(p.send_async(Message("T", b"x")) for _ in range(200)))
+        await asyncio.gather(*(p.send([Message("T", b"x"), Message("T", b"y")]) for _ in range(200)))
+        assert max(seen) == 20
+        await asyncio.gather(*(p.send_oneway(Message("T", b"x")) for _ in range(5_000)))
+        await asyncio.sleep(1.0)
+        assert len(c.brokers["a"].sends) == 5_400
+
+
+@in_virtual_time
+async def test_bytes_under_way_are_bounded_as_well() -> None:
+    async with ScriptedCluster("a") as c, producer(c, back_pressure_for_async_send_size=1 << 20) as p:
+        seen = answer_later(c.brokers["a"], 1.0)
+        await asyncio.gather(*(p.send(Message("T", bytes(100 << 10))) for _ in range(100)))
+        assert max(seen) == 10
+
+
+@in_virtual_time
+async def test_without_back_pressure_all_are_under_way() -> None:
+    async with ScriptedCluster("a") as c, producer(c, enable_backpressure_for_async_mode=False) as p:
+        seen = answer_later(c.brokers["a"], 1.0)
+        await asyncio.gather(*many(p, 5_000))
+        assert max(seen) == 5_000
+
+
+@in_virtual_time
+async def test_a_burst_on_a_new_producer_asks_for_the_route_once() -> None:
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        await asyncio.gather(*many(p, 5_000))
+        assert Counter(c.routes_asked) == {"T": 1}
+        assert len(c.brokers["a"].sends) == 5_000
+
+
+@in_virtual_time
+async def test_a_loop_that_is_busy_with_the_burst_takes_nobodys_time() -> None:
+    """Ten seconds pass in the turn in which all of them are called: no name server and no broker is to blame."""
+    async with ScriptedCluster("a") as c, producer(c, back_pressure_for_async_send_num=20) as p:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        for _ in range(2):  # on a new producer, and on one that knows the route
+            burst = many(p, 200)
+            loop.call_soon(loop.pass_time, 10.0)
+            results = await asyncio.gather(*burst)
+            assert all(result.ok for result in results)
+        assert len(c.brokers["a"].sends) == 400
+
+
+@in_virtual_time
+async def test_a_broker_that_says_nothing_fails_all_of_them_in_the_time_of_one() -> None:
+    async with ScriptedCluster("a") as c, producer(c, back_pressure_for_async_send_num=20) as p:
+        c.brokers["a"].script = lambda request: None
+        began = asyncio.get_running_loop().time()
+        outcomes = await asyncio.gather(*many(p, 1_000), return_exceptions=True)
+        took = asyncio.get_running_loop().time() - began
+        kinds = Counter(type(outcome) for outcome in outcomes)
+        assert kinds.keys() == {RequestTimeout, TooManyRequests}
+        assert kinds[RequestTimeout] <= 40  # those that were written
+        assert took < 10
+        # What was not written is not written later.
+        written = len(c.brokers["a"].sends)
+        await asyncio.sleep(30)
+        assert len(c.brokers["a"].sends) == written <= 40
+        refused = next(outcome for outcome in outcomes if isinstance(outcome, TooManyRequests))
+        assert "the producer pg has 20 sends" in str(refused)
+        assert "was not sent" in str(refused)
+        # And it goes on when the broker does.
+        c.brokers["a"].script = stored
+        assert all(result.ok for result in await asyncio.gather(*many(p, 100)))
+
+
+@in_virtual_time
+async def test_a_broker_that_is_not_there_fails_all_of_them_soon() -> None:
+    async with ScriptedCluster("a") as c, producer(c, back_pressure_for_async_send_num=20) as p:
+        await c.brokers["a"].stop()
+        outcomes = await asyncio.gather(*many(p, 1_000), return_exceptions=True)
+        assert Counter(type(outcome) for outcome in outcomes).keys() <= {ConnectFailed, TooManyRequests}
+
+
+@in_virtual_time
+async def test_a_message_that_cannot_be_sent_costs_itself() -> None:
+    async with ScriptedCluster("a") as c, producer(c, back_pressure_for_async_send_num=10) as p:
+        calls = [p.send(Message("T", b"" if number % 3 else b"x")) for number in range(300)]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [SendResult, ClientError, ClientError] * 100
+        assert p._window.used == 0
+
+
+@in_virtual_time
+async def test_sends_that_are_cancelled_leave_their_places() -> None:
+    async with ScriptedCluster("a") as c, producer(c, back_pressure_for_async_send_num=10) as p:
+        seen = answer_later(c.brokers["a"], 1.0)
+        burst = many(p, 100)
+        await asyncio.sleep(0.5)
+        for task in burst[:50]:  # ten of them are under way
+            task.cancel()
+        outcomes = await asyncio.gather(*burst, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes[:50]] == [asyncio.CancelledError] * 50
+        assert all(isinstance(outcome, SendResult) for outcome in outcomes[50:])
+        assert max(seen) <= 20  # a cancelled one may be with the broker still
+        assert p._window.used == 0
+
+
+@pytest.mark.parametrize("setting", ["back_pressure_for_async_send_num", "back_pressure_for_async_send_size"])
+def test_a_window_that_nothing_fits_in_is_refused(setting: str) -> None:
+    with pytest.raises(ClientError, match=f"{setting} is 1"):
+        Producer("pg", namesrv="127.0.0.1:9876", **{setting: 1})  # type: ignore[arg-type]

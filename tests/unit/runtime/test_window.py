@@ -1,0 +1,194 @@
+"""A bound on what one sender has under way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from rmq.protocol.errors import TooManyRequests
+from rmq.runtime.window import Window
+from rmq.testing.simloop import SimLoop
+from tests.support.virtual import in_virtual_time, one_world
+
+
+def window(most: int = 2, kib: int = 1_000) -> Window:
+    return Window(most, kib, one_world().clock, "the producer g")
+
+
+class Turns:
+    """Who got a place, in order; each keeps it until it is told to leave."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.inside: list[str] = []
+        self.gates: dict[str, asyncio.Event] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def come(self, *names: str, size: int = 1, timeout: float = 3.0) -> None:
+        for name in names:
+            self.gates[name] = asyncio.Event()
+            self.tasks[name] = asyncio.ensure_future(self._stay(name, size, timeout))
+        await asyncio.sleep(0.001)
+
+    async def _stay(self, name: str, size: int, timeout: float) -> None:
+        if not self.window.take(size):
+            place = self.window.turn(size, timeout)
+            try:
+                await place
+            except asyncio.CancelledError:
+                self.window.give_up(place)
+                raise
+        self.inside.append(name)
+        try:
+            await self.gates[name].wait()
+        finally:
+            self.window.leave(size, answered=True)
+
+    async def go(self, *names: str) -> None:
+        for name in names:
+            self.gates[name].set()
+        await asyncio.gather(*(self.tasks[name] for name in names))
+        await asyncio.sleep(0.001)
+
+
+@in_virtual_time
+async def test_who_comes_first_has_a_place_first() -> None:
+    turns = Turns(window(2))
+    await turns.come("a", "b", "c", "d", "e")
+    assert turns.inside == ["a", "b"]
+    await turns.go("b")
+    assert turns.inside == ["a", "b", "c"]
+    await turns.go("a", "c")
+    assert turns.inside == ["a", "b", "c", "d", "e"]
+    await turns.go("d", "e")
+    assert (turns.window.used, turns.window.used_kib) == (0, 0)
+
+
+@in_virtual_time
+async def test_a_small_one_does_not_overtake_a_large_one_that_waits() -> None:
+    turns = Turns(window(10, kib=100))
+    await turns.come("a", size=60)
+    await turns.come("large", size=60)
+    await turns.come("small", size=1)
+    assert turns.inside == ["a"]
+    await turns.go("a")
+    assert turns.inside == ["a", "large", "small"]
+    await turns.go("large", "small")
+
+
+@in_virtual_time
+async def test_one_that_is_larger_than_the_window_goes_alone() -> None:
+    turns = Turns(window(10, kib=100))
+    await turns.come("a")
+    await turns.come("huge", size=5_000)
+    assert turns.inside == ["a"]
+    await turns.go("a")
+    assert turns.inside == ["a", "huge"]
+    await turns.come("b")
+    assert turns.inside == ["a", "huge"]
+    await turns.go("huge")
+    assert turns.inside == ["a", "huge", "b"]
+    await turns.go("b")
+
+
+@in_virtual_time
+async def test_who_is_cancelled_while_waiting_takes_no_place() -> None:
+    turns = Turns(window(1))
+    await turns.come("a", "b", "c")
+    turns.tasks["b"].cancel()
+    await turns.go("a")
+    assert turns.inside == ["a", "c"]
+    await turns.go("c")
+    assert turns.window.used == 0
+
+
+@in_virtual_time
+async def test_who_is_cancelled_just_after_a_place_was_given_gives_it_back() -> None:
+    turns = Turns(window(1))
+    assert turns.window.take(1)
+    await turns.come("b", "c")
+    turns.window.leave(1, answered=True)
+    turns.tasks["b"].cancel()  # the place is b's, which does not know it yet
+    await asyncio.sleep(0.001)
+    assert turns.tasks["b"].cancelled()
+    assert turns.inside == ["c"]
+    await turns.go("c")
+    assert turns.window.used == 0
+
+
+@in_virtual_time
+async def test_nobody_waits_for_a_window_that_stands_still() -> None:
+    turns = Turns(window(1))
+    began = asyncio.get_running_loop().time()
+    await turns.come("a")
+    await turns.come("b", timeout=3.0)
+    await turns.come("c", timeout=60.0)
+    with pytest.raises(TooManyRequests, match=r"the producer g has 1 sends .* none was answered in 3 s") as refused:
+        await turns.tasks["b"]
+    assert 3.0 <= asyncio.get_running_loop().time() - began < 4.0
+    assert not refused.value.retriable  # it was not sent, and another attempt would wait, too
+    await turns.go("a")
+    assert turns.inside == ["a", "c"]
+    await turns.go("c")
+    assert turns.window.used == 0
+
+
+@in_virtual_time
+async def test_a_window_that_moves_is_waited_for_longer_than_an_answer() -> None:
+    turns = Turns(window(1))
+    names = [str(number) for number in range(10)]
+    await turns.come(*names, timeout=3.0)
+    for name in names:
+        await asyncio.sleep(2.0)  # twenty seconds in all
+        await turns.go(name)
+    assert turns.inside == names
+
+
+@in_virtual_time
+async def test_failures_do_not_move_it() -> None:
+    held = window(1)
+    assert held.take(1)
+    waiting = [held.turn(1, 3.0) for _ in range(5)]
+    for _ in range(3):
+        await asyncio.sleep(2.0)
+        held.leave(1, answered=False)  # a place is free, and nothing was answered
+    assert [place.done() and place.exception() is None for place in waiting] == [True, False, False, False, False]
+    assert all(isinstance(place.exception(), TooManyRequests) for place in waiting[1:])
+
+
+@in_virtual_time
+async def test_a_loop_that_did_not_turn_is_nobodys_time() -> None:
+    held = window(1)
+    assert held.take(1)
+    place = held.turn(1, 3.0)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimLoop)
+    await asyncio.sleep(1.0)
+    loop.pass_time(10.0)  # the loop was elsewhere: its timers come late
+    await asyncio.sleep(2.0)
+    assert not place.done()
+    await asyncio.sleep(2.0)
+    assert isinstance(place.exception(), TooManyRequests)
+    held.leave(1, answered=True)
+
+
+@in_virtual_time
+async def test_other_threads_take_places_of_the_same_window() -> None:
+    held = window(3)
+    taken: list[bool] = []
+    threads = [threading.Thread(target=lambda: taken.append(held.enter(1))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == [False] * 5 + [True] * 3
+    assert not held.take(1)
+    place = held.turn(1, 3.0)
+    held.leave(1, answered=True)
+    assert place.done()
+    assert not held.enter(1)
+    for _ in range(3):
+        held.leave(1, answered=True)
+    assert (held.used, held.used_kib) == (0, 0)
