@@ -2,7 +2,8 @@
 
 ====  =====================================================================
 0     nothing is damaged; everything was printed or made
-1     something is damaged (rebuild: in the commit log; the rest is made)
+1     something is damaged, or the disk does not give it (rebuild: of the
+      commit log; the rest is made; dump: the rest is printed)
 2     it could not be looked at: no store, in use, no permission, wrong use
 ====  =====================================================================
 """
@@ -209,12 +210,16 @@ async def dump_store(
     body: bool,
     json: bool,
 ) -> int:
-    """Print records of the commit log, entries of a queue, or entries of the index, a line each. Changes nothing."""
+    """Print records of the commit log, entries of a queue, or entries of the index, a line each. Changes nothing.
+
+    Exit code 0: done, 1: done, but for places that the disk does not give, which standard error names, 2: not done.
+    """
     async with StoppedStore(world, settings) as opened:
+        unread: list[Finding] = []
         source: AsyncGenerator[Any, None]
         shown: Callable[[Any], str | bytes]
         if what == "records":
-            source = dumps.records(opened, start, end, topic, queue_id)
+            source = dumps.records(opened, start, end, topic, queue_id, unread=unread.append)
             shown = functools.partial(_record_json if json else _record_line, body=body)
             heading = (
                 f"{'#Offset':>20} {'#Size':>8} {'#Store Time':<23} {'#QID':>4} {'#Queue Offset':>13} #Topic #MsgId"
@@ -222,19 +227,21 @@ async def dump_store(
         elif what == "queue":
             if topic is None or queue_id is None:
                 raise click.UsageError("dump queue needs -t and -q", click.get_current_context())
-            source = dumps.queue_entries(opened, topic, queue_id, start, end)
+            source = dumps.queue_entries(opened, topic, queue_id, start, end, unread=unread.append)
             shown = _entry_json if json else _entry_line
             heading = f"{'#Queue Offset':>13} {'#Offset':>20} {'#Size':>8} #Tags Code"
         else:
             if key is not None and topic is None:
                 raise click.UsageError("-k needs the topic of the key, with -t", click.get_current_context())
             wanted = (topic, key) if topic is not None and key is not None else None
-            source = dumps.index_entries(opened, start, end, file=file, key=wanted)
+            source = dumps.index_entries(opened, start, end, file=file, key=wanted, unread=unread.append)
             shown = _index_json if json else _index_line
             heading = f"{'#File':<17} {'#Number':>8} {'#Hash':>10} {'#Offset':>20} {'#Time':<23} #Before"
         async with aclosing(source):  # before the store: it may have a file open when there are lines enough
             await _print(source, shown, None if json else heading, limit)
-    return 0
+    for finding in unread:
+        click.echo(_line("UNREAD", finding), err=True)
+    return FAILED if unread else 0
 
 
 async def _print(
@@ -328,13 +335,15 @@ def _index_json(entry: dumps.IndexEntry) -> bytes:
 async def rebuild_store(world: World, settings: StoreSettings, json: bool) -> int:
     """Make consume queues, index and checkpoint anew from the commit log, which stays as it is.
 
-    Exit code 0: done, 1: done, and places of the commit log are damaged, 2: not done. It can be killed at any time.
+    Exit code 0: done, 1: done, and places of the commit log are damaged or cannot be read, 2: not done. It can be
+    killed at any time.
     """
     with Bar() as bar:
         made = await rebuild(world, settings, bar)
     if json:
         shown = dataclasses.asdict(made)
         damages = [{"start": start, "end": end} for start, end in made.damages]
+        unread = [{"start": start, "end": end} for start, end in made.unread]
         names = {
             "log_start": "start",
             "log_end": "end",
@@ -342,7 +351,14 @@ async def rebuild_store(world: World, settings: StoreSettings, json: bool) -> in
             "entries": "entries",
             "index_files": "indexFiles",
         }
-        print_json({"root": settings.root, **{names[key]: shown[key] for key in names}, "damages": damages})
+        print_json(
+            {
+                "root": settings.root,
+                **{names[key]: shown[key] for key in names},
+                "damages": damages,
+                "unreadable": unread,
+            }
+        )
     else:
         click.echo(
             f"{settings.root}: made of commit log {made.log_start} to {made.log_end}: {made.queues} queues with "
@@ -350,4 +366,9 @@ async def rebuild_store(world: World, settings: StoreSettings, json: bool) -> in
         )
         for start, end in made.damages:
             click.echo(f"DAMAGED  commitlog {start} to {end - 1}: no records; those behind them are kept")
-    return FAILED if made.damages else 0
+        for start, end in made.unread:
+            click.echo(
+                f"UNREAD   commitlog {start} to {end - 1}: the disk does not give some of these {end - start} bytes; "
+                "queue entries that point there are kept"
+            )
+    return FAILED if made.damages or made.unread else 0

@@ -6,6 +6,7 @@ import logging
 import os
 
 from rmq.broker.store.again import write_again
+from rmq.broker.store.log.unopened import UnopenedFile
 from rmq.broker.store.open_files import SharedFile
 from rmq.broker.store.refusal import BAD_PLACE, FORBIDDEN, NO_SPACE, told
 from rmq.broker.store.settings import StoreSettings
@@ -125,7 +126,7 @@ class LogFiles:
                     f"{path}: a commit-log file is missing before it, or mappedFileSizeCommitLog={self.size} is not "
                     f"what this store was made with"
                 )
-            size = self._files.size(path)
+            size = self._size_of(path)
             if size != self.size:
                 # A power cut before a file's size was on disk leaves it short. Behind it there can only be the file
                 # that was made ahead; nothing else may be short.
@@ -143,10 +144,10 @@ class LogFiles:
             for start in starts:
                 path = found[start]
                 kept = os.path.dirname(path) in self._read_only and start < newest
-                file = self._open_kept(path) if kept else self._open_newest(path)
+                file = self._open_any(path, kept=kept)
                 # Whoever made it may have died before its name was on disk.
                 opened.append(LogFile(start, file, entry_synced=kept))
-                if not kept and self.extends:
+                if not kept and self.extends and not isinstance(file, UnopenedFile):
                     file.allocate(self.size)
         except BaseException:
             for one in opened:
@@ -156,7 +157,7 @@ class LogFiles:
 
     def _fill_gaps(self, found: dict[int, str], forced: int) -> None:
         """Put an empty file where a power cut took the name of one; who reads on tells of it as damage."""
-        if any(start % self.size or self._files.size(path) > self.size for start, path in found.items()):
+        if any(start % self.size or self._size_of(path) > self.size for start, path in found.items()):
             return  # files of another size: that is said below
         for start in range(min(found, default=0), max(found, default=0), self.size):
             if start in found or start < forced:
@@ -167,6 +168,25 @@ class LogFiles:
             log.error(
                 "%s is not there: it was not on disk yet when the power failed; what was in it is lost", made.path
             )
+
+    def _size_of(self, path: str) -> int:
+        """A file's bytes; where the disk does not say, it is as long as it should be."""
+        try:
+            return self._files.size(path)
+        except OSError as error:
+            if error.errno not in BAD_PLACE:
+                raise
+            return self.size
+
+    def _open_any(self, path: str, *, kept: bool) -> File:
+        """One that the disk does not open costs what is in it, as any place that cannot be read."""
+        try:
+            return self._open_kept(path) if kept else self._open_newest(path)
+        except OSError as error:
+            if error.errno not in BAD_PLACE:
+                raise
+            log.critical("%s; no message in it can be read", told(error, path))
+            return UnopenedFile(self._files, path, self.size)
 
     def _open_kept(self, path: str) -> File:
         """Nothing is written to it, unless a recovery has to cut it."""
@@ -179,7 +199,7 @@ class LogFiles:
         try:
             return self._files.open(path)
         except OSError as error:
-            if os.path.dirname(path) not in self._read_only:
+            if os.path.dirname(path) not in self._read_only or error.errno in BAD_PLACE:
                 raise
             raise StoreError(
                 f"{path}: the commit log goes on in this file, and it cannot be written ({error.strerror}): move it "
@@ -205,15 +225,16 @@ class LogFiles:
 
     def _written(self, path: str) -> bool:
         """Whether a file begins with anything but zeros, or may: the disk does not say."""
-        file = self._files.open(path, readonly=True)
         try:
-            return any(file.pread(8, 0))
+            file = self._files.open(path, readonly=True)
+            try:
+                return any(file.pread(8, 0))
+            finally:
+                file.close()
         except OSError as error:
             if error.errno not in BAD_PLACE:
                 raise
             return True
-        finally:
-            file.close()
 
     def path_for(self, start: int) -> str:
         """Where the file that begins at ``start`` goes: the directories take turns, but those that are full."""
@@ -258,7 +279,7 @@ class LogFiles:
 
     def sync_again(self, file: LogFile, position: int, end: int) -> None:
         """The same, of bytes of which a flush may have failed (:func:`write_again`), from ``position`` to ``end``."""
-        if os.path.dirname(file.path) not in self._read_only:
+        if os.path.dirname(file.path) not in self._read_only and not isinstance(file.file, UnopenedFile):
             try:
                 write_again(file.file, position, end)
             except OSError as error:

@@ -64,6 +64,11 @@ class LogReader:
         self.stamp = 0
         self._topics: Topics = {}
 
+    def lost_end(self, log_end: int) -> list[Damage]:
+        """What the disk did not give behind the last good record, if anything: everything up to ``log_end``."""
+        lost = self.unreadable is not None and self.unreadable.touch(self.end, log_end)
+        return [Damage(self.end, log_end)] if lost else []
+
     async def records(self, start: int, stop: int) -> AsyncIterator[tuple[bytes, list[tuple[int, int, int]]]]:
         """:meth:`runs` as bytes, and (position in them, commit-log offset, size) of each record."""
         async for run in self.runs(start, stop):

@@ -56,12 +56,13 @@ class KeptEntries:
             for queue in list(self._queues):
                 async with aclosing(entries_into(self._queues, queue, *part)) as entries:
                     async for index, entry in entries:
-                        self._keep(queue, index, entry)
+                        self.keep(queue, index, entry)
                         looked_at += 1
                         if looked_at % _AT_ONCE == 0:
                             await asyncio.sleep(0)
 
-    def _keep(self, queue: Queue, index: int, entry: bytes) -> None:
+    def keep(self, queue: Queue, index: int, entry: bytes) -> None:
+        """Keep an entry; those of a queue come by index."""
         runs = self._runs.setdefault(queue, [])
         if runs and runs[-1][0] + len(runs[-1][1]) // ENTRY_SIZE == index:
             runs[-1][1].extend(entry)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
-from rmq.broker.store.refusal import remedy
+from rmq.broker.store.log.reader import Damage
+from rmq.broker.store.refusal import BAD_PLACE, remedy
 
-__all__ = ["Finding", "Findings", "Progress", "unreadable"]
+__all__ = ["Finding", "Findings", "Progress", "unread_bytes", "unreadable", "within"]
 
 #: Told (what is being done, bytes or items done, of how many).
 Progress = Callable[[str, int, int], None]
@@ -32,6 +35,8 @@ class Finding:
     end: int | None = None
     topic: str | None = None
     queue_id: int | None = None
+    #: The disk does not give it: nobody knows what is there, and everything else can be looked at.
+    unread: bool = False
 
     def as_json(self) -> dict[str, object]:
         """Keys that scripts can rely on; those that say nothing are left out."""
@@ -44,7 +49,20 @@ class Finding:
 
 def unreadable(part: str, path: str, error: OSError) -> Finding:
     """A file or directory that cannot be looked into; the error may know better which."""
-    return Finding(part, "unreadable", error.filename or path, f"{error.strerror or error}{remedy(error)}")
+    detail = f"{error.strerror or error}{remedy(error)}"
+    return Finding(part, "unreadable", error.filename or path, detail, unread=error.errno in BAD_PLACE)
+
+
+def unread_bytes(part: str, path: str, start: int, end: int) -> Finding:
+    """A place that the disk does not give: bytes of the file, or offsets of the commit log."""
+    detail = f"{end - start} bytes are not there, since the disk does not give some of them: check it"
+    return Finding(part, "unreadable", path, detail, start=start, end=end, unread=True)
+
+
+def within(parts: Sequence[Damage], offset: int) -> bool:
+    """Whether an offset lies in one of some parts of the log, which are ascending."""
+    at = bisect_right(parts, offset, key=itemgetter(0)) - 1
+    return at >= 0 and offset < parts[at].end
 
 
 @dataclass(slots=True)

@@ -7,15 +7,17 @@ its entries and compared with those on disk.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from struct import Struct
 
 from rmq.broker.store.index.file import ENTRY, HEADER_SIZE, IndexFile, IndexHeader
 from rmq.broker.store.index.keyhash import KeyHasher
+from rmq.broker.store.log.reader import Damage
 from rmq.broker.store.log.records import Derived
 from rmq.broker.store.open_files import SharedFile, open_aside
-from rmq.broker.store.stopped.findings import Finding, unreadable
+from rmq.broker.store.stopped.findings import Finding, unread_bytes, unreadable, within
 from rmq.broker.store.stopped.opened import StoppedStore
+from rmq.broker.store.stopped.pages import read_pages
 
 __all__ = ["IndexCheck", "open_index"]
 
@@ -30,7 +32,11 @@ async def open_index(store: StoppedStore) -> tuple[list[IndexFile], list[Finding
     directory = os.path.join(store.root, "index")
     found: list[IndexFile] = []
     wrong: list[Finding] = []
-    for name in await store.world.offload(store.files.list, directory):
+    try:
+        names = await store.world.offload(store.files.list, directory)
+    except OSError as error:
+        return [], [unreadable("index", directory, error)]
+    for name in names:
         path = os.path.join(directory, name)
         if not (len(name) == 17 and name.isascii() and name.isdigit()):
             wrong.append(Finding("index", "foreign", path, "no index file", False))
@@ -50,7 +56,12 @@ async def open_index(store: StoppedStore) -> tuple[list[IndexFile], list[Finding
             opened.close()
             continue
         file.shared = SharedFile(opened)
-        header = IndexHeader.decode(await store.world.offload(file.shared.file.pread, HEADER_SIZE, 0))
+        head, bad = await store.world.offload(read_pages, opened, HEADER_SIZE, 0)
+        if bad:
+            wrong.append(unread_bytes("index", path, *bad[0]))
+            file.close()
+            continue
+        header = IndexHeader.decode(head)
         if not 0 <= header.next <= file.capacity or header.begin_offset > header.end_offset:
             wrong.append(Finding("index", "header", path, "its header cannot be right"))
             file.close()
@@ -64,11 +75,13 @@ class IndexCheck:
     """One check.
 
     :param add: gets what is found.
+    :param unread: what of the log the disk did not give, up to the record that is looked at, ascending.
     """
 
-    def __init__(self, store: StoppedStore, add: Callable[[Finding], None]) -> None:
+    def __init__(self, store: StoppedStore, add: Callable[[Finding], None], unread: Sequence[Damage] = ()) -> None:
         self._store = store
         self._add = add
+        self._unread = unread
         self._hashers: dict[str, KeyHasher] = {}
         self._files: list[IndexFile] = []
         self._items: AsyncIterator[tuple[int, int]] = self._entries()
@@ -132,7 +145,7 @@ class IndexCheck:
     async def _pass(self) -> None:
         """Leave an entry behind that no record has asked for: its record is deleted, or was put twice, or never was."""
         offset = self._at
-        if offset >= self._store.start and offset != self._before:
+        if offset >= self._store.start and offset != self._before and not within(self._unread, offset):
             self._strange = (self._strange[0] if self._strange else offset, offset)
         await self._step()
 
@@ -150,11 +163,14 @@ class IndexCheck:
             assert shared is not None
             position, end = file.entry_position(1), file.entry_position(max(1, file.count))
             while position < end:
-                data = await self._store.world.offload(shared.file.pread, min(_BLOCK, end - position), position)
+                want = min(_BLOCK, end - position)
+                data, bad = await self._store.world.offload(read_pages, shared.file, want, position)
                 if len(data) < ENTRY:
                     break
-                for value, offset, _, _ in _entry(data[: len(data) // ENTRY * ENTRY]):
-                    yield offset, value
+                for at, (value, offset, _, _) in enumerate(_entry(data[: len(data) // ENTRY * ENTRY])):
+                    first = position + at * ENTRY
+                    if not any(lo < first + ENTRY and first < hi for lo, hi in bad):
+                        yield offset, value
                 position += _BLOCK
 
     def _report_lacking(self) -> None:
@@ -176,6 +192,12 @@ class IndexCheck:
                     "these where no record with keys is", start=first, end=last + 1)
         )  # fmt: skip
 
+    def _unread_of(self, file: IndexFile, bad: list[tuple[int, int]]) -> None:
+        """What the disk does not give of a file: keys may be there."""
+        self._whole = False
+        for start, end in bad:
+            self._add(unread_bytes("index", file.path, start, end))
+
     # -- one file --------------------------------------------------------------------------------------------------
 
     async def _check_file(self, file: IndexFile) -> None:
@@ -193,7 +215,10 @@ class IndexCheck:
             while file.count < was.next:
                 first = file.count
                 want = min(_BLOCK // ENTRY, was.next - first)
-                data = await offload(shared.file.pread, want * ENTRY, file.entry_position(first))
+                data, bad = await offload(read_pages, shared.file, want * ENTRY, file.entry_position(first))
+                if bad:
+                    self._unread_of(file, bad)
+                    return
                 if not file.verify(first, data) or len(data) < want * ENTRY:
                     self._add(
                         Finding("index", "entry", file.path, "entries from this number on do not follow from those "
@@ -203,7 +228,10 @@ class IndexCheck:
             slots = file.slots_now()
             for number in range(file.slot_pieces()):
                 size, position = file.piece(number)
-                data = await offload(shared.file.pread, size, position)
+                data, bad = await offload(read_pages, shared.file, size, position)
+                if bad:
+                    self._unread_of(file, bad)
+                    return
                 if data != (file.slot_piece(slots, number) or bytes(size)):
                     self._add(Finding("index", "slots", file.path, "its slots do not lead to its entries"))
                     return

@@ -7,18 +7,20 @@ import dataclasses
 import errno
 import os
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from types import TracebackType
 
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.files import LogFile, LogFiles, file_name, offset_of
+from rmq.broker.store.log.unopened import UnopenedFile
 from rmq.broker.store.queues.ext_units import ExtDisk
 from rmq.broker.store.queues.files import QueueDisk
+from rmq.broker.store.refusal import BAD_PLACE
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import ENTRY_SIZE
 from rmq.broker.store.stopped.readonly import ReadOnlyFiles
 from rmq.protocol.errors import StoreError
-from rmq.runtime.world import FileLock, Files, World
+from rmq.runtime.world import File, FileLock, Files, World
 
 __all__ = ["StoppedStore", "fitted", "in_use", "look_for_store"]
 
@@ -55,21 +57,31 @@ def fitted(files: Files, settings: StoreSettings, given: Collection[str]) -> Sto
     changes: dict[str, int] = {}
     if "mappedFileSizeCommitLog" not in given:
         found, _ = LogFiles(files, settings).find()
-        sizes = Counter(files.size(path) for path in found.values())
+        sizes = Counter(_sizes(files, found.values()))
         for size, _ in sizes.most_common(1):
             if size >= 4096:
                 changes["commit_log_file_size"] = size
     if "mappedFileSizeConsumeQueue" not in given:
-        sizes = Counter(map(files.size, _queue_files(files, settings)))
+        sizes = Counter(_sizes(files, _queue_files(files, settings)))
         for size, _ in sizes.most_common(1):
             if size and size % ENTRY_SIZE == 0:
                 changes["queue_file_size"] = size
     if "mappedFileSizeConsumeQueueExt" not in given:
-        sizes = Counter(map(files.size, _ext_files(files, settings)))
+        sizes = Counter(_sizes(files, _ext_files(files, settings)))
         for size, _ in sizes.most_common(1):
             if size >= 4096:
                 changes["ext_file_size"] = size
     return dataclasses.replace(settings, **changes)  # type: ignore[arg-type]
+
+
+def _sizes(files: Files, paths: Iterable[str]) -> Iterator[int]:
+    """Bytes of files; one whose place on the disk is bad tells nothing."""
+    for path in paths:
+        try:
+            yield files.size(path)
+        except OSError as error:
+            if error.errno not in BAD_PLACE:
+                raise
 
 
 def _queue_files(files: Files, settings: StoreSettings) -> list[str]:
@@ -88,10 +100,14 @@ def _queue_files(files: Files, settings: StoreSettings) -> list[str]:
 def _ext_files(files: Files, settings: StoreSettings) -> list[str]:
     """Files of some queues in consumequeue_ext."""
     root = ExtDisk(files, settings.root, settings.ext_file_size).root
-    queues = [
-        f"{root}/{topic}/{queue}" for topic in files.list(root)[:_SAMPLE] for queue in files.list(f"{root}/{topic}")
-    ]
-    return [f"{queue}/{name}" for queue in queues[:_SAMPLE] for name in files.list(queue) if offset_of(name) >= 0]
+    found: list[str] = []
+    with contextlib.suppress(OSError):
+        for topic in files.list(root)[:_SAMPLE]:
+            with contextlib.suppress(OSError):
+                for queue in files.list(f"{root}/{topic}")[:_SAMPLE]:
+                    folder = f"{root}/{topic}/{queue}"
+                    found += [f"{folder}/{name}" for name in files.list(folder) if offset_of(name) >= 0]
+    return found
 
 
 class StoppedStore:
@@ -112,6 +128,8 @@ class StoppedStore:
         self.runs: list[CommitLog] = []
         #: Commit-log files of another size, as (path, its bytes).
         self.misfits: list[tuple[str, int]] = []
+        #: Those that the disk does not open, and why.
+        self.unopened: list[tuple[str, OSError]] = []
         #: Those whose names are offsets at which no file of this size begins.
         self.misplaced: list[str] = []
         self._lock: FileLock | None = None
@@ -159,18 +177,28 @@ class StoppedStore:
         run: list[LogFile] = []
         try:
             for start, path in sorted(found.items()):
-                if (bytes_ := files.size(path)) != size:
-                    self.misfits.append((path, bytes_))
+                for bytes_ in _sizes(files, [path]):
+                    if bytes_ != size:
+                        self.misfits.append((path, bytes_))
                 if start % size:
                     self.misplaced.append(path)
                     continue
                 if run and run[-1].start + size != start:
                     self._add(run)
                     run = []
-                run.append(LogFile(start, files.open(path), entry_synced=True))
+                run.append(LogFile(start, self._open_file(path), entry_synced=True))
         finally:  # those of an opening that fails are closed, too
             if run:
                 self._add(run)
+
+    def _open_file(self, path: str) -> File:
+        try:
+            return self.files.open(path)
+        except OSError as error:
+            if error.errno not in BAD_PLACE:
+                raise
+            self.unopened.append((path, error))
+            return UnopenedFile(self.files, path, self.settings.commit_log_file_size)
 
     def _add(self, run: list[LogFile]) -> None:
         commit_log = CommitLog(self.world, self.settings)

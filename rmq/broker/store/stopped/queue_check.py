@@ -10,17 +10,20 @@ from __future__ import annotations
 import errno
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from struct import Struct
 
 from rmq.broker.store.log.files import file_name, offset_of
+from rmq.broker.store.log.reader import Damage
 from rmq.broker.store.log.records import Derived
 from rmq.broker.store.queues.ext_queues import UnitReader
 from rmq.broker.store.queues.ext_units import ExtDisk, QueueExt, is_address, position_of
 from rmq.broker.store.queues.files import BLANK_ENTRY_SIZE, FileKey, is_blank
+from rmq.broker.store.refusal import SPOILT
 from rmq.broker.store.state import ENTRY_SIZE
-from rmq.broker.store.stopped.findings import Finding, Progress, unreadable
+from rmq.broker.store.stopped.findings import Finding, Progress, unreadable, within
 from rmq.broker.store.stopped.opened import StoppedStore
+from rmq.broker.store.stopped.pages import read_pages
 from rmq.broker.store.stopped.runs import Runs
 from rmq.protocol.names import is_system_topic
 
@@ -38,7 +41,19 @@ _OTHER_CODES = frozenset({"SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"})
 
 
 class _Queue:
-    __slots__ = ("bad_units", "directory", "id", "lacking", "met", "next", "other_tags", "starts", "topic", "units")
+    __slots__ = (
+        "bad_units",
+        "directory",
+        "id",
+        "lacking",
+        "met",
+        "next",
+        "other_tags",
+        "starts",
+        "topic",
+        "units",
+        "unread",
+    )
 
     def __init__(self, topic: str, queue_id: int, directory: str) -> None:
         self.topic = topic
@@ -53,6 +68,8 @@ class _Queue:
         #: Numbers of entries whose unit in consumequeue_ext is not there or another's.
         self.bad_units = Runs()
         self.units: UnitReader | None = None
+        #: Numbers of entries that the disk does not give.
+        self.unread = Runs()
         #: The number that the next record should have.
         self.next = 0
 
@@ -91,12 +108,17 @@ class QueueCheck:
     def _list(self) -> list[tuple[str, int, list[int], list[str]]]:
         """:meth:`QueueDisk.list_queues` of every topic."""
         disk = self._store.disk
-        found = []
-        for topic in disk.topics():
-            try:
-                found += disk.list_queues([topic])
-            except OSError as error:
-                self._add(unreadable("consumequeue", f"{disk.root}/{topic}", error))
+        found: list[tuple[str, int, list[int], list[str]]] = []
+        path = disk.root
+        try:
+            for topic in disk.topics():
+                path = f"{disk.root}/{topic}"
+                try:
+                    found += disk.list_queues([topic])
+                except OSError as error:
+                    self._add(unreadable("consumequeue", path, error))
+        except OSError as error:
+            self._add(unreadable("consumequeue", path, error))
         return found
 
     def _look_at_files(self, queue: _Queue) -> None:
@@ -146,7 +168,7 @@ class QueueCheck:
         place = at % self._size % (_BLOCK * ENTRY_SIZE)
         physical, length, code = _entry(block, place) if len(block) >= place + ENTRY_SIZE else (-1, 0, 0)
         if physical != offset or length != size:
-            if lacking:
+            if lacking and number not in queue.unread:
                 queue.lacking.add(number)
             return
         queue.met.add(number)
@@ -162,13 +184,28 @@ class QueueCheck:
             ext = QueueExt(f"{self._ext.root}/{queue.topic}/{queue.id}")
             ext.starts = await self._store.world.offload(self._look_at_ext_files, queue, ext.directory)
             reader = queue.units = UnitReader(self._store.world.offload, self._ext, ext, _UNITS)
-        known = await reader.unit(position)
+        try:
+            known = await reader.unit(position)
+        except OSError as error:
+            if error.errno not in SPOILT:
+                raise
+            self._add(unreadable("consumequeue_ext", f"{self._ext.root}/{queue.topic}/{queue.id}", error))
+            return True  # nobody knows
         if known is None or known[0].store_timestamp != found.store_timestamp:
             return False
         return known[0].tags_code == found.tags_code or found.topic in _OTHER_CODES
 
     def _look_at_ext_files(self, queue: _Queue, directory: str) -> list[int]:
-        starts = []
+        starts: list[int] = []
+        try:
+            self._look_at_each(queue, directory, starts)
+        except OSError as error:
+            if error.errno not in SPOILT:
+                raise
+            self._add(unreadable("consumequeue_ext", directory, error))
+        return starts
+
+    def _look_at_each(self, queue: _Queue, directory: str, starts: list[int]) -> None:
         for name in self._store.files.list(directory):
             path = f"{directory}/{name}"
             if (start := offset_of(name)) < 0:
@@ -179,7 +216,6 @@ class QueueCheck:
                     queue, "size", path, f"{size} bytes; mappedFileSizeConsumeQueueExt is {self._ext.file_size}",
                     part="consumequeue_ext",
                 )  # fmt: skip
-        return starts
 
     async def _block(self, queue: _Queue, at: int) -> bytes:
         start = at - at % self._size
@@ -189,24 +225,30 @@ class QueueCheck:
         if block is None:
             block = b""
             if start in queue.starts:
-                block = await self._store.world.offload(self._read, key, first * _BLOCK * ENTRY_SIZE)
+                block = await self._store.world.offload(self._read, queue, start, first * _BLOCK * ENTRY_SIZE)
             self._blocks[key, first] = block
             if len(self._blocks) > _BLOCKS:
                 self._blocks.popitem(last=False)
         return block
 
-    def _read(self, key: FileKey, position: int) -> bytes:
-        file = self._store.disk.open_file(key)
+    def _read(self, queue: _Queue, start: int, position: int) -> bytes:
+        """A block of one of its files, zeros for what the disk does not give."""
+        file = self._store.disk.open_file((queue.directory, start))
         try:
-            return file.pread(min(_BLOCK * ENTRY_SIZE, self._size - position), position)
+            data, bad = read_pages(file, min(_BLOCK * ENTRY_SIZE, self._size - position), position)
         finally:
             file.close()
+        for lo, hi in bad:
+            for number in range((start + lo) // ENTRY_SIZE, -(-(start + hi) // ENTRY_SIZE)):
+                queue.unread.add(number)
+        return data
 
     # -- entries ---------------------------------------------------------------------------------------------------
 
-    async def finish(self, log_end: int, topics: Collection[str] | None) -> None:
-        """The log has been read up to ``log_end``.
+    async def finish(self, unread: Sequence[Damage], topics: Collection[str] | None) -> None:
+        """The log has been read.
 
+        :param unread: what of it the disk did not give, ascending.
         :param topics: those in topics.json, or None when that cannot be read.
         """
         deleted: set[str] = set()
@@ -225,30 +267,35 @@ class QueueCheck:
                     "the units that these entries point to are not there, or another message's", lo, hi,
                     part="consumequeue_ext",
                 )  # fmt: skip
-            await self._read_all(queue, log_end)
+            await self._read_all(queue, unread)
+            for lo, hi in queue.unread:
+                self._found(
+                    queue, "unreadable", queue.directory, "the disk does not give these entries: check it", lo, hi
+                )
         for topic in sorted(deleted):
             self._add(
                 Finding("consumequeue", "deleted", f"{self._store.disk.root}/{topic}",
                         "records of a topic that topics.json does not know have no queue", False, topic=topic)
             )  # fmt: skip
 
-    async def _read_all(self, queue: _Queue, log_end: int) -> None:
+    async def _read_all(self, queue: _Queue, unread: Sequence[Damage]) -> None:
         store = self._store
         strange = Runs()
         damaged = Runs()
         end = 0
         for start in queue.starts:
-            key = (queue.directory, start)
             for position in range(0, self._size, _BLOCK * ENTRY_SIZE):
-                data = await store.world.offload(self._read, key, position)
-                if not data or data.count(0) == len(data):
-                    break
+                data = await store.world.offload(self._read, queue, start, position)
                 number = (start + position) // ENTRY_SIZE
+                if not data or (data.count(0) == len(data) and number not in queue.unread):
+                    break
                 for physical, size, _ in _entries(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE]):
-                    if size > 0 and not is_blank(physical, size):
+                    if number in queue.unread:
+                        end = number + 1 if number in queue.met else end
+                    elif size > 0 and not is_blank(physical, size):
                         self.entries += 1
                         end = number + 1
-                        if physical >= store.start and number not in queue.met:
+                        if physical >= store.start and number not in queue.met and not within(unread, physical):
                             strange.add(number)
                     elif (physical or size) and size != BLANK_ENTRY_SIZE:
                         damaged.add(number)

@@ -17,6 +17,7 @@ from rmq.broker.store.index.index import Index
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.records import TagsRule
+from rmq.broker.store.log.unreadable import UnreadablePlaces
 from rmq.broker.store.open_files import open_each_aside
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.ext_queues import queue_table
@@ -28,6 +29,7 @@ from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.start.markers import Markers
 from rmq.broker.store.start.queue_loader import segment_size
 from rmq.broker.store.stopped.findings import Progress
+from rmq.broker.store.stopped.old_entries import keep_old_entries
 from rmq.broker.store.stopped.opened import look_for_store
 from rmq.broker.store.stopped.readonly import ReadOnlyFiles
 from rmq.protocol.errors import StoreError
@@ -54,6 +56,8 @@ class Rebuilt:
     index_files: int = 0
     #: Places of the log that hold no records: what was there is in no queue now.
     damages: list[Damage] = field(default_factory=list)
+    #: Places of it that the disk does not give: entries that the old queues had for them were kept.
+    unread: list[Damage] = field(default_factory=list)
 
 
 async def rebuild(world: World, settings: StoreSettings, progress: Progress | None = None) -> Rebuilt:
@@ -144,23 +148,35 @@ class _Rebuild:
             if settings.multi_dispatch:
                 dispatcher.multi_dispatch = MultiDispatch(queues, lmq=settings.lmq, most_lmq=settings.most_lmq)
             reader = LogReader(world, commit_log)
+            reader.unreadable = UnreadablePlaces(commit_log.file_size)
             dispatcher.position = start = commit_log.start
             while dispatcher.position < commit_log.end and await dispatcher.advance(reader, _SLICE):
                 await writer.write(everything=True)
                 if index is not None:
                     await index.write()
                 self._progress("commit log", dispatcher.position - start, commit_log.end - start)
+            unread = [*sorted(reader.passed_over), *reader.lost_end(commit_log.end)]
+            if unread:
+                await keep_old_entries(
+                    self._offload, reading.files, self._root, settings.ext_file_size, queues, deletions, unread,
+                    commit_log.file_size,
+                )  # fmt: skip
+                await writer.write(everything=True)
             await writer.sync()
             if index is not None:
                 await index.force()
             made = Rebuilt(
                 start, reader.end, len(queues), sum(queue.next - queue.min for queue in queues),
-                len(index.files) if index is not None else 0, list(reader.damages),
+                len(index.files) if index is not None else 0, list(reader.damages), unread,
             )  # fmt: skip
             # The log itself was not forced to disk here: the first time stays what it was.
             self._checkpoint.physic = min(self._checkpoint.physic, reader.stamp)
             self._checkpoint.logics = reader.stamp
+            ended = self._checkpoint.clean_end
             self._checkpoint.forget_indexed()
+            if clean and unread and unread[-1].start <= ended < unread[-1].end:
+                # Nothing but this note says where a log ends whose end the disk does not give.
+                self._checkpoint.note_indexed(*(index.position if index is not None else (-1, 0)), ended)
             return made
         finally:
             await tasks.close()

@@ -11,18 +11,21 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from rmq.broker.store.log.commit_log import CommitLog
-from rmq.broker.store.log.reader import LogReader
+from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.records import TagsRule, derive
+from rmq.broker.store.log.unreadable import UnreadablePlaces
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.multi_dispatch import MultiDispatch
 from rmq.broker.store.queues.queues import QueueTable
+from rmq.broker.store.refusal import SPOILT
 from rmq.broker.store.start.checkpoint import SIZE, Checkpoint
 from rmq.broker.store.start.markers import Markers
 from rmq.broker.store.start.queue_loader import segment_size
-from rmq.broker.store.stopped.findings import Finding, Findings, Progress
+from rmq.broker.store.stopped.findings import Finding, Findings, Progress, unread_bytes, unreadable
 from rmq.broker.store.stopped.index_check import IndexCheck
 from rmq.broker.store.stopped.metadata_check import MetadataCheck
 from rmq.broker.store.stopped.opened import StoppedStore
+from rmq.broker.store.stopped.pages import read_pages
 from rmq.broker.store.stopped.queue_check import QueueCheck
 from rmq.protocol.record import is_blank
 
@@ -56,7 +59,7 @@ async def verify(store: StoppedStore, progress: Progress | None = None) -> Verif
     """Check all of a store.
 
     :param progress: told how far it is, now and then.
-    :raises OSError: a file that cannot be read.
+    :raises OSError: a file that may not be read; what the disk does not give is found.
     """
     return await _Verify(store, progress or (lambda what, done, total: None)).run()
 
@@ -66,6 +69,8 @@ class _Verify:
         self._store = store
         self._progress = progress
         self._found = Verified()
+        #: What of the log the disk did not give up to now, ascending.
+        self._unread: list[Damage] = []
         self._add = self._found.findings.add
         self._rule = TagsRule(store.settings.delays_ms)
         settings = store.settings
@@ -87,7 +92,7 @@ class _Verify:
         queues = QueueCheck(store, self._add, self._progress)
         await queues.begin()
         if store.settings.index_enable:
-            index = IndexCheck(store, self._add)
+            index = IndexCheck(store, self._add, self._unread)
             try:
                 await index.begin()
                 await self._read_log(queues, topics, index)
@@ -108,7 +113,7 @@ class _Verify:
         for run in store.runs:
             found.log_end = await self._walk(run, done, queues, index)
             done += run.end - run.start
-        await queues.finish(found.log_end, topics)
+        await queues.finish(self._unread, topics)
         if index is not None:
             await index.finish()
             found.index_files, found.keys = index.files, index.keys
@@ -123,6 +128,8 @@ class _Verify:
             self._add(Finding("commitlog", "foreign", path, "no commit-log file; Java refuses the directory", False))
         for path, bytes_ in store.misfits:
             self._add(Finding("commitlog", "size", path, f"{bytes_} bytes; mappedFileSizeCommitLog is {size}"))
+        for path, error in store.unopened:
+            self._add(unreadable("commitlog", path, error))
         for path in store.misplaced:
             self._add(
                 Finding("commitlog", "name", path, f"no file begins there with mappedFileSizeCommitLog={size}: "
@@ -138,7 +145,9 @@ class _Verify:
         """Read one run of files; where its records end."""
         store, found = self._store, self._found
         reader = LogReader(store.world, run)
-        known = 0
+        reader.unreadable = UnreadablePlaces(run.file_size)
+        reader.passed_over = self._unread
+        known, unread = 0, len(self._unread)
         async for piece in reader.runs(run.start, run.end):
             data = piece.data
             for at, size, *_, text in piece.records:
@@ -160,6 +169,10 @@ class _Verify:
         self._report(run, reader, known)
         found.stamp = max(found.stamp, reader.stamp)
         await self._look_behind(run, reader.end)
+        self._unread += reader.lost_end(run.end)
+        for start, end in self._unread[unread:]:
+            file = run.segment_of(start)
+            self._add(unread_bytes("commitlog", file.path if file is not None else "", start, end))
         return reader.end
 
     def _report(self, run: CommitLog, reader: LogReader, known: int) -> None:
@@ -180,11 +193,15 @@ class _Verify:
             first = -1
             last = -1
             if (rest := size - position) >= 8:
-                head = await self._store.world.offload(file.file.pread, 8, position)
+                head, _ = await self._store.world.offload(read_pages, file.file, 8, position)
                 if is_blank(head.ljust(8, b"\0"), 0, rest):
                     continue
             while position < size:
-                data = await self._store.world.offload(file.file.pread, min(_BLOCK, size - position), position)
+                data, bad = await self._store.world.offload(
+                    read_pages, file.file, min(_BLOCK, size - position), position
+                )
+                if bad:
+                    return  # the log may end behind it, and what there is before it may be half a record
                 if not data:
                     break
                 if data.count(0) != len(data):
@@ -200,13 +217,20 @@ class _Verify:
                 )  # fmt: skip
 
     def _look_at_checkpoint(self) -> None:
-        store, stamp = self._store, self._found.stamp
-        path = os.path.join(store.root, "checkpoint")
-        if not store.files.exists(path):
-            if self._found.records:
+        path = os.path.join(self._store.root, "checkpoint")
+        try:
+            if self._store.files.exists(path):
+                self._look_into_checkpoint(path)
+            elif self._found.records:
                 self._add(Finding("checkpoint", "missing", path, "it is not there; the next start makes it"))
-            return
-        size = store.files.size(path)
+        except OSError as error:
+            if error.errno not in SPOILT:
+                raise
+            self._add(unreadable("checkpoint", path, error))
+
+    def _look_into_checkpoint(self, path: str) -> None:
+        store, stamp = self._store, self._found.stamp
+        size = len(store.files.read(path))
         if size < SIZE:
             self._add(Finding("checkpoint", "size", path, f"{size} bytes, {SIZE} are expected"))
         checkpoint = Checkpoint(store.files, path)
@@ -222,7 +246,7 @@ class _Verify:
             ("logicsMsgTimestamp", checkpoint.logics),
             ("indexMsgTimestamp", checkpoint.index),
         ):
-            if value > stamp:
+            if value > stamp and not self._unread:  # the newest record may be there
                 self._add(
                     Finding("checkpoint", "time", path, f"{name} {value} is later than the newest record's store time "
                             f"{stamp}: Java would look at too little after a crash")

@@ -251,3 +251,38 @@ def test_what_a_disk_refuses_for_another_reason_keeps_refusing_the_start() -> No
             await opened(scene.node.world, small())
 
     in_scene("clean", main)
+
+
+@STOPS
+@pytest.mark.parametrize("file", [0, 1])
+def test_a_file_that_cannot_be_opened_costs_what_is_in_it(
+    stop: str, file: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(scene: Scene) -> None:
+        node = scene.node
+        records = scan_log(node.files, "/store/commitlog", LOG_SIZE).records
+        in_it = {record.offset for record in records if file * LOG_SIZE <= record.offset < (file + 1) * LOG_SIZE}
+        lost = {key for key, (offset, _) in scene.sent.items() if offset in in_it}
+        assert lost
+        node.disk.fail("open", errno.EIO, f"*/commitlog/{file * LOG_SIZE:020d}", count=-1)
+        store = await opened(node.world, small())
+        assert [line for line in told(caplog) if f"{file * LOG_SIZE:020d}: Input/output error" in line]
+        assert await scene.served(store) == scene.without(lost)
+        for topic, queue_id in ROUND:
+            scene.append(store, topic, queue_id)
+        node.disk.heal()
+        # It is opened with the next read.
+        assert await scene.served(store) == scene.without(set())
+        await store.stop()
+
+    in_scene(stop, main)
+
+
+def test_the_file_in_which_the_log_may_end_has_to_be_opened() -> None:
+    async def main(scene: Scene) -> None:
+        scene.node.disk.fail("open", errno.EIO, f"*/commitlog/{(FILES - 1) * LOG_SIZE:020d}", count=-1)
+        with pytest.raises(StoreError, match=f"{(FILES - 1) * LOG_SIZE:020d}"):
+            await opened(scene.node.world, small())
+
+    for stop in ("clean", "killed"):
+        in_scene(stop, main)
