@@ -112,9 +112,10 @@ class ExtQueueTable(QueueTable):
         :param clean: the last stop was clean: units are trusted.
         :raises StoreError: files of another size.
         """
-        topics = await self._offload(self.disk.topics)
+        unlisted: list[str] = []
+        topics = await self._offload(self.disk.topics, unlisted)
         for topic in topics:
-            for name, queue_id, starts, _ in await self._offload(self.disk.list_queues, [topic]):
+            for name, queue_id, starts, _ in await self._offload(self.disk.list_queues, [topic], unlisted):
                 queue = self.get_or_create(name, queue_id)
                 try:
                     await self._load_queue(queue, starts, clean=clean)
@@ -127,6 +128,10 @@ class ExtQueueTable(QueueTable):
                     for directory in (ext.directory, queue.files.directory):
                         self._bury(directory)
                     ext.starts, ext.end = [], 0
+        for directory in unlisted:
+            # Entries are made anew, and with them their units.
+            for gone in (self.ext.disk.root + directory.removeprefix(self.disk.root), directory):
+                self._bury(gone)
 
     async def _load_queue(self, queue: Queue, starts: list[int], *, clean: bool) -> None:
         ext = self.ext.of(queue)

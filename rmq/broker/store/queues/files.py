@@ -271,8 +271,26 @@ class QueueDisk:
                 self._files.unlink(inner)
         self._files.rmdir(path)
 
-    def topics(self) -> list[str]:
-        return [name for name in self._files.list(self.root) if self._files.is_dir(os.path.join(self.root, name))]
+    def topics(self, unlisted: list[str] | None = None) -> list[str]:
+        """Topics that have a directory.
+
+        :param unlisted: gets a directory that is bad itself; without it, that is raised.
+        :raises OSError: a directory that may not be read.
+        """
+        names = self._list(self.root, unlisted)
+        return [name for name in names if self._files.is_dir(os.path.join(self.root, name))]
+
+    def _list(self, path: str, unlisted: list[str] | None) -> list[str]:
+        try:
+            return self._files.list(path)
+        except OSError as error:
+            if unlisted is None or error.errno not in SPOILT:
+                raise
+            if path not in self._told:
+                log.error("%s; its queues are made of the commit log again", told(error, path))
+            self._told.add(path)
+            unlisted.append(path)
+            return []
 
     def other_size(self) -> tuple[str, int] | None:
         """A file and its bytes, when the store's files are all of one size that is not the one set.
@@ -281,8 +299,9 @@ class QueueDisk:
         """
         seen: dict[int, str] = {}
         looked_at = 0
-        for topic in self.topics()[:_SAMPLE]:
-            for _, queue, starts, _ in self.list_queues([topic]):
+        bad: list[str] = []  # whoever reads them tells
+        for topic in self.topics(bad)[:_SAMPLE]:
+            for _, queue, starts, _ in self.list_queues([topic], bad):
                 for start in starts[:1]:
                     path = f"{self.root}/{topic}/{queue}/{file_name(start)}"
                     try:
@@ -299,23 +318,31 @@ class QueueDisk:
         ((size, path),) = seen.items()
         return (path, size) if size and size != self.file_size else None
 
-    def list_queues(self, topics: Sequence[str]) -> list[tuple[str, int, list[int], list[str]]]:
-        """(topic, queue id, first bytes of its files, names that are none) of every queue of some topics."""
+    def list_queues(
+        self, topics: Sequence[str], unlisted: list[str] | None = None
+    ) -> list[tuple[str, int, list[int], list[str]]]:
+        """(topic, queue id, first bytes of its files, names that are none) of every queue of some topics.
+
+        :param unlisted: gets directories that are bad themselves; without it, that is raised.
+        :raises OSError: a directory that may not be read.
+        """
         found: list[tuple[str, int, list[int], list[str]]] = []
         for topic in topics:
-            for name in self._files.list(f"{self.root}/{topic}"):
+            for name in self._list(f"{self.root}/{topic}", unlisted):
                 if not (name.isascii() and name.isdigit() and name == str(int(name)) and int(name) < 1 << 31):
                     log.warning("%s/%s/%s is no consume queue; it is left alone", self.root, topic, name)
                     continue
                 starts: list[int] = []
                 foreign: list[str] = []
-                for file in self._files.list(f"{self.root}/{topic}/{name}"):
+                bad = len(unlisted or ())
+                for file in self._list(f"{self.root}/{topic}/{name}", unlisted):
                     start = offset_of(file)
                     if start < 0:
                         foreign.append(file)
                     else:
                         starts.append(start)
-                found.append((topic, int(name), sorted(starts), foreign))
+                if len(unlisted or ()) == bad:
+                    found.append((topic, int(name), sorted(starts), foreign))
         return found
 
     def read_files(self, keys: Sequence[FileKey], *, heads: bool = False) -> list[bytes]:

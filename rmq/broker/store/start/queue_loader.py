@@ -71,6 +71,8 @@ class QueueLoader:
         self.covered: dict[int, int] = {}
         #: The same by light message queues, which hold records that other queues hold, too.
         self.light: dict[int, int] = {}
+        #: Directories that are bad themselves.
+        self._unlisted: list[str] = []
         #: Of each queue the segments that it points to: segment, first entry, bytes of their records.
         self._boundaries: dict[Queue, list[tuple[int, int, int]]] = {}
 
@@ -82,17 +84,20 @@ class QueueLoader:
         """
         table = self._table
         table.graves = await self._offload(table.disk.trash)
-        topics = await self._offload(table.disk.topics)
+        unlisted = self._unlisted
+        topics = await self._offload(table.disk.topics, unlisted)
         groups = [topics[at : at + _TOPICS_AT_ONCE] for at in range(0, len(topics), _TOPICS_AT_ONCE)]
         found: list[_Listed] = []
         for group in [*groups, []]:
             # A thread reads the next group while this one is looked at.
             _, found = await asyncio.gather(self._take_group(found), self._offload(self._read_group, group))
+        for directory in unlisted:
+            table.bury_leftover(directory)
 
     def _read_group(self, topics: list[str]) -> list[_Listed]:
         """The queues of some topics, each with the beginning of its first file. Blocks."""
         disk = self._table.disk
-        listed = disk.list_queues(topics)
+        listed = disk.list_queues(topics, self._unlisted)
         keys = [(disk.directory(topic, queue_id), starts[0]) for topic, queue_id, starts, _ in listed if starts]
         heads = iter(disk.read_files(keys, heads=True))
         return [_Listed(*one, next(heads) if one[2] else b"") for one in listed]

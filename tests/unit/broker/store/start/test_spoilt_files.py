@@ -174,3 +174,26 @@ def test_a_queue_is_made_of_the_log_where_its_folder_had_to_go() -> None:
         assert node.files.list("/store/trash") == []
 
     run(main())
+
+
+@pytest.mark.parametrize("ext", [False, True])
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("lasts", [True, False])
+@pytest.mark.parametrize("path", ["consumequeue/B/0", "consumequeue/B", "consumequeue"])
+def test_a_folder_of_queues_that_cannot_be_listed_is_made_of_the_log(
+    path: str, lasts: bool, clean: bool, ext: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        _, node = await written(clean=clean, ext=ext)
+        node.disk.fail("list", errno.EIO, f"/store/{path}", count=-1 if lasts else 1)
+        caplog.clear()
+        settings = SETTINGS if ext else small()
+        store = await opened(node.world, settings)
+        told = f"/store/{path}: Input/output error: check that disk; its queues are made of the commit log again"
+        assert caplog.messages.count(told) == 1
+        await whole(store, COUNT)
+        await store.stop()
+        node.disk.heal()
+        await goes_on(node, ext=ext)
+
+    run(main())
