@@ -485,6 +485,7 @@ class Recovery:
             await self._relieve()
         dispatcher.position = self._log.end
         await self._kept.put_back()
+        await self._kept.reserve()
         if self._kept.moved:
             # Nothing else knows what they say. A disk that has no room now is told by those who write later.
             with contextlib.suppress(OSError):
