@@ -627,6 +627,13 @@ class BrokerSettings(ObserverSettings):
         20_000_000, key="maxIndexNum", minimum=2, maximum=100_000_000, doc="Entries of an index file."
     )
     check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover", doc="Check bodies when recovering.")
+    check_crc_in_memory: bool = setting(
+        False,
+        key="checkCRCInMemory",
+        live=True,
+        doc="Compare bodies' checksums also of messages that this process wrote and that the page cache still has. "
+        "Those from the disk, and from before the start, are always compared.",
+    )
     commit_log_scrub_rate: int = setting(
         4,
         key="commitLogScrubRate",
@@ -858,6 +865,7 @@ class BrokerSettings(ObserverSettings):
         "sync_flush_timeout_ms": "sync_flush_timeout",
         "queue_flush_interval_ms": "flush_interval_consume_queue",
         "queue_thorough_interval_ms": "flush_consume_queue_thorough_interval",
+        "check_crc_in_memory": "check_crc_in_memory",
         "scrub_rate_mib": "commit_log_scrub_rate",
         "scrub_interval_hours": "commit_log_scrub_interval",
         "delete_log_pause_ms": "delete_commit_log_files_interval",

@@ -2,18 +2,25 @@
 
 The scan is a generator: it returns at once when everything it needs is in memory or in the page cache, and yields an
 awaitable for what has to come from the disk. One algorithm, with and without waiting.
+
+No record goes out that is not the message its entry stands for (:mod:`rmq.broker.store.queues.fitting`). One that is
+not has its entry mended (:mod:`rmq.broker.store.care.mending`), which may bring the message back; then the scan looks
+again, and passes over what is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain, repeat
+from operator import sub
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from rmq.broker.delivery.backlog import Backlog
 from rmq.broker.delivery.share import Share
+from rmq.broker.store.queues.fitting import all_fit, is_size
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 
 if TYPE_CHECKING:
@@ -106,17 +113,30 @@ class ReadLimits:
 Scan = Generator[Awaitable[Any], Any, Batch]
 
 
-def _runs(offsets: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Where records lie in the log; those that follow one another there, as a batch of messages does, as one."""
-    runs: list[tuple[int, int]] = []
+def _runs(offsets: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Where records lie in the log, and how many; those that follow one another, as in a batch of messages, as one."""
+    runs: list[tuple[int, int, int]] = []
     begin = end = offsets[0]
+    count = 0
     for at, size in zip(offsets, sizes, strict=True):
         if at != end:
-            runs.append((begin, end))
-            begin = at
+            runs.append((begin, end, count))
+            begin, count = at, 0
         end = at + size
-    runs.append((begin, end))
+        count += 1
+    runs.append((begin, end, count))
     return runs
+
+
+def _misfits(
+    queue: Queue, indexes: Iterable[int], spans: Iterable[tuple[int, int]], records: Sequence[bytes], *, crc: bool
+) -> list[int]:
+    """The indexes of those messages that are not what their entries stand for."""
+    return [
+        index
+        for index, (offset, size), record in zip(indexes, spans, records, strict=True)
+        if len(record) != size or not all_fit(queue, index, (offset,), (size,), (record,), (0,), crc=crc)
+    ]
 
 
 class Reader:
@@ -147,32 +167,48 @@ class Reader:
         if first < log.start or total > limits.bytes_in_memory or log.end - first > limits.memory_bound:
             return None
         end = last + sizes[-1]
-        if end - first > _WIDE:
+        if end - first > _WIDE or min(offsets) < first or max(offsets) > last or not is_size(min(sizes)):
             return None
         # Where the second record follows the first, whole batches of messages do.
         follow = count > 1 and offsets[1] == first + sizes[0]
         found = None if follow else log.view(first, end)
+        held: Iterable[memoryview]
+        at: Iterable[int]
         if found is None:
             # Or some of what lies between them is not in memory, or it is much, or in another file.
-            pieces = self._apart(_runs(offsets, sizes))
+            runs = _runs(offsets, sizes)
+            pieces = self._apart(runs)
             if pieces is None:
                 return None
+            counts = [number for _, _, number in runs]
+            held = chain.from_iterable(map(repeat, pieces, counts))
+            at = map(sub, offsets, chain.from_iterable(map(repeat, (begin for begin, _, _ in runs), counts)))
         else:
             view, start = found
-            pieces = [view[(lo := at - start) : lo + size] for at, size in zip(offsets, sizes, strict=True)]
+            pieces = [view[(lo := place - start) : lo + size] for place, size in zip(offsets, sizes, strict=True)]
+            held, at = pieces, repeat(0)
+        if not all_fit(queue, offset, offsets, sizes, held, at, crc=self._compares_bodies(first)):
+            return None
         return Batch(Status.FOUND, offset + count, least, most, pieces, total, log.end - last)
 
-    def _apart(self, runs: Sequence[tuple[int, int]]) -> list[memoryview] | None:
+    def _apart(self, runs: Sequence[tuple[int, int, int]]) -> list[memoryview] | None:
         """Views of parts of the log; None when one is not in memory."""
         view = self._log.view
         pieces: list[memoryview] = []
-        for begin, end in runs:
+        for begin, end, _ in runs:
             found = view(begin, end)
             if found is None:
                 return None
             whole, start = found
             pieces.append(whole[begin - start : end - start])
         return pieces
+
+    def _compares_bodies(self, offset: int) -> bool:
+        """Whether checksums count for records that are in memory, from a place of the log on.
+
+        What was there before this process may be there because a start, or a reader, has brought it from the disk.
+        """
+        return offset < self._log.written_from or self._store.settings.check_crc_in_memory
 
     def scan(self, queue: Queue, offset: int, wanted: int, wants: Filter) -> Scan:
         """Read up to ``wanted`` messages from ``offset`` on that the filter lets through."""
@@ -188,25 +224,61 @@ class Reader:
         wanted = max(wanted, 1)
         if wants.sql is not None:
             return (yield from self._scan_records(queue, offset, wanted, wants))
-        codes = wants.codes
+        if wants.codes is None and (batch := self._next(queue, offset, wanted)) is not None:
+            return batch
+        tried: set[int] = set()
+        while True:
+            found = yield from self._scan_entries(queue, offset, wanted, wants.codes, tried)
+            if isinstance(found, Batch):
+                return found
+            yield from self._mended(queue, found, tried)
+
+    def _mended(self, queue: Queue, wrong: Sequence[int], tried: set[int]) -> Generator[Awaitable[Any], Any, None]:
+        """Have entries put right that do not fit their records.
+
+        :param tried: gets their indexes: those of them that still do not fit are passed over.
+        :raises OSError: that takes longer than a pull may.
+        """
+        if not (yield self._store.mending.settled(queue, wrong)):
+            raise TimeoutError(f"what {queue!r} has at {wrong[0]} is looked for in the commit log")
+        tried.update(wrong)
+
+    def _next(self, queue: Queue, offset: int, wanted: int) -> Batch | None:
+        """The next messages when nothing about them is special: as a rule, the newest."""
+        run = self._run(queue, offset, min(wanted, queue.visible - offset))
+        if run is None:
+            return None
         log = self._log
-        if codes is None:
-            run = self._run(queue, offset, min(wanted, most - offset))
-            if run is not None:
-                offsets, sizes, total = run
-                last = offsets[-1]
-                spans = list(zip(offsets, sizes, strict=True))
-                records = log.read_many(spans)
-                if records is None:
-                    records = yield log.read_many_cold(spans)
-                if sum(map(len, records)) == total:
-                    return Batch(Status.FOUND, offset + len(spans), least, most, records, total, log.end - last)
+        offsets, sizes, total = run
+        first, last = offsets[0], offsets[-1]
+        records = log.read_many(list(zip(offsets, sizes, strict=True)))
+        if records is None or sum(map(len, records)) != total:
+            return None
+        if not (offset >= queue.tail_from and log.has_written(first)) and not all_fit(
+            queue, offset, offsets, sizes, records, repeat(0), crc=self._compares_bodies(first)
+        ):
+            return None
+        return Batch(Status.FOUND, offset + len(offsets), queue.min, queue.visible, records, total, log.end - last)
+
+    def _scan_entries(
+        self, queue: Queue, offset: int, wanted: int, codes: frozenset[int] | None, tried: set[int]
+    ) -> Generator[Awaitable[Any], Any, Batch | list[int]]:
+        """The scan by entries; or the indexes of messages that are not what these stand for.
+
+        :param tried: those that were to be mended: such of them are passed over.
+        """
+        least, most = queue.min, queue.visible
+        log = self._log
         limits = self.limits
         log_start = log.start
         end = log.end
-        spans = []
+        spans: list[tuple[int, int]] = []
+        indexes: list[int] = []
+        wrong: list[int] = []
         total = 0
         position = offset
+        # Entries that are in memory, and records, are as this process has made them.
+        in_memory = offset >= queue.tail_from
         stop = min(most, offset + max(_WINDOW, wanted))
         refused = removed = full = False
         physical = end
@@ -218,8 +290,15 @@ class Reader:
             if not entries:
                 break
             for physical, size, code in _entries(entries[: len(entries) // ENTRY_SIZE * ENTRY_SIZE]):
-                if physical < log_start or size == _FILLER_SIZE:
+                if size == _FILLER_SIZE or (0 <= physical < log_start and not spans):
                     removed = True
+                    position += 1
+                    continue
+                if not is_size(size) or not log_start <= physical <= end - size:
+                    if position in tried:
+                        removed = True
+                    else:
+                        wrong.append(position)
                     position += 1
                     continue
                 if codes is not None and (code & 0xFFFFFFFF) not in codes:
@@ -236,8 +315,11 @@ class Reader:
                         full = True
                         break
                 spans.append((physical, size))
+                indexes.append(position)
                 total += size
                 position += 1
+        if wrong:
+            return wrong
         if not spans:
             status = (
                 Status.NO_MATCHED_MESSAGE
@@ -248,11 +330,17 @@ class Reader:
             )
             return Batch(status, position, least, most, [])
         records = log.read_many(spans)
+        crc = records is None or self._compares_bodies(spans[0][0])
         if records is None:
             records = yield log.read_many_cold(spans)
-        if sum(map(len, records)) != total:
-            # Retention took the oldest files between the entry and its record.
-            records = [record for record, (_, size) in zip(records, spans, strict=True) if len(record) == size]
+        if not (in_memory and log.has_written(spans[0][0])):
+            wrong = _misfits(queue, indexes, spans, records, crc=crc)
+        if wrong:
+            # Retention may have taken the oldest files between the entry and its record.
+            gone = tried.union(index for index, (at, _) in zip(indexes, spans, strict=True) if at < log.start)
+            if not gone.issuperset(wrong):
+                return [index for index in wrong if index not in gone]
+            records = [record for index, record in zip(indexes, records, strict=True) if index not in wrong]
             total = sum(map(len, records))
             if not records:
                 return Batch(Status.MESSAGE_WAS_REMOVING, position, least, most, [])
@@ -276,6 +364,8 @@ class Reader:
         if first < self._log.start or self._log.end - first > limits.memory_bound:
             return None
         sizes = values[1::2]
+        if not is_size(min(sizes)):
+            return None
         total = sum(sizes)
         if total > limits.bytes_in_memory:
             return None
@@ -294,6 +384,7 @@ class Reader:
         refused = False
         physical = end
         asked = self._conditions
+        tried: set[int] = set()
         while position < stop:
             count = min(stop - position, _RECORDS_AT_ONCE)
             entries = self._queues.entries(queue, position, count)
@@ -302,30 +393,42 @@ class Reader:
             if not entries:
                 break
             spans = [(start, size) for start, size, _ in _entries(entries[: len(entries) // ENTRY_SIZE * ENTRY_SIZE])]
-            readable = [span for span in spans if span[0] >= log.start and span[1] != _FILLER_SIZE]
+            readable = {
+                index: span
+                for index, span in enumerate(spans, position)
+                if not 0 <= span[0] < log.start and span[1] != _FILLER_SIZE
+            }
+            wrong = [index for index, (at, size) in readable.items() if not (is_size(size) and 0 <= at <= end - size)]
+            if not tried.issuperset(wrong):
+                yield from self._mended(queue, wrong, tried)
+                continue
+            for index in wrong:
+                del readable[index]
             if wants.bits is not None and self._store.ext is not None:
                 units = self._store.ext.units(queue, position, len(spans))
                 if units is None:
                     units = yield self._store.ext.units_cold(queue, position, len(spans))
                 refuses = wants.bits.refuses
-                unwanted = {
-                    span
-                    for span, unit in zip(spans, units, strict=False)
-                    if unit is not None and refuses(unit.bit_map, unit.store_timestamp)
-                }
-                if unwanted:
-                    refused = True
-                    readable = [span for span in readable if span not in unwanted]
-            records = log.read_many(readable)
-            if records is None:
-                records = yield log.read_many_cold(readable)
-            at = 0
+                for index, unit in enumerate(units, position):
+                    if unit is not None and refuses(unit.bit_map, unit.store_timestamp):
+                        refused |= readable.pop(index, None) is not None
+            records: dict[int, bytes] = {}
+            if readable:
+                read = log.read_many(list(readable.values()))
+                crc = read is None or self._compares_bodies(next(iter(readable.values()))[0])
+                if read is None:
+                    read = yield log.read_many_cold(list(readable.values()))
+                records = dict(zip(readable, read, strict=True))
+                wrong = _misfits(queue, readable, readable.values(), read, crc=crc)
+                for index in wrong:
+                    del records[index]
+                wrong = [index for index in wrong if readable[index][0] >= log.start]  # retention took the others
+                if not tried.issuperset(wrong):
+                    yield from self._mended(queue, wrong, tried)
+                    continue
             for physical, size in spans:
-                record = b""
-                if at < len(readable) and (physical, size) == readable[at]:
-                    record = records[at]
-                    at += 1
-                if len(record) == size:
+                record = records.get(position)
+                if record is not None:
                     if asked.used_up:
                         yield asked.turn()
                     matches, weight = wants.judge(record)

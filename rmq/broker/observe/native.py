@@ -221,6 +221,16 @@ class NativeMetrics:
             "Commit-log files deleted before fileReservedTime to make space",
             store.retention.deleted_early,
         )
+        mending = store.mending
+        yield Family(
+            "rmq_wrong_entries_total",
+            "counter",
+            "Queue entries that did not point to their messages, by what became of them",
+            [
+                ("", (("became", what),), count)
+                for what, count in (("right", mending.remade), ("blank", mending.blanked))
+            ],
+        )
 
     def _topics(self, statistic: str, by_kind: Callable[[str, float], Iterator[tuple[str, float]]]) -> Iterator[Sample]:
         for topic, total in self._of.by_topic(statistic):

@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["Event", "Journal", "Replayed", "batch_event", "checkpoint_event"]
 
 log = logging.getLogger(__name__)
+
+_entry = Struct(">qi8x").unpack_from
 
 Event = tuple[Any, ...]
 
@@ -220,11 +223,10 @@ class Journal:
 
     async def _read(self, queue: Queue, index: int, count: int) -> list[bytes]:
         data = await self._store.queues.entries_cold(queue, index, count)
-        spans = [
-            (int.from_bytes(data[at : at + 8], "big"), int.from_bytes(data[at + 8 : at + 12], "big"))
-            for at in range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE)
+        return [
+            await self._store.message(queue, index + number, *_entry(data, number * ENTRY_SIZE))
+            for number in range(len(data) // ENTRY_SIZE)
         ]
-        return await self._store.log.read_many_cold(spans) if spans else []
 
     @staticmethod
     def _apply(record: bytes, index: int, into: Replayed) -> None:

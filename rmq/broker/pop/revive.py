@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from rmq.broker.pop.checkpoints import Key, PopCheckpoint
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Reviver"]
 
 log = logging.getLogger(__name__)
+
+_entry = Struct(">qi8x").unpack
 
 #: Checkpoints given back before the loop gets its turn.
 _AT_ONCE = 16
@@ -179,9 +182,8 @@ class Reviver:
         entry = await store.queues.entries_cold(queue, offset, 1)
         if len(entry) < ENTRY_SIZE:
             return None
-        size = int.from_bytes(entry[8:12], "big")
-        record = await store.log.read_cold(int.from_bytes(entry[:8], "big"), size)
-        return record if len(record) == size else None
+        place, size = _entry(entry)
+        return await store.message(queue, offset, place, size) or None
 
     def _again(self, checkpoint: PopCheckpoint, record: bytes) -> Put:
         """The message as it is given out again."""

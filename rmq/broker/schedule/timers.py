@@ -211,7 +211,7 @@ class TimerService:
             for at in range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE):
                 position, size, _ = _entry(data, at)
                 try:
-                    record = decode_record(await self._raw(position, size))
+                    record = decode_record(await self._store.message(queue, index, position, size))
                 except (ProtocolError, OSError) as error:
                     self._notes.say(log.error, "entry %d of %r cannot be read and is skipped: %s", index, queue, error)
                 else:
@@ -276,14 +276,14 @@ class TimerService:
         known = decode_code(code)
         if known is None:
             # Recovery dispatched it anew, or Java wrote it: the record itself says what the entry does not.
-            known = self._from_record(await self._raw(position, size))
+            known = self._from_record(await self._raw(index, position, size))
             if known is None:
                 log.error("the message at %d waits for no readable time and is skipped", position)
                 self._settle([], [index])
                 return
         due, relative, deletes = known
         if deletes:
-            await self._delete(index, position, await self._raw(position, size))
+            await self._delete(index, position, await self._raw(index, position, size))
         elif relative:
             # The exact difference, not the noticed one: a delay is neither early nor late by what is called no step.
             self._steady_wheel.add(due + 1 + self._steady.now_ms() - self._clock.now_ms(), index)
@@ -301,9 +301,10 @@ class TimerService:
             return None
         return due, "TIMER_DELAY_SEC" in table or "TIMER_DELAY_MS" in table, DELETE_KEY in table
 
-    async def _raw(self, position: int, size: int) -> bytes:
-        data = self._store.log.read(position, size)
-        return data if data is not None else await self._store.log.read_cold(position, size)
+    async def _raw(self, index: int, position: int, size: int) -> bytes:
+        """The message of an entry; nothing when it is gone, or lost."""
+        queue = self._store.queues.get(TIMER_TOPIC, 0)
+        return b"" if queue is None else await self._store.message(queue, index, position, size)
 
     # -- delivery
 
@@ -374,7 +375,7 @@ class TimerService:
             seen.add(index)
             try:
                 position, length = await self._place(queue, index)
-                put = await self._rebuilt(position, length)
+                put = await self._rebuilt(index, position, length)
             except Exception as error:
                 self._set_aside(index, error)
                 continue
@@ -422,12 +423,12 @@ class TimerService:
         position, size, _ = _entry(data, at)
         return position, size
 
-    async def _rebuilt(self, position: int, length: int) -> Put | None:
+    async def _rebuilt(self, index: int, position: int, length: int) -> Put | None:
         """The message as it is to be delivered, or None when it cannot be."""
         try:
-            if position < self._store.log.start:
+            if 0 <= position < self._store.log.start:
                 raise ValueError("its commit-log file is deleted")
-            return rebuild(await self._raw(position, length), self._destination(position), self._stamp)
+            return rebuild(await self._raw(index, position, length), self._destination(position), self._stamp)
         except TopicDeleted:
             return None
         except (ProtocolError, StoreError, ValueError) as error:
@@ -554,7 +555,7 @@ class TimerService:
         for index in indexes:
             try:
                 position, size = await self._place(queue, index)
-                raw = await self._raw(position, size)
+                raw = await self._raw(index, position, size)
                 known = self._from_record(raw)
                 if known is None:
                     continue

@@ -63,6 +63,8 @@ class StoreSettings:
     index_at_start: int = 64 << 20
     #: ``checkCRCOnRecover``.
     check_crc_on_recover: bool = True
+    #: ``checkCRCInMemory``: bodies that this process wrote are checked also where they come from the page cache.
+    check_crc_in_memory: bool = False
     #: ``commitLogScrubRate``: how fast the log is read behind the running broker, MiB/s; 0 = never.
     scrub_rate_mib: int = 4
     #: ``commitLogScrubInterval``: hours from the beginning of one pass to that of the next.

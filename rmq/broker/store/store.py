@@ -10,11 +10,13 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any
 
 from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.care.forbidden import ForbiddenWrites
 from rmq.broker.store.care.full_disk import FullDisk
+from rmq.broker.store.care.mending import Mending
 from rmq.broker.store.care.retention import Retention
 from rmq.broker.store.care.scrub import Scrub
 from rmq.broker.store.care.upkeep import Upkeep
@@ -36,6 +38,8 @@ from rmq.broker.store.log.stamps import stamped
 from rmq.broker.store.queues.buried import BuriedQueues
 from rmq.broker.store.queues.deletions import Deletion, Deletions
 from rmq.broker.store.queues.ext_queues import BitMap, ExtQueueTable, queue_table
+from rmq.broker.store.queues.files import is_blank
+from rmq.broker.store.queues.fitting import fits, is_size
 from rmq.broker.store.queues.multi_dispatch import Copies, MultiDispatch
 from rmq.broker.store.queues.search import QueueSearch
 from rmq.broker.store.queues.writer import QueueWriter
@@ -60,6 +64,7 @@ __all__ = ["Store"]
 
 log = logging.getLogger(__name__)
 
+_place = Struct(">qi8x").unpack
 #: Seconds between two looks whether the log is to be checked again.
 _SCRUB_PAUSE = 10.0
 _SLAVE_NOT_AVAILABLE = 11
@@ -121,6 +126,10 @@ class Store:
         #: What of the log is known to be damaged, and who looks for more.
         self.damaged = DamagedParts(world, settings.root, self.queues)
         self.scrub = Scrub(world, self.log, settings, self.damaged, lambda: self.flusher.flushed)
+        self.mending = Mending(
+            world, self.log, self.queues, self.damaged, self.scrub, self.tags, self.deletions,
+            lambda: self.dispatcher.position, self.tasks,
+        )  # fmt: skip
         self.retention = Retention(world, settings, self.log, self.queues, self.index, self.deletions)
         self._full_disk = FullDisk(world.clock, self.log, self.retention, self.tasks)
         self._forbidden = ForbiddenWrites(world.clock, self.log, self.tasks)
@@ -179,6 +188,7 @@ class Store:
             if not self.upkeep.indexed:
                 self._fresh.index = None
             self.durability.begin(self.log.end)
+            self.log.written_from = self.log.end
             self.scrub.met_at_start(self.recovered.unreadable)
         except BaseException as error:
             await self._give_up()
@@ -537,6 +547,27 @@ class Store:
         await self.upkeep.force()
 
     # -- reading ---------------------------------------------------------------------------------------------------
+
+    async def message(self, queue: Queue, index: int, offset: int, size: int) -> bytes:
+        """The message that an entry of a queue stands for; nothing when it is gone, or lost.
+
+        :param offset: where the entry at ``index`` points to, and
+        :param size: what it says of the record's size.
+        :raises OSError: it cannot be read now.
+        """
+        for again in (False, True):
+            if is_blank(offset, size) or 0 <= offset < self.log.start:
+                return b""
+            record = await self.log.read_cold(offset, size) if is_size(size) else b""
+            if record and fits(queue, index, offset, size, record, crc=True):
+                return record
+            if again or not queue.min <= index < queue.next:
+                return b""
+            if not await self.mending.settled(queue, [index]):
+                raise TimeoutError(f"what {queue!r} has at {index} is looked for in the commit log")
+            entry = await self.queues.entries_cold(queue, index, 1)
+            offset, size = _place(entry) if entry else (0, 0)
+        return b""
 
     async def record_at(self, offset: int) -> bytes | None:
         """The bytes of the good, visible record at ``offset``, or None."""

@@ -346,14 +346,14 @@ class TransactionCheck:
         found: list[_Numbered] = []
         size = 0
         for number in range(len(data) // ENTRY_SIZE):
-            physical, _, _ = _entry(data, number * ENTRY_SIZE)
+            physical, length, _ = _entry(data, number * ENTRY_SIZE)
             try:
-                raw = await self._store.record_at(physical)
+                raw = await self._store.message(queue, index + number, physical, length)
             except OSError as error:
                 found.append((index + number, error))
                 continue
             record = None
-            if raw is not None:
+            if raw:
                 size += len(raw)
                 try:
                     record = decode_record(raw)

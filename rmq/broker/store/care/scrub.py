@@ -180,7 +180,7 @@ class Scrub:
             self._tell_unreadable(part)
         found += [part for part in reader.damages if part not in damaged.parts]
         for part in found:
-            await self._tell(part)
+            await self.tell(part)
 
     def _tell_unreadable(self, part: Damage) -> None:
         self._met.append(part)
@@ -195,7 +195,8 @@ class Scrub:
             part.start,
         )  # fmt: skip
 
-    async def _tell(self, part: Damage) -> None:
+    async def tell(self, part: Damage) -> None:
+        """A part of the log is damaged: told of once, and kept apart."""
         if self._damaged.bytes_in(part.start, part.end) == part.end - part.start:
             return
         self._damaged.add([part], self._log.start)

@@ -49,6 +49,8 @@ class CommitLog:
         #: First readable byte and next byte to write.
         self.start = 0
         self.end = 0
+        #: This process wrote what lies from here on; what lies before it was found.
+        self.written_from = 0
         #: 0, or why appends are refused: bits of :class:`Gate`.
         self.gate = Gate.SHUT_DOWN
         #: Bytes that still fit into the current file, the blank record kept back.
@@ -409,6 +411,10 @@ class CommitLog:
                 file.shared.drop()
 
     # -- reading ---------------------------------------------------------------------------------------------------
+
+    def has_written(self, offset: int) -> bool:
+        """Whether what lies from ``offset`` on is kept as this process wrote it: no disk has had a hand in it."""
+        return offset >= self._tail.first
 
     def read(self, offset: int, size: int) -> bytes | None:
         """Bytes from memory or the page cache.

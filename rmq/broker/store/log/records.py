@@ -17,10 +17,10 @@ from rmq.protocol.numbers import INT_MAX, whole
 from rmq.protocol.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, fields, fitted, places, store_time
 from rmq.protocol.tags import string_hash
 
-__all__ = ["Derived", "TagsRule", "check", "derive", "index_keys"]
+__all__ = ["LARGEST", "Derived", "TagsRule", "check", "derive", "index_keys"]
 
 #: No record is larger, whatever a damaged length says.
-_LARGEST = 32 << 20
+LARGEST = 32 << 20
 #: What a disk writes whole or not at all.
 _SECTOR = 512
 
@@ -43,7 +43,7 @@ def check(data: bytes, at: int, offset: int, limit: int, *, crc: bool = True) ->
     size, magic, body_crc, physical = _head(data, at)
     if (magic != MAGIC_V1 and magic != MAGIC_V2) or physical != offset:
         return 0
-    if size < FIXED_SIZE or size > limit or size > _LARGEST:
+    if size < FIXED_SIZE or size > limit or size > LARGEST:
         return 0
     if have < size:
         return -int(size)

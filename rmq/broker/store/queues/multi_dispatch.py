@@ -36,7 +36,7 @@ from rmq.protocol.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFS
 if TYPE_CHECKING:
     from rmq.broker.store.queues.queues import QueueTable
 
-__all__ = ["Copies", "Copy", "MultiDispatch"]
+__all__ = ["Copies", "Copy", "MultiDispatch", "index_named"]
 
 log = logging.getLogger(__name__)
 
@@ -214,6 +214,23 @@ class MultiDispatch:
             if key != (topic, queue_id):
                 copies.setdefault(key, Copy(*key, index))
         return list(copies.values())
+
+
+def index_named(properties: bytes, queue_id: int, queue: Queue) -> int:
+    """The index that a stored record has in another queue, as it says itself; -1 when it does not name that.
+
+    It holds whoever has dispatched the record, with whatever settings.
+
+    :param properties: the record's property string, with
+    :param queue_id: its own queue.
+    """
+    if _INDEXES in properties and queue.id in (0, queue_id):
+        names, indexes = _split(_value(properties, _NAMES)), _split(_value(properties, _INDEXES))
+        for name, index in zip(names, indexes, strict=False):
+            if name == queue.topic:
+                place = whole(index)
+                return -1 if place is None else place
+    return -1
 
 
 def _split(names: str) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.broker.transaction.check import TransactionCheck
 from rmq.broker.transaction.halves import CHECK_GROUP, DISCARD_TOPIC, Halves
@@ -342,12 +343,12 @@ def test_a_damaged_record_is_skipped_and_those_behind_it_are_checked(caplog: pyt
         producer = broker.producer(answer=COMMIT)
         halves = [broker.send(str(number), producer) for number in range(50)]
         bad = halves[20]
-        real = broker.store.record_at
+        real = broker.store.message
 
-        async def damaged(offset: int) -> bytes | None:
-            return None if offset == bad.position else await real(offset)
+        async def damaged(queue: Queue, index: int, offset: int, size: int) -> bytes:
+            return b"" if offset == bad.position else await real(queue, index, offset, size)
 
-        broker.store.record_at = damaged  # type: ignore[method-assign]
+        broker.store.message = damaged  # type: ignore[method-assign]
         await asyncio.sleep(10)
         assert len(await broker.delivered()) == 49
         assert sum("cannot be read" in record.message for record in caplog.records) == 1
@@ -459,12 +460,12 @@ def test_ends_behind_an_open_half_are_known_after_a_kill(damaged: bool) -> None:
             (place,) = struct.unpack(">q", (await again.store.queues.entries_cold(op, 1, 1))[:8])
             await broker.store.tasks.close()
             again = await again.killed(simulation)
-            real = again.store.record_at
+            real = again.store.message
 
-            async def unreadable(offset: int) -> bytes | None:
-                return None if offset == place else await real(offset)
+            async def unreadable(queue: Queue, index: int, offset: int, size: int) -> bytes:
+                return b"" if offset == place else await real(queue, index, offset, size)
 
-            again.store.record_at = unreadable  # type: ignore[method-assign]
+            again.store.message = unreadable  # type: ignore[method-assign]
         async with again:
             asked = again.producer()
             await asyncio.sleep(1.5)

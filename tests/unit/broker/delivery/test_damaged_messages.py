@@ -1,0 +1,284 @@
+"""Bytes that change under a running broker: no reader gets what is not its message, and damage costs itself alone."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from rmq.broker.delivery.filtering import EVERYTHING, Filter
+from rmq.broker.delivery.read import Reader, ReadLimits
+from rmq.broker.store.queues.files import BLANK_ENTRY_SIZE
+from rmq.broker.store.state import Queue
+from rmq.broker.store.store import Store
+from rmq.protocol.record import FIELDS
+from rmq.testing.simloop import run
+from tests.support.scenes.damage import LOG, Scene, pulled, scene
+from tests.support.scenes.store import body_of, opened, put
+
+
+class _Any:
+    """A condition that has every record read, and lets each through."""
+
+    weight = 0
+
+    def matches(self, properties: dict[str, str]) -> bool:
+        return True
+
+
+#: What pulls without a filter do, pulls with tags, and pulls with a condition.
+WAYS = {
+    "all": EVERYTHING,
+    "tags": Filter(codes=frozenset({2598919 & 0xFFFFFFFF})),
+    "condition": Filter(sql=_Any()),
+}
+
+
+@pytest.fixture(params=WAYS)
+def wants(request: pytest.FixtureRequest) -> Filter:
+    return WAYS[request.param]
+
+
+@pytest.fixture(params=[True, False], ids=["hot", "cold"])
+def hot(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL]
+
+
+#: A bit of each field that a record and its entry, or the record's own lengths, say twice.
+FLIPS = {
+    "size": FIELDS["size"][0] + 3,
+    "size, much": FIELDS["size"][0] + 1,
+    "magic": FIELDS["magic"][0],
+    "queue id": FIELDS["queue_id"][0] + 3,
+    "queue offset": FIELDS["queue_offset"][0] + 6,
+    "physical offset": FIELDS["physical_offset"][0] + 7,
+    "body size": FIELDS["body_size"][0] + 3,
+    "body": 120,
+    "length of the topic": 88 + 90,
+    "topic": 88 + 90 + 1,
+    "length of the properties": 88 + 90 + 3,
+}
+
+
+@pytest.mark.parametrize("field", FLIPS)
+def test_one_bit_costs_its_message_alone(field: str, hot: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        at = await scene(hot=hot)
+        queue = at.queue("A", 1)
+        offset, size, _ = at.entry(queue, 20)
+        at.flip(offset + FLIPS[field], 1)
+        await at.check({queue: {20}})
+        assert at.entry(queue, 20)[:2] == (0, BLANK_ENTRY_SIZE)
+        assert at.store.damaged.parts == [(offset, offset + size)]
+        assert len(told(caplog)) == 1
+        assert f"is damaged at {offset % LOG}, " in told(caplog)[0]
+        await at.store.stop()
+
+    run(main())
+
+
+def test_a_hole_costs_what_lay_in_it(hot: bool, wants: Filter, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        at = await scene(hot=hot, count=600)
+        start, end = LOG // 2, LOG // 2 + 64 * 1024
+        lost = {
+            queue: {n for n in range(600) if (e := at.entry(queue, n))[0] < end and e[0] + e[1] > start}
+            for queue in at.sent
+        }
+        assert all(len(numbers) > 60 for numbers in lost.values())
+        at.write_log(start, bytes(end - start))
+        await at.check(lost, wants)
+        assert sum(part.end - part.start for part in at.store.damaged.parts) < end - start + 1000
+        assert 1 <= len(told(caplog)) <= 2, "in each file once"
+        await at.store.stop()
+
+    run(main())
+
+
+def _swap(at: Scene) -> None:
+    one, other = at.queue("A", 0), at.queue("B", 0)
+    mine, others = at.entry(one, 30), at.entry(other, 30)
+    at.set_entry(one, 30, *others)
+    at.set_entry(other, 30, *mine)
+
+
+def _duplicate(at: Scene) -> None:
+    at.set_entry(at.queue("A", 0), 30, *at.entry(at.queue("B", 0), 30))
+
+
+def _another_queue(at: Scene) -> None:
+    at.set_entry(at.queue("A", 0), 30, *at.entry(at.queue("A", 1), 30))
+
+
+def _another_index(at: Scene) -> None:
+    at.set_entry(at.queue("A", 0), 30, *at.entry(at.queue("A", 0), 31))
+
+
+def _behind_the_end(at: Scene) -> None:
+    offset, size, code = at.entry(at.queue("A", 0), 30)
+    at.set_entry(at.queue("A", 0), 30, offset + (1 << 40), size, code)
+
+
+def _before_zero(at: Scene) -> None:
+    offset, size, code = at.entry(at.queue("A", 0), 30)
+    at.set_entry(at.queue("A", 0), 30, offset - (1 << 63), size, code)
+
+
+def _other_size(at: Scene) -> None:
+    offset, size, code = at.entry(at.queue("A", 0), 30)
+    at.set_entry(at.queue("A", 0), 30, offset, size ^ 1 << 20, code)
+
+
+def _huge(at: Scene) -> None:
+    offset, size, code = at.entry(at.queue("A", 0), 30)
+    at.set_entry(at.queue("A", 0), 30, offset, size ^ 1 << 30, code)
+
+
+def _negative(at: Scene) -> None:
+    offset, size, code = at.entry(at.queue("A", 0), 30)
+    at.set_entry(at.queue("A", 0), 30, offset, size - (1 << 31), code)
+
+
+def _within_a_record(at: Scene) -> None:
+    offset, size, code = at.entry(at.queue("A", 0), 30)
+    at.set_entry(at.queue("A", 0), 30, offset ^ 4, size, code)
+
+
+def _zeros(at: Scene) -> None:
+    for index in range(25, 40):
+        at.set_entry(at.queue("A", 0), index, 0, 0)
+
+
+def _first_and_last(at: Scene) -> None:
+    for index in (0, 59):
+        offset, size, code = at.entry(at.queue("A", 0), index)
+        at.set_entry(at.queue("A", 0), index, offset ^ 1 << 41, size, code)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _swap, _duplicate, _another_queue, _another_index, _behind_the_end, _before_zero, _other_size, _huge,
+        _negative, _within_a_record, _zeros, _first_and_last,
+    ],
+    ids=lambda change: change.__name__.strip("_"),
+)  # fmt: skip
+def test_a_wrong_entry_costs_nothing(
+    change: Callable[[Scene], None], hot: bool, wants: Filter, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        at = await scene(hot=hot)
+        before = {queue: [at.entry(queue, n)[:2] for n in range(60)] for queue in at.sent}
+        change(at)
+        if wants.codes is not None:
+            for queue in at.sent:  # zeros have no tags code: what has no tag is not asked for
+                for n in range(60):
+                    if at.entry(queue, n)[2] == 0:
+                        at.set_entry(queue, n, *at.entry(queue, n)[:2], 2598919)
+        await at.check({}, wants)
+        assert {queue: [at.entry(queue, n)[:2] for n in range(60)] for queue in at.sent} == before, "made anew"
+        assert at.store.damaged.parts == []
+        assert at.store.mending.remade > 0
+        assert at.store.mending.blanked == 0
+        assert told(caplog)
+        assert all("made anew from the commit log, 0 have become blank" in text for text in told(caplog))
+        await at.store.stop()
+
+    run(main())
+
+
+def test_who_reads_one_message_gets_it_or_none(hot: bool) -> None:
+    """Delays, timers, journals and checks of transactions read so."""
+
+    async def main() -> None:
+        at = await scene(hot=hot)
+        one, other = at.queue("A", 0), at.queue("B", 0)
+        _swap(at)
+        at.flip(at.entry(one, 10)[0] + FLIPS["queue offset"], 1)
+        for queue in (one, other):
+            for index in range(60):
+                record = await at.store.message(queue, index, *at.entry(queue, index)[:2])
+                if queue is one and index == 10:
+                    assert record == b""
+                else:
+                    assert body_of(record) == at.sent[queue][index]
+        assert (at.store.mending.remade, at.store.mending.blanked) == (2, 0)
+        assert len(at.store.damaged.parts) == 1
+        await at.store.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("compared", [False, True])
+def test_bodies_that_this_process_wrote_are_compared_in_memory_when_that_is_set(compared: bool) -> None:
+    async def main() -> None:
+        at = await scene(hot=True, check_crc_in_memory=compared)
+        at.store.log.written_from = 0
+        queue = at.queue("A", 0)
+        at.flip(at.entry(queue, 20)[0] + FLIPS["body"], 1)
+        given = await pulled(at.store, queue)
+        assert len(given) == (59 if compared else 60)
+        await at.store.stop()
+
+    run(main())
+
+
+def test_what_the_disk_does_not_give_is_not_taken_for_damage() -> None:
+    async def main() -> None:
+        at = await scene(hot=False)
+        queue = at.queue("A", 0)
+        offset = at.entry(queue, 20)[0]
+        at.machine.disk.fail_at(f"*/commitlog/{0:020d}", offset, offset + 10)
+        with pytest.raises(OSError, match="error"):
+            await pulled(at.store, queue)
+        assert at.store.damaged.parts == []
+        at.machine.disk.heal()
+        await at.check({})
+        await at.store.stop()
+
+    run(main())
+
+
+def test_a_message_in_light_queues_and_with_long_addresses_is_served() -> None:
+    async def main() -> None:
+        at = await scene(hot=True, multi_dispatch=True, lmq=True)
+        store, queue = at.store, at.queue("A", 0)
+        long = b"\0" * 20
+        store.append([put(queue, b"six")._replace(born_host=long, store_host=long, sys_flag=0x30)])
+        names = b"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b"
+        for number in range(3):
+            store.append([put(at.queue("A", 1), b"l%d" % number)._replace(properties=names)])
+        await store.stop()
+        store = at.store = await opened(at.machine.world, store.settings)
+        assert 60 in await pulled(store, at.queue("A", 0))
+        for name in ("%LMQ%a", "%LMQ%b"):
+            light = at.queue(name, 0)
+            assert [record async for record in _bodies(store, light)] == [b"l0", b"l1", b"l2"]
+            assert await _count(store, light) == 3
+        assert (store.mending.remade, store.mending.blanked) == (0, 0)
+        await store.stop()
+
+    run(main())
+
+
+async def _bodies(store: Store, queue: Queue) -> AsyncIterator[bytes]:
+    for index in range(queue.next):
+        entry = await store.queues.entries_cold(queue, index, 1)
+        record = await store.message(queue, index, *struct.unpack(">qi8x", entry))
+        yield body_of(record)
+
+
+async def _count(store: Store, queue: Queue) -> int:
+    scan = Reader(store, ReadLimits()).scan(queue, 0, 32, EVERYTHING)
+    try:
+        waits_for = next(scan)
+        while True:
+            waits_for = scan.send(await waits_for)
+    except StopIteration as end:
+        return len(end.value.records)
