@@ -17,6 +17,7 @@ from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.care.forbidden import ForbiddenWrites
 from rmq.broker.store.care.full_disk import FullDisk
 from rmq.broker.store.care.mending import Mending
+from rmq.broker.store.care.queue_scrub import QueueScrub
 from rmq.broker.store.care.retention import Retention
 from rmq.broker.store.care.scrub import Scrub
 from rmq.broker.store.care.upkeep import Upkeep
@@ -130,6 +131,9 @@ class Store:
             world, self.log, self.queues, self.damaged, self.scrub, self.tags, self.deletions,
             lambda: self.dispatcher.position, self.tasks,
         )  # fmt: skip
+        queue_scrub = QueueScrub(world.clock, self.queues, self.damaged, self.deletions, self.tags, self.mending)
+        self.scrub.on_begin.append(queue_scrub.begin)
+        self.scrub.compares.append(queue_scrub.compare)
         self.retention = Retention(world, settings, self.log, self.queues, self.index, self.deletions)
         self._full_disk = FullDisk(world.clock, self.log, self.retention, self.tasks)
         self._forbidden = ForbiddenWrites(world.clock, self.log, self.tasks)

@@ -13,7 +13,7 @@ from rmq.broker.store.store import Store
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.scenes.store import body_of, opened, put, small
 
-__all__ = ["Scene", "pulled", "scene"]
+__all__ = ["CHANGES", "Scene", "pulled", "scene"]
 
 LOG = 64 << 10
 QUEUE = 20_000
@@ -115,7 +115,7 @@ async def scene(
     simulation = Simulation(7)
     machine = simulation.node("a")
     settings = small(
-        commit_log_file_size=LOG, queue_file_size=QUEUE, index_enable=False, scrub_rate_mib=0, **changes
+        **{"commit_log_file_size": LOG, "queue_file_size": QUEUE, "index_enable": False, "scrub_rate_mib": 0} | changes
     )  # fmt: skip
     store = await opened(machine.world, settings)
     names = [(topic, queue_id) for topic in ("A", "B") for queue_id in (0, 1)]
@@ -137,3 +137,80 @@ async def scene(
     else:
         machine.disk.evict("*")
     return made
+
+
+def _swap(at: Scene) -> None:
+    one, other = at.queue("A", 0), at.queue("B", 0)
+    mine, others = at.entry(one, 30), at.entry(other, 30)
+    at.set_entry(one, 30, *others)
+    at.set_entry(other, 30, *mine)
+
+
+def _duplicate(at: Scene) -> None:
+    at.set_entry(at.queue("A", 0), 30, *at.entry(at.queue("B", 0), 30))
+
+
+def _another_queue(at: Scene) -> None:
+    at.set_entry(at.queue("A", 0), 30, *at.entry(at.queue("A", 1), 30))
+
+
+def _another_index(at: Scene) -> None:
+    at.set_entry(at.queue("A", 0), 30, *at.entry(at.queue("A", 0), 31))
+
+
+def _behind_the_end(at: Scene) -> None:
+    offset, size, code = at.entry(at.queue("A", 0), 30)
+    at.set_entry(at.queue("A", 0), 30, offset + (1 << 40), size, code)
+
+
+def _before_zero(at: Scene) -> None:
+    offset, size, code = at.entry(at.queue("A", 0), 30)
+    at.set_entry(at.queue("A", 0), 30, offset - (1 << 63), size, code)
+
+
+def _other_size(at: Scene) -> None:
+    offset, size, code = at.entry(at.queue("A", 0), 30)
+    at.set_entry(at.queue("A", 0), 30, offset, size ^ 1 << 20, code)
+
+
+def _huge(at: Scene) -> None:
+    offset, size, code = at.entry(at.queue("A", 0), 30)
+    at.set_entry(at.queue("A", 0), 30, offset, size ^ 1 << 30, code)
+
+
+def _negative(at: Scene) -> None:
+    offset, size, code = at.entry(at.queue("A", 0), 30)
+    at.set_entry(at.queue("A", 0), 30, offset, size - (1 << 31), code)
+
+
+def _within_a_record(at: Scene) -> None:
+    offset, size, code = at.entry(at.queue("A", 0), 30)
+    at.set_entry(at.queue("A", 0), 30, offset ^ 4, size, code)
+
+
+def _zeros(at: Scene) -> None:
+    for index in range(25, 40):
+        at.set_entry(at.queue("A", 0), index, 0, 0)
+
+
+def _first_and_last(at: Scene) -> None:
+    for index in (0, 59):
+        offset, size, code = at.entry(at.queue("A", 0), index)
+        at.set_entry(at.queue("A", 0), index, offset ^ 1 << 41, size, code)
+
+
+#: Ways in which entries of queue 0 of topic A, and perhaps of others, become wrong; their messages are in the log.
+CHANGES: dict[str, Callable[[Scene], None]] = {
+    "swap": _swap,
+    "duplicate": _duplicate,
+    "another queue": _another_queue,
+    "another index": _another_index,
+    "behind the end": _behind_the_end,
+    "before zero": _before_zero,
+    "other size": _other_size,
+    "huge": _huge,
+    "negative": _negative,
+    "within a record": _within_a_record,
+    "zeros": _zeros,
+    "first and last": _first_and_last,
+}

@@ -87,7 +87,7 @@ class Mending:
         """
         if self._tasks.closed:
             return False
-        task = self._tasks.spawn(self._settle(queue, indexes), "mending")
+        task = self._tasks.spawn(self._caught(queue, indexes), "mending")
         done, _ = await asyncio.wait({task}, timeout=_PATIENCE)
         if not done or task.cancelled():
             return False
@@ -96,16 +96,26 @@ class Mending:
             raise error
         return True
 
-    async def _settle(self, queue: Queue, indexes: Sequence[int]) -> OSError | None:
+    async def _caught(self, queue: Queue, indexes: Sequence[int]) -> OSError | None:
         try:
-            # One after the other: several readers meet the same damage.
-            async with self._lock:
-                for index in indexes:
-                    if queue.min <= index < queue.next and not await self._is_good(queue, index):
-                        await self._mend(queue, index)
+            await self.settle(queue, indexes)
         except OSError as error:
             return error
         return None
+
+    async def settle(self, queue: Queue, indexes: Sequence[int], *, blank: bool = False) -> None:
+        """Mend some entries of a queue, however long it takes.
+
+        :param blank: blank ones are such, too: a good record is known for them.
+        :raises OSError: as of :meth:`settled`.
+        """
+        # One after the other: several readers meet the same damage.
+        async with self._lock:
+            for number, index in enumerate(indexes, 1):
+                if number % _TURN == 0:
+                    await asyncio.sleep(0)
+                if queue.min <= index < queue.next and not await self._is_good(queue, index, blank=blank):
+                    await self._mend(queue, index)
 
     # -- entries -----------------------------------------------------------------------------------------------------
 
@@ -113,10 +123,10 @@ class Mending:
         data = await self._queues.entries_cold(queue, index, 1)
         return _entry.unpack(data) if len(data) == ENTRY_SIZE else (0, 0, 0)
 
-    async def _is_good(self, queue: Queue, index: int) -> bool:
-        """Whether an entry is blank, or fits the record it points to."""
+    async def _is_good(self, queue: Queue, index: int, *, blank: bool = False) -> bool:
+        """Whether an entry fits the record it points to, or is a blank one, unless none is expected."""
         offset, size, _ = await self._read(queue, index)
-        return is_blank(offset, size) or await self._fits(queue, index, offset, size)
+        return not blank if is_blank(offset, size) else await self._fits(queue, index, offset, size)
 
     async def _fits(self, queue: Queue, index: int, offset: int, size: int) -> bool:
         if not is_size(size) or not self._log.start <= offset <= self._log.end - size:
@@ -164,7 +174,7 @@ class Mending:
         async for run in reader.runs(low, high):
             found.take(run)
         remade = [number for number, entry in found.right.items() if _entry.pack(*entries[number]) != entry]
-        await self._put(queue, {number: found.right[number] for number in remade})
+        await self.put(queue, {number: found.right[number] for number in remade})
         damages = [part for part in reader.damages if part not in self._damaged.parts]
         if not high <= reader.position and not reader.unreadable.touch(reader.position, high):
             damages.append(Damage(reader.position, high))  # no good record follows
@@ -180,7 +190,7 @@ class Mending:
                 if reader.passed_over and _may_be_there(reader.passed_over, offset, size):
                     continue  # it cannot be read now
                 lost.append(number)
-        await self._put(queue, dict.fromkeys(lost, BLANK_ENTRY))
+        await self.put(queue, dict.fromkeys(lost, BLANK_ENTRY))
         if damages:
             await self._damaged.save()
         self.remade += len(remade)
@@ -219,8 +229,8 @@ class Mending:
             )  # fmt: skip
         return damages
 
-    async def _put(self, queue: Queue, entries: dict[int, bytes]) -> None:
-        """Write entries, those that lie side by side in one go."""
+    async def put(self, queue: Queue, entries: dict[int, bytes]) -> None:
+        """Write entries in the place of others, those that lie side by side in one go."""
         numbers = sorted(entries)
         at = 0
         while at < len(numbers):

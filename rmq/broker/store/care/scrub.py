@@ -16,13 +16,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 
 from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.files import LogFile
 from rmq.broker.store.log.reader import Damage, LogReader
+from rmq.broker.store.log.record_runs import Run
 from rmq.broker.store.log.unreadable import UnreadablePlaces
 from rmq.broker.store.open_files import open_aside
 from rmq.broker.store.settings import StoreSettings
@@ -64,6 +65,10 @@ class Scrub:
         #: What could not be read in this pass, between two good records; and in the last one, this, or the start.
         self._met: list[Damage] = []
         self.unreadable: list[Damage] = []
+        #: Told of the good records that go by; none of them raises an error of the disk.
+        self.compares: list[Callable[[Run], Awaitable[None]]] = []
+        #: Called where a pass begins, or goes on.
+        self.on_begin: list[Callable[[], None]] = []
         #: Bytes checked by this process, and messages kept apart.
         self.checked = 0
         self.set_aside = 0
@@ -116,6 +121,8 @@ class Scrub:
         # An earlier process may have stopped within a record.
         damaged.position = max(self._log.start, damaged.position - damaged.position % self._log.file_size)
         self.active = True
+        for begin in self.on_begin:
+            begin()
         # Tried again from now on.
         self._reader.unreadable = UnreadablePlaces(self._log.file_size)
         try:
@@ -156,6 +163,8 @@ class Scrub:
         reader.passed_over = []
         try:
             async for run in reader.runs(start, min(stop, start + _STEP)):
+                for compare in self.compares:
+                    await compare(run)
                 damaged.position = run.base + run.end
                 self.checked += run.end - run.records[0][0]
         except OSError as error:

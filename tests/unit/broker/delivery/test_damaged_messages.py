@@ -15,7 +15,7 @@ from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.protocol.record import FIELDS
 from rmq.testing.simloop import run
-from tests.support.scenes.damage import LOG, Scene, pulled, scene
+from tests.support.scenes.damage import CHANGES, LOG, Scene, pulled, scene
 from tests.support.scenes.store import body_of, opened, put
 
 
@@ -101,74 +101,7 @@ def test_a_hole_costs_what_lay_in_it(hot: bool, wants: Filter, caplog: pytest.Lo
     run(main())
 
 
-def _swap(at: Scene) -> None:
-    one, other = at.queue("A", 0), at.queue("B", 0)
-    mine, others = at.entry(one, 30), at.entry(other, 30)
-    at.set_entry(one, 30, *others)
-    at.set_entry(other, 30, *mine)
-
-
-def _duplicate(at: Scene) -> None:
-    at.set_entry(at.queue("A", 0), 30, *at.entry(at.queue("B", 0), 30))
-
-
-def _another_queue(at: Scene) -> None:
-    at.set_entry(at.queue("A", 0), 30, *at.entry(at.queue("A", 1), 30))
-
-
-def _another_index(at: Scene) -> None:
-    at.set_entry(at.queue("A", 0), 30, *at.entry(at.queue("A", 0), 31))
-
-
-def _behind_the_end(at: Scene) -> None:
-    offset, size, code = at.entry(at.queue("A", 0), 30)
-    at.set_entry(at.queue("A", 0), 30, offset + (1 << 40), size, code)
-
-
-def _before_zero(at: Scene) -> None:
-    offset, size, code = at.entry(at.queue("A", 0), 30)
-    at.set_entry(at.queue("A", 0), 30, offset - (1 << 63), size, code)
-
-
-def _other_size(at: Scene) -> None:
-    offset, size, code = at.entry(at.queue("A", 0), 30)
-    at.set_entry(at.queue("A", 0), 30, offset, size ^ 1 << 20, code)
-
-
-def _huge(at: Scene) -> None:
-    offset, size, code = at.entry(at.queue("A", 0), 30)
-    at.set_entry(at.queue("A", 0), 30, offset, size ^ 1 << 30, code)
-
-
-def _negative(at: Scene) -> None:
-    offset, size, code = at.entry(at.queue("A", 0), 30)
-    at.set_entry(at.queue("A", 0), 30, offset, size - (1 << 31), code)
-
-
-def _within_a_record(at: Scene) -> None:
-    offset, size, code = at.entry(at.queue("A", 0), 30)
-    at.set_entry(at.queue("A", 0), 30, offset ^ 4, size, code)
-
-
-def _zeros(at: Scene) -> None:
-    for index in range(25, 40):
-        at.set_entry(at.queue("A", 0), index, 0, 0)
-
-
-def _first_and_last(at: Scene) -> None:
-    for index in (0, 59):
-        offset, size, code = at.entry(at.queue("A", 0), index)
-        at.set_entry(at.queue("A", 0), index, offset ^ 1 << 41, size, code)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        _swap, _duplicate, _another_queue, _another_index, _behind_the_end, _before_zero, _other_size, _huge,
-        _negative, _within_a_record, _zeros, _first_and_last,
-    ],
-    ids=lambda change: change.__name__.strip("_"),
-)  # fmt: skip
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_wrong_entry_costs_nothing(
     change: Callable[[Scene], None], hot: bool, wants: Filter, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -199,7 +132,7 @@ def test_who_reads_one_message_gets_it_or_none(hot: bool) -> None:
     async def main() -> None:
         at = await scene(hot=hot)
         one, other = at.queue("A", 0), at.queue("B", 0)
-        _swap(at)
+        CHANGES["swap"](at)
         at.flip(at.entry(one, 10)[0] + FLIPS["queue offset"], 1)
         for queue in (one, other):
             for index in range(60):
