@@ -89,7 +89,8 @@ def test_s01_a_cut_at_every_byte_of_the_last_three_records(
             assert store.log.end == ends[last], f"cut at {cut}"
             assert store.recovered.damages == []
             queue = store.queues.get_or_create("T", 1)
-            mine = [r for r in short.records[: last + 1] if (r.topic, r.queue_id) == ("T", 1)]
+            # The queue's files know how many there were: no offset is used twice.
+            mine = [r for r in short.records if (r.topic, r.queue_id) == ("T", 1)]
             (index, offset) = store.append([put(queue, b"new")]).offsets[0]
             assert (index, offset) == (len(mine), ends[last])
             await store.stop()
@@ -346,9 +347,10 @@ def test_b002_a_damaged_last_record_moves_no_offset(tail: str) -> None:
         queue = store.queues.get_or_create("T", 0)
         kept = 99 if tail == "crc" else 100
         span = store.append([put(queue, b"again %d" % n) for n in range(10)])
-        assert [index for index, _ in span.offsets] == list(range(kept, kept + 10))
+        again = list(range(100, 110))
+        assert [index for index, _ in span.offsets] == again
         served = await records(store, queue)
-        assert [int.from_bytes(data[20:28], "big") for data in served] == list(range(kept + 10))
+        assert [int.from_bytes(data[20:28], "big") for data in served] == [*range(kept), *again]
         assert [body_of(data) for data in served[kept:]] == [b"again %d" % n for n in range(10)]
         await store.stop()
         check_store(machine.files, "/store", log_size=LOG_SIZE, queue_size=QUEUE_SIZE)

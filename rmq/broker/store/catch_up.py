@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.durability import Durability
@@ -45,6 +46,7 @@ class CatchUp:
         durability: Durability,
         writer: QueueWriter,
         tasks: TaskOwner,
+        damaged: DamagedParts,
         went_back: Callable[[int, int], None],
         *,
         crc: bool,
@@ -54,6 +56,7 @@ class CatchUp:
         self._durability = durability
         self._writer = writer
         self._tasks = tasks
+        self._damaged = damaged
         self._went_back = went_back
         self.reader = LogReader(world, commit_log, crc=crc)
         self._busy = False
@@ -76,15 +79,26 @@ class CatchUp:
                 try:
                     async with self.lock:
                         passed = await self._dispatcher.advance(self.reader, _STEP, self._dispatched)
+                        if touched := await self._dispatcher.settle(self.reader.damages, final=False):
+                            self._durability.on_dispatched(self._dispatcher.position, touched)
                 except OSError as error:
                     self._trouble.failed(error)
                     await asyncio.sleep(1)
                     continue
                 self._trouble.over()
+                await self._keep_damage()
                 if not passed and self._log.end == end:
                     return  # half a record, or nothing good: what comes next wakes us
         finally:
             self._busy = False
+
+    async def _keep_damage(self) -> None:
+        """What was found on the way is known to whoever serves, and to the next start."""
+        found = [*self.reader.damages, *self._dispatcher.damages]
+        self.reader.damages.clear()
+        self._dispatcher.damages.clear()
+        if found and self._damaged.add(found, self._log.start):
+            await self._damaged.save()
 
     def _dispatched(self, run: Run, touched: list[Queue]) -> None:
         """Records are in their queues: stamps follow, and what is durable is visible."""

@@ -1,37 +1,40 @@
 """Fills queues and index from the commit log: at start, and wherever the append did not do it itself.
 
-Idempotent by commit-log offset: what a queue or the index has already is skipped.
+Idempotent by commit-log offset: what a queue or the index has already is skipped. A record that is not the next of its
+queue waits until it is known what it is (:mod:`rmq.broker.store.queues.misfits`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from struct import Struct, pack
 
+from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.index.feed import IndexFeed
 from rmq.broker.store.index.index import Index
 from rmq.broker.store.index.putting import IndexStopped
 from rmq.broker.store.log.commit_log import CommitLog
-from rmq.broker.store.log.reader import LogReader
+from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.record_runs import Run
 from rmq.broker.store.log.records import Derived, TagsRule, derive
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.files import BLANK_ENTRY
+from rmq.broker.store.queues.misfits import Misfits
 from rmq.broker.store.queues.multi_dispatch import Copy, MultiDispatch
 from rmq.broker.store.queues.queues import QueueTable
+from rmq.broker.store.queues.sequence import Claim, Verdict
 from rmq.broker.store.state import Queue
 from rmq.protocol.errors import StoreError
 from rmq.protocol.names import SCHEDULE_TOPIC
+from rmq.runtime.world import Offload
 
 __all__ = ["Dispatcher"]
 
 log = logging.getLogger(__name__)
 
 _entry = Struct(">qiq").pack
-#: Entries a queue may lack because their records are damaged; more than that is itself damage.
-_MOST_BLANK = 1 << 20
 _MOST_TAGS = 4096
 #: Entries of a queue, so that every byte of its files has a number.
 _MOST_ENTRIES = 1 << 58
@@ -43,21 +46,28 @@ class Dispatcher:
     :param rule: tags codes.
     :param index: or None when ``messageIndexEnable`` is off.
     :param deletions: what of the log is not to come into queues again.
+    :param damaged: records that are known to be damaged: their places in queues stay empty.
     :param multi_dispatch: or None when ``enableMultiDispatch`` is off.
     """
 
     def __init__(
         self,
+        offload: Offload,
         commit_log: CommitLog,
         queues: QueueTable,
         index: Index | None,
         rule: TagsRule,
         deletions: Deletions,
+        damaged: DamagedParts,
         multi_dispatch: MultiDispatch | None = None,
     ) -> None:
         self._log = commit_log
         self._queues = queues
         self._deletions = deletions
+        self._damaged = damaged
+        self.misfits = Misfits(offload, queues, self._misfit)
+        #: Records found to be damaged by the places they claim, for who keeps the list.
+        self.damages: list[Damage] = []
         self._feed = None if index is None else IndexFeed(index)
         self._rule = rule
         #: From TAGS on to the end of the properties -> tags code.
@@ -80,6 +90,7 @@ class Dispatcher:
     def log_ends(self, to: int) -> None:
         """The log is cut back to ``to``: what comes there is dispatched again."""
         self.position = min(self.position, to)
+        self.misfits.log_ends(to)
 
     async def advance(
         self, reader: LogReader, limit: int, dispatched: Callable[[Run, list[Queue]], None] | None = None
@@ -121,7 +132,11 @@ class Dispatcher:
         """
         data, base, records = run.data, run.base, run.records
         multi_dispatch = self.multi_dispatch
-        plain = multi_dispatch is None and self._queues.unit_code is None
+        plain = (
+            multi_dispatch is None
+            and self._queues.unit_code is None
+            and not (self._damaged.parts and self._damaged.bytes_in(base, base + run.end))
+        )
         done = 0
         while done < len(records):
             if plain and (done := self._put_plain(run, done, touched)) == len(records):
@@ -163,7 +178,7 @@ class Dispatcher:
                     queue = self._queues.get(topic, queue_id)
                     if key in nexts or queue is None or topic == SCHEDULE_TOPIC:
                         break
-                    if index != queue.next or base + at < queue.max_phys:
+                    if index != queue.next or base + at < queue.max_phys or queue in self.misfits:
                         break
                     new[key] = []
                 end = at + size
@@ -203,48 +218,98 @@ class Dispatcher:
         others = [
             found._replace(topic=copy.topic, queue_id=copy.queue_id, queue_offset=copy.queue_offset) for copy in copies
         ]
-        got = [await self._put(one, offset, size, properties) for one in (found, *others)]
-        if got[0] is not None:
-            got[0].bytes_put += size
+        got = [await self._put(one, offset, size, properties, own=one is found) for one in (found, *others)]
         return [queue for queue in got if queue is not None]
 
-    async def _put(self, found: Derived, offset: int, size: int, properties: bytes) -> Queue | None:
+    async def _put(
+        self, found: Derived, offset: int, size: int, properties: bytes, *, own: bool = True
+    ) -> Queue | None:
+        """Put one entry; the queue, if it has got any.
+
+        :param own: it is the record's own queue.
+        """
         if self._deletions.is_dead(found.topic, offset):
             return None
+        index = found.queue_offset
+        if not 0 <= index < _MOST_ENTRIES or (self._damaged.parts and self._damaged.bytes_in(offset, offset + size)):
+            index = -1
+        claim = Claim(index, offset, size, found.tags_code, found.store_timestamp, properties, own)
         try:
             queue = self._queues.get_or_create(found.topic, found.queue_id)
         except StoreError as error:
-            log.error("record at %d is in no queue: %s", offset, error)
+            self._tell(claim, f"it is in no queue: {error}")
             return None
         if offset + size <= queue.max_phys:
             return None
-        index = found.queue_offset
-        if not 0 <= index < _MOST_ENTRIES:
-            log.error("record at %d says it is entry %d of %r; it is skipped", offset, index, queue)
+        if index == queue.next and queue not in self.misfits:
+            await self._place(queue, claim)
+        elif (verdict := self.misfits.take(queue, claim)) is None or not verdict.good:
             return None
-        new = _entry(offset, size, found.tags_code)  # before anything is changed
-        entries = 1
-        if index != queue.next:
-            gap = index - queue.next
-            if gap < 0:
-                # The topic was deleted and made again: the later life counts.
-                await self._queues.cut(queue, index)
-                if index != queue.next:
-                    await self._queues.restart(queue, index)
-            elif queue.next == queue.min:
-                await self._queues.restart(queue, index)
-            elif gap > _MOST_BLANK:
-                log.error("record at %d says it is entry %d of %r; it is skipped", offset, index, queue)
-                return None
-            else:
-                log.error("%r lacks %d entries before the record at %d; they stay empty", queue, gap, offset)
-                queue.tail += BLANK_ENTRY * gap
-                entries += gap
-        code = found.tags_code
-        if self._queues.unit_code is not None:
-            code = self._queues.unit_code(queue, code, found.store_timestamp, properties)
-        queue.tail += new if code == found.tags_code else _entry(offset, size, code)
-        queue.next = index + 1
-        queue.max_phys = offset + size
-        self._queues.note([queue], entries)
+        else:
+            await self._obey(queue, verdict)
         return queue
+
+    async def _obey(self, queue: Queue, verdict: Verdict) -> None:
+        """Do with a queue what became clear about the records that have waited."""
+        if verdict.anew:
+            index = verdict.good[0].number
+            log.warning(
+                "%r begins anew at %d with the record at %d: its topic was deleted and made again",
+                queue, index, verdict.good[0].offset,
+            )  # fmt: skip
+            await self._queues.cut(queue, index)
+            if index != queue.next:
+                await self._queues.restart(queue, index)
+        for claim in verdict.good:
+            await self._place(queue, claim)
+
+    async def _place(self, queue: Queue, claim: Claim) -> None:
+        """Give a record its entry, and blank ones to what is missing before it."""
+        new = _entry(claim.offset, claim.size, claim.tags_code)  # before anything is changed
+        entries = 1
+        gap = claim.number - queue.next
+        if gap and queue.next == queue.min:
+            await self._queues.restart(queue, claim.number)
+        elif gap:
+            log.error("%r lacks %d entries before the record at %d; they stay empty", queue, gap, claim.offset)
+            queue.tail += BLANK_ENTRY * gap
+            entries += gap
+        code = claim.tags_code
+        if self._queues.unit_code is not None:
+            code = self._queues.unit_code(queue, code, claim.store_timestamp, claim.properties)
+        queue.tail += new if code == claim.tags_code else _entry(claim.offset, claim.size, code)
+        queue.next = claim.number + 1
+        queue.max_phys = claim.offset + claim.size
+        if claim.own:
+            queue.bytes_put += claim.size
+        self._queues.note([queue], entries)
+
+    async def settle(self, lost: Iterable[Damage], *, final: bool = True) -> list[Queue]:
+        """Decide about the records that are not the next of their queue.
+
+        :param lost: parts of the log whose records are not known.
+        :param final: the log ends here; otherwise more of it may come and tell.
+        :returns: queues that have got entries.
+        :raises OSError: a queue cannot be read or written.
+        """
+        if not self.misfits:
+            return []
+        return await self.misfits.settle(self._obey, [*self._damaged.parts, *lost], self._log.start, final=final)
+
+    def _misfit(self, queue: Queue, claim: Claim) -> None:
+        self._tell(claim, f"it says that it is entry {claim.number} of {queue.topic}-{queue.id}, which it is not")
+
+    def _tell(self, claim: Claim, why: str) -> None:
+        """A record is damaged where no checksum covers it; what is known already is not told again."""
+        part = Damage(claim.offset, claim.offset + claim.size)
+        if not claim.own:
+            log.error("the record at %d names a queue where it has no place: %s", claim.offset, why)
+        elif part not in self.damages and self._damaged.bytes_in(*part) == 0:
+            self.damages.append(part)
+            file = self._log.segment_of(claim.offset)
+            log.critical(
+                "%s is damaged at %d: the head of the message at commit log offset %d (%d bytes) is not what was "
+                "stored: %s. That message is lost, all others stay where they are",
+                "the commit log" if file is None else file.path, claim.offset - (0 if file is None else file.start),
+                claim.offset, claim.size, why,
+            )  # fmt: skip

@@ -118,14 +118,15 @@ class Store:
             world.offload, self.queues, self.deletions, segment, shared=settings.multi_dispatch
         )  # fmt: skip
         self.writer.before_sweep = self._buried.count
+        #: What of the log is known to be damaged, and who looks for more.
+        self.damaged = DamagedParts(world, settings.root, self.queues)
         self.dispatcher = Dispatcher(
-            self.log, self.queues, self.index, self.tags, self.deletions, self.multi_dispatch
+            world.offload, self.log, self.queues, self.index, self.tags, self.deletions, self.damaged,
+            self.multi_dispatch,
         )  # fmt: skip
         # The index build puts keys until it meets the appends.
         self.dispatcher.index_from = 1 << 62
         self.search = QueueSearch(self.log, self.queues, self.checkpoint.steps)
-        #: What of the log is known to be damaged, and who looks for more.
-        self.damaged = DamagedParts(world, settings.root, self.queues)
         self.scrub = Scrub(world, self.log, settings, self.damaged, lambda: self.flusher.flushed)
         self.mending = Mending(
             world, self.log, self.queues, self.damaged, self.scrub, self.tags, self.deletions,
@@ -152,7 +153,8 @@ class Store:
             else IndexBuild(world, self.log, self.index, self._index_complete, crc=settings.check_crc_on_recover)
         )
         self._catch_up = CatchUp(
-            world, self.log, self.dispatcher, self.durability, self.writer, self.tasks, self._went_back,
+            world, self.log, self.dispatcher, self.durability, self.writer, self.tasks, self.damaged,
+            self._went_back,
             crc=settings.check_crc_on_recover,
         )  # fmt: skip
         self._opening = Opening(
@@ -582,6 +584,8 @@ class Store:
         size = int.from_bytes(head, "big", signed=True)
         limit = commit_log.file_size - offset % commit_log.file_size
         if len(head) < 4 or not FIXED_SIZE <= size <= limit:
+            return None
+        if self.damaged.parts and self.damaged.bytes_in(offset, offset + size):
             return None
         data = await commit_log.read_cold(offset, size)
         return data if check(data, 0, offset, limit) == size else None

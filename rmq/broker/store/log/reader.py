@@ -60,6 +60,8 @@ class LogReader:
         self.end = 0
         #: The log ends in the middle of the record at ``position``: the rest is still to come.
         self.half = False
+        #: Nothing is to come: what reaches beyond the end of the log has a wrong size.
+        self.at_rest = False
         #: Store time of the last good record, ms.
         self.stamp = 0
         self._topics: Topics = {}
@@ -137,6 +139,8 @@ class LogReader:
                 return
             if verdict < 0:
                 if base + at - verdict > log_end:
+                    if self.at_rest:
+                        return
                     self.half = base + at < log_end
                     return
                 want = max(self.chunk, -verdict)

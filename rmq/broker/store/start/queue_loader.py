@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.files import BLANK_ENTRY_SIZE, FileKey, QueueFiles, is_blank
+from rmq.broker.store.queues.misfits import Former
 from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.protocol.errors import StoreError
@@ -34,6 +35,8 @@ _entry = Struct(">qi8x").unpack_from
 _TOPICS_AT_ONCE = 64
 _FILES_AT_ONCE = 16
 _SEGMENT = 64 << 20
+#: Bytes of entries that are cut off and kept.
+_MOST_KEPT = 64 << 20
 
 
 def segment_size(file_size: int) -> int:
@@ -75,6 +78,9 @@ class QueueLoader:
         self._unlisted: list[str] = []
         #: Of each queue the segments that it points to: segment, first entry, bytes of their records.
         self._boundaries: dict[Queue, list[tuple[int, int, int]]] = {}
+        #: What queues were, for who makes them anew.
+        self.former: dict[Queue, Former] = {}
+        self._kept = 0
 
     async def load(self) -> None:
         """Read every queue there is.
@@ -234,6 +240,8 @@ class QueueLoader:
         if not keep:
             queue.next = queue.min = 0
         queue.visible = queue.tail_from = queue.next
+        if queue.next:
+            self.former[queue] = Former(queue.next)
 
     def _begin_anew(self, queue: Queue) -> None:
         """A file of it is bad, and the disk does not let its name go: its directory is moved away as a whole."""
@@ -255,8 +263,23 @@ class QueueLoader:
                 continue
             at = bisect_left(boundaries, (segment, -1, 0))
             if at < len(boundaries):
+                await self._remember(queue, boundaries[at][1])
                 await self._table.cut(queue, boundaries[at][1])
                 del boundaries[at:]
+
+    async def _remember(self, queue: Queue, index: int) -> None:
+        """Keep what is cut off a queue, as evidence where records do not say it themselves."""
+        former = self.former.get(queue, Former())
+        if former.entries or self._kept + (queue.next - index) * ENTRY_SIZE > _MOST_KEPT:
+            return
+        kept = bytearray()
+        while (at := index + len(kept) // ENTRY_SIZE) < queue.next:
+            data = await self._table.entries_cold(queue, at, queue.next - at)
+            if not data:
+                break
+            kept += data
+        self._kept += len(kept)
+        self.former[queue] = former._replace(first=index, entries=bytes(kept))
 
     async def cut_light(self, end: int) -> None:
         """Take the entries that point to ``end`` or behind it out of the light message queues."""

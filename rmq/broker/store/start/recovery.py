@@ -159,6 +159,7 @@ class Recovery:
             self._world, self._queues, self._deletions, commit_log.start, commit_log.file_size
         )  # fmt: skip
         await loader.load()
+        self._dispatcher.misfits.former = loader.former
         await self._writer.sweep()
         self._light = self._light or bool(loader.light)
         if self._index is not None:
@@ -250,6 +251,7 @@ class Recovery:
         reader.damages = self._found.damages
         reader.passed_over = self._found.unreadable
         reader.unreadable = self._places
+        reader.at_rest = True
 
     async def _peek(self, file: LogFile, size: int, position: int) -> bytes:
         """Bytes of a file; none where the disk does not give them."""
@@ -387,6 +389,8 @@ class Recovery:
             self._tally(run, there)
             if run.base < self._deletions.horizon:
                 self._set_dead_apart(run, there)
+            if self._damaged.parts:
+                self._set_damaged_apart(run, there)
             self.progress("checking the commit log", run.base + run.end - start, stop - start)
             if self._light:
                 self._tally_light(run, there, light)
@@ -426,6 +430,15 @@ class Recovery:
                 segment = offset - offset % self._segment
                 there[segment] -= size
                 self._dead[segment] = self._dead.get(segment, 0) + size
+
+    def _set_damaged_apart(self, run: Run, there: dict[int, int]) -> None:
+        """Leave out what is known to be damaged although it looks good."""
+        known = self._damaged.bytes_in
+        if known(run.base, run.base + run.end):
+            for at, size, sys_flag, *_ in run.records:
+                offset = run.base + at
+                if not sys_flag & 0x4 and known(offset, offset + size):
+                    there[offset - offset % self._segment] -= size
 
     def _tally_light(self, run: Run, there: dict[int, int], light: dict[int, int]) -> None:
         """Move what a run has in light queues to their sums, and add what it has in further queues."""
@@ -484,6 +497,9 @@ class Recovery:
             self.progress("filling consume queues", dispatcher.position - start, self._log.end - start)
             await self._relieve()
         dispatcher.position = self._log.end
+        await dispatcher.settle([*self._found.damages, *self._found.unreadable])
+        found = self._found.damages
+        found += [part for part in dispatcher.damages if part not in found]
         await self._kept.put_back()
         await self._kept.reserve()
         if self._kept.moved:

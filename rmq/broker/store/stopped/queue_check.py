@@ -159,9 +159,7 @@ class QueueCheck:
             return
         queue = self._queue(found.topic, found.queue_id)
         number = found.queue_offset
-        if number < queue.next:
-            # The topic was deleted and made again: entries of its earlier life are not missing.
-            queue.lacking.clear()
+        again = number < queue.next
         queue.next = number + 1
         at = number * ENTRY_SIZE
         block = await self._block(queue, at)
@@ -171,6 +169,9 @@ class QueueCheck:
             if lacking and number not in queue.unread:
                 queue.lacking.add(number)
             return
+        if again:
+            # The topic was deleted and made again: entries of its earlier life are not missing.
+            queue.lacking.clear()
         queue.met.add(number)
         if is_address(code):
             if not await self._has_unit(queue, position_of(code), found):

@@ -12,6 +12,7 @@ import logging
 import os
 from dataclasses import dataclass, field
 
+from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.index.index import Index
 from rmq.broker.store.log.commit_log import CommitLog
@@ -144,7 +145,11 @@ class _Rebuild:
             writer = QueueWriter(world, queues, tasks)
             deletions = Deletions(world, self._root, segment_size(settings.commit_log_file_size))
             await self._offload(deletions.load)
-            dispatcher = Dispatcher(commit_log, queues, index, TagsRule(settings.delays_ms), deletions)
+            damaged = DamagedParts(world, self._root, queues)
+            await self._offload(damaged.load)
+            dispatcher = Dispatcher(
+                self._offload, commit_log, queues, index, TagsRule(settings.delays_ms), deletions, damaged
+            )
             if settings.multi_dispatch:
                 dispatcher.multi_dispatch = MultiDispatch(queues, lmq=settings.lmq, most_lmq=settings.most_lmq)
             reader = LogReader(world, commit_log)
@@ -155,19 +160,20 @@ class _Rebuild:
                 if index is not None:
                     await index.write()
                 self._progress("commit log", dispatcher.position - start, commit_log.end - start)
+            await dispatcher.settle(reader.damages)
             unread = [*sorted(reader.passed_over), *reader.lost_end(commit_log.end)]
             if unread:
                 await keep_old_entries(
                     self._offload, reading.files, self._root, settings.ext_file_size, queues, deletions, unread,
                     commit_log.file_size,
                 )  # fmt: skip
-                await writer.write(everything=True)
+            await writer.write(everything=True)
             await writer.sync()
             if index is not None:
                 await index.force()
             made = Rebuilt(
                 start, reader.end, len(queues), sum(queue.next - queue.min for queue in queues),
-                len(index.files) if index is not None else 0, list(reader.damages), unread,
+                len(index.files) if index is not None else 0, sorted([*reader.damages, *dispatcher.damages]), unread,
             )  # fmt: skip
             # The log itself was not forced to disk here: the first time stays what it was.
             self._checkpoint.physic = min(self._checkpoint.physic, reader.stamp)
@@ -177,6 +183,8 @@ class _Rebuild:
             if clean and unread and unread[-1].start <= ended < unread[-1].end:
                 # Nothing but this note says where a log ends whose end the disk does not give.
                 self._checkpoint.note_indexed(*(index.position if index is not None else (-1, 0)), ended)
+            if damaged.add(made.damages, start):
+                await damaged.save()
             return made
         finally:
             await tasks.close()

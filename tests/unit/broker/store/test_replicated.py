@@ -246,3 +246,38 @@ def test_messages_come_into_queues_that_have_all_that_was_replicated() -> None:
         await wire.store.stop()
 
     run(main())
+
+
+@pytest.mark.parametrize("bit", [0, 3, 12, 40])
+@pytest.mark.parametrize("pieces", [300, 1 << 20])
+def test_a_bit_of_a_queue_offset_costs_its_message_alone(
+    pieces: int, bit: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        wire = await master()
+        queue = wire.store.queues.get_or_create("T1", 0)
+        entry = await wire.store.queues.entries_cold(queue, 4, 1)
+        victim = int.from_bytes(entry[:8], "big")
+        file = wire.store.log.segment_of(victim)
+        assert file is not None
+        at = victim - file.start + 27 - bit // 8
+        file.file.pwrite(bytes([file.file.pread(1, at)[0] ^ 1 << bit % 8]), at)
+        copy = await slave(node().world)
+        while wire.sent < wire.store.log.end:
+            copy.append_raw(*wire.next(pieces))
+            await asyncio.sleep(0.01)
+        await settled(copy)
+        for mine in copy.queues:
+            whole = await bodies(wire.store, wire.store.queues.get_or_create(mine.topic, mine.id))
+            if mine.topic == "T1" and mine.id == 0:
+                del whole[4]
+                assert mine.next == len(whole) + 1
+            assert await bodies(copy, mine) == whole
+        told = [record for record in caplog.records if record.levelname == "CRITICAL"]
+        assert len(told) == 1
+        assert f"commit log offset {victim}" in told[0].getMessage()
+        assert [part.start for part in copy.damaged.parts] == [victim]
+        await wire.store.stop()
+        await copy.stop()
+
+    run(main())

@@ -69,7 +69,8 @@ async def _apply(store: Store, model: Model, simulation: Simulation, machine: Si
     elif kind == "wait":
         await asyncio.sleep(value)
     elif kind == "drop":
-        store.queues.drop(f"T{value}")
+        store.delete_topic(f"T{value}")
+        await store.deletions.saved()
         model.queues.pop(f"T{value}", None)
         # So that a crash cannot bring the topic back: its place in the log is taken by a new life.
         queue = store.queues.get_or_create(f"T{value}", 0)
