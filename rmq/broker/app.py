@@ -222,7 +222,7 @@ class BrokerApp:
         gate = self.store.log.gate
         if gate & (Gate.SHUT_DOWN | Gate.NOT_READABLE):
             return f"the store is not open: {self.store.log.gate_reason()}"
-        if gate & (Gate.FSYNC_FAILED | Gate.NOT_WRITABLE):
+        if gate & (Gate.FSYNC_FAILED | Gate.NOT_WRITABLE | Gate.NOT_OWNED):
             return f"no message is taken until the broker is restarted: {self.store.log.gate_reason()}"
         return self.roles.missing or self._registration.missing
 

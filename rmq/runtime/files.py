@@ -115,6 +115,14 @@ class RealFile:
                 return None
         return mapping.hot(offset, size)
 
+    def named(self) -> bool:
+        try:
+            there = os.stat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        mine = os.fstat(self._fd)
+        return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+
     def data_from(self, offset: int) -> int:
         size = self.size()
         if _SEEK_DATA is None or offset >= size:
@@ -174,8 +182,34 @@ class RealFile:
 
 #: Files locked by this process, as (device, inode): record locks do not exclude their own process.
 _held: set[tuple[int, int]] = set()
+#: Descriptors of locked directories. A child would share these locks, and keep them when its parent is gone.
+_directories: set[int] = set()
+#: Errors of a file system on which directories cannot be locked.
+_NO_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK})
+
+
+def _in_child() -> None:
+    """A child has none of its parent's locks."""
+    _held.clear()
+    while _directories:
+        os.close(_directories.pop())
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_held.clear)  # a child has none of its parent's locks
+    os.register_at_fork(after_in_child=_in_child)
+
+
+class _DirectoryLock:
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        _directories.add(fd)
+
+    def release(self) -> None:
+        if self._fd in _directories:
+            _directories.discard(self._fd)
+            os.close(self._fd)
 
 
 class _RecordLock:
@@ -277,6 +311,19 @@ class RealFiles:
         key = (info.st_dev, info.st_ino)
         _held.add(key)
         return _RecordLock(fd, key)
+
+    def lock_directory(self, path: str, *, shared: bool = False) -> FileLock | None:
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        try:
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise BlockingIOError(errno.EAGAIN, "locked by another process", path) from None
+            if error.errno in _NO_LOCKS:
+                return None
+            raise
+        return _DirectoryLock(fd)
 
     def usage(self, path: str) -> Usage:
         while not os.path.exists(path):

@@ -90,6 +90,9 @@ class File(Protocol):
 
     def size(self) -> int: ...
 
+    def named(self) -> bool:
+        """Whether its path still leads to this file: nobody has removed, renamed or replaced it, or its folder."""
+
     def close(self) -> None: ...
 
 
@@ -150,6 +153,12 @@ class Files(Protocol):
         """Take the POSIX record lock on byte 0 (what Java's FileLock takes on Linux). BlockingIOError when held.
 
         :param shared: for reading only: keeps writers out, and neither makes the file nor changes it.
+        """
+
+    def lock_directory(self, path: str, *, shared: bool = False) -> FileLock | None:
+        """Lock a directory itself: nobody can take that away with a file. BlockingIOError when held.
+
+        :returns: None where the file system has no such locks.
         """
 
     def usage(self, path: str) -> Usage: ...

@@ -189,7 +189,8 @@ class SimDisk:
         #: (pattern of the path, first byte, byte behind the last) of what reads cannot get.
         self._bad_places: list[tuple[str, int, int]] = []
         self._tears: list[tuple[str, int]] = []
-        self._locks: dict[str, SimFiles] = {}
+        #: By path; those of directories, which nobody can take away, end in a slash.
+        self._locks: dict[str, _SimLock] = {}
         self._renames: list[tuple[str, str]] = []  # not forced yet: both names or neither
 
     # -- faults
@@ -323,6 +324,10 @@ class SimDisk:
                     return max(0, number * PAGE - offset)
                 free -= 1
         return size
+
+    def unlock(self, lock: _SimLock) -> None:
+        """Forget a lock, wherever its file is now."""
+        self._locks = {path: other for path, other in self._locks.items() if other is not lock}
 
     def _may_grow(self, path: str, size: int) -> None:
         if self.largest_file is not None and size > self.largest_file:
@@ -460,24 +465,26 @@ class _SimFile:
         self._files._alive()
         return self._inode.size
 
+    def named(self) -> bool:
+        self._files._alive()
+        return self._files.disk._entries.get(self.path) is self._inode
+
     def close(self) -> None:
         self._closed = True
         self._files._handles.discard(self)
 
 
 class _SimLock:
-    __slots__ = ("_disk", "_file", "_owner", "_path")
+    __slots__ = ("_file", "owner")
 
-    def __init__(self, disk: SimDisk, path: str, owner: SimFiles, file: File) -> None:
-        self._disk = disk
-        self._path = path
-        self._owner = owner
+    def __init__(self, owner: SimFiles, file: File | None) -> None:
+        self.owner = owner
         self._file = file
 
     def release(self) -> None:
-        self._file.close()
-        if self._disk._locks.get(self._path) is self._owner:
-            del self._disk._locks[self._path]
+        if self._file is not None:
+            self._file.close()
+        self.owner.disk.unlock(self)
 
 
 class SimFiles:
@@ -497,8 +504,9 @@ class SimFiles:
         """The process is dead: from now on every call raises :class:`SimCrash`; its handles and locks are gone."""
         self._frozen = True
         self._handles.clear()
-        for path in [path for path, owner in self.disk._locks.items() if owner is self]:
-            del self.disk._locks[path]
+        for lock in list(self.disk._locks.values()):
+            if lock.owner is self:
+                self.disk.unlock(lock)
 
     def _alive(self) -> None:
         if self._frozen:
@@ -557,6 +565,8 @@ class SimFiles:
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), target)
             for name in [n for n in disk._entries if n == source or n.startswith(source + "/")]:
                 disk._entries[target + name[len(source) :]] = disk._entries.pop(name)
+            for name in [name for name in disk._locks if name.startswith(source + "/")]:
+                disk._locks[target + name[len(source) :]] = disk._locks.pop(name)
             disk._renames.append((source, target))
             return
         inode = disk._inode(source)
@@ -564,12 +574,14 @@ class SimFiles:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
         del disk._entries[source]
         disk._entries[target] = inode
+        disk._locks.pop(target, None)  # of a file that has no name any more
         disk._renames.append((source, target))
 
     def unlink(self, path: str) -> None:
         whole = self._path(path, "unlink")
         self.disk._inode(whole)
         del self.disk._entries[whole]
+        self.disk._locks.pop(whole, None)  # whoever makes it anew can have that one's
 
     def rmdir(self, path: str) -> None:
         whole = self._path(path, "unlink")
@@ -620,8 +632,17 @@ class SimFiles:
         if whole in self.disk._locks:
             raise BlockingIOError(errno.EAGAIN, "locked by another process", whole)
         file = self.open(path, create=not shared, readonly=shared)
-        self.disk._locks[whole] = self
-        return _SimLock(self.disk, whole, self, file)
+        lock = self.disk._locks[whole] = _SimLock(self, file)
+        return lock
+
+    def lock_directory(self, path: str, *, shared: bool = False) -> FileLock | None:
+        whole = self._path(path)
+        if not self.is_dir(whole):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), whole)
+        if f"{whole}/" in self.disk._locks:
+            raise BlockingIOError(errno.EAGAIN, "locked by another process", whole)
+        lock = self.disk._locks[f"{whole}/"] = _SimLock(self, None)
+        return lock
 
     def usage(self, path: str) -> Usage:
         self._alive()

@@ -17,6 +17,7 @@ from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.care.forbidden import ForbiddenWrites
 from rmq.broker.store.care.full_disk import FullDisk
 from rmq.broker.store.care.mending import Mending
+from rmq.broker.store.care.ownership import Ownership
 from rmq.broker.store.care.queue_scrub import QueueScrub
 from rmq.broker.store.care.retention import Retention
 from rmq.broker.store.care.scrub import Scrub
@@ -66,8 +67,8 @@ __all__ = ["Store"]
 log = logging.getLogger(__name__)
 
 _place = Struct(">qi8x").unpack
-#: Seconds between two looks whether the log is to be checked again.
-_SCRUB_PAUSE = 10.0
+#: Seconds between two looks whose store this is.
+_OWNERSHIP_PAUSE = 1.0
 _SLAVE_NOT_AVAILABLE = 11
 
 
@@ -161,10 +162,11 @@ class Store:
             world, settings, self.log, self.queues, self.writer, self.index_build, self.checkpoint, self.dispatcher,
             self.damaged, self.deletions,
         )  # fmt: skip
+        self._ownership = Ownership(world, settings.root, self._markers, self.log)
         #: The rhythms behind it.
         self.upkeep = Upkeep(
             world, settings, self.log, self.queues, self.writer, self.index, self.index_build, self.flusher,
-            self.retention, self.checkpoint, self.tasks,
+            self.retention, self.scrub, self.checkpoint, self._ownership, self.tasks,
         )  # fmt: skip
         self._truncation = Truncation(
             self.log, self.queues, self.writer, self.dispatcher, self._catch_up, self.index, self.index_build,
@@ -235,7 +237,7 @@ class Store:
             self._loaded = False
             raise unusable(self.settings.root, error) from error
         self.upkeep.run()
-        self.tasks.every(_SCRUB_PAUSE, self.scrub.run, "scrub", first=60)
+        self.tasks.every(_OWNERSHIP_PAUSE, self._ownership.look, "ownership")
         if self.damaged.add(self.recovered.damages, self.log.start) or self._opening.parts_changed:
             await self.damaged.save()
         await self.retention.check_disk()

@@ -186,6 +186,75 @@ def test_a_forked_child_has_none_of_its_parents_locks(tmp_path: Path) -> None:
     assert (run.stdout.strip(), run.stderr) == ("free", "")
 
 
+def test_a_locked_directory_is_kept_whatever_becomes_of_its_files(tree: RealFiles, tmp_path: Path) -> None:
+    program = (
+        "import sys; from rmq.runtime.files import RealFiles\n"
+        "try: RealFiles().lock_directory(sys.argv[1], shared=len(sys.argv) > 2); print('free')\n"
+        "except BlockingIOError: print('held')\n"
+    )
+
+    def other(path: Path, *more: str) -> str:
+        command = [sys.executable, "-c", program, str(path), *more]
+        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=os.getcwd()).stdout.strip()
+
+    folder, moved = tmp_path / "store", tmp_path / "moved"
+    folder.mkdir()
+    lock = tree.lock_directory(str(folder))
+    assert lock is not None
+    with pytest.raises(BlockingIOError):
+        tree.lock_directory(str(folder))
+    if not (child := os.fork()):
+        os._exit(0)  # its descriptors are closed: the lock is not given back with them
+    os.waitpid(child, 0)
+    folder.rename(moved)
+    assert other(moved, "shared") == "held"
+    lock.release()
+    lock.release()
+    shared = tree.lock_directory(str(moved), shared=True)
+    assert (other(moved), other(moved, "shared")) == ("held", "free")
+    assert shared is not None
+    shared.release()
+    assert other(moved) == "free"
+
+
+def test_a_child_does_not_keep_its_parents_directory_locked(tmp_path: Path) -> None:
+    program = (
+        "import os, sys, time; from rmq.runtime.files import RealFiles\n"
+        "lock = RealFiles().lock_directory(sys.argv[1])\n"
+        "if os.fork(): print('locked', flush=True); os._exit(0)\n"
+        "os.close(1); os.close(2); sys.stdin.read()\n"
+    )
+    run = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with run:
+        assert run.stdout is not None
+        assert run.stdout.read() == "locked\n"
+        assert run.wait() == 0
+        lock = RealFiles().lock_directory(str(tmp_path))
+        assert lock is not None
+        lock.release()
+
+
+@pytest.mark.parametrize("what", ["removed", "renamed", "replaced", "its folder is"])
+def test_a_file_knows_whether_its_name_is_still_its_own(tree: RealFiles, tmp_path: Path, what: str) -> None:
+    path = tmp_path / "folder" / "file"
+    path.parent.mkdir()
+    file = tree.open(str(path), create=True)
+    assert file.named()
+    if what == "removed":
+        path.unlink()
+    elif what == "renamed":
+        path.rename(path.with_name("other"))
+    elif what == "replaced":
+        (tmp_path / "other").write_bytes(b"")
+        (tmp_path / "other").rename(path)
+    else:
+        path.parent.rename(tmp_path / "moved")
+    assert not file.named()
+    file.close()
+
+
 def test_a_shared_lock_keeps_writers_out_and_changes_nothing(tree: RealFiles, tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with pytest.raises(FileNotFoundError):

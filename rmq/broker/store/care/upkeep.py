@@ -8,8 +8,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+from collections.abc import Awaitable, Callable, Coroutine
 
+from rmq.broker.store.care.ownership import Ownership
 from rmq.broker.store.care.retention import Retention
+from rmq.broker.store.care.scrub import Scrub
 from rmq.broker.store.index.build import IndexBuild
 from rmq.broker.store.index.index import Index
 from rmq.broker.store.index.putting import IndexStopped
@@ -31,6 +34,8 @@ __all__ = ["Upkeep"]
 log = logging.getLogger(__name__)
 
 _INDEX_LIMIT = 64 << 20
+#: Seconds between two looks whether the log is to be checked again.
+_SCRUB_PAUSE = 10.0
 #: Seconds between two looks how full the disks are.
 _LOOK_PAUSE = 10.0
 #: Bytes of the log forced to disk between two notes of how far it is.
@@ -56,7 +61,9 @@ class Upkeep:
         index_build: IndexBuild | None,
         flusher: LogFlusher,
         retention: Retention,
+        scrub: Scrub,
         checkpoint: Checkpoint,
+        ownership: Ownership,
         tasks: TaskOwner,
     ) -> None:
         self._world = world
@@ -69,7 +76,9 @@ class Upkeep:
         self._index_build = index_build
         self._flusher = flusher
         self._retention = retention
+        self._scrub = scrub
         self._checkpoint = checkpoint
+        self._ownership = ownership
         self._tasks = tasks
         self._boot = world.identity.boot_id()
         self._noted = 0
@@ -109,9 +118,10 @@ class Upkeep:
             # Entries that were lost are in memory again; Java would have to make them, should it open this store next.
             self._checkpoint.logics = 0
         self.build_index()
-        tasks.every(lambda: settings.queue_flush_interval_ms / 1000, self._interval, "queues")
-        tasks.every(lambda: settings.queue_thorough_interval_ms / 1000, self.force, "checkpoint")
-        tasks.every(lambda: settings.clean_interval_ms / 1000, self._retention.run, "clean", first=60)
+        tasks.every(lambda: settings.queue_flush_interval_ms / 1000, self._owned(self._interval), "queues")
+        tasks.every(lambda: settings.queue_thorough_interval_ms / 1000, self._owned(self.force), "checkpoint")
+        tasks.every(lambda: settings.clean_interval_ms / 1000, self._owned(self._retention.run), "clean", first=60)
+        tasks.every(_SCRUB_PAUSE, self._owned(self._scrub.run), "scrub", first=60)
         tasks.every(_LOOK_PAUSE, self._retention.check_disk, "disk")
 
     def build_index(self) -> None:
@@ -121,10 +131,21 @@ class Upkeep:
             self._builds = True
             self._tasks.spawn(self._build_index(build), "index")
 
+    def _owned(self, work: Callable[[], Awaitable[None]]) -> Callable[[], Coroutine[None, None, None]]:
+        """What writes files by their names, while these are this broker's. The next start does it anew."""
+
+        async def run() -> None:
+            if await self._ownership.look():
+                await work()
+
+        return run
+
     async def finish(self) -> bool:
         """Bring everything to disk, when nothing is appended any more; whether the next start may find it clean."""
         until = self._world.clock.monotonic() + _STOP_SECONDS
         flushed = await self._flusher.flush_all()
+        if not await self._ownership.look():
+            return False
         clean = await self._log.clear() and flushed
         try:
             if not await self._finish_queues(until):
@@ -192,6 +213,8 @@ class Upkeep:
 
     async def _save_notes(self) -> None:
         """The times stay as they are: nothing has to be forced for what is of use in this boot only."""
+        if self._ownership.lost:
+            return
         try:
             await self._offload(functools.partial(self._checkpoint.save, force=False))
         except OSError as error:
@@ -202,7 +225,7 @@ class Upkeep:
     def _rolled(self) -> None:
         if not self._tasks.closed and not self._log.gate & Gate.SHUT_DOWN:
             self._flusher.request()
-            self._tasks.spawn(self._prepare(), "prepare")
+            self._tasks.spawn(self._owned(self._prepare)(), "prepare")
 
     async def _prepare(self, *, first: bool = False) -> None:
         try:

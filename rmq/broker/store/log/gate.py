@@ -25,8 +25,11 @@ class Gate:
     WRITE_FORBIDDEN: Final = 256
     #: Replication takes back what the master, or the group, does not have.
     CUT: Final = 512
+    #: Its folder, or a file in it that says whose it is, is not the one any more that this process has open.
+    NOT_OWNED: Final = 1024
 
     _REASONS: Final = {
+        NOT_OWNED: "the store was moved, replaced or unlocked while it was in use; stop this broker, the log says why",
         FSYNC_FAILED: "a flush to disk failed; check the disk and restart the broker",
         NOT_WRITABLE: "writing to the commit log failed; check the disk and restart the broker",
         WRITE_FORBIDDEN: "the commit log may not be written; they are taken again, without a restart, once it may",
@@ -41,6 +44,7 @@ class Gate:
 
     #: Reasons that somebody has to see to, as metrics name them.
     ALARMS: Final = {
+        "not_owned": NOT_OWNED,
         "flush_failed": FSYNC_FAILED,
         "write_failed": NOT_WRITABLE,
         "write_forbidden": WRITE_FORBIDDEN,

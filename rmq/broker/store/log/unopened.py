@@ -65,6 +65,10 @@ class UnopenedFile:
     def size(self) -> int:
         return self._size if self._file is None else self._file.size()
 
+    def named(self) -> bool:
+        """What cannot be opened is not compared."""
+        return self._file is None or self._file.named()
+
     def close(self) -> None:
         self._closed = True
         if self._file is not None:

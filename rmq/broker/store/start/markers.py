@@ -21,7 +21,9 @@ class Markers:
         self._root = root
         self._lock: FileLock | None = None
         self._lock_file: File | None = None
+        self._folder: FileLock | None = None
         self.abort = os.path.join(root, "abort")
+        self.lock = os.path.join(root, "lock")
 
     def take_lock(self) -> None:
         """Make this process the only one on the store.
@@ -31,8 +33,10 @@ class Markers:
         if not self._files.is_dir(self._root):
             self._files.mkdir(self._root)
             self._files.sync_dir(os.path.dirname(self._root) or ".")
-        path = os.path.join(self._root, "lock")
+        path = self.lock
         try:
+            # Whoever removes the file removes what Java looks at, and no lock of ours.
+            self._folder = self._files.lock_directory(self._root)
             self._lock = self._files.lock(path)
         except BlockingIOError:
             raise StoreError(
@@ -51,6 +55,13 @@ class Markers:
             lock.release()
         if file is not None:
             file.close()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            folder.release()
+
+    def holds_lock(self) -> bool:
+        """Whether the file that is locked is still the one in the directory, and this still that of the settings."""
+        return self._lock_file is not None and self._lock_file.named()
 
     def was_clean(self) -> bool:
         """Whether the last stop was clean (or there was none)."""

@@ -132,6 +132,7 @@ class StoppedStore:
         self.unopened: list[tuple[str, OSError]] = []
         #: Those whose names are offsets at which no file of this size begins.
         self.misplaced: list[str] = []
+        self._folder: FileLock | None = None
         self._lock: FileLock | None = None
 
     async def __aenter__(self) -> StoppedStore:
@@ -155,9 +156,10 @@ class StoppedStore:
         for run in self.runs:
             await run.close(remove_unused=False)
         self.runs = []
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.release()
+        for lock in (self._lock, self._folder):
+            if lock is not None:
+                lock.release()
+        self._lock = self._folder = None
 
     def _open(self) -> None:
         files, settings = self.files, self.settings
@@ -166,6 +168,7 @@ class StoppedStore:
         if files.is_dir(lock):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), lock)
         try:
+            self._folder = files.lock_directory(self.root, shared=True)
             self._lock = files.lock(lock, shared=True)
         except FileNotFoundError:
             # Copied without it: no broker can have started here.

@@ -51,6 +51,9 @@ class ReadOnlyFiles:
     def lock(self, path: str, *, shared: bool = False) -> FileLock:
         return self._files.lock(path, shared=True)
 
+    def lock_directory(self, path: str, *, shared: bool = False) -> FileLock | None:
+        return self._files.lock_directory(path, shared=True)
+
     def mkdir(self, path: str) -> None:
         _refuse(path)
 
