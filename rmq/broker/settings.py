@@ -643,6 +643,15 @@ class BrokerSettings(ObserverSettings):
         maximum=100_000,
         doc="How fast the commit log's checksums are compared behind the running broker; 0 = never.",
     )
+    commit_log_scrub_max_rate: int = setting(
+        16,
+        key="commitLogScrubMaxRate",
+        unit="MiB/s",
+        live=True,
+        minimum=0,
+        maximum=100_000,
+        doc="How fast that may get where a pass would not be done before the next is due.",
+    )
     commit_log_scrub_interval: int = setting(
         24,
         key="commitLogScrubInterval",
@@ -867,6 +876,7 @@ class BrokerSettings(ObserverSettings):
         "queue_thorough_interval_ms": "flush_consume_queue_thorough_interval",
         "check_crc_in_memory": "check_crc_in_memory",
         "scrub_rate_mib": "commit_log_scrub_rate",
+        "scrub_most_mib": "commit_log_scrub_max_rate",
         "scrub_interval_hours": "commit_log_scrub_interval",
         "delete_log_pause_ms": "delete_commit_log_files_interval",
         "delete_queue_pause_ms": "delete_consume_queue_files_interval",

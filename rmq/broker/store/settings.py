@@ -67,6 +67,8 @@ class StoreSettings:
     check_crc_in_memory: bool = False
     #: ``commitLogScrubRate``: how fast the log is read behind the running broker, MiB/s; 0 = never.
     scrub_rate_mib: int = 4
+    #: ``commitLogScrubMaxRate``: how fast it may get, MiB/s, so that a pass is done before the next is due.
+    scrub_most_mib: int = 16
     #: ``commitLogScrubInterval``: hours from the beginning of one pass to that of the next.
     scrub_interval_hours: int = 24
     #: ``cleanResourceInterval``, ms, and the pauses between deleted files, ms.

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 _CHUNK = 256 << 10
 _STEP = 1 << 20
 _MIB = 1 << 20
+#: Share of the interval in which a pass is to be done: it is slowed down at times.
+_IN_TIME = 0.8
 #: How many times slower it goes while messages come in faster than it reads.
 _BUSY = 4
 
@@ -90,6 +93,7 @@ class Scrub:
             found += f"; {len(self.unreadable)} places cannot be read, {self.unreadable_bytes} bytes"
         if not self._settings.scrub_rate_mib:
             return f"off; {found}"
+        found = f"{self._duration()}; {found}"
         if not self._damaged.began_ms:
             return f"not begun yet; {found}"
         since = datetime.fromtimestamp(self._damaged.began_ms // 1000)
@@ -98,6 +102,21 @@ class Scrub:
         whole = max(1, self._log.end - self._log.start)
         done = 100 * max(0, self._damaged.position - self._log.start) / whole
         return f"{done:.1f} % checked since {since:%Y-%m-%d %H:%M:%S}; {found}"
+
+    def _rate(self) -> float:
+        """MiB a second at which a pass is done before the next is due, within the two limits."""
+        settings = self._settings
+        least = max(1, settings.scrub_rate_mib)
+        seconds = settings.scrub_interval_hours * 3600 * _IN_TIME
+        wanted = (self._log.end - self._log.start) / _MIB / seconds if seconds else 0.0
+        return max(least, min(wanted, settings.scrub_most_mib))
+
+    def _duration(self) -> str:
+        """What a pass over the log as it is now takes, in words."""
+        rate = self._rate()
+        hours = (self._log.end - self._log.start) / _MIB / rate / 3600
+        time = f"{hours:.1f} h" if hours >= 1 else f"{max(1, math.ceil(hours * 60))} min"
+        return f"a pass takes {time} at {rate:.3g} MiB/s"
 
     @property
     def unreadable_bytes(self) -> int:
@@ -152,7 +171,7 @@ class Scrub:
                 await damaged.save()
             passed = max(_CHUNK, damaged.position - before)
             slower = _BUSY if self._log.end - end > passed else 1
-            await asyncio.sleep(slower * passed / (max(1, self._settings.scrub_rate_mib) * _MIB))
+            await asyncio.sleep(slower * passed / (self._rate() * _MIB))
 
     async def _some(self, stop: int) -> None:
         """Check the next records, which end before ``stop``."""

@@ -9,6 +9,7 @@ import pytest
 
 from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.log.reader import Damage
+from rmq.broker.store.store import Store
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
 from tests.support.scenes.boot import spoil, written
@@ -103,7 +104,7 @@ def test_it_takes_as_long_as_the_rate_says_and_goes_on_where_it_was() -> None:
         queue = store.queues.get_or_create("T", 0)
         for number in range(60):
             store.append([put(queue, b"%d" % (number % 10) * 60_000)])
-        assert store.scrub.progress() == "not begun yet; no damage known"
+        assert store.scrub.progress() == "not begun yet; a pass takes 1 min at 1 MiB/s; no damage known"
         await asyncio.sleep(62)
         assert 0 < store.scrub.checked < 3 << 20, "not all at once"
         assert "% checked since" in store.scrub.progress()
@@ -116,7 +117,7 @@ def test_it_takes_as_long_as_the_rate_says_and_goes_on_where_it_was() -> None:
         await asyncio.sleep(200)
         assert store.damaged.position == -1
         assert store.scrub.checked <= store.log.end - position + (1 << 20)
-        assert "is done; no damage known" in store.scrub.progress()
+        assert "is done; a pass takes 1 min at 1 MiB/s; no damage known" in store.scrub.progress()
         checked = store.scrub.checked
         await asyncio.sleep(3600)
         assert store.scrub.checked == checked, "every two hours"
@@ -128,6 +129,33 @@ def test_it_takes_as_long_as_the_rate_says_and_goes_on_where_it_was() -> None:
         assert store.scrub.checked == checked
         assert store.scrub.progress() == "off; no damage known"
         await store.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("gib", "least", "most", "hours", "told"),
+    [
+        (0, 4, 16, 24, "1 min at 4"),
+        (10, 4, 16, 24, "43 min at 4"),
+        (270, 4, 16, 24, "19.2 h at 4"),
+        (400, 4, 16, 24, "19.2 h at 5.93"),
+        (1024, 4, 16, 24, "19.2 h at 15.2"),
+        (2048, 4, 16, 24, "36.4 h at 16"),
+        (2048, 4, 64, 24, "19.2 h at 30.3"),
+        (2048, 40, 16, 24, "14.6 h at 40"),  # who asks for more gets it
+        (2048, 4, 16, 168, "134.4 h at 4.33"),
+        (2048, 4, 16, 0, "145.6 h at 4"),
+    ],
+)
+def test_a_pass_is_done_before_the_next_is_due_or_says_how_long_it_takes(
+    gib: int, least: int, most: int, hours: int, told: str
+) -> None:
+    async def main() -> None:
+        machine = Simulation(46).node("a")
+        store = Store(machine.world, small(scrub_rate_mib=least, scrub_most_mib=most, scrub_interval_hours=hours))
+        store.log.end = gib << 30
+        assert store.scrub.progress() == f"not begun yet; a pass takes {told} MiB/s; no damage known"
 
     run(main())
 
