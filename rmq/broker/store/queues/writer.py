@@ -246,7 +246,7 @@ class QueueWriter:
             if len(items) + len(directories) > _ONE_BY_ONE:
                 try:
                     await self._offload(self._table.disk.sync_all)
-                except OSError:
+                except BaseException:
                     self._in_doubt.update(dict.fromkeys(items))
                     raise
                 for key in items:
@@ -278,7 +278,8 @@ class QueueWriter:
             failed = await self._offload(
                 self._table.disk.sync, [(key, shared.pin() if shared else None) for key, shared in pinned]
             )
-        except OSError:
+        except BaseException:
+            # What it failed for is not known where a stop came in between.
             self._in_doubt.update(dict.fromkeys(group))
             raise
         finally:
