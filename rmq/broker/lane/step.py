@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +120,8 @@ class Lane:
         self._long_batches = asyncio.Lock()
         # Sends with a sharding key that the next append takes.
         self._ordered: list[Put] = []
+        #: The answers of a step are written: what can wait for that is done. Never raises.
+        self.after: Callable[[], None] = ground.store.put_keys
         self._cluster = f"CLUSTER\x01{settings.broker_cluster_name}".encode()
 
     def step(self, ready: list[Conn]) -> None:
@@ -392,10 +394,6 @@ class Lane:
         puts += ticket.puts
         self._ordered += _with_sharding_key(ticket.puts)
 
-    def after(self) -> None:
-        """The answers of a step are written: what can wait for that is done. Never raises."""
-        self._store.put_keys()
-
     def _append(self, puts: list[Put], acks: list[Ack], *, keys_later: bool = False) -> None:
         """Append and answer; with sync flush or a sync master the answers wait in the durability queue.
 
@@ -418,10 +416,21 @@ class Lane:
 
     def _appended(self, span: Span, puts: list[Put], acks: list[Ack], began: float) -> None:
         self._stats.put_took((self._monotonic() - began) * 1000, len(puts))
-        self._count_ordered()
+        if self._ordered:
+            self._count_ordered()
         if self._store.waits:
             self._hold(span, puts, acks)
             return
+        latency = self._latency
+        if len(acks) == 1:
+            # Who waits for each answer sends one at a time: it takes no gathering.
+            ((conn, opaque, queue_id, _, request),) = acks
+            if opaque is not None and request is None:
+                index, physical = span.offsets[0]
+                conn.send(self._answers.stored(0, opaque, queue_id, index, physical))
+                if latency is not None:
+                    latency.add(RequestCode.SEND_MESSAGE_V2, 0, conn.read_at)
+                return
         template = self._answers.template
         lengths = self._answers.lengths
         current: Conn | None = None
@@ -451,7 +460,6 @@ class Lane:
                 self._timed(request, 0, conn)
         if current is not None and out:
             current.send_parts(out, size)
-        latency = self._latency
         if latency is not None:
             # The sends of a tick were read at the same time.
             read_at = acks[0][0].read_at
@@ -467,9 +475,8 @@ class Lane:
             self._latency.add(request.code, code, conn.read_at)
 
     def _count_ordered(self) -> None:
-        if self._ordered:
-            self._kinds.count(FIFO, self._ordered)
-            self._ordered.clear()
+        self._kinds.count(FIFO, self._ordered)
+        self._ordered.clear()
 
     def _hold(self, span: Span, puts: list[Put], acks: list[Ack]) -> None:
         """Answer WAIT=false now, the rest when the log is as durable as configured up to the span's end."""
@@ -552,7 +559,8 @@ class Lane:
         self, ack: Ack, puts: list[Put], end: int, offsets: list[tuple[int, int]], ids: str | None = None
     ) -> None:
         self._ordered = _with_sharding_key(puts)
-        self._count_ordered()
+        if self._ordered:
+            self._count_ordered()
         conn, opaque, _, wait, request = ack
         if opaque is None or request is None:
             return

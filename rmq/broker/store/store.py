@@ -84,6 +84,7 @@ class Store:
     def __init__(self, world: World, settings: StoreSettings, send: Callable[[Answers], None] | None = None) -> None:
         self._world = world
         self._offload = world.offload
+        self._now_ms = world.clock.now_ms
         self.settings = settings
         self._send = send if send is not None else _send
         self.tasks = TaskOwner("store")
@@ -315,7 +316,9 @@ class Store:
         self, puts: Sequence[Put], now_ms: int | None, together: bool, copies: Copies, keys_later: bool
     ) -> Span:
         commit_log = self.log
-        stamp = self.stamp(self._world.clock.now_ms() if now_ms is None else now_ms)
+        stamp = self._now_ms() if now_ms is None else now_ms
+        if stamp < commit_log.stamp:
+            stamp = stamped(stamp, commit_log.stamp)
         ready = puts if self.ext is None else self.ext.ext.puts(puts, stamp)
         try:
             if commit_log.gate:
@@ -373,7 +376,10 @@ class Store:
                 f"records for offset {at} of a log that ends at {commit_log.end} and is in queues up to "
                 f"{self.dispatcher.position}"
             )
-        commit_log.put(pieces)
+        if len(pieces) == 1:
+            commit_log.write(pieces[0])
+        else:
+            commit_log.put(pieces)
         if stamp < commit_log.stamp:
             self._went_back(offsets[0][1], stamp)
         commit_log.stamp = stamp
@@ -398,7 +404,8 @@ class Store:
         if self.settings.sync_master:
             self._decide(end)
         self.flusher.appended()
-        return Span(offsets[0][1], end, offsets, touched)
+        # What ``Span(...)`` makes, without its call.
+        return tuple.__new__(Span, (offsets[0][1], end, offsets, touched))
 
     def put_keys(self) -> None:
         """Have what was appended with ``keys_later`` found by its keys. Never raises."""

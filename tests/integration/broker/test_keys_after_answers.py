@@ -41,10 +41,11 @@ async def test_a_query_of_the_same_tick_finds_what_was_sent_before_it(monkeypatc
         waiting.append(len(self._fresh))
         real(self)
 
+    monkeypatch.setattr(Store, "put_keys", watched)
     async with Campaign(Simulation(1).node("one"), {}) as made:
         line = await made.line(made.broker)
         await ask(line, keyed("first", opaque=1))
-        monkeypatch.setattr(Store, "put_keys", watched)
+        waiting.clear()
         sent, found = await ask(line, keyed("k", opaque=2), query("k", opaque=3))
         assert (sent.code, found.code) == (0, 0)
         assert found.body.count(b"KEYS\x01k") == 1

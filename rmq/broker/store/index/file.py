@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from rmq.broker.store.log.stamps import AHEAD_MS
 from rmq.broker.store.open_files import SharedFile
-from rmq.broker.store.rows import Rows
+from rmq.broker.store.rows import MOST_ROWS, Rows
 
 __all__ = ["ENTRY", "HEADER_SIZE", "IndexFile", "IndexHeader"]
 
@@ -37,6 +37,7 @@ HEADER_SIZE = 40
 ENTRY = 20
 _header = Struct(">qqqqii")
 _rows = Rows("iqii")
+_entries = _rows.packs
 _entry = Struct(">iqii")
 _INT_MAX = 0x7FFFFFFF
 _PIECE = 256 << 10
@@ -134,28 +135,27 @@ class IndexFile:
             self._slots = None
             self._memory = None
 
-    def began_after(self, stamp: int) -> bool:
-        """Whether the first entry is so much later that a store time cannot be given here."""
-        return self.count > 1 and stamp < self.begin_timestamp - AHEAD_MS
-
     def put_many(self, hashes: list[tuple[int, int]], first: int, stamp: int) -> int:
         """Put (hash, physical offset) items from number ``first`` on until the file is full.
 
         :param stamp: their messages' store time, ms.
-        :returns: the number of the first item that had no room.
+        :returns: the number of the first item that another file has to take: there is no room, this one is not being
+            filled, or began so much later than ``stamp`` that the time cannot be given in it.
         """
         table = self._slots
-        assert table is not None
         number = self.count
         stop = min(len(hashes), first + self.capacity - number)
-        if stop <= first:
+        if table is None or stop <= first:
             return first
         if number <= 1:
             self.begin_timestamp = stamp
             self.begin_offset = hashes[first][1]
         begin = self.begin_timestamp
+        # In a file times count from its beginning on.
         seconds = (stamp - begin) // 1000 if begin > 0 else 0
         if seconds < 0:
+            if stamp < begin - AHEAD_MS:
+                return first
             seconds = 0
         elif seconds > _INT_MAX:
             seconds = _INT_MAX
@@ -171,7 +171,8 @@ class IndexFile:
             fields += (value, offset, seconds, before)
             number += 1
         try:
-            self._buffer += _rows.pack(fields)
+            count = stop - first
+            self._buffer += _entries[count](*fields) if count <= MOST_ROWS else _rows.pack(fields)
         except BaseException:
             for at in range(len(fields) - 4, -1, -4):  # no slot may name an entry that is not there
                 table[fields[at] % slots] = fields[at + 3]

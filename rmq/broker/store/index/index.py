@@ -75,12 +75,10 @@ class Index:
         :param stamp: the messages' store time, ms.
         """
         files = self._files
-        at = 0
         size = len(hashes)
+        at = files[-1].put_many(hashes, 0, stamp) if files else 0
         while at < size:
-            # In a file times count from its beginning on: one that went back behind it needs another file.
-            if not files or not files[-1].filling or files[-1].full or files[-1].began_after(stamp):
-                self._begin_file()
+            self._begin_file()
             at = files[-1].put_many(hashes, at, stamp)
 
     def put(self, value: int, offset: int, stamp: int) -> None:

@@ -103,9 +103,10 @@ class KeyHashers:
         for put, (_, physical) in zip(puts, offsets, strict=True):
             keys = put[11]
             if keys:
-                if put[0].topic != topic:
-                    topic = put[0].topic
-                    hasher = self.of(topic)
+                name = put[0].topic
+                if name != topic:
+                    topic = name
+                    hasher = self._known.get(name) or self.of(name)
                     unique = hasher.unique
                     other = hasher.of
                 hashes.append((unique(keys[0]), physical))

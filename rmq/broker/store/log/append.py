@@ -37,6 +37,10 @@ pack_entries = _rows.pack
 #: The two length bytes of every possible property string.
 _LENGTHS = tuple(n.to_bytes(2, "big") for n in range(32768))
 
+#: Where the next record of a log goes: its commit-log offset, the bytes that still fit into that file (the blank record
+#: kept back), and the size of a file. A plain tuple: one is made for every append.
+Place = tuple[int, int, int]
+
 
 class RecordTooLarge(StoreError):
     """A record that fits in no commit-log file, or whose properties fit in no record."""
@@ -49,16 +53,6 @@ class PartlyAppended(StoreError):
         super().__init__(f"{len(span.offsets)} messages are stored, the next ones are not: {reason}")
         self.span = span
         self.reason = reason
-
-
-class Place(NamedTuple):
-    """Where the next record of a log goes."""
-
-    #: Its commit-log offset.
-    end: int
-    #: Bytes that still fit into that file, the blank record kept back.
-    room: int
-    file_size: int
 
 
 class Packed(NamedTuple):
@@ -199,7 +193,9 @@ def _pack_one(puts: Sequence[Put], at: Place, stamp: int) -> Packed:
         properties,
     ))  # fmt: skip
     delta = (queue, _entry(physical, size, tags_code), 1, size, physical + size)
-    return Packed(end, [b"", record] if rolls else [record], stamp, [delta], puts, [(index, physical)])
+    pieces = [b"", record] if rolls else [record]
+    # What ``Packed(...)`` makes, without its call.
+    return tuple.__new__(Packed, (end, pieces, stamp, [delta], puts, [(index, physical)]))
 
 
 def _check_fits(size: int, properties_size: int, file_size: int) -> None:

@@ -83,7 +83,7 @@ class CommitLog:
     @property
     def place(self) -> Place:
         """Where the next record goes."""
-        return Place(self.end, self.room, self.file_size)
+        return self.end, self.room, self.file_size
 
     def put(self, pieces: Sequence[bytes]) -> None:
         """Write records at the end, a piece a file (:class:`Packed`): all of them or none.

@@ -23,7 +23,7 @@ def put(queue: Queue, body: bytes, *, born: bytes = HOST, properties: bytes = b"
 
 def at(end: int = 0, file_size: int = FILE) -> Place:
     """A log that ends there."""
-    return Place(end, file_size - end % file_size - 8, file_size)
+    return end, file_size - end % file_size - 8, file_size
 
 
 def places(packed: Packed) -> list[int]:
@@ -118,7 +118,7 @@ def test_a_file_that_is_full_is_rolled() -> None:
 @pytest.mark.parametrize("end", [700, 992, FILE])
 def test_what_does_not_fit_goes_into_the_next_file(count: int, end: int) -> None:
     # A log that ends with a file has no room, not even for the blank record.
-    place = Place(end, FILE - end - 8, FILE)
+    place = end, FILE - end - 8, FILE
     packed = pack([put(Queue("T", 0), bytes(300)) for _ in range(count)], place, 1)
     assert places(packed) == [FILE, FILE + FIXED + 300][:count]
     assert [len(piece) for piece in packed.pieces] == [0, count * (FIXED + 300)]
