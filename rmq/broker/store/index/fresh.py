@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from rmq.broker.store.index.index import Index
 from rmq.broker.store.index.keyhash import KeyHashers
-from rmq.broker.store.index.putting import IndexStopped, put_all
+from rmq.broker.store.index.putting import IndexStopped, put_each
 from rmq.broker.store.state import Put
 from rmq.broker.store.trouble import Trouble
 from rmq.runtime.world import Clock
@@ -53,17 +53,15 @@ class FreshKeys:
             return
         try:
             for puts, offsets, stamp in waiting:
-                hashes = self._hashed(puts, offsets)
-                if hashes:
-                    put_all(index, hashes, stamp, self._refused)
+                try:
+                    index.put_many(self._hashers.of_puts(puts, offsets), stamp)
+                except Exception:
+                    put_each(index, self._hashed(puts, offsets), stamp, self._refused)
         except IndexStopped as stopped:
             self._stopped(stopped)
 
     def _hashed(self, puts: Sequence[Put], offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        try:
-            return self._hashers.of_puts(puts, offsets)
-        except Exception:  # which of them it was is found below
-            pass
+        """What goes into the index, message by message: one of them may be what failed."""
         hashes: list[tuple[int, int]] = []
         for put, offset in zip(puts, offsets, strict=True):
             try:

@@ -14,7 +14,7 @@ from operator import itemgetter
 from rmq.broker.store.index.index import Index
 from rmq.protocol.errors import StoreError
 
-__all__ = ["IndexStopped", "Refused", "put_all"]
+__all__ = ["IndexStopped", "Refused", "put_all", "put_each"]
 
 #: Told of a message (commit-log offset) whose keys are left out, and why.
 Refused = Callable[[int, Exception], None]
@@ -35,9 +35,15 @@ def put_all(index: Index, hashes: list[tuple[int, int]], stamp: int, refused: Re
     """
     try:
         index.put_many(hashes, stamp)
-        return
-    except Exception:  # which of them it was is found below
-        pass
+    except Exception:
+        put_each(index, hashes, stamp, refused)
+
+
+def put_each(index: Index, hashes: list[tuple[int, int]], stamp: int, refused: Refused) -> None:
+    """The same after :meth:`Index.put_many` has failed with them: finds which of them it was.
+
+    :raises IndexStopped: the index takes none of those that are left.
+    """
     for offset, keys in groupby(hashes, itemgetter(1)):
         if offset < index.end[1]:
             continue
