@@ -104,8 +104,6 @@ class Ticket:
 
 
 AnySend = SendMessageRequest | SendMessageV2Request
-#: Widths of record fields.
-_INT32 = range(-(1 << 31), 1 << 31)
 
 
 def keys_to_index(table: dict[str, str]) -> tuple[bytes, ...]:
@@ -222,13 +220,6 @@ class Admission:
     def _addressed(self, conn: Conn, header: AnySend) -> tuple[TopicConfig, int]:
         """The topic and the queue of a send, when it may be stored at all."""
         self._check_open()
-        for name, value in (
-            ("sysFlag", header.sys_flag),
-            ("flag", header.flag),
-            ("reconsumeTimes", header.reconsume_times or 0),
-        ):
-            if value not in _INT32:
-                raise ResponseError(ResponseCode.SYSTEM_ERROR, f"{name}={value} does not fit into 32 bits")
         config = self._topic_for(conn, header)
         queue_id = self._queue_id(conn, header.queue_id, config)
         self._check_takes(self._store.queues.get(config.topic_name, queue_id))
