@@ -46,12 +46,16 @@ class Line:
         self.most_waiting = 10
 
     def came(self, *commands: Command | bytes) -> None:
-        """Frames arrived; numbered from 1 on where they have no opaque."""
+        """Frames arrived in one piece; numbered from 1 on where they have no opaque."""
+        frames = []
         for number, command in enumerate(commands, 1):
             if isinstance(command, Command):
                 command.opaque = command.opaque or number
                 command = frame.encode(command)
-            self.frames.append((command, 4, len(command)))
+            frames.append(command)
+        data, end = b"".join(frames), 0
+        for one in frames:
+            self.frames.append((data, end + 4, end := end + len(one)))
 
     def answers(self) -> list[Command]:
         """Answers so far, in the order they were sent; they are taken away."""

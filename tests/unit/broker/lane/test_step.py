@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rmq.broker.kinds import FIFO
 from rmq.broker.store.log.gate import Gate
 from rmq.protocol import properties
 from rmq.protocol.command import FLAG_RESPONSE, Command
@@ -42,6 +43,10 @@ def place(answer: Command) -> tuple[str | None, str | None]:
     return ext.get("queueId"), ext.get("queueOffset")
 
 
+def _full_disk(*_: Any, **__: Any) -> Any:
+    raise OSError(28, "No space left on device")
+
+
 # -- what is stored, and the answers -----------------------------------------------------------------------------------
 
 
@@ -59,6 +64,19 @@ async def test_a_single_send_is_answered_with_its_place(scene: FrontScene) -> No
     for number, command in enumerate([send(), send(), slow(b"y"), send()]):
         (answer,) = scene.ask(command)
         assert (answer.code, place(answer)) == (0, ("0", str(number)))
+
+
+@in_front()
+async def test_messages_with_a_sharding_key_are_counted_once_they_are_stored(scene: FrontScene) -> None:
+    props = "__SHARDINGKEY\x01k"
+    scene.ask(send(), send(props=props), slow(b"y"))
+    scene.ask(send(props=props), slow(b"y", i=props), send())
+    real = scene.store.append
+    scene.store.append = _full_disk  # type: ignore[method-assign]
+    scene.ask(send(props=props))
+    scene.store.append = real  # type: ignore[method-assign]
+    scene.ask(send())
+    assert {kind: histogram.count for kind, histogram in scene.counted.kinds._of["T"].items()} == {FIFO: 3}
 
 
 @in_front()
@@ -189,6 +207,17 @@ def test_a_disk_that_refuses_is_told_to_every_sender_of_the_tick(closed: int, co
         assert (len(tries), scene.counted.stats.put_failures) == (1, 4)
 
     refuse()
+
+
+def test_a_disk_that_refuses_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    @in_front()
+    async def refuse(scene: FrontScene) -> None:
+        scene.store.append = _full_disk  # type: ignore[method-assign]
+        scene.ask(send(), send())
+
+    refuse()
+    told = [record.getMessage() for record in caplog.records if "appending to the commit log" in record.getMessage()]
+    assert len(told) == 1
 
 
 @in_front(startAcceptSendRequestTimeStamp="4102444800000")
@@ -342,11 +371,15 @@ async def test_every_send_is_timed_once_by_how_it_ended(scene: FrontScene) -> No
     scene.ask(send())
     scene.ask(send(), send(oneway=True), slow(b"y"), to_queue(9, b"z"), send())
     scene.ask(send("T", props="DELAY\x01x"))
+    scene.store.append = lambda *_, **__: 1 // 0  # type: ignore[method-assign, assignment, return-value]
+    scene.ask(send())
+    scene.store.append = _full_disk  # type: ignore[method-assign]
+    scene.ask(send(), send())
     latency = scene.counted.latency
     assert latency is not None
     counted = {key: histogram.count for key, histogram in latency._of.items()}
     assert counted == {
         (310, 0, "success", False): 4,
         (310, 0, "oneway", False): 1,
-        (310, 1, "success", False): 2,
+        (310, 1, "success", False): 5,
     }
