@@ -85,8 +85,8 @@ class BrokerApp:
         """
         if self.settings.broker_role == "SYNC_MASTER":
             log.warning(
-                "brokerRole=SYNC_MASTER: replication is not available yet, so this broker has no slaves and answers "
-                "every send that waits with SLAVE_NOT_AVAILABLE (11), stored here alone; set brokerRole=ASYNC_MASTER"
+                "brokerRole=SYNC_MASTER: until a slave follows, every send that waits is answered with "
+                "SLAVE_NOT_AVAILABLE (11), stored here alone"
             )
         await self._choose_ports()
         self._wire(await self._store_host())
@@ -111,6 +111,7 @@ class BrokerApp:
         begins("the role", self.roles.end)
         begins("the server", self.server.stop)
         await self._listen()
+        await self.roles.listen()
         begins("who waits for the role", self.roles.release)
         begins("delivery", self.front.delivery.close)
         await self.store.start()
@@ -124,17 +125,18 @@ class BrokerApp:
         self.observer.serving()
 
     async def _choose_ports(self) -> None:
-        """With listenPort 0 (tests): a free port whose VIP port, two below, is free, too."""
+        """With listenPort 0 (tests): a free port; those of the VIP, two below, and of slaves, one above, are, too."""
         settings = self.settings
         while settings.listen_port == 0:
             listener = await self.world.network.listen(asyncio.Protocol, settings.bind_address, 0)
             port = listener.address[1]
-            try:
-                vip = await self.world.network.listen(asyncio.Protocol, settings.bind_address, port - 2)
-            except OSError:
-                port = 0
-            else:
-                await vip.close()
+            for beside in (port - 2, port + 1):
+                try:
+                    other = await self.world.network.listen(asyncio.Protocol, settings.bind_address, beside)
+                except (OSError, OverflowError):
+                    port = 0
+                    break
+                await other.close()
             await listener.close()
             settings.listen_port = port
         settings.ha_listen_port = settings.listen_port + 1

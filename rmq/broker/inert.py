@@ -56,7 +56,6 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         (
-            "haTransferBatchSize", "slaveTimeout", "haSlaveFallbehindMax",
             "dLegerGroup", "dLegerPeers", "dLegerSelfId",
             "preferredLeaderId", "enableBatchPush", "isEnableBatchPush", "storePathDLedgerCommitLog",
         ),

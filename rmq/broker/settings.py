@@ -103,7 +103,7 @@ class BrokerSettings(ObserverSettings):
         "ASYNC_MASTER",
         key="brokerRole",
         important=True,
-        doc="ASYNC_MASTER, or SYNC_MASTER: a send waits for a replica; there are none yet, so it is answered with 11; "
+        doc="ASYNC_MASTER, or SYNC_MASTER: a send waits until a slave has it, and without one is answered with 11; "
         "SLAVE has what the master of its brokerName has.",
     )
     slave_read_enable: bool = setting(
@@ -136,6 +136,11 @@ class BrokerSettings(ObserverSettings):
     ha_master_address: str = setting(
         "", key="haMasterAddress", doc="host:port where the master of a slave listens. Default: as name servers tell."
     )
+    ha_allowed_addresses: str = setting(
+        "",
+        key="haAllowedAddresses",
+        doc="Addresses, and networks like 10.0.0.0/8, that get the commit log, separated by ';'. Default: every one.",
+    )
     ha_send_heartbeat_interval: int = setting(
         5_000,
         key="haSendHeartbeatInterval",
@@ -154,8 +159,47 @@ class BrokerSettings(ObserverSettings):
         live=True,
         doc="Master and slave give a connection up on which the other has been silent for so long.",
     )
+    ha_transfer_batch_size: int = setting(
+        32_768,
+        key="haTransferBatchSize",
+        unit="bytes",
+        lowest=1,
+        highest=(4 << 20) - 12,
+        live=True,
+        doc="A master sends at most so much of the commit log as one piece.",
+    )
+    ha_slave_fallbehind_max: int = setting(
+        256 << 20,
+        key="haSlaveFallbehindMax",
+        unit="bytes",
+        lowest=0,
+        highest=LONG_MAX,
+        live=True,
+        doc="A SYNC_MASTER does not wait for slaves that are further behind: SLAVE_NOT_AVAILABLE (11).",
+    )
+    slave_timeout: int = setting(
+        3_000,
+        key="slaveTimeout",
+        unit="ms",
+        lowest=0,
+        highest=INT_MAX,
+        live=True,
+        doc="A SYNC_MASTER waits so long for its slave: then FLUSH_SLAVE_TIMEOUT (12).",
+    )
+    ha_ack_slaves: int = setting(
+        1,
+        key="haAckSlaves",
+        minimum=1,
+        maximum=8,
+        doc="Slaves at different addresses that must have a message before a SYNC_MASTER acknowledges it.",
+    )
     ha_ack_after_flush: bool = setting(
         False, key="haAckAfterFlush", doc="A slave reports what it has forced to disk, not what it has written."
+    )
+    ha_copy_from_first_file: bool = setting(
+        False,
+        key="haCopyFromFirstFile",
+        doc="A master sends an empty slave its whole commit log. Default, as Java: from the start of its last file on.",
     )
     ha_check_crc: bool = setting(
         False, key="haCheckCRC", doc="A slave compares the checksum of each message before it stores it."
@@ -791,6 +835,15 @@ class BrokerSettings(ObserverSettings):
             addresses.parse_list(self.namesrv_addr)
         except ConfigError as error:
             raise self.refused("namesrvAddr", str(error)) from None
+        try:
+            addresses.parse_networks(self.ha_allowed_addresses)
+        except ConfigError as error:
+            raise self.refused("haAllowedAddresses", str(error)) from None
+        if self.ha_master_address:
+            try:
+                addresses.parse(self.ha_master_address)
+            except ConfigError as error:
+                raise self.refused("haMasterAddress", str(error)) from None
         for key in ("brokerIP1", "brokerIP2"):
             host = self.get(key)
             if host.count(":") == 1 or any(c.isspace() or c in ",;/[]" for c in host):
@@ -849,6 +902,7 @@ class BrokerSettings(ObserverSettings):
             ext_file_size=self.mapped_file_size_consume_queue_ext,
             sync_flush=self.flush_disk_type == "SYNC_FLUSH",
             sync_master=self.broker_role == "SYNC_MASTER",
+            ack_slaves=self.ha_ack_slaves,
             index_enable=self.message_index_enable,
             index_slots=self.max_hash_slot_num,
             index_entries=self.max_index_num,
@@ -872,6 +926,7 @@ class BrokerSettings(ObserverSettings):
         "flush_least_pages": "flush_commit_log_least_pages",
         "flush_timed": "flush_commit_log_timed",
         "sync_flush_timeout_ms": "sync_flush_timeout",
+        "slave_timeout_ms": "slave_timeout",
         "queue_flush_interval_ms": "flush_interval_consume_queue",
         "queue_thorough_interval_ms": "flush_consume_queue_thorough_interval",
         "check_crc_in_memory": "check_crc_in_memory",

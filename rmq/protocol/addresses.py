@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 
 from rmq.protocol.errors import ConfigError
 
-__all__ = ["bare", "join", "parse", "parse_list"]
+__all__ = ["Host", "Network", "bare", "host", "join", "parse", "parse_list", "parse_networks"]
+
+Host = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _SEPARATORS = re.compile(r"[;,]")
 
@@ -43,3 +47,24 @@ def parse_list(text: str) -> list[tuple[str, int]]:
     :raises ConfigError: one of them is no address.
     """
     return list(dict.fromkeys(parse(part) for part in _SEPARATORS.split(text) if part.strip()))
+
+
+def host(text: str) -> Host:
+    """An IP address as it is compared: IPv4 on an IPv6 socket is IPv4.
+
+    :raises ValueError: it is none.
+    """
+    address = ipaddress.ip_address(text)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return address if mapped is None else mapped
+
+
+def parse_networks(text: str) -> list[Network]:
+    """IP addresses and networks (``10.0.0.0/8``) separated by ``;``.
+
+    :raises ConfigError: one of them is neither.
+    """
+    try:
+        return [ipaddress.ip_network(part.strip()) for part in text.split(";") if part.strip()]
+    except ValueError as error:
+        raise ConfigError(f"{error}: addresses and networks like 10.0.0.0/8, separated by ';', are expected") from None

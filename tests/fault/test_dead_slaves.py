@@ -1,6 +1,6 @@
 """A SYNC_MASTER without a slave, with a slow one and with a good one: statuses are true, and consumers are not stopped.
 
-Replication itself comes later: the slave here is what the store is told of one.
+The slave here is what the store is told of one; ``tests/unit/broker/replication`` has real ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.kills.load import read_back, send_command
 from tests.support.scenes.pop import pop_scene
 from tests.support.scenes.slave import SOON, TIMEOUT_MS, UNWAITED, a_dead_slave_stops_nobody, appeared, seen, sent
 
-SYNC = {"brokerRole": "SYNC_MASTER", "syncFlushTimeout": str(TIMEOUT_MS)}
+SYNC = {"brokerRole": "SYNC_MASTER", "slaveTimeout": str(TIMEOUT_MS)}
 FLUSHES = ["ASYNC_FLUSH", "SYNC_FLUSH"]
 
 

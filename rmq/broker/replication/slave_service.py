@@ -143,9 +143,9 @@ class SlaveClient:
                 await self._world.network.connect(lambda: link, host, port)
             self._link = link
             self._connections += 1
-            log.info("following the master at %s from offset %d on", address, self._store.log.end)
+            if self._why is None:
+                log.info("following the master at %s from offset %d on", address, self._store.log.end)
             why = await link.ended
-            log.info("the connection to the master at %s has ended at offset %d", address, self._store.log.end)
         finally:
             if self._link is link:
                 self._link = None
@@ -261,7 +261,8 @@ class _Link(asyncio.Protocol):
             self._transport.write(data)
 
     def _arm(self) -> None:
-        delay = max(0.0, self.stream.due - self._client.now())
+        # Never 0: a timer that comes a rounding too early finds nothing due.
+        delay = max(0.001, self.stream.due - self._client.now())
         self._timer = asyncio.get_running_loop().call_later(delay, self._on_timer)
 
     def _on_timer(self) -> None:
@@ -276,8 +277,9 @@ class _Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        closed = ConnectionResetError("the master has closed the connection: its log says why")
-        self.end(closed if exc is None else exc)
+        if exc is None or isinstance(exc, ConnectionResetError):
+            exc = ConnectionResetError("the master has closed the connection, or is gone: its log says why")
+        self.end(exc)
 
     def end(self, error: Exception | None) -> None:
         """Close the socket; who waits for the end hears why."""

@@ -82,6 +82,14 @@ class Roles:
         """
         await self._load(self.role)
 
+    async def listen(self) -> None:
+        """Take connections that only this role has; :meth:`load` is done.
+
+        :raises ConfigError: a port is taken.
+        """
+        if self.master is not None:
+            await self.master.listen()
+
     async def _load(self, role: Role) -> None:
         self._log.gate |= Gate.SLAVE
         if role.leads:
@@ -141,6 +149,7 @@ class Roles:
         When the new one cannot begin, the broker has none: it serves pulls, refuses the rest, and is not ready.
 
         :raises StoreError: a file of the new role cannot be read, nor its backup.
+        :raises ConfigError: a port of the new role is taken.
         :raises RuntimeError: the broker stops.
         """
         async with self._changing:
@@ -152,6 +161,7 @@ class Roles:
                 await self._release()
                 await self._begun.unwind()
                 await self._load(role)
+                await self.listen()
             except BaseException as error:
                 self.missing = f"the broker could not become {role.name}: {error}"
                 self._router.refuse(FOR_MASTERS)

@@ -9,6 +9,7 @@ from rmq.broker.kinds import DELAY, TRANSACTION
 from rmq.broker.lane.admit import Admission
 from rmq.broker.parts import Counted, Ground, Members, Tables
 from rmq.broker.pop.service import PopService
+from rmq.broker.replication.master_service import MasterReplication
 from rmq.broker.schedule.levels import DelayLevels, DelayOffsets
 from rmq.broker.schedule.recall import Recall
 from rmq.broker.schedule.service import ScheduleService
@@ -25,7 +26,7 @@ __all__ = ["MasterServices"]
 
 
 class MasterServices:
-    """Delayed delivery, the check of transactions, POP, and the requests that they answer.
+    """Delayed delivery, the check of transactions, POP, the slaves, and the requests that they answer.
 
     They are made anew for each time that the broker is master: what they know is read from the store by :meth:`load`,
     and what ended stays ended.
@@ -60,6 +61,7 @@ class MasterServices:
         self.ends = ends = TransactionEnds(clock, store, halves, admission, check)
         ends.on_committed = lambda puts: counted.kinds.count(TRANSACTION, puts)
         self.pop = PopService(ground, tables, admission, counted.stats.delivered, limits, delete_topic)
+        self.replication = MasterReplication(world, settings, store)
         self._waiting = Parts("the broker")
         self._begun = Parts("the broker")
         #: What the router serves.
@@ -69,6 +71,7 @@ class MasterServices:
         #: The owners of its background services.
         self.tasks: tuple[TaskOwner, ...] = (
             schedule.tasks, timers.tasks, check.tasks, self.pop.tasks, self.pop.reviver.tasks,
+            self.replication.tasks,
         )  # fmt: skip
         #: Told of queues with new messages.
         self.arrived: tuple[Callable[[Iterable[Queue]], None], ...] = (
@@ -90,9 +93,18 @@ class MasterServices:
         await self.check.load()
         await self.pop.load()
 
+    async def listen(self) -> None:
+        """Take the connections of slaves.
+
+        :raises ConfigError: their port is taken.
+        """
+        self._begun.push("the slaves", self.replication.stop)
+        await self.replication.listen()
+
     def start(self) -> None:
         """Serve; the store takes messages."""
         self._waiting.push("the waiting of POP", self.pop.close)
+        self._waiting.push("the waiting for slaves", self.replication.let_go)
         self.schedule.start()
         self.timers.start()
         self.check.start()

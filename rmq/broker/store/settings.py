@@ -50,6 +50,10 @@ class StoreSettings:
     flush_timed: bool = True
     #: ``syncFlushTimeout``, ms.
     sync_flush_timeout_ms: int = 5000
+    #: ``slaveTimeout``, ms.
+    slave_timeout_ms: int = 3000
+    #: ``haAckSlaves``: how many replicas must have a message, for a sync master.
+    ack_slaves: int = 1
     #: ``flushIntervalConsumeQueue``, ms.
     queue_flush_interval_ms: int = 1000
     #: ``flushConsumeQueueThoroughInterval``, ms: how often queues are forced to disk and the checkpoint moves.

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from struct import Struct
 from typing import Any
 
@@ -97,7 +97,9 @@ class Store:
         #: The queues, when they have units in ``consumequeue_ext``; else None.
         self.ext = self.queues if isinstance(self.queues, ExtQueueTable) else None
         self.index = Index(world, settings, self.checkpoint) if settings.index_enable else None
-        self.durability = Durability(sync_flush=settings.sync_flush, sync_master=settings.sync_master)
+        self.durability = Durability(
+            sync_flush=settings.sync_flush, sync_master=settings.sync_master, replicas=settings.ack_slaves
+        )
         self.tags = TagsRule(settings.delays_ms)
         self.writer = QueueWriter(world, self.queues, self.tasks)
         self.flusher = LogFlusher(
@@ -178,7 +180,8 @@ class Store:
         self.show_progress: Progress | None = None
         #: Whether a replica is connected that a sync master can wait for (set by replication).
         self.has_replica: Callable[[], bool] = lambda: False
-        #: Called when more of the log is on disk (set by replication).
+        #: Called when messages were appended, and when more of the log is on disk (set by replication).
+        self.on_appended: Callable[[], None] | None = None
         self.on_flushed: Callable[[int], None] | None = None
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -404,6 +407,8 @@ class Store:
         if self.settings.sync_master:
             self._decide(end)
         self.flusher.appended()
+        if self.on_appended is not None:
+            self.on_appended()
         # What ``Span(...)`` makes, without its call.
         return tuple.__new__(Span, (offsets[0][1], end, offsets, touched))
 
@@ -471,12 +476,32 @@ class Store:
         self._hold(end, need, answers, otherwise)
 
     def _hold(self, end: int, need: int, answers: Answers, otherwise: Callable[[int], Answers]) -> None:
-        deadline = self._world.clock.monotonic() + self.settings.sync_flush_timeout_ms / 1000
+        settings = self.settings
+        timeout_ms = settings.slave_timeout_ms if need & REPLICA else settings.sync_flush_timeout_ms
+        deadline = self._world.clock.monotonic() + timeout_ms / 1000
         ready = self.durability.hold(end, need, deadline, answers, otherwise)
         if ready:
             self._send(ready)
         else:
             self._arm()
+
+    def replicated(self, replica: Hashable, to: int) -> None:
+        """The replica with this id has everything up to ``to``: answer who has waited for that."""
+        answers = self.durability.on_replica(replica, to)
+        if answers:
+            self._send(answers)
+
+    def replica_gone(self, replica: Hashable) -> None:
+        """The replica with this id reports no more. Without enough of them left, who waits for one is answered."""
+        self.durability.replica_gone(replica)
+        if not self.has_replica():
+            self.no_replica()
+
+    def no_replica(self) -> None:
+        """Nobody waits for a replica any more."""
+        answers = self.durability.on_no_replica()
+        if answers:
+            self._send(answers)
 
     @property
     def bit_map(self) -> BitMap | None:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from rmq.broker.store.store import Store
-from rmq.testing.simworld import Simulation
-from tests.support.scenes.store import LOG_SIZE as SIZE
-from tests.support.scenes.store import opened, put, small
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 
-__all__ = ["SIZE", "fill", "filled_log", "log_bytes"]
+from rmq.broker.replication.master_service import MasterReplication, SlaveSeen
+from rmq.broker.replication.slave_service import SlaveClient
+from rmq.broker.replication.wire import report
+from rmq.broker.settings import BrokerSettings
+from rmq.broker.store.log.gate import Gate
+from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.store import Store
+from rmq.testing.simworld import SimNode, Simulation
+from tests.support.scenes.store import LOG_SIZE as SIZE
+from tests.support.scenes.store import die, opened, put, small
+
+__all__ = ["SIZE", "Follower", "Pair", "RawSlave", "fill", "filled_log", "log_bytes", "pair", "raw_slave"]
 
 
 def fill(store: Store, count: int, first: int = 0) -> None:
@@ -23,7 +34,7 @@ def log_bytes(store: Store, start: int | None = None, end: int | None = None) ->
     log = store.log
     start = log.start if start is None else start
     end = log.end if end is None else end
-    data = b"".join(file.file.pread(SIZE, 0) for file in log.segments)
+    data = b"".join(file.file.pread(log.file_size, 0) for file in log.segments)
     base = log.segments[0].start if log.segments else 0
     return data[start - base : end - base]
 
@@ -35,3 +46,137 @@ async def filled_log(count: int, first: int = 0) -> bytes:
     data = log_bytes(store)
     await store.stop()
     return data
+
+
+@dataclass
+class Follower:
+    """A slave."""
+
+    node: SimNode
+    store: Store
+    client: SlaveClient
+    alive: bool = True
+
+
+class Pair:
+    """A master and its slaves on one simulated network; 10.0.0.1 is the master, the slaves follow in order."""
+
+    def __init__(self, store: StoreSettings, settings: BrokerSettings) -> None:
+        self.simulation = Simulation(11)
+        self.store_settings = store
+        self.settings = settings
+        self.master_node = self.simulation.node("master")
+        self.slaves: list[Follower] = []
+        self.master: Store
+        self.service: MasterReplication
+
+    async def start_master(self) -> None:
+        """Open the store and listen."""
+        self.master = await opened(self.master_node.world, replace(self.store_settings))
+        self.service = MasterReplication(self.master_node.world, self.settings, self.master)
+        await self.service.listen()
+
+    async def stop_master(self) -> None:
+        """Stop as a broker does."""
+        await self.service.stop()
+        await self.master.stop()
+
+    async def restart_master(self, cut_to: int | None = None) -> None:
+        """Stop it, perhaps lose the end of its log, and start it again."""
+        await self.service.stop()
+        if cut_to is not None:
+            await self.master.truncate(cut_to)
+        await self.master.stop()
+        await self.start_master()
+
+    async def add_slave(self) -> int:
+        """One more, empty; its number."""
+        node = self.simulation.node(f"slave{len(self.simulation.nodes)}")
+        self.slaves.append(await self._follower(node))
+        return len(self.slaves) - 1
+
+    async def _follower(self, node: SimNode) -> Follower:
+        store = await opened(node.world, replace(self.store_settings, sync_master=False, sync_flush=False))
+        store.log.gate |= Gate.SLAVE
+        address = f"{self.master_node.address}:{self.settings.ha_listen_port}"
+        client = SlaveClient(node.world, store, lambda: address, self.settings)
+        client.start()
+        return Follower(node, store, client)
+
+    async def kill_slave(self, number: int) -> None:
+        """Its process is gone."""
+        slave = self.slaves[number]
+        slave.alive = False
+        self.simulation.kill(slave.node)
+        await slave.client.stop()
+        await die(slave.store)
+
+    async def restart_slave(self, number: int) -> int:
+        """A new process; where its log ends."""
+        slave = self.slaves[number] = await self._follower(self.slaves[number].node)
+        return slave.store.log.end
+
+    def seen(self, number: int) -> SlaveSeen:
+        """A slave as the master sees it."""
+        host = f"{self.slaves[number].node.address}:"
+        return next(slave for slave in self.service.slaves() if slave.address.startswith(host))
+
+
+@asynccontextmanager
+async def pair(
+    *, slaves: int = 1, files: int = SIZE, sync: bool = False, sync_flush: bool = False, **settings: object
+) -> AsyncIterator[Pair]:
+    """A master that serves, and so many empty slaves."""
+    values = BrokerSettings()
+    values.ha_listen_port = 10912
+    for key, value in settings.items():
+        setattr(values, key, value)
+    store = small(
+        commit_log_file_size=files, sync_master=sync, sync_flush=sync_flush, ack_slaves=values.ha_ack_slaves,
+        slave_timeout_ms=values.slave_timeout, queue_file_size=200_000,
+    )  # fmt: skip
+    made = Pair(store, values)
+    await made.start_master()
+    for _ in range(slaves):
+        await made.add_slave()
+    try:
+        yield made
+    finally:
+        for slave in made.slaves:
+            if slave.alive:
+                await slave.client.stop()
+                await slave.store.stop()
+        await made.stop_master()
+
+
+class RawSlave(asyncio.Protocol):
+    """A connection to a master's HA port without a slave behind it."""
+
+    def __init__(self, *, reads: bool) -> None:
+        self._reads = reads
+        self.got = b""
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        if not self._reads:
+            transport.pause_reading()
+
+    def data_received(self, data: bytes) -> None:
+        self.got += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+
+    def report(self, offset: int) -> None:
+        """Say that everything before ``offset`` is here."""
+        self.transport.write(report(offset))
+
+
+async def raw_slave(p: Pair, name: str, *, reads: bool = True) -> RawSlave:
+    """Connect from the node with this name, which is made when it is not there."""
+    node = p.simulation.nodes.get(name) or p.simulation.node(name)
+    made = RawSlave(reads=reads)
+    await node.network.connect(lambda: made, p.master_node.address, p.settings.ha_listen_port)
+    return made

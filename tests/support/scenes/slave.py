@@ -14,7 +14,7 @@ from tests.support.scenes.pop import PopScene, pop_scene
 
 __all__ = ["UNWAITED", "a_dead_slave_stops_nobody", "sent"]
 
-#: Seconds of virtual time in which anything that is decided at once is seen; ``syncFlushTimeout`` is longer.
+#: Seconds of virtual time in which anything that is decided at once is seen; ``slaveTimeout`` is longer.
 SOON = 2.0
 TIMEOUT_MS = 5000
 
@@ -107,7 +107,7 @@ def a_dead_slave_stops_nobody(flush: str = "ASYNC_FLUSH", only: str = "") -> Non
 
     async def main(name: str) -> None:
         timeout = str(TIMEOUT_MS)
-        async with pop_scene(brokerRole="SYNC_MASTER", flushDiskType=flush, syncFlushTimeout=timeout) as scene:
+        async with pop_scene(brokerRole="SYNC_MASTER", flushDiskType=flush, slaveTimeout=timeout) as scene:
             await scene.topic("T0")
             await UNWAITED[name](scene)
             assert await appeared(scene, SOON), f"I9: {name}: what was appended is not given to consumers"

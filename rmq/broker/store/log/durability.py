@@ -23,6 +23,7 @@ FLUSH: Final = 1
 REPLICA: Final = 2
 
 _FLUSH_DISK_TIMEOUT: Final = 10
+_SLAVE_NOT_AVAILABLE: Final = 11
 _FLUSH_SLAVE_TIMEOUT: Final = 12
 
 #: (connection, bytes to send).
@@ -37,7 +38,8 @@ class Unacknowledged(NamedTuple):
     #: Monotonic seconds.
     deadline: float
     answers: Answers
-    #: Builds the answers for another outcome: FLUSH_DISK_TIMEOUT (10) or FLUSH_SLAVE_TIMEOUT (12).
+    #: Builds the answers for another outcome: FLUSH_DISK_TIMEOUT (10), SLAVE_NOT_AVAILABLE (11) or
+    #: FLUSH_SLAVE_TIMEOUT (12).
     otherwise: Callable[[int], Answers]
 
 
@@ -160,6 +162,30 @@ class Durability:
             return []
         self.replicated = mark
         return self._release()
+
+    def replica_gone(self, replica: Hashable) -> None:
+        """The replica does not report any more. What it had stays replicated."""
+        self._reports.pop(replica, None)
+
+    def on_no_replica(self) -> Answers:
+        """There are not enough replicas any more, and that is known: nobody waits for one.
+
+        :returns: SLAVE_NOT_AVAILABLE (11) for those who did; who waits for a flush as well hears it after that.
+        """
+        released: Answers = []
+        kept: deque[Unacknowledged] = deque()
+        for held in self._waiting:
+            if not held.need & REPLICA or held.end <= self.replicated:
+                kept.append(held)
+                continue
+            answers = _instead(held, _SLAVE_NOT_AVAILABLE)
+            if held.need & FLUSH and held.end > self.flushed:
+                kept.append(held._replace(need=FLUSH, answers=answers))
+            else:
+                released += answers
+        self._waiting = kept
+        self.waive(self.appended)
+        return released
 
     def waive(self, end: int) -> None:
         """What lies before ``end`` was answered with SLAVE_NOT_AVAILABLE (11): do not keep it from consumers."""

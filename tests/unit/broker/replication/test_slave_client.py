@@ -182,6 +182,28 @@ async def test_a_disk_that_refuses_ends_the_connection_and_nothing_is_acknowledg
 
 
 @in_virtual_time
+async def test_nothing_is_acknowledged_before_it_is_written() -> None:
+    data = await filled_log(30)
+    async with scene() as s:
+        master = await s.connected(1)
+        await eventually(lambda: master.got == report(0))
+        (pipe,) = s.simulation.net.pipes_of(s.simulation.nodes["s"].address)
+        append, reported = s.store.append_raw, []
+
+        def watched(offset: int, body: bytes) -> None:
+            reported.append(pipe.total_written // 8)
+            append(offset, body)
+
+        s.store.append_raw = watched  # type: ignore[method-assign]
+        units = [header(at, len(data[at : at + 1000])) + data[at : at + 1000] for at in range(0, len(data), 1000)]
+        master.transport.write(b"".join(units))
+        await eventually(lambda: s.store.log.end == len(data))
+        assert len(reported) == len(units)
+        assert all(count <= 1 + number for number, count in enumerate(reported))
+        await eventually(lambda: master.got.endswith(report(len(data))))
+
+
+@in_virtual_time
 async def test_it_acknowledges_what_is_on_disk_when_told_to() -> None:
     data = await filled_log(30)
     async with scene(ha_ack_after_flush=True) as s:

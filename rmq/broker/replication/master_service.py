@@ -1,0 +1,406 @@
+"""Sends the commit log to slaves, and tells the store what they have."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import dataclass
+
+from rmq.broker.replication.master import Extent, MasterStream, Refused, Why
+from rmq.broker.settings import BrokerSettings
+from rmq.broker.store.store import Store
+from rmq.protocol import addresses
+from rmq.protocol.errors import ConfigError
+from rmq.remoting.limits import Rationed
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import Listener, World
+
+__all__ = ["MasterReplication", "SlaveSeen"]
+
+log = logging.getLogger(__name__)
+
+#: Connections at a time: slaves, and who has not said that he is one.
+_MOST = 64
+#: Bytes for one slave in one turn of the loop, and of one read from the disk.
+_TURN = 256 << 10
+_COLD = 1 << 20
+#: Reads from the disk for slaves at a time: consumers' have the same threads, flushes have one of their own.
+_COLD_READS = 2
+#: Bytes that wait to be sent to one slave before the log is read on for it.
+_UNSENT = 1 << 20
+#: Seconds until the log says again why a slave is refused.
+_TELL_AGAIN = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveSeen:
+    """A slave as its master sees it; offsets of the commit log."""
+
+    #: ``host:port`` of its end of the connection.
+    address: str
+    #: It has everything up to here.
+    acked: int
+    #: Where its stream began, and what is sent next.
+    begun_at: int
+    next: int
+    #: Bytes sent since it connected, and how many seconds ago that was.
+    sent: int
+    seconds: float
+    #: It is near enough for a SYNC_MASTER to wait for it.
+    in_sync: bool
+
+
+class MasterReplication:
+    """The HA listener of a master (Java: HAService), made anew for each time that a broker is one.
+
+    The stream has no ids: a replica is an address. Two slaves on one machine, or two connections of one, count once.
+
+    :param store: is loaded.
+    """
+
+    def __init__(self, world: World, settings: BrokerSettings, store: Store) -> None:
+        self.world = world
+        self.settings = settings
+        self.store = store
+        self.tasks = TaskOwner("replication")
+        #: Connections that were closed, by reason.
+        self.refused: Counter[Why] = Counter()
+        self.cold_reads = asyncio.Semaphore(_COLD_READS)
+        self._allowed = addresses.parse_networks(settings.ha_allowed_addresses)
+        self._listener: Listener | None = None
+        self._connections: dict[_Slave, None] = {}
+        #: Replica -> its connections that have reported.
+        self._replicas: Counter[str] = Counter()
+        self._given = 0
+        self._woken = False
+        self._available = False
+        #: When a reason was last told of an address: a slave that is refused comes back every few seconds.
+        self._told: dict[tuple[str, Why], float] = {}
+        self._complaints = Rationed(world.clock)
+        self._notes = Rationed(world.clock)
+
+    async def listen(self) -> None:
+        """Take slaves' connections from now on.
+
+        :raises ConfigError: the port is taken.
+        """
+        store, settings = self.store, self.settings
+        self._given = store.log.end
+        port = settings.ha_listen_port
+        try:
+            self._listener = await self.world.network.listen(lambda: _Slave(self), settings.bind_address, port)
+        except OSError as error:
+            raise ConfigError(
+                f"the broker cannot listen for its slaves on {settings.bind_address or '*'}:{port}, which is "
+                f"listenPort + 1: {error.strerror or error}: stop what listens there, or set another listenPort"
+            ) from error
+        store.has_replica = self._has_replica
+
+    async def stop(self) -> None:
+        """Close the listener and every connection; who waits for a slave is answered."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await listener.close()
+        for slave in list(self._connections):
+            slave.close()
+        self.store.on_appended = None
+        self.let_go()
+        await self.tasks.close()
+
+    def let_go(self) -> None:
+        """Nobody waits for a slave any more: who did is answered."""
+        self.store.has_replica = _nobody
+        self.store.no_replica()
+
+    def slaves(self) -> list[SlaveSeen]:
+        """Every connection that has reported, in the order they were opened."""
+        return [slave.seen() for slave in self._connections if slave.stream.next >= 0]
+
+    @property
+    def available(self) -> bool:
+        """Whether a send can wait for slaves: enough of them are connected, and near enough."""
+        store, settings = self.store, self.settings
+        return (
+            len(self._replicas) >= settings.ha_ack_slaves
+            and store.log.end - store.durability.replicated < settings.ha_slave_fallbehind_max
+        )
+
+    def _has_replica(self) -> bool:
+        available = self.available
+        if available is not self._available:
+            self._tell(available)
+        return available
+
+    def _tell(self, available: bool) -> None:
+        self._available = available
+        if not self.store.settings.sync_master:
+            return
+        if available:
+            self._notes.say(log.info, "sends wait for a slave from now on")
+        else:
+            self._complaints.say(
+                log.warning,
+                "fewer slaves than %d are connected and near enough: sends that wait for them are answered with "
+                "SLAVE_NOT_AVAILABLE (11)",
+                self.settings.ha_ack_slaves,
+            )  # fmt: skip
+
+    # -- the pump --------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """There is something to send: once the loop is through with this turn."""
+        if not self._woken:
+            self._woken = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._woken = False
+        for slave in list(self._connections):
+            slave.fill()
+
+    def extent(self) -> Extent:
+        """What there is of the log."""
+        commit_log = self.store.log
+        # The log may have been cut back since.
+        return Extent(commit_log.start, commit_log.end, min(self._given, commit_log.end), commit_log.file_size)
+
+    def gave(self, end: int) -> None:
+        """The log was sent up to ``end``."""
+        if end > self._given:
+            self._given = end
+
+    # -- connections -----------------------------------------------------------------------------------------------
+
+    def opened(self, slave: _Slave) -> None:
+        """A connection.
+
+        :raises Refused: it is one too many, or its address does not get the log.
+        """
+        if self._listener is None:
+            raise Refused(Why.TOO_MANY, "the broker stops")
+        if self._allowed and not any(slave.host in network for network in self._allowed):
+            raise Refused(Why.NOT_ALLOWED, "haAllowedAddresses does not name its address")
+        if len(self._connections) >= _MOST:
+            stranger = next((one for one in self._connections if one.stream.next < 0), None)
+            if stranger is None:
+                raise Refused(Why.TOO_MANY, f"{_MOST} connections are open already")
+            self.refuse(stranger, Refused(Why.TOO_MANY, "others connect, and it has not reported yet"))
+        self._connections[slave] = None
+
+    def reported(self, slave: _Slave, first: bool, acked: int) -> None:
+        """A slave has everything up to ``acked``."""
+        if first:
+            self._notes.say(
+                log.info, "a slave at %s follows from offset %d on; it has the log up to %d",
+                slave.peer, slave.stream.next, acked,
+            )  # fmt: skip
+            self._replicas[slave.replica] += 1
+            self.store.on_appended = self.wake
+        self.store.replicated(slave.replica, acked)
+        if first:
+            self._has_replica()
+
+    def closed(self, slave: _Slave) -> None:
+        """A connection is gone."""
+        if slave not in self._connections:
+            return
+        del self._connections[slave]
+        if slave.stream.next < 0:
+            return
+        self._notes.say(
+            log.info, "the slave at %s is gone; it had the log up to %d", slave.peer, slave.stream.acked
+        )  # fmt: skip
+        self._replicas[slave.replica] -= 1
+        if not self._replicas[slave.replica]:
+            del self._replicas[slave.replica]
+            if not self._replicas:
+                self.store.on_appended = None
+            self.store.replica_gone(slave.replica)
+
+    def refuse(self, slave: _Slave, error: Refused) -> None:
+        """Close a connection, and say why."""
+        self.refused[error.why] += 1
+        now, key = self.world.clock.monotonic(), (slave.replica, error.why)
+        if now - self._told.get(key, -_TELL_AGAIN) >= _TELL_AGAIN:
+            if len(self._told) >= _MOST:
+                self._told.clear()
+            self._told[key] = now
+            self._complaints.say(log.warning, "the connection of a slave from %s is closed: %s", slave.peer, error)
+        slave.close()
+
+
+class _Slave(asyncio.Protocol):
+    """The socket of one slave."""
+
+    def __init__(self, service: MasterReplication) -> None:
+        settings = service.settings
+        self._service = service
+        self.stream = MasterStream(
+            service.world.clock.monotonic(),
+            heartbeat=settings.ha_send_heartbeat_interval / 1000,
+            silence=settings.ha_housekeeping_interval / 1000,
+            from_first_file=settings.ha_copy_from_first_file,
+        )
+        self._since = self.stream.last_read
+        self.peer = "?"
+        self.host: addresses.Host | None = None
+        self.replica = ""
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._paused = False
+        #: A read from the disk is under way; what the last one gave, and where that begins.
+        self._reading = False
+        self._page_at = 0
+        self._page = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        host, port = transport.get_extra_info("peername")[:2]
+        self.host = addresses.host(host)
+        self.replica = str(self.host)
+        self.peer = f"{self.replica}:{port}"
+        transport.set_write_buffer_limits(high=_UNSENT)
+        try:
+            self._service.opened(self)
+        except Refused as error:
+            self._service.refuse(self, error)
+        else:
+            self._arm()
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None:
+            return
+        service, stream = self._service, self.stream
+        first = stream.next < 0
+        try:
+            acked = stream.received(data, service.extent(), service.world.clock.monotonic())
+        except Refused as error:
+            service.refuse(self, error)
+            return
+        if stream.next < 0:
+            return
+        service.reported(self, first, acked)
+        if first:
+            self._arm()
+            self.fill()
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._service.wake()
+
+    def fill(self) -> None:
+        """Send what there is, a portion of it."""
+        transport, stream = self._transport, self.stream
+        if transport is None or self._paused or self._reading or stream.next < 0:
+            return
+        service = self._service
+        now = service.world.clock.monotonic()
+        limit = service.settings.ha_transfer_batch_size
+        pieces: list[bytes] = []
+        left = _TURN
+        try:
+            while left > 0 and (size := stream.wanted(service.extent(), limit)):
+                if not pieces:
+                    pieces.append(stream.on_tick(now))
+                data = self._read(stream.next, size)
+                if data is None:
+                    self._reading = True
+                    service.tasks.spawn(self._read_cold(), "read")
+                    break
+                pieces += (stream.unit(size, now), data)
+                left -= size
+        except Refused as error:
+            service.refuse(self, error)
+            return
+        if pieces:
+            service.gave(stream.next)
+            transport.write(b"".join(pieces))
+            if left <= 0:
+                service.wake()
+
+    def _read(self, offset: int, size: int) -> bytes | None:
+        """Bytes of the log, when they are in memory.
+
+        :raises Refused: the log does not give them.
+        """
+        at = offset - self._page_at
+        if at >= 0 and at + size <= len(self._page):
+            return self._page[at : at + size]
+        self._page = b""
+        data = self._service.store.log.read(offset, size)
+        if data is not None and len(data) != size:
+            raise Refused(Why.UNREADABLE, f"the log has no {size} bytes at {offset}")
+        return data
+
+    async def _read_cold(self) -> None:
+        """Read on from the disk; a consumer's read or a flush waits for no slave's."""
+        service, stream = self._service, self.stream
+        at = stream.next
+        try:
+            async with service.cold_reads:
+                data = await service.store.log.read_cold(at, stream.wanted(service.extent(), _COLD))
+            if not data:
+                raise Refused(Why.UNREADABLE, f"the log could not be read at {at}")
+        except OSError as error:
+            service.refuse(self, Refused(Why.UNREADABLE, f"the log could not be read at {at}: {error}"))
+        except Refused as error:
+            service.refuse(self, error)
+        else:
+            self._page_at, self._page = at, data
+        finally:
+            self._reading = False
+        self.fill()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        # Never 0: a timer that comes a rounding too early finds nothing due.
+        delay = max(0.001, self.stream.due - self._service.world.clock.monotonic())
+        self._timer = asyncio.get_running_loop().call_later(delay, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._transport is None:
+            return
+        try:
+            due = self.stream.on_tick(self._service.world.clock.monotonic())
+        except Refused as error:
+            self._service.refuse(self, error)
+            return
+        # A slave that does not read gets no heartbeats on top of what it has not read.
+        if due and not self._paused:
+            self._transport.write(due)
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.close()
+
+    def close(self) -> None:
+        """Let go of it, at once: what is not sent yet is sent again on the next connection."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._page = b""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+        self._service.closed(self)
+
+    def seen(self) -> SlaveSeen:
+        """How it is."""
+        service, stream = self._service, self.stream
+        behind = service.store.log.end - stream.acked
+        return SlaveSeen(
+            self.peer, stream.acked, stream.begun_at, stream.next, stream.sent,
+            service.world.clock.monotonic() - self._since, behind < service.settings.ha_slave_fallbehind_max,
+        )  # fmt: skip
+
+
+def _nobody() -> bool:
+    return False

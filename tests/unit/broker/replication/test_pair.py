@@ -1,0 +1,219 @@
+"""A master and its slaves, whole but for their brokers, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rmq.broker.replication.master import Why
+from rmq.broker.replication.wire import report
+from rmq.testing.simworld import SimOffload
+from tests.support.scenes.replication import SIZE, Pair, fill, log_bytes, pair, raw_slave
+from tests.support.scenes.store import found_keys, snapshot
+from tests.support.virtual import eventually, in_virtual_time
+
+
+async def caught_up(p: Pair, number: int = 0) -> None:
+    slave = p.slaves[number].store
+    await eventually(lambda: slave.log.end == p.master.log.end and not slave.dispatcher.behind)
+    await eventually(lambda: p.seen(number).acked == p.master.log.end)
+
+
+@in_virtual_time
+async def test_logs_are_the_same_and_so_is_what_is_made_of_them() -> None:
+    async with pair() as p:
+        fill(p.master, 30)
+        await caught_up(p)
+        fill(p.master, 60, 30)
+        await caught_up(p)
+        slave = p.slaves[0].store
+        assert slave.log.end > 2 * SIZE
+        assert log_bytes(slave) == log_bytes(p.master)
+        assert await snapshot(slave) == await snapshot(p.master)
+        keys = [f"k{n}" for n in range(90)]
+        assert await found_keys(slave, "T1", keys) == await found_keys(p.master, "T1", keys)
+        assert len(p.service.slaves()) == 1
+
+
+@pytest.mark.parametrize("batch", [1, 100, 32_768])
+@in_virtual_time
+async def test_units_of_any_size(batch: int) -> None:
+    async with pair(ha_transfer_batch_size=batch) as p:
+        await eventually(lambda: len(p.service.slaves()) == 1)
+        fill(p.master, 90)
+        await caught_up(p)
+        assert log_bytes(p.slaves[0].store) == log_bytes(p.master)
+
+
+@in_virtual_time
+async def test_a_slave_that_dies_goes_on_from_the_exact_offset() -> None:
+    async with pair() as p:
+        fill(p.master, 40)
+        await caught_up(p)
+        for round_ in range(4):
+            await p.kill_slave(0)
+            fill(p.master, 25, 40 + 25 * round_)
+            end = await p.restart_slave(0)
+            await caught_up(p)
+            assert p.seen(0).begun_at == end
+        assert log_bytes(p.slaves[0].store) == log_bytes(p.master)
+
+
+@in_virtual_time
+async def test_an_empty_slave_begins_with_the_last_file_or_the_first() -> None:
+    for whole in (False, True):
+        async with pair(slaves=0, ha_copy_from_first_file=whole) as p:
+            fill(p.master, 90)
+            await p.add_slave()
+            await caught_up(p)
+            slave = p.slaves[0].store
+            assert slave.log.start == (0 if whole else 2 * SIZE)
+            assert log_bytes(slave) == log_bytes(p.master, slave.log.start)
+
+
+@in_virtual_time
+async def test_several_slaves_each_from_where_it_is() -> None:
+    async with pair(slaves=3) as p:
+        fill(p.master, 30)
+        for number in range(3):
+            await caught_up(p, number)
+        await p.kill_slave(1)
+        fill(p.master, 60, 30)
+        await p.restart_slave(1)
+        for number in range(3):
+            await caught_up(p, number)
+            assert log_bytes(p.slaves[number].store) == log_bytes(p.master)
+        assert [slave.acked for slave in p.service.slaves()] == [p.master.log.end] * 3
+
+
+@in_virtual_time
+async def test_a_link_that_is_cut_is_noticed_on_both_sides_and_made_again() -> None:
+    async with pair() as p:
+        fill(p.master, 10)
+        await caught_up(p)
+        p.simulation.net.cut("10.0.0.1", "10.0.0.2")
+        fill(p.master, 10, 10)
+        await asyncio.sleep(30)
+        assert not p.service.slaves()
+        p.simulation.net.heal()
+        # A connect that nobody answered takes its time.
+        await eventually(lambda: len(p.service.slaves()) == 1, within=60)
+        await caught_up(p)
+        assert log_bytes(p.slaves[0].store) == log_bytes(p.master)
+
+
+@in_virtual_time
+async def test_an_idle_link_lives() -> None:
+    async with pair() as p:
+        await eventually(lambda: len(p.service.slaves()) == 1)
+        await asyncio.sleep(3 * 60)
+        assert (p.slaves[0].client.status().connections, p.service.refused) == (1, {})
+
+
+@in_virtual_time
+async def test_cold_pages_are_read_off_the_loop_and_sent_like_others() -> None:
+    async with pair(slaves=0, ha_copy_from_first_file=True) as p:
+        fill(p.master, 90)
+        await p.restart_master()
+        for file in p.master.log.segments:
+            p.master_node.disk.evict(file.path)
+        await p.add_slave()
+        await caught_up(p)
+        assert log_bytes(p.slaves[0].store) == log_bytes(p.master)
+        offload = p.master_node.world.offload
+        assert isinstance(offload, SimOffload)
+        assert any("pread" in name for name in offload.seen)
+
+
+@in_virtual_time
+async def test_a_slave_that_never_reads_costs_bounded_memory_and_delays_nobody() -> None:
+    async with pair(slaves=1, files=1 << 20) as p:
+        await eventually(lambda: len(p.service.slaves()) == 1)
+        lazy = await raw_slave(p, "lazy", reads=False)
+        lazy.report(0)
+        await eventually(lambda: len(p.service.slaves()) == 2)
+        for n in range(400):
+            fill(p.master, 30, n * 30)
+            await asyncio.sleep(0)
+        await caught_up(p)
+        unsent = [pipe.get_write_buffer_size() for pipe in p.simulation.net.pipes_of("10.0.0.1")]
+        assert p.master.log.end > 4 << 20
+        assert 1 << 20 < max(unsent) < 2 << 20
+
+
+@in_virtual_time
+async def test_strangers_are_closed_bounded_and_told_of_once() -> None:
+    async with pair() as p:
+        fill(p.master, 30)
+        await caught_up(p)
+        for data, why in (
+            (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", Why.AHEAD),
+            (b"\xff" * 64, Why.STRANGE),
+            (report(p.master.log.end + 1), Why.AHEAD),
+            (report(0) + report(5), Why.NOT_SENT),
+            (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500), Why.AHEAD),
+        ):
+            stranger = await raw_slave(p, "stranger")
+            before = p.service.refused[why]
+            stranger.transport.write(data)
+            await eventually(lambda: stranger.lost)  # noqa: B023
+            assert (p.service.refused[why], stranger.got) == (before + 1, b"")
+        assert [slave.address.split(":")[0] for slave in p.service.slaves()] == ["10.0.0.2"]
+
+
+@in_virtual_time
+async def test_a_thousand_connections_keep_no_slave_out() -> None:
+    async with pair() as p:
+        await eventually(lambda: len(p.service.slaves()) == 1)
+        crowd = [await raw_slave(p, "stranger") for _ in range(1000)]
+        await asyncio.sleep(1)
+        assert sum(not one.lost for one in crowd) < 64
+        late = await p.add_slave()
+        await eventually(lambda: len(p.service.slaves()) == 2, within=2)
+        fill(p.master, 30)
+        await caught_up(p, late)
+        await caught_up(p, 0)
+        # Who says nothing is closed in time.
+        await eventually(lambda: all(one.lost for one in crowd), within=30)
+
+
+@in_virtual_time
+async def test_only_allowed_addresses_get_the_log() -> None:
+    async with pair(slaves=2, ha_allowed_addresses="10.0.0.2; 192.168.0.0/16") as p:
+        fill(p.master, 10)
+        await caught_up(p, 0)
+        await asyncio.sleep(20)
+        assert p.slaves[1].store.log.end == 0
+        assert p.service.refused[Why.NOT_ALLOWED] > 2
+        assert len(p.service.slaves()) == 1
+
+
+@in_virtual_time
+async def test_a_slave_ahead_of_its_master_is_refused_for_good() -> None:
+    async with pair() as p:
+        fill(p.master, 10)
+        await caught_up(p)
+        # The master loses what it had not on disk, and goes on with other messages.
+        await p.restart_master(cut_to=p.master.log.end // 2)
+        before = log_bytes(p.slaves[0].store)
+        await asyncio.sleep(20)
+        assert p.service.refused[Why.AHEAD] >= 2
+        fill(p.master, 60, 500)
+        await asyncio.sleep(20)
+        assert log_bytes(p.slaves[0].store) == before
+        assert not p.service.slaves()
+        assert "its log says why" in (p.slaves[0].client.status().trouble or "")
+
+
+@in_virtual_time
+async def test_a_slave_whose_next_bytes_are_deleted_is_refused() -> None:
+    async with pair() as p:
+        fill(p.master, 10)
+        await caught_up(p)
+        await p.kill_slave(0)
+        fill(p.master, 90, 10)
+        assert await p.master.log.remove_first()
+        await p.restart_slave(0)
+        await eventually(lambda: p.service.refused[Why.BEHIND] >= 2)
+        assert not p.service.slaves()
