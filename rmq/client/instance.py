@@ -41,6 +41,8 @@ log = logger(__name__)
 
 #: Seconds after which a subscribed topic that no broker has is looked for again; twice as long each time.
 _FIRST_LOOK = 0.25
+#: Seconds for which a broker that could not be reached is not read from while another of its set is there.
+_AWAY = 30.0
 
 
 class ConsumerMember(Protocol):
@@ -445,7 +447,10 @@ class ClientInstance:
         :raises ConnectFailed: nobody serves the queue now.
         """
         for again in (False, True):
-            addrs = self.routes.broker_addrs.get(queue.broker_name, {})
+            known = self.routes.broker_addrs.get(queue.broker_name, {})
+            # A master that is away is in the route for up to two minutes: what can be reached is read meanwhile.
+            reached = {i: addr for i, addr in known.items() if not self.remoting.unreachable(addr, _AWAY)}
+            addrs = reached or known
             if broker_id in addrs:
                 return addrs[broker_id], broker_id
             if broker_id > 0 and broker_id + 1 in addrs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import ssl
 from collections.abc import Callable
@@ -26,6 +27,8 @@ log = logger(__name__)
 CONNECT_SECONDS = 3.0
 #: Of the servers that we choose, an answer may be as long as its frame.
 _LIMITS = Limits(header=MAX_FRAME - 8)
+#: Addresses that could not be reached which are remembered.
+_MOST_FAILED = 1_000
 
 
 class Hook(Protocol):
@@ -83,6 +86,8 @@ class RemotingClient:
         self._endpoint = Endpoint(world, self.router, limits or _LIMITS, step=None, name=name)
         self._conns: dict[str, Conn] = {}
         self._opening: dict[str, asyncio.Task[Conn | ConnectFailed]] = {}
+        #: Addresses to which the last attempt to connect has failed, and when, monotonic seconds; the newest last.
+        self._failed: dict[str, float] = {}
         self._closed = False
         self._endpoint.on_close.append(self._gone)
 
@@ -100,6 +105,10 @@ class RemotingClient:
         """The open connection to an address, if there is one."""
         conn = self._conns.get(addr)
         return conn if conn is not None and not conn.closed else None
+
+    def unreachable(self, addr: str, within: float) -> bool:
+        """Whether the last attempt to connect to an address has failed, not longer ago than ``within`` seconds."""
+        return self._failed.get(addr, -math.inf) > self.world.clock.monotonic() - within
 
     async def connection(self, addr: str) -> Conn:
         """The connection to ``addr``, opened when there is none; callers that come meanwhile share the attempt.
@@ -130,7 +139,15 @@ class RemotingClient:
 
     async def _open(self, addr: str, host: str, port: int) -> Conn | ConnectFailed:
         """The connection or why there is none: returned, so that a failure nobody waits for any more is no error."""
+        result = await self._connect(addr, host, port)
+        self._failed.pop(addr, None)
+        if isinstance(result, ConnectFailed):
+            self._failed[addr] = self.world.clock.monotonic()
+            if len(self._failed) > _MOST_FAILED:
+                del self._failed[next(iter(self._failed))]
+        return result
 
+    async def _connect(self, addr: str, host: str, port: int) -> Conn | ConnectFailed:
         def factory() -> Conn:
             return Conn(self._endpoint, inbound=False, address=addr)
 

@@ -50,6 +50,7 @@ class Cluster:
 
     :param folder: where the stores are; kept after :meth:`stop`, so that a second cluster finds them.
     :param brokers: broker sets, named ``broker-0`` and so on.
+    :param slaves: slaves of each.
     :param namesrvs: nameservers.
     :param settings: Java key -> text for every broker, such as ``{"flushDiskType": "SYNC_FLUSH"}``.
     :param world: the real one when not given.
@@ -60,6 +61,7 @@ class Cluster:
         folder: str | os.PathLike[str],
         *,
         brokers: int = 1,
+        slaves: int = 0,
         namesrvs: int = 1,
         settings: dict[str, str] | None = None,
         world: World | None = None,
@@ -70,6 +72,7 @@ class Cluster:
         self.namesrvs: list[NamesrvApp] = []
         self.brokers: list[BrokerApp] = []
         self._broker_count = brokers
+        self._slave_count = slaves
         self._namesrv_count = namesrvs
 
     @property
@@ -89,6 +92,8 @@ class Cluster:
                 await self.start_namesrv(number)
             for number in range(self._broker_count):
                 await self.start_broker(number)
+                for broker_id in range(1, self._slave_count + 1):
+                    await self.start_slave(number, broker_id)
         except BaseException:
             await self.stop()
             raise
@@ -127,6 +132,19 @@ class Cluster:
         await app.start()
         self.brokers.append(app)
         return app
+
+    async def start_slave(self, number: int = 0, broker_id: int = 1, **settings: str) -> BrokerApp:
+        """Start a slave of a broker set, which serves pulls; the same numbers find the same store.
+
+        :param settings: Java keys for this one.
+        """
+        made = {
+            "brokerRole": "SLAVE",
+            "brokerId": str(broker_id),
+            "slaveReadEnable": "true",
+            "storePathRootDir": os.path.join(self.folder, f"broker-{number}-{broker_id}"),
+        }
+        return await self.start_broker(number, **{**made, **settings})
 
     async def stop_broker(self, app: BrokerApp) -> None:
         """Stop one broker cleanly."""

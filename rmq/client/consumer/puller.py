@@ -10,6 +10,7 @@ from rmq.protocol.bodies.heartbeat import SubscriptionData
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.errors import ResponseError
 from rmq.protocol.headers.pull import PullMessageRequest, PullMessageResponse
+from rmq.protocol.names import MASTER_ID
 from rmq.protocol.sysflags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rmq.runtime.aside import logger
 
@@ -118,6 +119,13 @@ class Puller:
             raise ResponseError(reply.code, reply.remark, address)
         answer = reply.header(PullMessageResponse)
         self._suggested[queue] = answer.suggest_which_broker_id
+        if reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY and broker_id != MASTER_ID:
+            if reply.remark == "FOUND":
+                # Java's slave keeps back what it has found; its next offset would pass over that.
+                raise ResponseError(reply.code, "a slave that does not serve reads: slaveReadEnable=false", address)
+            if answer.next_begin_offset <= offset:
+                what = f"a slave that has no message {offset} of {queue}, not yet or no longer"
+                raise ResponseError(reply.code, what, address)
         result = PullResult(_STATUS[reply.code], answer.next_begin_offset, answer.min_offset, answer.max_offset)
         if reply.code != ResponseCode.SUCCESS:
             return result, None

@@ -27,8 +27,9 @@ class Pair:
     def __init__(self, settings: dict[str, str]) -> None:
         self.simulation = Simulation(1)
         self.settings = settings
-        self.nodes = {name: self.simulation.node(name) for name in ("namesrv", "master", "slave")}
-        self.client = RemotingClient(self.simulation.node("client").world)
+        self.nodes = {name: self.simulation.node(name) for name in ("namesrv", "master", "slave", "client")}
+        self.outside = self.nodes["client"].world
+        self.client = RemotingClient(self.outside)
         self.namesrv: NamesrvApp = None  # type: ignore[assignment]
         self.master: BrokerApp = None  # type: ignore[assignment]
         self.slave: BrokerApp = None  # type: ignore[assignment]
@@ -56,7 +57,7 @@ class Pair:
                 "brokerIP1": node.address,
                 "bindAddress": node.address,
                 "brokerName": "b",
-                "namesrvAddr": f"{self._on('namesrv').address}:9876",
+                "namesrvAddr": self.namesrv_addr,
                 "listenPort": "10911",
                 "storePathRootDir": "/store",
                 "mappedFileSizeCommitLog": str(4 << 20),
@@ -76,6 +77,10 @@ class Pair:
             if app is not None:
                 await app.stop()
         await self.client.close()
+
+    @property
+    def namesrv_addr(self) -> str:
+        return f"{self._on('namesrv').address}:9876"
 
     def addr(self, name: str) -> str:
         return f"{self._on(name).address}:10911"

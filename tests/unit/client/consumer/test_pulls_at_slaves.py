@@ -1,0 +1,55 @@
+"""A slave that keeps messages back, or has not got them, takes none from who asks it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rmq.client.consumer.puller import Puller
+from rmq.client.message import MessageQueue
+from rmq.client.results import PullResult, PullStatus
+from rmq.protocol.codes import RequestCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ResponseError
+from rmq.protocol.headers.pull import PullMessageRequest, PullMessageResponse
+from rmq.protocol.subscription import build
+
+
+class Slave:
+    """Answers 20 with a remark and a next offset."""
+
+    def __init__(self, broker_id: int, remark: str, following: int) -> None:
+        self.broker_id = broker_id
+        self.remark = remark
+        self.following = following
+
+    async def find_reader(self, queue: MessageQueue, suggested: int) -> tuple[str, int]:
+        return "b:1", self.broker_id
+
+    async def call(self, address: str, code: RequestCode, header: PullMessageRequest, **_: Any) -> Command:
+        answer = PullMessageResponse(
+            suggest_which_broker_id=0, next_begin_offset=self.following, min_offset=0, max_offset=90
+        )
+        return Command.request(code).reply(20, self.remark, header=answer)
+
+
+def pulled(broker_id: int, remark: str, following: int) -> PullResult:
+    puller = Puller(Slave(broker_id, remark, following), "g")  # type: ignore[arg-type]
+    return asyncio.run(puller.pull(MessageQueue("T", "b", 0), build("T", "*"), 7, max_nums=32, timeout=1.0))
+
+
+@pytest.mark.parametrize(
+    ("remark", "following", "words"),
+    [("FOUND", 39, "does not serve reads"), ("OFFSET_OVERFLOW_BADLY", 7, "not yet or no longer")],
+)
+def test_nothing_is_passed_over_and_nobody_asks_without_a_pause(remark: str, following: int, words: str) -> None:
+    with pytest.raises(ResponseError, match=words):
+        pulled(1, remark, following)
+
+
+def test_what_a_filter_refuses_is_passed_over() -> None:
+    for broker_id in (0, 1):
+        result = pulled(broker_id, "NO_MATCHED_MESSAGE", 39)
+        assert (result.status, result.next_begin_offset) == (PullStatus.NO_MATCHED_MSG, 39)
