@@ -330,6 +330,7 @@ async def test_a_group_that_is_far_behind_is_sent_to_the_slave() -> None:
 
 @in_virtual_time
 async def test_a_master_that_returns_goes_on_where_groups_are_at_its_slave() -> None:
+    """Field case B101."""
     async with pair() as scene:
         for topic in ("T", "U"):
             await scene.topic(topic)
