@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import dataclass
+from typing import cast
 
 from rmq.broker.replication.master import Extent, MasterStream, Refused, Why
 from rmq.broker.settings import BrokerSettings
@@ -255,7 +256,7 @@ class _Slave(asyncio.Protocol):
         self._page = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop's is none by its classes
         self._transport = transport
         host, port = transport.get_extra_info("peername")[:2]
         self.host = addresses.host(host)

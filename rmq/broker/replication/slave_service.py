@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from rmq.broker.replication.incoming import IncomingRecords, LogsDiffer
 from rmq.broker.replication.slave import SlaveStream
@@ -230,7 +231,7 @@ class _Link(asyncio.Protocol):
         self.read_ms = self.write_ms = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop's is none by its classes
         if self.ended.done():
             transport.abort()
             return
