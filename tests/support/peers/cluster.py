@@ -222,13 +222,24 @@ def _start_namesrv(
 
 
 def start_broker(
-    cluster: Cluster, name: str, properties: Mapping[str, str], java_options: Sequence[str] = ()
+    cluster: Cluster,
+    name: str,
+    properties: Mapping[str, str],
+    java_options: Sequence[str] = (),
+    *,
+    kind: str | None = None,
 ) -> Broker:
-    """Start one more broker of a cluster; the caller adds it to its brokers. Arguments: as of start_cluster."""
-    return _on_a_free_port(lambda: _start_broker(cluster, name, properties, java_options))
+    """Start one more broker of a cluster; the caller adds it to its brokers.
+
+    Arguments: as of start_cluster; name is also the folder's, so that of a slave is another one, and its brokerName is
+    among the properties; kind may be another one than the cluster's.
+    """
+    return _on_a_free_port(lambda: _start_broker(cluster, name, properties, java_options, kind or cluster.kind))
 
 
-def _start_broker(cluster: Cluster, name: str, properties: Mapping[str, str], java_options: Sequence[str]) -> Broker:
+def _start_broker(
+    cluster: Cluster, name: str, properties: Mapping[str, str], java_options: Sequence[str], kind: str
+) -> Broker:
     home = cluster.folder / name
     home.mkdir(exist_ok=True)
     port = broker_port()
@@ -244,7 +255,7 @@ def _start_broker(cluster: Cluster, name: str, properties: Mapping[str, str], ja
         "storePathCommitLog": str(store / "commitlog"),
     }
     _write_properties(file, settings | dict(properties))
-    command, env = _command(cluster.kind, "broker", home, file, java_options)
+    command, env = _command(kind, "broker", home, file, java_options)
     broker = Broker(Daemon(name, command, home, env=env), f"127.0.0.1:{port}", name, store)
     broker.daemon.start()
     return broker
