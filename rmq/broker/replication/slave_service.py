@@ -15,6 +15,7 @@ from rmq.broker.store.store import Store
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol import addresses
 from rmq.protocol.errors import ConfigError, ReplicationError, RMQError
+from rmq.runtime import patience
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -140,7 +141,7 @@ class SlaveClient:
         await self._all_flushed()
         link = _Link(self, address)
         try:
-            async with asyncio.timeout(_CONNECT_SECONDS):
+            async with patience.timeout(_CONNECT_SECONDS):
                 await self._world.network.connect(lambda: link, host, port)
             self._link = link
             self._connections += 1
