@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from rmq.broker.admin.lookup import Lookup
 from rmq.broker.admin.slices import Turns, read_list
@@ -36,25 +36,26 @@ from rmq.protocol.headers.group import (
 from rmq.protocol.names import retry_topic
 from rmq.protocol.queue import MAX_QUEUES
 from rmq.remoting.conn import Conn
+from rmq.remoting.long_body import LongBody, check_length
 from rmq.remoting.router import LARGE, SHORT, handles
 
 __all__ = ["GroupAdmin"]
 
 log = logging.getLogger(__name__)
 
-#: Topics whose queues are looked at before the loop gets its turn: some hundred queues.
-_TOPICS_AT_ONCE = 32
+#: Queues that are looked at before the loop gets its turn.
+_QUEUES_AT_ONCE = 250
 #: Bytes of a list of groups, and groups of one list.
 _LONGEST_LIST = 4 << 20
 _MOST_GROUPS = 20_000
 
 
-@dataclass(slots=True)
-class _Progress:
-    """What 208 and 317 tell of one topic: the queues as JSON members, and how much is left."""
+class _Progress(NamedTuple):
+    """What 208 and 317 tell of some queues of a topic: the queues as JSON members, and how much is left."""
 
+    topic: str
     queues: list[str]
-    left: int = 0
+    left: int
 
 
 class GroupAdmin:
@@ -196,22 +197,27 @@ class GroupAdmin:
             for config in configs
             if config is not None and self._counts(group, config.topic_name)
         ]
-        queues: list[str] = []
+        self._check_length(wanted)
         tps = 0.0
-        async for topic, progress in self._progress(group, wanted):
-            queues += progress.queues
+        for topic, _ in wanted:
             tps += self._stats.consume_tps(topic, group)
-        return request.reply(ResponseCode.SUCCESS, body=_consume_stats(tps, queues).encode())
+        body = LongBody(f'{{"consumeTps":{tps!r},"offsetTable":{{')
+        async for progress in self._progress(group, wanted):
+            for queue in progress.queues:
+                await body.item(queue)
+        return request.reply(ResponseCode.SUCCESS, body=await body.end("}}"))
 
     @handles(RequestCode.GET_BROKER_CONSUME_STATS, header=GetConsumeStatsInBrokerRequest, answer=LARGE)
     async def broker_consume_stats(
         self, conn: Conn, request: Command, header: GetConsumeStatsInBrokerRequest
     ) -> Command:
         """317: the same for every group of the broker; with ``isOrder`` on ordered topics alone."""
-        groups: list[str] = []
+        body = LongBody(f'{{"brokerAddr":{fastjson.quote(self._broker_addr)},"consumeStatsList":[')
         left = 0
-        for group in [config.group_name for config in self._groups.all()]:
-            found: list[str] = []
+        turns = Turns()
+        for number, group in enumerate([config.group_name for config in self._groups.all()]):
+            body.text(f"{',' if number else ''}{{{fastjson.quote(group)}:[")
+            last: str | None = None
             configs = [self._topics.get(topic) for topic in self._offsets.topics_of(group)]
             wanted = [
                 (config.topic_name, config.write_queue_nums)
@@ -220,26 +226,33 @@ class GroupAdmin:
                 and (config.order or not header.is_order)
                 and self._counts(group, config.topic_name)
             ]
-            async for topic, progress in self._progress(group, wanted):
+            self._check_length(wanted)
+            async for progress in self._progress(group, wanted):
                 left += progress.left
-                found.append(_consume_stats(self._stats.consume_tps(topic, group), progress.queues))
-            groups.append(f"{{{fastjson.quote(group)}:[{','.join(found)}]}}")
-        body = (
-            f'{{"brokerAddr":{fastjson.quote(self._broker_addr)},"consumeStatsList":[{",".join(groups)}],'
-            f'"totalDiff":{left}}}'
-        )
-        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+                if progress.topic != last:
+                    tps = self._stats.consume_tps(progress.topic, group)
+                    body.text(f'{"}}," if last is not None else ""}{{"consumeTps":{tps!r},"offsetTable":{{')
+                    last = progress.topic
+                for queue in progress.queues:
+                    await body.item(queue)
+            body.text("]}" if last is None else "}}]}")
+            await turns.step()
+        return request.reply(ResponseCode.SUCCESS, body=await body.end(f'],"totalDiff":{left}}}'))
+
+    def _check_length(self, wanted: Sequence[tuple[str, int]]) -> None:
+        """Refuse an answer about too many queues, given by topic, before any of them is looked at."""
+        least = len(_queue_stats(queue_key("", self._settings.broker_name) % 0, 0, 0, 0).encode())
+        check_length(sum(count for _, count in wanted), least, "queues")
 
     def _counts(self, group: str, topic: str) -> bool:
         """A group that is online and does not subscribe to the topic any more does not lag on it."""
         online = self._consumers.group(group)
         return online is None or not online.subscriptions or topic in online.subscriptions
 
-    async def _progress(self, group: str, wanted: Sequence[tuple[str, int]]) -> AsyncIterator[tuple[str, _Progress]]:
-        """How far a group is on each of the topics, given with the number of queues to tell of."""
-        for first in range(0, len(wanted), _TOPICS_AT_ONCE):
-            run = wanted[first : first + _TOPICS_AT_ONCE]
-            queues = [(topic, queue_id) for topic, queue_nums in run for queue_id in range(queue_nums)]
+    async def _progress(self, group: str, wanted: Sequence[tuple[str, int]]) -> AsyncIterator[_Progress]:
+        """How far a group is on each of the topics, given with the number of queues to tell of: some queues a turn."""
+        for run in _portions(wanted):
+            queues = [(topic, queue_id) for topic, ids in run for queue_id in ids]
             committed = [max(0, self._offsets.query(group, topic, queue_id)) for topic, queue_id in queues]
             places = [
                 (self._lookup.queue(topic, queue_id), at - 1)
@@ -247,18 +260,16 @@ class GroupAdmin:
             ]
             stamps = iter(await self._lookup.store_times(places))
             offsets = iter(committed)
-            for topic, queue_nums in run:
+            for topic, ids in run:
                 key = queue_key(topic, self._settings.broker_name)
-                progress = _Progress([])
-                for queue_id in range(queue_nums):
+                texts: list[str] = []
+                left = 0
+                for queue_id in ids:
                     high = self._lookup.max_offset(topic, queue_id)
                     at = next(offsets)
-                    progress.queues.append(
-                        f'{key % queue_id}:{{"brokerOffset":{high},"consumerOffset":{at},'
-                        f'"lastTimestamp":{max(0, next(stamps))}}}'
-                    )
-                    progress.left += high - at
-                yield topic, progress
+                    texts.append(_queue_stats(key % queue_id, high, at, max(0, next(stamps))))
+                    left += high - at
+                yield _Progress(topic, texts, left)
             await asyncio.sleep(0)
 
     @handles(RequestCode.QUERY_CONSUME_TIME_SPAN, header=QueryConsumeTimeSpanRequest)
@@ -269,7 +280,8 @@ class GroupAdmin:
         if config is None:
             raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         key = queue_key(topic, self._settings.broker_name)
-        spans = []
+        check_length(config.write_queue_nums, len(_span(key % 0, 0, 0, 0, 0).encode()), "queues")
+        body = LongBody('{"consumeTimeSpanSet":[')
         turns = Turns(64)
         lookup = self._lookup
         for queue_id in range(config.write_queue_nums):
@@ -282,13 +294,9 @@ class GroupAdmin:
             delay = 0
             if at < high:
                 delay = self._clock.now_ms() - await lookup.store_time(queue, max(at, 0))
-            spans.append(
-                f'{{"consumeTimeStamp":{consumed},"consumeTimeStampStr":"{_local(consumed)}","delayTime":{delay},'
-                f'"maxTimeStamp":{newest},"maxTimeStampStr":"{_local(newest)}","messageQueue":{key % queue_id},'
-                f'"minTimeStamp":{oldest},"minTimeStampStr":"{_local(oldest)}"}}'
-            )
+            await body.item(_span(key % queue_id, consumed, delay, newest, oldest))
             await turns.step()
-        return request.reply(ResponseCode.SUCCESS, body=f'{{"consumeTimeSpanSet":[{",".join(spans)}]}}'.encode())
+        return request.reply(ResponseCode.SUCCESS, body=await body.end("]}"))
 
     @handles(RequestCode.QUERY_TOPICS_BY_CONSUMER, header=QueryTopicsByConsumerRequest)
     def topics_of(self, conn: Conn, request: Command, header: QueryTopicsByConsumerRequest) -> Command:
@@ -314,8 +322,36 @@ class GroupAdmin:
         return request.reply(ResponseCode.SUCCESS, body=f"{{{','.join(members)}}}".encode())
 
 
-def _consume_stats(tps: float, queues: list[str]) -> str:
-    return f'{{"consumeTps":{tps!r},"offsetTable":{{{",".join(queues)}}}}}'
+def _portions(wanted: Sequence[tuple[str, int]]) -> Iterator[list[tuple[str, range]]]:
+    """The queues of topics, given by their number, in portions: each topic is in one at least."""
+    portion: list[tuple[str, range]] = []
+    size = 0
+    for topic, count in wanted:
+        first = 0
+        while True:
+            ids = range(first, min(count, first + _QUEUES_AT_ONCE - size))
+            portion.append((topic, ids))
+            size += max(1, len(ids))
+            first = ids.stop
+            if size >= _QUEUES_AT_ONCE:
+                yield portion
+                portion, size = [], 0
+            if first >= count:
+                break
+    if portion:
+        yield portion
+
+
+def _queue_stats(queue: str, high: int, at: int, stamp: int) -> str:
+    return f'{queue}:{{"brokerOffset":{high},"consumerOffset":{at},"lastTimestamp":{stamp}}}'
+
+
+def _span(queue: str, consumed: int, delay: int, newest: int, oldest: int) -> str:
+    return (
+        f'{{"consumeTimeStamp":{consumed},"consumeTimeStampStr":"{_local(consumed)}","delayTime":{delay},'
+        f'"maxTimeStamp":{newest},"maxTimeStampStr":"{_local(newest)}","messageQueue":{queue},'
+        f'"minTimeStamp":{oldest},"minTimeStampStr":"{_local(oldest)}"}}'
+    )
 
 
 def _local(stamp: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from rmq.broker.admin.lookup import Lookup
 from rmq.broker.admin.slices import Turns
 from rmq.broker.groups.offsets import OffsetTable
@@ -29,10 +31,13 @@ from rmq.protocol.headers.offset import (
 )
 from rmq.protocol.names import is_private_topic
 from rmq.remoting.conn import Conn
+from rmq.remoting.long_body import LongBody
 from rmq.remoting.router import LARGE, handles
 
 __all__ = ["OffsetAdmin"]
 
+#: Queues that 308 looks at before the loop gets its turn.
+_QUEUES = 2_000
 #: The value of 308 that says: the compared group has not come so far.
 _BEHIND = (1 << 63) - 1
 
@@ -149,14 +154,16 @@ class OffsetAdmin:
         topic = header.topic
         without = {group for group in (header.filter_groups or "").split(",") if group}
         minimum = {queue.id: queue.min for queue in self._store.queues.all(topic)}
-        lowest = self._offsets.minimums(topic, minimum, without)
         compared = self._offsets.of(header.compare_group, topic)
-        parts = []
-        for queue_id in sorted(lowest):
-            offset = lowest[queue_id]
-            own = compared.get(queue_id)
-            parts.append(f"{queue_id}:{_BEHIND if own is not None and own < offset else offset}")
-        return request.reply(ResponseCode.SUCCESS, body=f'{{"correctionOffsets":{{{",".join(parts)}}}}}'.encode())
+        body = LongBody('{"correctionOffsets":{')
+        queues = self._offsets.queues_of(topic)
+        for first in range(0, len(queues), _QUEUES):
+            lowest = self._offsets.minimums(topic, minimum, without, queues[first : first + _QUEUES])
+            for queue_id, offset in sorted(lowest.items()):
+                own = compared.get(queue_id)
+                await body.item(f"{queue_id}:{_BEHIND if own is not None and own < offset else offset}")
+            await asyncio.sleep(0)
+        return request.reply(ResponseCode.SUCCESS, body=await body.end("}}"))
 
     @handles(RequestCode.CLONE_GROUP_OFFSET, header=CloneGroupOffsetRequest)
     async def clone(self, conn: Conn, request: Command, header: CloneGroupOffsetRequest) -> Command:

@@ -23,6 +23,7 @@ from rmq.protocol.headers.client import GetConsumerStatusRequest
 from rmq.protocol.headers.offset import ResetOffsetRequest
 from rmq.protocol.queue import MessageQueue
 from rmq.remoting.conn import Conn
+from rmq.remoting.long_body import LongBody, check_length
 from rmq.remoting.router import handles
 
 __all__ = ["ResetAdmin"]
@@ -73,8 +74,10 @@ class ResetAdmin:
                 f"[reset-offset] reset offset failed, no topic in this broker. topic={topic}",
             )
         if header.offset is not None and header.queue_id is not None and header.queue_id >= 0:
-            return self._reset_queue(conn, request, header, header.queue_id, header.offset)
+            return await self._reset_queue(conn, request, header, header.queue_id, header.offset)
         log.info("%s resets %s on %s to %d", conn.peer, group, topic, header.timestamp)
+        least = len((queue_key(topic, self._settings.broker_name) % 0).encode())
+        check_length(config.write_queue_nums, least, "queues")
         wanted: dict[int, int] = {}
         turns = Turns(64)
         for queue_id in range(config.write_queue_nums):
@@ -87,7 +90,6 @@ class ResetAdmin:
                 target = await self._search.offset_by_time(topic, queue_id, header.timestamp)
             wanted[queue_id] = target if header.is_force or target < stored else stored
             await turns.step()
-        java = self._java_form(topic, wanted)
         online = self._consumers.group(group)
         if online is None or not online.channels:
             raise ResponseError(
@@ -95,7 +97,8 @@ class ResetAdmin:
                 f"Consumer not online, so can not reset offset, Group: {group} Topic: {topic} "
                 f"Timestamp: {header.timestamp}",
             )
-        body = self._c_form(topic, wanted) if request.language == Language.CPP else java
+        java = await self._java_form(topic, wanted)
+        body = await self._c_form(topic, wanted) if request.language == Language.CPP else java
         for channel in list(online.channels.values()):
             self._check_version(channel)
             push = Command.request(
@@ -108,7 +111,7 @@ class ResetAdmin:
             await turns.step()
         return request.reply(ResponseCode.SUCCESS, body=java)
 
-    def _reset_queue(
+    async def _reset_queue(
         self, conn: Conn, request: Command, header: ResetOffsetRequest, queue_id: int, offset: int
     ) -> Command:
         """One queue to one offset, whether members are online or not (field case B020)."""
@@ -121,7 +124,7 @@ class ResetAdmin:
             )
         log.info("%s resets %s on %s-%d to %d", conn.peer, group, topic, queue_id, offset)
         self._offsets.commit(group, topic, queue_id, offset)
-        java = self._java_form(topic, {queue_id: offset})
+        java = await self._java_form(topic, {queue_id: offset})
         online = self._consumers.group(group)
         for channel in [] if online is None else online.channels.values():
             if channel.version >= _SINCE and not channel.conn.closed:
@@ -129,18 +132,19 @@ class ResetAdmin:
                 channel.conn.oneway(Command.request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, push, java))
         return request.reply(ResponseCode.SUCCESS, body=java)
 
-    def _java_form(self, topic: str, wanted: dict[int, int]) -> bytes:
+    async def _java_form(self, topic: str, wanted: dict[int, int]) -> bytes:
         key = queue_key(topic, self._settings.broker_name)
-        parts = ",".join(f"{key % queue_id}:{offset}" for queue_id, offset in wanted.items())
-        return f'{{"offsetTable":{{{parts}}}}}'.encode()
+        body = LongBody('{"offsetTable":{')
+        for queue_id, offset in wanted.items():
+            await body.item(f"{key % queue_id}:{offset}")
+        return await body.end("}}")
 
-    def _c_form(self, topic: str, wanted: dict[int, int]) -> bytes:
+    async def _c_form(self, topic: str, wanted: dict[int, int]) -> bytes:
         broker, name = fastjson.quote(self._settings.broker_name), fastjson.quote(topic)
-        parts = ",".join(
-            f'{{"brokerName":{broker},"offset":{offset},"queueId":{queue_id},"topic":{name}}}'
-            for queue_id, offset in wanted.items()
-        )
-        return f'{{"offsetTable":[{parts}]}}'.encode()
+        body = LongBody('{"offsetTable":[')
+        for queue_id, offset in wanted.items():
+            await body.item(f'{{"brokerName":{broker},"offset":{offset},"queueId":{queue_id},"topic":{name}}}')
+        return await body.end("]}")
 
     @staticmethod
     def _check_version(channel: Channel) -> None:

@@ -27,6 +27,7 @@ from rmq.protocol.headers.topic import (
 )
 from rmq.protocol.queue import MAX_QUEUES
 from rmq.remoting.conn import Conn
+from rmq.remoting.long_body import LongBody, check_length
 from rmq.remoting.router import LARGE, handles
 
 __all__ = ["TopicAdmin"]
@@ -151,7 +152,8 @@ class TopicAdmin:
         if config is None:
             raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         key = queue_key(topic, self._settings.broker_name)
-        parts = []
+        check_length(config.write_queue_nums, len(_ends(key, 0, 0, 0, 0).encode()), "queues")
+        body = LongBody('{"offsetTable":{')
         turns = Turns()
         for queue_id in range(config.write_queue_nums):
             queue = self._lookup.queue(topic, queue_id)
@@ -160,9 +162,9 @@ class TopicAdmin:
                 low, high = queue.min, queue.visible
                 if high > 0:
                     last = await self._lookup.store_time(queue, high - 1)
-            parts.append(f'{key % queue_id}:{{"lastUpdateTimestamp":{last},"maxOffset":{high},"minOffset":{low}}}')
+            await body.item(_ends(key, queue_id, last, high, low))
             await turns.step()
-        return request.reply(ResponseCode.SUCCESS, body=f'{{"offsetTable":{{{",".join(parts)}}}}}'.encode())
+        return request.reply(ResponseCode.SUCCESS, body=await body.end("}}"))
 
     @handles(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header=QueryTopicConsumeByWhoRequest)
     def consumed_by(self, conn: Conn, request: Command, header: QueryTopicConsumeByWhoRequest) -> Command:
@@ -170,6 +172,10 @@ class TopicAdmin:
         groups = dict.fromkeys(self._consumers.groups_on(header.topic))
         groups.update(dict.fromkeys(self._offsets.groups_of(header.topic)))
         return request.reply(ResponseCode.SUCCESS, body=GroupList(group_list=list(groups)).encode())
+
+
+def _ends(key: str, queue_id: int, last: int, high: int, low: int) -> str:
+    return f'{key % queue_id}:{{"lastUpdateTimestamp":{last},"maxOffset":{high},"minOffset":{low}}}'
 
 
 def queue_key(topic: str, broker_name: str) -> str:

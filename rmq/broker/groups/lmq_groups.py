@@ -10,6 +10,7 @@ from rmq.broker.groups.offsets import OffsetTable, escaped, slices
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.names import is_lmq
+from rmq.remoting.long_body import LongBody
 from rmq.runtime.world import World
 
 __all__ = ["LmqGroupTable", "LmqOffsetTable", "load_offsets"]
@@ -53,7 +54,13 @@ class LmqOffsetTable(OffsetTable):
         pairs = self.pairs()
         light = await self._light(pairs, '"%s":%d')
         others = await self._encoded([pair for pair in pairs if not is_lmq(pair[1])])
-        return f'{{"lmqOffsetTable":{{{",".join(light)}}},"offsetTable":{{{",".join(others)}}}}}'.encode()
+        body = LongBody('{"lmqOffsetTable":{')
+        for part in light:
+            await body.item(part)
+        body.text('},"offsetTable":{')
+        for part in others:
+            await body.item(part)
+        return await body.end("}}")
 
     async def _light(self, pairs: list[tuple[str, str]], template: str) -> list[str]:
         parts: list[str] = []

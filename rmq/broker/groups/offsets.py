@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from rmq.protocol.bodies.offset import ConsumerOffsetTable
 from rmq.protocol.names import LMQ_PREFIX
+from rmq.remoting.long_body import LongBody
 
 __all__ = ["UNKNOWN", "OffsetTable", "escaped", "offsets_in", "pair_of", "read_offsets", "slices"]
 
@@ -29,6 +30,8 @@ _WARNINGS = 10
 _SHOWN = 8
 #: (topic, group) pairs rendered before the loop gets its turn.
 _SLICE = 500
+#: Queues whose offsets are looked at before the loop gets its turn.
+_QUEUES = 2_000
 
 #: The table of an answer to 43, a pair of it with its queues as brokers write them, and a queue of these.
 _TABLE = re.compile(rb'"offsetTable"\s*:\s*\{')
@@ -126,17 +129,30 @@ class OffsetTable:
             if not topics:
                 del self._groups[group]
 
-    def minimums(self, topic: str, minimum: Mapping[int, int], without: Collection[str] = ()) -> dict[int, int]:
+    def queues_of(self, topic: str) -> list[int]:
+        """The queues of a topic on which any group has an offset."""
+        return sorted({queue_id for topics in self._groups.values() for queue_id in topics.get(topic, ())})
+
+    def minimums(
+        self,
+        topic: str,
+        minimum: Mapping[int, int],
+        without: Collection[str] = (),
+        queues: Collection[int] | None = None,
+    ) -> dict[int, int]:
         """The smallest offset of any group, per queue (what 308 starts from).
 
         :param minimum: first readable index by queue id; offsets below it are stale and do not count.
         :param without: groups left out of the comparison.
+        :param queues: only these: of a topic with very many, who asks does it in slices.
         """
         lowest: dict[int, int] = {}
         for group, topics in self._groups.items():
-            if group in without:
+            offsets = topics.get(topic)
+            if offsets is None or group in without:
                 continue
-            for queue_id, offset in topics.get(topic, {}).items():
+            for queue_id in offsets if queues is None else queues:
+                offset = offsets.get(queue_id, -1)
                 if offset >= minimum.get(queue_id, 0) and offset < lowest.get(queue_id, offset + 1):
                     lowest[queue_id] = offset
         return lowest
@@ -272,18 +288,24 @@ class OffsetTable:
             for topic, group in slice_:
                 queues = self.of(group, topic)
                 end = "\n\t\t}" if queues else "}"
-                parts.append(f'\t\t"{escaped(topic, group)}":{{{_pairs(queues)}{end}')
+                parts.append(f'\t\t"{escaped(topic, group)}":{{{await _pairs(queues)}{end}')
             await asyncio.sleep(0)
         return parts
 
     async def encode(self) -> bytes:
-        """The body of an answer to 43, built in slices."""
-        return b'{"offsetTable":{%s}}' % ",".join(await self._encoded(self.pairs())).encode()
+        """The body of an answer to 43, built in slices.
+
+        :raises ResponseError: no frame has room for it.
+        """
+        body = LongBody('{"offsetTable":{')
+        for part in await self._encoded(self.pairs()):
+            await body.item(part)
+        return await body.end("}}")
 
     async def _encoded(self, pairs: list[tuple[str, str]]) -> list[str]:
         parts: list[str] = []
         for slice_ in slices(pairs):
-            parts.extend(f'"{escaped(topic, group)}":{{{_pairs(self.of(group, topic))}}}' for topic, group in slice_)
+            parts += [f'"{escaped(topic, group)}":{{{await _pairs(self.of(group, topic))}}}' for topic, group in slice_]
             await asyncio.sleep(0)
         return parts
 
@@ -329,8 +351,17 @@ def _portions(items: list[T]) -> Iterable[list[T]]:
     return (items[start : start + _SLICE] for start in range(0, len(items), _SLICE))
 
 
-def _pairs(queues: Mapping[int, int]) -> str:
-    return ",".join(f"{queue_id}:{queues[queue_id]}" for queue_id in sorted(queues))
+async def _pairs(queues: Mapping[int, int]) -> str:
+    """A table of offsets as JSON members; of very many queues, some thousands a turn of the loop."""
+    ids = sorted(queues)
+    if len(ids) <= _QUEUES:
+        return ",".join(f"{queue_id}:{queues[queue_id]}" for queue_id in ids)
+    parts: list[str] = []
+    for first in range(0, len(ids), _QUEUES):
+        some = [(queue_id, queues.get(queue_id)) for queue_id in ids[first : first + _QUEUES]]
+        parts += [f"{queue_id}:{offset}" for queue_id, offset in some if offset is not None]
+        await asyncio.sleep(0)
+    return ",".join(parts)
 
 
 def escaped(topic: str, group: str) -> str:

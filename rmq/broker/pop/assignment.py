@@ -124,7 +124,7 @@ class Assignment:
         if known is not None and now - known[0] < _ROUTE_SECONDS:
             return known[1]
         found = await self._ask(topic)
-        own = self._own(topic)
+        own = await self._own(topic)
         if found is None:
             return known[1] if known is not None else own
         if not any(queue.broker_name == self._settings.broker_name for queue in found):
@@ -159,11 +159,11 @@ class Assignment:
             )
         return None
 
-    def _own(self, topic: str) -> list[MessageQueue]:
+    async def _own(self, topic: str) -> list[MessageQueue]:
         config = self._topics.get(topic)
         if config is None or not config.perm & 4:
             return []
-        return [MessageQueue(topic, self._settings.broker_name, i) for i in range(config.read_queue_nums)]
+        return await _sorted(topic, [(self._settings.broker_name, config.read_queue_nums)])
 
 
 async def _sorted(topic: str, counts: list[tuple[str, int]]) -> list[MessageQueue]:

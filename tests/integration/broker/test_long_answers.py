@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
+from rmq.broker.admin.lookup import Lookup
+from rmq.broker.groups import offsets as offsets_module
 from rmq.protocol.bodies.connection import ProducerConnection, ProducerInfo, ProducerTableInfo
 from rmq.protocol.bodies.heartbeat import SubscriptionData
 from rmq.protocol.bodies.pop import QueryAssignmentResponseBody
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
+from rmq.remoting import long_body
+from rmq.remoting.long_body import LongBody
 from tests.support.raw_peer import subscribe
 from tests.support.scenes.pop import PopScene, pop_scene
 from tests.support.turns import Turns
@@ -95,3 +100,62 @@ async def test_the_queues_of_a_member(monkeypatch: pytest.MonkeyPatch, queues: i
         assert found == list(range(queues))
         assert made.whole == queues
         assert made.longest <= MOST
+
+
+#: Request and what says how far a queue is looked at.
+OF_QUEUES = [
+    (RequestCode.GET_TOPIC_STATS_INFO, {"topic": "T"}),
+    (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G", "topic": "T"}),
+    (RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}),
+    (RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "T", "group": "G"}),
+    (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {"topic": "T", "group": "G", "timestamp": "-1", "isForce": "true"}),
+    (RequestCode.QUERY_CORRECTION_OFFSET, {"topic": "T", "compareGroup": "G"}),
+    (RequestCode.GET_ALL_CONSUMER_OFFSET, {}),
+]
+
+
+async def commit_all(scene: PopScene, queues: int) -> None:
+    for queue in range(queues):
+        scene.app.tables.offsets.commit("G", "T", queue, queue)
+
+
+@pytest.mark.parametrize(("code", "ext"), OF_QUEUES)
+@in_virtual_time
+async def test_what_tells_of_every_queue_does_so_some_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, code: int, ext: dict[str, str]
+) -> None:
+    """Of a topic of 100,000 queues some of them held the loop for 0.3 seconds."""
+    queues = 5_000
+    async with pop_scene() as scene:
+        await scene.topic("T", queues)
+        assert (await scene.client.request(scene.addr, subscribe(), 60.0)).code == 0
+        await commit_all(scene, queues)
+        monkeypatch.setattr(offsets_module, "_QUEUES", 1_000)
+        looked = Turns(monkeypatch, Lookup, "max_offset")
+        items = Turns(monkeypatch, LongBody, "item")
+        encoded = Turns(monkeypatch, LongBody, "_encode", lambda body: body._waiting)
+        body = await asked(scene, code, **ext)
+        assert len(json.loads(re.sub(rb"(\{|,)([0-9]+|\{[^{}]*\}):", rb'\1"x":', body))) > 0
+        assert looked.whole in (0, queues)
+        assert looked.longest <= MOST + 1
+        assert items.longest <= 3_000
+        assert encoded.longest <= 2 * (64 << 10) or code == RequestCode.GET_ALL_CONSUMER_OFFSET
+
+
+@pytest.mark.parametrize(("code", "ext"), OF_QUEUES[:5])
+@in_virtual_time
+async def test_what_no_frame_has_room_for_is_refused_before_it_is_made(
+    monkeypatch: pytest.MonkeyPatch, code: int, ext: dict[str, str]
+) -> None:
+    """303 of a topic of 100,000 queues worked for 1.5 seconds, to find that it could not be sent."""
+    monkeypatch.setattr(long_body, "_MOST", 100_000)
+    async with pop_scene() as scene:
+        await scene.topic("T", 5_000)
+        assert (await scene.client.request(scene.addr, subscribe(), 60.0)).code == 0
+        await commit_all(scene, 5_000)
+        looked = Turns(monkeypatch, Lookup, "queue")
+        asked_for = Turns(monkeypatch, Lookup, "max_offset")
+        answer = await scene.client.request(scene.addr, Command(code, ext=dict(ext)), 60.0)
+        assert answer.code == 1
+        assert re.match(r"the answer for 5000 queues would have \d+ bytes at least", answer.remark or "")
+        assert looked.whole == asked_for.whole == 0
