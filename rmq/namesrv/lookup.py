@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from rmq.namesrv.kvconfig import ORDER_TOPIC_CONFIG, KVConfig
 from rmq.namesrv.routes import RouteTable
@@ -17,6 +18,7 @@ from rmq.protocol.headers.namesrv import (
     GetTopicsByClusterRequest,
 )
 from rmq.remoting.conn import Conn
+from rmq.remoting.long_body import in_pieces
 from rmq.remoting.router import handles
 
 __all__ = ["STANDARD_JSON_SINCE", "LookupService"]
@@ -53,29 +55,29 @@ class LookupService:
         return request.reply(ResponseCode.SUCCESS, body=self._routes.cluster_info().encode())
 
     @handles(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-    def topics(self, conn: Conn, request: Command) -> Command:
-        return _topics(request, self._routes.topics())
+    async def topics(self, conn: Conn, request: Command) -> Command:
+        return await _topics(request, self._routes.topics())
 
     @handles(RequestCode.GET_TOPICS_BY_CLUSTER, header=GetTopicsByClusterRequest)
-    def topics_by_cluster(self, conn: Conn, request: Command, header: GetTopicsByClusterRequest) -> Command:
-        return _topics(request, self._routes.topics_of_cluster(header.cluster))
+    async def topics_by_cluster(self, conn: Conn, request: Command, header: GetTopicsByClusterRequest) -> Command:
+        return await _topics(request, self._routes.topics_of_cluster(header.cluster))
 
     @handles(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
-    def system_topics(self, conn: Conn, request: Command) -> Command:
+    async def system_topics(self, conn: Conn, request: Command) -> Command:
         names, addr = self._routes.system_topics()
-        return _topics(request, names, addr)
+        return await _topics(request, names, addr)
 
     @handles(RequestCode.GET_UNIT_TOPIC_LIST)
-    def unit_topics(self, conn: Conn, request: Command) -> Command:
-        return _topics(request, self._routes.topics_with_flags(unit=True))
+    async def unit_topics(self, conn: Conn, request: Command) -> Command:
+        return await _topics(request, self._routes.topics_with_flags(unit=True))
 
     @handles(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST)
-    def unit_sub_topics(self, conn: Conn, request: Command) -> Command:
-        return _topics(request, self._routes.topics_with_flags(unit_sub=True))
+    async def unit_sub_topics(self, conn: Conn, request: Command) -> Command:
+        return await _topics(request, self._routes.topics_with_flags(unit_sub=True))
 
     @handles(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST)
-    def unit_sub_ununit_topics(self, conn: Conn, request: Command) -> Command:
-        return _topics(request, self._routes.topics_with_flags(unit=False, unit_sub=True))
+    async def unit_sub_ununit_topics(self, conn: Conn, request: Command) -> Command:
+        return await _topics(request, self._routes.topics_with_flags(unit=False, unit_sub=True))
 
     @handles(RequestCode.DELETE_TOPIC_IN_NAMESRV, header=DeleteTopicInNamesrvRequest)
     def delete_topic(self, conn: Conn, request: Command, header: DeleteTopicInNamesrvRequest) -> Command:
@@ -84,5 +86,8 @@ class LookupService:
         return request.reply(ResponseCode.SUCCESS)
 
 
-def _topics(request: Command, topics: list[str], addr: str | None = None) -> Command:
-    return request.reply(ResponseCode.SUCCESS, body=TopicList(topic_list=topics, broker_addr=addr).encode())
+async def _topics(request: Command, topics: list[str], addr: str | None = None) -> Command:
+    def encode(some: Sequence[str]) -> bytes:
+        return TopicList(topic_list=list(some), broker_addr=addr).encode()
+
+    return request.reply(ResponseCode.SUCCESS, body=await in_pieces(topics, encode))

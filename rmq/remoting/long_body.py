@@ -7,12 +7,17 @@ number of items, and else as soon as it is too long, not when all of it has been
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from rmq.protocol.bodies.pieces import AT_ONCE, pieces
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError
 from rmq.protocol.frame import MAX_FRAME
 
-__all__ = ["LongBody", "check_length"]
+__all__ = ["LongBody", "check_length", "in_pieces"]
+
+T = TypeVar("T")
 
 _PIECE = 64 << 10
 #: Bytes of an answer besides its body: a header without remark or large fields.
@@ -34,6 +39,19 @@ def check_length(items: int, least: int, what: str) -> None:
             f"the answer for {items} {what} would have {items * (least + 1)} bytes at least, and a frame has room for "
             f"{_MOST}: ask for less at a time",
         )
+
+
+async def in_pieces(items: Sequence[T], encode: Callable[[Sequence[T]], bytes]) -> bytes:
+    """The body ``{name: [item, ...]}`` of very many items, some of them a turn.
+
+    :param encode: gives the body of some of the items (:func:`~rmq.protocol.bodies.pieces.pieces`).
+    """
+    made: list[bytes] = []
+    for piece in pieces(items, encode):
+        made.append(piece)
+        if len(items) > AT_ONCE:
+            await asyncio.sleep(0)
+    return b"".join(made)
 
 
 class LongBody:

@@ -33,7 +33,6 @@ from rmq.protocol.bodies.heartbeat import (
 )
 from rmq.protocol.bodies.kv import GetConsumerListByGroupResponseBody
 from rmq.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
-from rmq.protocol.bodies.pieces import AT_ONCE, pieces
 from rmq.protocol.codes import RequestCode, ResponseCode, language_name
 from rmq.protocol.command import Command
 from rmq.protocol.errors import BodyError, ResponseError
@@ -46,6 +45,7 @@ from rmq.protocol.headers.client import (
 )
 from rmq.protocol.names import is_broker_group, retry_topic
 from rmq.remoting.conn import Conn
+from rmq.remoting.long_body import in_pieces
 from rmq.remoting.router import SHORT, handles
 
 __all__ = ["ClientAdmin", "notify_members"]
@@ -238,7 +238,7 @@ class ClientAdmin:
         ).encode()
         subscribed = list(group.subscriptions.items())
         members = await _connections(list(group.channels.values()))
-        turns = Turns(AT_ONCE)
+        turns = Turns()
         table: list[bytes] = []
         for topic, subscription in subscribed:
             table.append(b"%b:%b" % (fastjson.dumps(topic), subscription.data.encode()))
@@ -261,7 +261,7 @@ class ClientAdmin:
     @handles(RequestCode.GET_ALL_PRODUCER_INFO)
     async def all_producers(self, conn: Conn, request: Command) -> Command:
         """328: every producer group with its members."""
-        turns = Turns(AT_ONCE)
+        turns = Turns()
         groups: list[bytes] = []
         for group, channels in self._producers.groups().items():
             members: list[bytes] = []
@@ -373,12 +373,7 @@ async def _connections(channels: Sequence[Channel]) -> bytes:
     def encode(some: Sequence[Channel]) -> bytes:
         return ProducerConnection(connection_set=[_connection(channel) for channel in some]).encode()
 
-    made: list[bytes] = []
-    for piece in pieces(channels, encode):
-        made.append(piece)
-        if len(channels) > AT_ONCE:
-            await asyncio.sleep(0)
-    return b"".join(made)
+    return await in_pieces(channels, encode)
 
 
 def _connection(channel: Channel) -> Connection:

@@ -36,7 +36,7 @@ from rmq.protocol.headers.group import (
 from rmq.protocol.names import retry_topic
 from rmq.protocol.queue import MAX_QUEUES
 from rmq.remoting.conn import Conn
-from rmq.remoting.long_body import LongBody, check_length
+from rmq.remoting.long_body import LongBody, check_length, in_pieces
 from rmq.remoting.router import LARGE, SHORT, handles
 
 __all__ = ["GroupAdmin"]
@@ -191,16 +191,16 @@ class GroupAdmin:
             topics = [topic for topic in header.topic_list.split(";") if topic]
         else:
             topics = [header.topic] if header.topic else self._offsets.topics_of(group)
-        configs = [self._topics.get(topic) for topic in topics]
-        wanted = [
-            (config.topic_name, config.read_queue_nums)
-            for config in configs
-            if config is not None and self._counts(group, config.topic_name)
-        ]
-        self._check_length(wanted)
+        wanted: list[tuple[str, int]] = []
         tps = 0.0
-        for topic, _ in wanted:
-            tps += self._stats.consume_tps(topic, group)
+        turns = Turns()
+        for topic in topics:
+            config = self._topics.get(topic)
+            if config is not None and self._counts(group, topic):
+                wanted.append((topic, config.read_queue_nums))
+                tps += self._stats.consume_tps(topic, group)
+            await turns.step()
+        self._check_length(wanted)
         body = LongBody(f'{{"consumeTps":{tps!r},"offsetTable":{{')
         async for progress in self._progress(group, wanted):
             for queue in progress.queues:
@@ -218,14 +218,12 @@ class GroupAdmin:
         for number, group in enumerate([config.group_name for config in self._groups.all()]):
             body.text(f"{',' if number else ''}{{{fastjson.quote(group)}:[")
             last: str | None = None
-            configs = [self._topics.get(topic) for topic in self._offsets.topics_of(group)]
-            wanted = [
-                (config.topic_name, config.write_queue_nums)
-                for config in configs
-                if config is not None
-                and (config.order or not header.is_order)
-                and self._counts(group, config.topic_name)
-            ]
+            wanted: list[tuple[str, int]] = []
+            for topic in self._offsets.topics_of(group):
+                config = self._topics.get(topic)
+                if config is not None and (config.order or not header.is_order) and self._counts(group, topic):
+                    wanted.append((topic, config.write_queue_nums))
+                await turns.step()
             self._check_length(wanted)
             async for progress in self._progress(group, wanted):
                 left += progress.left
@@ -299,11 +297,14 @@ class GroupAdmin:
         return request.reply(ResponseCode.SUCCESS, body=await body.end("]}"))
 
     @handles(RequestCode.QUERY_TOPICS_BY_CONSUMER, header=QueryTopicsByConsumerRequest)
-    def topics_of(self, conn: Conn, request: Command, header: QueryTopicsByConsumerRequest) -> Command:
+    async def topics_of(self, conn: Conn, request: Command, header: QueryTopicsByConsumerRequest) -> Command:
         """343 (5.x): topics on which a group has offsets."""
+
+        def encode(some: Sequence[str]) -> bytes:
+            return TopicList(broker_addr=self._broker_addr, topic_list=list(some)).encode()
+
         topics = self._offsets.topics_of(header.group)
-        found = TopicList(broker_addr=self._broker_addr, topic_list=topics)
-        return request.reply(ResponseCode.SUCCESS, body=found.encode())
+        return request.reply(ResponseCode.SUCCESS, body=await in_pieces(topics, encode))
 
     @handles(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, header=QuerySubscriptionByConsumerRequest)
     def subscription_of(self, conn: Conn, request: Command, header: QuerySubscriptionByConsumerRequest) -> Command:

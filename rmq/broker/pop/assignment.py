@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rmq.broker.pop.allocate import STRATEGIES, allocate_to_pop
-from rmq.protocol.bodies.pieces import AT_ONCE, pieces
 from rmq.protocol.bodies.pop import (
     MessageQueueAssignment,
     QueryAssignmentRequestBody,
@@ -22,6 +21,7 @@ from rmq.protocol.errors import ProtocolError, ResponseError, TransportError
 from rmq.protocol.headers.namesrv import GetRouteInfoRequest
 from rmq.protocol.names import RETRY_PREFIX
 from rmq.protocol.queue import MAX_QUEUES, MessageQueue
+from rmq.remoting.long_body import in_pieces
 from rmq.remoting.router import SHORT, handles
 
 if TYPE_CHECKING:
@@ -110,12 +110,7 @@ class Assignment:
                 message_queue_assignments=[MessageQueueAssignment(message_queue=queue, mode=name) for queue in queues]
             ).encode()
 
-        answer: list[bytes] = []
-        for piece in pieces(found, encode):
-            answer.append(piece)
-            if len(found) > AT_ONCE:
-                await asyncio.sleep(0)
-        return request.reply(ResponseCode.SUCCESS, body=b"".join(answer))
+        return request.reply(ResponseCode.SUCCESS, body=await in_pieces(found, encode))
 
     async def _queues(self, topic: str) -> list[MessageQueue]:
         """Every readable queue of a topic in the cluster, sorted; this broker's own when no name server answers."""
