@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from rmq.broker.admin.slices import Turns
 from rmq.broker.delivery.answers import filtering_is_off
 from rmq.broker.groups.clients import Channel, Consumers, Producers
 from rmq.broker.groups.configs import GroupTable
+from rmq.broker.groups.expressions import Expressions
 from rmq.broker.groups.locks import RebalanceLocks
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.topics.table import PERM_READ_WRITE, UNIT_SUB, TopicTable
@@ -98,6 +98,7 @@ class ClientAdmin:
         consumers: Consumers,
         producers: Producers,
         locks: RebalanceLocks,
+        expressions: Expressions | None = None,
     ) -> None:
         self._settings = settings
         self._topics = topics
@@ -105,6 +106,7 @@ class ClientAdmin:
         self._consumers = consumers
         self._producers = producers
         self._locks = locks
+        self._expressions = expressions if expressions is not None else Expressions()
 
     @handles(RequestCode.HEART_BEAT, body=_LONGEST)
     def heartbeat(self, conn: Conn, request: Command) -> Command | Coroutine[Any, Any, Command]:
@@ -113,6 +115,18 @@ class ClientAdmin:
             return self._large_heartbeat(conn, request)
         beat = HeartbeatData.decode(request.body)
         client_id = self._client_id(beat)
+        texts = [text for consumer in beat.consumer_data_set for text in _expressions(consumer)]
+        if not all(map(self._expressions.may_compile, texts)):
+            return self._later(conn, request, client_id, beat)
+        return self._registered(conn, request, client_id, beat)
+
+    async def _later(self, conn: Conn, request: Command, client_id: str, beat: HeartbeatData) -> Command:
+        """A heartbeat whose expressions are more than what is left of this turn."""
+        for consumer in beat.consumer_data_set:
+            await self._compile(consumer)
+        return self._registered(conn, request, client_id, beat)
+
+    def _registered(self, conn: Conn, request: Command, client_id: str, beat: HeartbeatData) -> Command:
         for producer in beat.producer_data_set:
             self._producer(conn, request, client_id, producer.group_name)
         for consumer in beat.consumer_data_set:
@@ -142,10 +156,15 @@ class ClientAdmin:
             self._producer(conn, request, client_id, ProducerData.from_object(item).group_name)
             await turns.step()
         for consumer in consumers:
-            await _compile(consumer)
+            await self._compile(consumer)
             self._consumer(conn, request, client_id, consumer)
             await turns.step()
         return request.reply(ResponseCode.SUCCESS)
+
+    async def _compile(self, data: ConsumerData) -> None:
+        """Compile a group's expressions, some a turn: they are remembered until the group is registered."""
+        for text in _expressions(data):
+            await self._expressions.compile(text)
 
     @staticmethod
     def _client_id(beat: HeartbeatData, has_groups: bool = False) -> str:
@@ -185,7 +204,7 @@ class ClientAdmin:
         return answer
 
     @handles(RequestCode.CHECK_CLIENT_CONFIG, body=SHORT)
-    def check_config(self, conn: Conn, request: Command) -> Command:
+    async def check_config(self, conn: Conn, request: Command) -> Command:
         """46: whether a subscription that is not by tag is served here and compiles; consumers ask at their start."""
         if not request.body:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the request has no body")
@@ -199,6 +218,7 @@ class ClientAdmin:
             raise ResponseError(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"unknown expression type {kind}: TAG and SQL92 are known"
             )
+        await self._expressions.compile(subscription.sub_string)
         try:
             compile_sql(subscription.sub_string)
         except ExpressionError as error:
@@ -358,13 +378,8 @@ async def _consumer_data(item: object) -> ConsumerData:
     return data
 
 
-async def _compile(data: ConsumerData) -> None:
-    """Compile a group's expressions, one a turn: they are remembered until the group is registered."""
-    for subscription in data.subscription_data_set:
-        if subscription.expression_type == "SQL92":
-            with contextlib.suppress(ExpressionError):  # whoever registers it says so
-                compile_sql(subscription.sub_string)
-            await asyncio.sleep(0)
+def _expressions(data: ConsumerData) -> list[str]:
+    return [one.sub_string for one in data.subscription_data_set if one.expression_type == "SQL92"]
 
 
 async def _connections(channels: Sequence[Channel]) -> bytes:

@@ -157,6 +157,9 @@ class Delivery:
                 if not conn.when_room(lambda: None if conn.closed else self._serve(conn, opaque, fields, serialize)):
                     self._refuse_more(conn, opaque, began)
                 return
+            if self._waits_for_its_turn(fields):
+                self._spawn_later(conn, opaque, fields, serialize)
+                return
             try:
                 queue, wants = self._check(conn, fields)
             except ResponseError as refusal:
@@ -188,6 +191,28 @@ class Delivery:
             self._scan(conn, opaque, fields, serialize, queue, wants, began)
         except Exception as error:
             self._failed(conn, opaque, error, began)
+
+    def _waits_for_its_turn(self, fields: PullFields) -> bool:
+        """Whether a pull brings an expression for which nothing is left of this turn: else it is compiled now."""
+        if not fields.sys_flag & _SUBSCRIPTION or fields.expression_type != subscription.SQL92:
+            return False
+        return not self._filters.expressions.may_compile(fields.subscription or "")
+
+    def _spawn_later(self, conn: Conn, opaque: int, fields: PullFields, serialize: SerializeType) -> None:
+        """Serve a pull when its expression may be compiled; until then it counts as owed, with its text."""
+        text = fields.subscription or ""
+        size = len(text)
+        conn.promise(size)
+
+        async def waiting() -> None:
+            try:
+                await self._filters.expressions.compile(text)
+            finally:
+                conn.promise(-size)
+            if not conn.closed:
+                self._serve(conn, opaque, fields, serialize)
+
+        self._tasks.spawn(waiting(), "expression")
 
     def _scan(
         self,

@@ -19,7 +19,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from rmq.broker.delivery.backlog import Backlog
-from rmq.broker.delivery.share import Share
+from rmq.broker.share import Share
 from rmq.broker.store.queues.fitting import all_fit, is_size
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 

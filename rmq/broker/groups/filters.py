@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rmq.broker.groups.expressions import Expressions
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.filter.bloom import Bloom
 from rmq.filter.sql import ExpressionError, SqlFilter, compile_sql
@@ -104,6 +105,8 @@ class ConsumerFilters:
         self.bloom = Bloom(settings.max_error_rate_of_bloom_filter, settings.expect_consumer_num_use_filter)
         self._topics: dict[str, dict[str, ConsumerFilter]] = {}
         self._groups: dict[str, dict[str, ConsumerFilter]] = {}
+        #: Whoever compiles one of a request asks here first.
+        self.expressions = Expressions()
         self.file = MetadataFile(world, path, self._render)
         self._changed = False
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmq.broker.delivery.answers import filtering_is_off
 from rmq.broker.delivery.filtering import EVERYTHING, Filter, filter_of
+from rmq.broker.groups.expressions import Expressions
 from rmq.broker.pop.handles import pop_retry_topic
 from rmq.broker.reserved import check_group, check_private
 from rmq.filter.sql import ExpressionError
@@ -59,11 +60,19 @@ def refusing_with(header: type[Header]) -> Callable[[Handling], Handling]:
 class Checks:
     """Whether a request may be served."""
 
-    def __init__(self, settings: BrokerSettings, topics: TopicTable, groups: GroupTable, store: Store) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        topics: TopicTable,
+        groups: GroupTable,
+        store: Store,
+        expressions: Expressions,
+    ) -> None:
         self._settings = settings
         self._topics = topics
         self._groups = groups
         self._store = store
+        self._expressions = expressions
 
     def readable(self, conn: Conn, what: str, group: str, topic: str, queue_id: int, count: int = 1) -> TopicConfig:
         """A group wants to read from a topic.
@@ -111,7 +120,7 @@ class Checks:
             )
         return config
 
-    def wanted(self, topic: str, kind: str | None, expression: str | None) -> Filter:
+    async def wanted(self, topic: str, kind: str | None, expression: str | None) -> Filter:
         """What a request lets through.
 
         :raises ResponseError: 1 when SQL92 is off here, 23 when it does not compile.
@@ -125,7 +134,11 @@ class Checks:
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"unknown expression type {kind}: TAG and SQL92 are known"
             )
         try:
-            return _filter(topic, kind, expression)
+            if kind == subscription.SQL92:
+                data = subscription.build(topic, expression, kind)
+                await self._expressions.compile(data.sub_string)
+                return filter_of(data)
+            return _filter(topic, expression)
         except (ExpressionError, RMQError) as error:
             raise ResponseError(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
@@ -155,5 +168,5 @@ class Checks:
 
 
 @lru_cache(maxsize=1000)
-def _filter(topic: str, kind: str | None, expression: str) -> Filter:
-    return filter_of(subscription.build(topic, expression, kind))
+def _filter(topic: str, expression: str) -> Filter:
+    return filter_of(subscription.build(topic, expression))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rmq.broker.delivery.filtering import EVERYTHING
 from rmq.broker.pop.checks import POP, refusing_with
 from rmq.broker.pop.handles import ORDERED, offset_info, order_count_info, start_info
 from rmq.broker.pop.polls import PollingFull, Polls, Waiter
@@ -59,7 +60,7 @@ class PopRequests:
             header.max_msg_nums,
             header.invisible_time,
             header.init_mode,
-            self._checks.wanted(topic, header.exp_type, header.exp),
+            await self._checks.wanted(topic, header.exp_type, header.exp),
             bool(header.order),
             header.attempt_id or "",
         )
@@ -131,7 +132,7 @@ class PopRequests:
         """200052: the next messages; they stay where they are."""
         group, topic = header.consumer_group, header.topic
         config = self._checks.readable(conn, "peek message", group, topic, header.queue_id, header.max_msg_nums)
-        wish = Wish(group, topic, header.queue_id, header.max_msg_nums, 0, 0, self._checks.wanted(topic, None, None))
+        wish = Wish(group, topic, header.queue_id, header.max_msg_nums, 0, 0, EVERYTHING)
         records = await self._taker.peek(wish, config)
         answer = PopMessageResponse(rest_num=self._taker.rest(wish, config))
         if not records:
@@ -145,7 +146,7 @@ class PopRequests:
         group, topic = header.consumer_group, header.topic
         config = self._checks.readable(conn, "notification", group, topic, header.queue_id)
         wish = Wish(
-            group, topic, header.queue_id, 1, 0, 0, self._checks.wanted(topic, None, None), bool(header.order),
+            group, topic, header.queue_id, 1, 0, 0, EVERYTHING, bool(header.order),
             header.attempt_id or "",
         )  # fmt: skip
         has = self._taker.rest(wish, config) > 0

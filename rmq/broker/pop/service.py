@@ -56,7 +56,7 @@ class PopService:
         self.state = state = PopState(world.clock, store, topics, tables.offsets, store_host)
         self.polls = polls = Polls()
         self.reviver = reviver = Reviver(world, store, topics, groups, admission, state, polls, store_host)
-        checks = Checks(settings, topics, groups, store)
+        checks = Checks(settings, topics, groups, store, tables.filters.expressions)
         taker = Taker(world, settings, store, state, Reader(store, limits), on_delivered, reviver.changed, limits)
         #: What the router serves.
         self.handlers: tuple[object, ...] = (

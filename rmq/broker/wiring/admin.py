@@ -60,7 +60,7 @@ def make_handlers(
         front.lane,
         front.delivery,
         SendBack(ground.world, settings, topics, groups, store, front.admission, stats.sent_back),
-        ClientAdmin(settings, topics, groups, consumers, producers, members.locks),
+        ClientAdmin(settings, topics, groups, consumers, producers, members.locks, tables.filters.expressions),
         TopicAdmin(settings, topics, offsets, consumers, lookup, forgetting.delete_topic),
         GroupAdmin(ground, tables, consumers, stats, lookup, forgetting.forget_group),
         offset_admin,
