@@ -280,7 +280,7 @@ class Reader:
         # Entries that are in memory, and records, are as this process has made them.
         in_memory = offset >= queue.tail_from
         stop = min(most, offset + max(_WINDOW, wanted))
-        refused = removed = full = False
+        refused = removed = full = gone = False
         physical = end
         while position < stop and not full:
             count = min(stop - position, wanted if codes is None else max(wanted, 128))
@@ -290,8 +290,13 @@ class Reader:
             if not entries:
                 break
             for physical, size, code in _entries(entries[: len(entries) // ENTRY_SIZE * ENTRY_SIZE]):
-                if size == _FILLER_SIZE or (0 <= physical < log_start and not spans):
+                if size == _FILLER_SIZE or (gone and 0 <= physical < log_start):
                     removed = True
+                    position += 1
+                    continue
+                if 0 <= physical < log_start and not spans and (position == queue.min or position in tried):
+                    # Retention took its file, and those before it, unless it points to where it should not.
+                    removed = gone = True
                     position += 1
                     continue
                 if not is_size(size) or not log_start <= physical <= end - size:
@@ -337,9 +342,9 @@ class Reader:
             wrong = _misfits(queue, indexes, spans, records, crc=crc)
         if wrong:
             # Retention may have taken the oldest files between the entry and its record.
-            gone = tried.union(index for index, (at, _) in zip(indexes, spans, strict=True) if at < log.start)
-            if not gone.issuperset(wrong):
-                return [index for index in wrong if index not in gone]
+            past = tried.union(index for index, (at, _) in zip(indexes, spans, strict=True) if at < log.start)
+            if not past.issuperset(wrong):
+                return [index for index in wrong if index not in past]
             records = [record for index, record in zip(indexes, records, strict=True) if index not in wrong]
             total = sum(map(len, records))
             if not records:
@@ -393,12 +398,18 @@ class Reader:
             if not entries:
                 break
             spans = [(start, size) for start, size, _ in _entries(entries[: len(entries) // ENTRY_SIZE * ENTRY_SIZE])]
-            readable = {
-                index: span
-                for index, span in enumerate(spans, position)
-                if not 0 <= span[0] < log.start and span[1] != _FILLER_SIZE
-            }
-            wrong = [index for index, (at, size) in readable.items() if not (is_size(size) and 0 <= at <= end - size)]
+            readable = {index: span for index, span in enumerate(spans, position) if span[1] != _FILLER_SIZE}
+            wrong = []
+            least_at = log.start
+            gone = position == queue.min
+            for index, (start, size) in list(readable.items()):
+                if 0 <= start < least_at and (gone or index in tried):
+                    del readable[index]  # retention took it, and those before it
+                    gone = True
+                elif not (is_size(size) and least_at <= start <= end - size):
+                    wrong.append(index)
+                else:
+                    gone = False
             if not tried.issuperset(wrong):
                 yield from self._mended(queue, wrong, tried)
                 continue

@@ -57,7 +57,7 @@ from rmq.broker.store.state import Put, Queue, Span
 from rmq.broker.store.trouble import Trouble
 from rmq.broker.store.truncation import Truncation
 from rmq.protocol.errors import StoreError
-from rmq.protocol.record import FIXED_SIZE, store_time
+from rmq.protocol.record import FIXED_SIZE, fields, store_time, topic_of
 from rmq.runtime.ending import Stop, end_each
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
@@ -67,6 +67,7 @@ __all__ = ["Store"]
 log = logging.getLogger(__name__)
 
 _place = Struct(">qi8x").unpack
+_owner = fields("queue_id", "queue_offset", "sys_flag")
 #: Seconds between two looks whose store this is.
 _OWNERSHIP_PAUSE = 1.0
 _SLAVE_NOT_AVAILABLE = 11
@@ -596,7 +597,7 @@ class Store:
         :raises OSError: it cannot be read now.
         """
         for again in (False, True):
-            if is_blank(offset, size) or 0 <= offset < self.log.start:
+            if is_blank(offset, size):
                 return b""
             record = await self.log.read_cold(offset, size) if is_size(size) else b""
             if record and fits(queue, index, offset, size, record, crc=True):
@@ -622,7 +623,23 @@ class Store:
         if self.damaged.parts and self.damaged.bytes_in(offset, offset + size):
             return None
         data = await commit_log.read_cold(offset, size)
-        return data if check(data, 0, offset, limit) == size else None
+        if check(data, 0, offset, limit) != size or not await self._is_its_queues(data, offset):
+            return None
+        return data
+
+    async def _is_its_queues(self, record: bytes, offset: int) -> bool:
+        """Whether a record is the message that it says: its queue has an entry for that, which tells of changes."""
+        queue_id, index, sys_flag = _owner(record, 0)
+        queue = self.queues.get(topic_of(record), queue_id)
+        if queue is None or sys_flag & 0x4 or index < queue.min:
+            return True  # no queue has it, or not any more
+        for again in (False, True):
+            if index >= queue.next or (again and not await self.mending.settled(queue, [index])):
+                return False
+            entry = await self.queues.entries_cold(queue, index, 1)
+            if not entry or _place(entry)[0] == offset:
+                return True
+        return False
 
     def hasher(self, topic: str) -> KeyHasher:
         """Hashes keys of a topic as the index holds them; who asks for a topic that is not there leaves nothing."""

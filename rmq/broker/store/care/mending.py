@@ -126,7 +126,16 @@ class Mending:
     async def _is_good(self, queue: Queue, index: int, *, blank: bool = False) -> bool:
         """Whether an entry fits the record it points to, or is a blank one, unless none is expected."""
         offset, size, _ = await self._read(queue, index)
+        if 0 <= offset < self._log.start and not is_blank(offset, size) and await self._is_gone(queue, index):
+            return True
         return not blank if is_blank(offset, size) else await self._fits(queue, index, offset, size)
+
+    async def _is_gone(self, queue: Queue, index: int) -> bool:
+        """Whether an entry points before the log because retention took its record, and those before it."""
+        if index == queue.min:
+            return True
+        offset, size, _ = await self._read(queue, index - 1)
+        return is_blank(offset, size) or 0 <= offset < self._log.start
 
     async def _fits(self, queue: Queue, index: int, offset: int, size: int) -> bool:
         if not is_size(size) or not self._log.start <= offset <= self._log.end - size:

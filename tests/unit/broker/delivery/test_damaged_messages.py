@@ -126,6 +126,34 @@ def test_a_wrong_entry_costs_nothing(
     run(main())
 
 
+def test_an_entry_into_a_deleted_file_is_wrong_only_behind_those_that_are_not(
+    hot: bool, wants: Filter, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        at = await scene(hot=hot, count=300)
+        assert await at.store.log.remove_first()
+        start = at.store.log.start
+        gone = {queue: {n for n in range(300) if at.entry(queue, n)[0] < start} for queue in at.sent}
+        assert all(gone.values())
+        queue = at.queue("B", 1)
+        before = at.entry(queue, 200)
+        at.set_entry(queue, 200, 100, *before[1:])
+        for most in (1, 7, 32):
+            assert await pulled(at.store, queue, wants, most=most) == {
+                n: at.sent[queue][n] for n in range(300) if n not in gone[queue]
+            }
+        assert at.entry(queue, 200) == before
+        await at.check(gone, wants)
+        assert len(told(caplog)) == 1
+        assert at.store.mending.blanked == 0
+        for index in (0, 100, 299):
+            record = await at.store.message(queue, index, *at.entry(queue, index)[:2])
+            assert record == b"" if index in gone[queue] else body_of(record) == at.sent[queue][index]
+        await at.store.stop()
+
+    run(main())
+
+
 def test_who_reads_one_message_gets_it_or_none(hot: bool) -> None:
     """Delays, timers, journals and checks of transactions read so."""
 
@@ -143,6 +171,31 @@ def test_who_reads_one_message_gets_it_or_none(hot: bool) -> None:
                     assert body_of(record) == at.sent[queue][index]
         assert (at.store.mending.remade, at.store.mending.blanked) == (2, 0)
         assert len(at.store.damaged.parts) == 1
+        await at.store.stop()
+
+    run(main())
+
+
+def test_a_record_is_looked_up_by_its_place_only_as_the_message_it_is(hot: bool) -> None:
+    """Offset ids, keys, messages sent back and ends of transactions are read so."""
+
+    async def main() -> None:
+        at = await scene(hot=hot)
+        one, other = at.queue("A", 0), at.queue("B", 0)
+        wrong = [at.entry(one, 10)[0], at.entry(one, 11)[0], at.entry(other, 12)[0]]
+        good = [(queue, n, at.entry(queue, n)[0]) for queue in (one, other) for n in range(60)]
+        at.flip(wrong[0] + FLIPS["queue offset"], 1)
+        at.flip(wrong[1] + FLIPS["queue offset"] + 1, 5)
+        at.flip(wrong[2] + FLIPS["topic"], 1)
+        at.flip(wrong[2] + FLIPS["topic"], 0)  # B becomes A
+        CHANGES["swap"](at)
+        for queue, index, offset in good:
+            record = await at.store.record_at(offset)
+            if offset in wrong:
+                assert record is None
+            else:
+                assert record is not None
+                assert body_of(record) == at.sent[queue][index]
         await at.store.stop()
 
     run(main())
