@@ -221,14 +221,14 @@ class NativeMetrics:
             "Commit-log files deleted before fileReservedTime to make space",
             store.retention.deleted_early,
         )
-        mending = store.mending
         yield Family(
             "rmq_wrong_entries_total",
             "counter",
-            "Queue entries that did not point to their messages, by what became of them",
+            "Entries that did not lead to their messages, by where they are and what became of them",
             [
-                ("", (("became", what),), count)
-                for what, count in (("right", mending.remade), ("blank", mending.blanked))
+                ("", (("of", "consumequeue"), ("became", "right")), store.mending.remade),
+                ("", (("of", "consumequeue"), ("became", "blank")), store.mending.blanked),
+                ("", (("of", "index"), ("became", "right")), store.index_scrub.mended if store.index_scrub else 0),
             ],
         )
 

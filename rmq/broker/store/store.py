@@ -16,6 +16,7 @@ from typing import Any
 from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.care.forbidden import ForbiddenWrites
 from rmq.broker.store.care.full_disk import FullDisk
+from rmq.broker.store.care.index_scrub import IndexScrub
 from rmq.broker.store.care.mending import Mending
 from rmq.broker.store.care.ownership import Ownership
 from rmq.broker.store.care.queue_scrub import QueueScrub
@@ -140,6 +141,11 @@ class Store:
         queue_scrub = QueueScrub(world.clock, self.queues, self.damaged, self.deletions, self.tags, self.mending)
         self.scrub.on_begin.append(queue_scrub.begin)
         self.scrub.compares.append(queue_scrub.compare)
+        #: Compares the index when the scrub reads the log.
+        self.index_scrub = None if self.index is None else IndexScrub(world.clock, self.index, self.hasher)
+        if self.index_scrub is not None:
+            self.scrub.on_begin.append(self.index_scrub.begin)
+            self.scrub.compares.append(self.index_scrub.compare)
         self.retention = Retention(world, settings, self.log, self.queues, self.index, self.deletions)
         self._full_disk = FullDisk(world.clock, self.log, self.retention, self.tasks)
         self._forbidden = ForbiddenWrites(world.clock, self.log, self.tasks)

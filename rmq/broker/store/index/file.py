@@ -128,6 +128,19 @@ class IndexFile:
         self._memory = mmap.mmap(-1, 4 * self.slots)
         self._slots = memoryview(self._memory).cast("i")
 
+    def empty_slots(self) -> memoryview:
+        """A slot table without entries, for who follows them."""
+        return memoryview(mmap.mmap(-1, 4 * self.slots)).cast("i")
+
+    def take_slots(self, table: memoryview) -> bool:
+        """Have the slot table that follows from all entries; whether the one in memory was another."""
+        assert self._memory is not None
+        right = table.tobytes()
+        if self._memory[:] == right:
+            return False
+        self._memory[:] = right
+        return True
+
     def drop_slots(self) -> None:
         if self._slots is not None and self._memory is not None:
             self._slots.release()
@@ -201,6 +214,11 @@ class IndexFile:
         return HEADER_SIZE + 4 * self.slots + ENTRY * number
 
     # -- writing ---------------------------------------------------------------------------------------------------
+
+    @property
+    def on_disk(self) -> int:
+        """Number of the first entry that is not in the file."""
+        return self._buffered_from
 
     @property
     def waiting(self) -> int:

@@ -530,5 +530,60 @@ class Index:
                 shared.unpin()
         return data.ljust(size, b"\0")
 
+    # -- comparing -------------------------------------------------------------------------------------------------
+
+    async def first_of(self, offset: int) -> tuple[IndexFile, int] | None:
+        """The first entry on disk of a message at a commit-log offset or behind: its file and number.
+
+        :raises OSError: a file cannot be read.
+        """
+        for file in self._files:
+            low, high = 1, file.on_disk
+            if high <= 1 or (file.full and file.end_offset < offset):
+                continue
+            while low < high:
+                middle = (low + high) // 2
+                if _entry(await self._bytes(file, file.entry_position(middle), ENTRY))[1] < offset:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < file.on_disk:
+                return file, low
+        return None
+
+    async def read_entries(self, file: IndexFile, number: int, count: int) -> bytes:
+        """Entries of a file from a number on, of those that are on disk; past the page cache as far as that goes.
+
+        :raises OSError: it cannot be read.
+        """
+        count = min(count, file.on_disk - number)
+        return await self.read_bytes(file, file.entry_position(number), count * ENTRY) if count > 0 else b""
+
+    async def read_bytes(self, file: IndexFile, position: int, size: int) -> bytes:
+        """Bytes of a file as they are on disk; none when it is closed.
+
+        :raises OSError: it cannot be read.
+        """
+        shared = file.shared
+        if shared is None or file not in self._files:
+            return b""
+        try:
+            return await self._offload(shared.pin().pread_aside, size, position)
+        finally:
+            shared.unpin()
+
+    async def rewrite(self, file: IndexFile, position: int, data: bytes) -> None:
+        """Put other bytes in the place of some that are on disk: entries, or slots of a full file.
+
+        :raises OSError: it cannot be written.
+        """
+        async with self._lock:
+            if file in self._files and file.shared is not None and self.checked:
+                await self._offload(file.shared.file.pwrite, data, position)
+
+    def is_whole(self, file: IndexFile) -> bool:
+        """Whether all of a full file is on disk, its slots, too."""
+        return not file.filling and file not in self._unsealed and not file.unfinished
+
     def __iter__(self) -> Iterator[IndexFile]:
         return iter(self._files)

@@ -1,0 +1,223 @@
+"""Compares the index with the records that the scrub reads, and puts right what does not fit.
+
+Entries are in the order of the log, one a key, so both are walked side by side: an entry that differs between two that
+fit has changed on the disk, and is written as its message says. What leads from an entry to the one before it in its
+slot, and from the slots to the newest, follows from the entries; it is compared when those of a file have gone by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from struct import Struct
+from typing import NamedTuple
+
+from rmq.broker.store.index.feed import ROLLED_BACK
+from rmq.broker.store.index.file import IndexFile
+from rmq.broker.store.index.index import Index
+from rmq.broker.store.index.keyhash import KeyHasher
+from rmq.broker.store.log.record_runs import Run
+from rmq.broker.store.log.records import index_keys
+from rmq.broker.store.trouble import Trouble
+from rmq.protocol.record import store_time
+from rmq.runtime.world import Clock
+
+__all__ = ["IndexScrub"]
+
+log = logging.getLogger(__name__)
+
+_entry = Struct(">iqii")
+#: Entries that are read at a time.
+_BLOCK = 4096
+#: So many entries in a row may be wrong: their neighbours tell.
+_MOST_WRONG = 1024
+
+
+class _Key(NamedTuple):
+    hash: int
+    offset: int
+    #: Store time of the message, ms.
+    stamp: int
+
+
+class _Entry(NamedTuple):
+    file: IndexFile
+    number: int
+    #: Hash, offset, seconds, entry before it in its slot.
+    says: tuple[int, int, int, int]
+
+
+class IndexScrub:
+    """Compares the index of one store.
+
+    :param hasher: hashes a topic's keys.
+    """
+
+    def __init__(self, clock: Clock, index: Index, hasher: Callable[[str], KeyHasher]) -> None:
+        self._index = index
+        self._hasher = hasher
+        #: The links of the file that is being filled are to be compared: once a pass.
+        self._unlinked = True
+        #: Where the next entry is; None: where the next key has its own.
+        self._at: tuple[IndexFile, int] | None = None
+        #: Keys that have gone by and whose entries are not compared yet.
+        self._keys: list[_Key] = []
+        #: Entries and slots that were put right since the start.
+        self.mended = 0
+        self._trouble = Trouble(clock, log, "comparing the index with the log", "it is done with the next pass")
+
+    def begin(self) -> None:
+        """A pass begins, or goes on somewhere."""
+        self._unlinked = True
+        self._lose()
+
+    def _lose(self) -> None:
+        self._at = None
+        self._keys = []
+
+    async def compare(self, run: Run) -> None:
+        """Some good records of the log, in its order."""
+        if not self._index.checked:
+            return
+        hashers: dict[str, KeyHasher] = {}
+        for at, size, sys_flag, _, _, topic, text in run.records:
+            if sys_flag & ROLLED_BACK != ROLLED_BACK and (keys := index_keys(run.data, text, at + size)):
+                hasher = hashers.get(topic)
+                if hasher is None:
+                    hasher = hashers[topic] = self._hasher(topic)
+                stamp = store_time(run.data, at)
+                self._keys += [_Key(hasher.of(key), run.base + at, stamp) for key in keys]
+        try:
+            if self._unlinked and self._index.files and self._index.files[-1].filling:
+                self._unlinked = False
+                await self._relink(self._index.files[-1])
+            goes_on = True
+            while goes_on:
+                goes_on = await self._some()
+                await asyncio.sleep(0)
+        except OSError as error:
+            self._lose()
+            self._trouble.failed(error)
+        else:
+            self._trouble.over()
+
+    async def _some(self) -> bool:
+        """Compare a block of entries; whether to go on."""
+        if not self._keys:
+            return False
+        at = self._at or await self._index.first_of(self._keys[0].offset)
+        if at is None or at[0] not in self._index.files:
+            self._lose()  # the index begins behind these messages, or retention took the file
+            return False
+        entries = await self._read(*at, min(len(self._keys) + _MOST_WRONG, _BLOCK))
+        keys, passed, wrong = _aligned(self._keys[:_BLOCK], entries)
+        if wrong:
+            await self._put(wrong)
+        done = entries[:passed]
+        self._keys = self._keys[keys:]
+        if done:
+            file, number, _ = done[-1]
+            self._at = (file, number + 1)
+            for one in dict.fromkeys(entry.file for entry in done):
+                if one is not file or number + 1 >= one.capacity:
+                    await self._relink(one)
+        else:
+            self._at = at
+        if not keys and len(self._keys) > _BLOCK:
+            self._lose()  # the two have nothing in common here: they are looked for anew
+            return False
+        return keys > 0
+
+    async def _read(self, file: IndexFile, number: int, count: int) -> list[_Entry]:
+        """Entries from a place on, those in the next files, too; only what is on disk."""
+        found: list[_Entry] = []
+        for one in self._index.files[self._index.files.index(file) :]:
+            data = await self._index.read_entries(one, number, count - len(found))
+            found += [_Entry(one, n, says) for n, says in enumerate(_entry.iter_unpack(data), number)]
+            number = 1
+            if len(found) >= count or not one.full:
+                break
+        return found
+
+    async def _put(self, wrong: list[tuple[_Entry, _Key]]) -> None:
+        for entry, key in wrong:
+            data = _entry.pack(key.hash, key.offset, _seconds(entry.file, key.stamp), entry.says[3])
+            await self._index.rewrite(entry.file, entry.file.entry_position(entry.number), data)
+        self._tell(wrong[0][0].file, wrong[0][0].number, len(wrong), "entries")
+
+    async def _relink(self, file: IndexFile) -> None:
+        """Compare what leads from entry to entry, and from the slots to them: it follows from the entries."""
+        table = file.empty_slots()
+        entries = slots = first = 0
+        number = 1
+        while data := await self._index.read_entries(file, number, _BLOCK):
+            for value, offset, seconds, before in _entry.iter_unpack(data):
+                slot = value % file.slots
+                if table[slot] != before:
+                    made = _entry.pack(value, offset, seconds, int(table[slot]))
+                    await self._index.rewrite(file, file.entry_position(number), made)
+                    first = first or number
+                    entries += 1
+                table[slot] = number
+                number += 1
+            await asyncio.sleep(0)
+        if file.filling:
+            if number == file.count and file.take_slots(table):
+                slots = 1
+        elif self._index.is_whole(file):
+            raw = table.tobytes()
+            for piece in range(file.slot_pieces()):
+                size, position = file.piece(piece)
+                right = file.slot_piece(raw, piece) or bytes(size)
+                if await self._index.read_bytes(file, position, size) != right:
+                    await self._index.rewrite(file, position, right)
+                    slots += 1
+                await asyncio.sleep(0)
+        if entries:
+            self._tell(file, first, entries, "links")
+        if slots:
+            self._tell(file, 0, slots, "pieces of its slots")
+
+    def _tell(self, file: IndexFile, number: int, count: int, what: str) -> None:
+        self.mended += count
+        log.critical(
+            "%s is damaged at %d: %d %s did not lead to their messages, and were made anew from the commit log; have "
+            "the disk checked",
+            file.path, file.entry_position(number), count, what,
+        )  # fmt: skip
+
+
+def _aligned(keys: list[_Key], entries: list[_Entry]) -> tuple[int, int, list[tuple[_Entry, _Key]]]:
+    """How many keys and entries are done with, and the entries that have changed, each with its key."""
+    wrong: list[tuple[_Entry, _Key]] = []
+
+    def fit(key: int, at: int) -> bool:
+        return key < len(keys) and at < len(entries) and entries[at].says[:2] == keys[key][:2]
+
+    key = at = 0
+    while key < len(keys) and at < len(entries):
+        if fit(key, at):
+            entry = entries[at]
+            if entry.says[2] != _seconds(entry.file, keys[key].stamp):
+                wrong.append((entry, keys[key]))
+            key, at = key + 1, at + 1
+        elif fit(key, at + 1):
+            at += 1  # its message is not in the log any more, or was put twice
+        elif fit(key + 1, at):
+            key += 1  # the index has refused it
+        elif ahead := next((n for n in range(1, _MOST_WRONG) if fit(key + n, at + n)), 0):
+            wrong += zip(entries[at : at + ahead], keys[key : key + ahead], strict=True)
+            key, at = key + ahead, at + ahead
+        elif len(keys) - key <= _MOST_WRONG:
+            break  # the next records tell
+        elif entries[at].says[1] < keys[key].offset:
+            at += 1
+        else:
+            key += 1
+    return key, at, wrong
+
+
+def _seconds(file: IndexFile, stamp: int) -> int:
+    """What an entry says of the store time of its message."""
+    return min(max(0, (stamp - file.begin_timestamp) // 1000), 0x7FFFFFFF) if file.begin_timestamp > 0 else 0
