@@ -1,4 +1,4 @@
-"""One connection: bytes in, frames out, answers gathered until the loop tick ends.
+"""One connection: bytes in, frames out, whether it is read, and its end. What it sends: :mod:`rmq.remoting.outgoing`.
 
 ``data_received`` only frames. A chunk that holds whole frames is not copied: ``frames`` gets ``(chunk, lo, hi)`` with
 ``lo`` at the serialize-type byte. The chunks of a frame that is not whole yet are kept as they came and joined once.
@@ -9,21 +9,19 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from rmq.protocol import frame
-from rmq.protocol.command import Command
-from rmq.remoting.calls import Calls
 from rmq.remoting.leaving import leave
+from rmq.remoting.outgoing import Outgoing
 from rmq.runtime.aside import logger
 
 if TYPE_CHECKING:
     from rmq.remoting.endpoint import Endpoint
     from rmq.remoting.tls import TlsPipe
 
-__all__ = ["Conn", "Transport"]
+__all__ = ["Conn"]
 
 log = logger(__name__)
 
@@ -32,33 +30,13 @@ _HEAD = Struct(">II")
 _HEAD_SIZE = 8
 _unpack_head = _HEAD.unpack_from
 _PORT = Struct(">i")
-#: Answers gathered to more bytes are written before the tick ends, so that what the peer does not take is seen.
-_AT_ONCE = 64 << 10
 #: Pieces of a frame that are kept one by one.
 _MOST_CHUNKS = 512
 #: ``_need`` of a connection whose first byte has not come.
 _FIRST = -1
 
 
-class Transport(Protocol):
-    """What a connection writes to: the loop's transport, or TLS in front of it."""
-
-    def write(self, data: bytes) -> None: ...
-
-    def close(self) -> None: ...
-
-    def abort(self) -> None: ...
-
-    def is_closing(self) -> bool: ...
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-    def get_write_buffer_size(self) -> int: ...
-
-
-class Conn(Calls, asyncio.Protocol):
+class Conn(Outgoing, asyncio.Protocol):
     """One connection of a server or a client (Java: Channel).
 
     A handler may use: ``peer``, ``host``, ``port``, ``born_host``, ``born_v6``, ``fast``, ``data``, ``closed``,
@@ -67,13 +45,10 @@ class Conn(Calls, asyncio.Protocol):
     """
 
     __slots__ = (
-        "_at_once",
         "_broken",
         "_chunks",
         "_clear",
-        "_dirty",
         "_doomed",
-        "_endpoint",
         "_have",
         "_lost",
         "_max_header",
@@ -84,61 +59,46 @@ class Conn(Calls, asyncio.Protocol):
         "_paused",
         "_ready",
         "_since",
-        "_transport",
         "active",
         "address",
         "born_host",
         "born_v6",
-        "closed",
         "congested",
         "data",
         "fast",
         "frames",
-        "given",
         "handshake",
         "heard_at",
         "held",
         "host",
         "idle_since",
         "inbound",
-        "out",
-        "out_bytes",
-        "owed_bytes",
-        "owing",
-        "owing_since",
         "peer",
         "port",
         "principal",
-        "promised",
         "queued",
         "read_at",
         "secure",
-        "unread",
         "writing_paused",
-        "wrote",
     )
 
     def __init__(self, endpoint: Endpoint, *, fast: bool = False, inbound: bool = True, address: str = "") -> None:
-        super().__init__()
-        self._endpoint = endpoint
+        super().__init__(endpoint, inbound=inbound)
         self._max_length = endpoint.limits.frame - 4
         self._max_header = endpoint.limits.header
         self._max_queued = endpoint.limits.queued
         self._noted = endpoint.limits.unfinished_noted if inbound else sys.maxsize
-        self._at_once = _AT_ONCE if inbound else sys.maxsize
         self._chunks: list[bytes | bytearray] = []
         self._have = 0
         self._need = _FIRST if inbound else 0
         self._since = 0.0
         self._ready = False
-        self._dirty = False
         self._paused = False
         self._doomed: str | None = None
         self._broken = False
         self._lost = False
         #: Nothing is the matter: it is read, the peer takes its answers, and it is not about to end.
         self._clear = True
-        self._transport: Transport
         #: Whole frames not handled yet: (buffer, position of the serialize-type byte, end).
         self.frames: list[tuple[bytes, int, int]] = []
         #: Bytes of ``frames``.
@@ -147,25 +107,11 @@ class Conn(Calls, asyncio.Protocol):
         self.held = 0
         #: When the oldest of ``frames`` was read, monotonic seconds.
         self.read_at = 0.0
-        #: Bytes of requests that a handler holds: added by who takes them, given back with :meth:`settle`.
-        self.owed_bytes = 0
-        #: Answers that wait for the end of the tick, and their bytes.
-        self.out: list[bytes | memoryview] = []
-        self.out_bytes = 0
         #: The peer does not take its answers: nothing is read or served until it does.
         self.congested = False
-        #: It owes so much that it is counted (:mod:`rmq.remoting.unread`): since when, what it was given since and
-        #: before, and what of that it had not taken when that was last looked at.
-        self.owing = False
-        self.owing_since = 0.0
-        self.given = 0
-        self.unread = 0
-        #: Bytes of answers that are being made.
-        self.promised = 0
         #: The same of a connection opened by us. It is read all the same: if it were not, two ends that are both full
         #: would wait for each other.
         self.writing_paused = False
-        self.closed = False
         #: Came in through the VIP port (listenPort - 2).
         self.fast = fast
         #: Accepted by us, not opened by us.
@@ -180,9 +126,8 @@ class Conn(Calls, asyncio.Protocol):
         self.principal: object = None
         #: Notes of services, by a key of theirs.
         self.data: dict[object, Any] = {}
-        #: Something came in, or went out, since the last sweep.
+        #: Something came in since the last sweep.
         self.active = True
-        self.wrote = True
         self.idle_since = 0.0
         #: When something came in last, to the second.
         self.heard_at = 0.0
@@ -467,109 +412,7 @@ class Conn(Calls, asyncio.Protocol):
             if not self.owed_bytes:
                 self._endpoint.settled()
 
-    # -- out ----------------------------------------------------------------------------------------------------
-
-    def send(self, data: bytes) -> None:
-        """Write whole frames; gathered with all that is sent in the same loop tick. Nothing when it is closed."""
-        if self.closed:
-            return
-        self.out.append(data)
-        self.out_bytes += len(data)
-        if not self._dirty:
-            self._dirty = True
-            endpoint = self._endpoint
-            endpoint.dirty.append(self)
-            if not endpoint.scheduled:
-                endpoint.schedule()
-        if self.out_bytes > self._at_once:
-            self.flush()
-
-    def send_parts(self, parts: Sequence[bytes | memoryview], size: int) -> None:
-        """:meth:`send` of a frame in pieces of ``size`` bytes together: they are put together once, when written.
-
-        Views must stay as they are until the end of the tick.
-        """
-        if self.closed:
-            return
-        self.out += parts
-        self.out_bytes += size
-        if not self._dirty:
-            self._dirty = True
-            endpoint = self._endpoint
-            endpoint.dirty.append(self)
-            if not endpoint.scheduled:
-                endpoint.schedule()
-        if self.out_bytes > self._at_once:
-            self.flush()
-
-    def send_command(self, command: Command) -> None:
-        """Encode and :meth:`send`."""
-        if not self.closed:
-            self.send(frame.encode(command))
-
-    def flush(self) -> None:
-        """Hand what is gathered to the transport; the endpoint does so at the end of each tick."""
-        self._dirty = False
-        out = self.out
-        if not out or self.closed:
-            return
-        first = out[0]
-        data = first if len(out) == 1 and isinstance(first, bytes) else b"".join(out)
-        out.clear()
-        self.out_bytes = 0
-        self.wrote = True
-        if self.owing:
-            self.given += len(data)
-        try:
-            self._transport.write(data)
-        except Exception as error:  # a transport that broke between two turns of the loop
-            self._endpoint.complain("%s: closed: writing failed: %r", self.peer, error)
-            self.abort(repr(error))
-            return
-        if self._leaving:
-            self.left()
-        if self.owing:
-            self._endpoint.unread.note(self)
-            if self.unread > self._endpoint.limits.write_most:
-                self._endpoint.complain("%s: closed: it does not read what it is sent", self.peer)
-                self.abort("it does not read what it is sent")
-
-    def unsent(self) -> int:
-        """Bytes that were written and the peer has not taken."""
-        return self._transport.get_write_buffer_size()
-
-    def has_room(self) -> bool:
-        """Whether the peer takes its answers well enough for one more of some size; asked before that is made."""
-        unread = self._endpoint.unread
-        # Mostly nobody owes anything: asked with every pull.
-        return not (unread.total or unread.waiting) or unread.has_room(self)
-
-    def when_room(self, call: Callable[[], None]) -> bool:
-        """Have ``call`` run once: when there is room, or when the connection has ended (it looks at ``closed``).
-
-        :returns: False when too many wait already: it will not be called.
-        """
-        return self._endpoint.unread.wait(self, call)
-
-    async def room(self, size: int) -> bool:
-        """Wait until there is room, or the connection has ended, and :meth:`promise` ``size`` bytes.
-
-        :returns: False at once, and nothing is promised: too many wait already.
-        """
-        if not self.has_room():
-            there = asyncio.Event()
-
-            def take() -> None:
-                self.promise(size)
-                there.set()
-
-            return self.when_room(take) and await there.wait()
-        self.promise(size)
-        return True
-
-    def promise(self, size: int) -> None:
-        """An answer of about ``size`` bytes is being made by a task; given back with ``-size`` when it is sent."""
-        self._endpoint.unread.promise(self, size)
+    # -- end -----------------------------------------------------------------------------------------------------------
 
     def close(self, reason: str = "") -> None:
         """Close after what was sent is written."""

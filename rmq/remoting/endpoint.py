@@ -15,6 +15,7 @@ from rmq.protocol.errors import ProtocolError
 from rmq.remoting.calls import Deadline
 from rmq.remoting.conn import Conn
 from rmq.remoting.limits import Limits, Rationed
+from rmq.remoting.outgoing import Outgoing
 from rmq.remoting.router import Router
 from rmq.remoting.timeouts import Timeouts
 from rmq.remoting.unfinished import Unfinished
@@ -63,7 +64,7 @@ class Endpoint:
         self.name = name
         self.tasks = TaskOwner(name)
         self.ready: list[Conn] = []
-        self.dirty: list[Conn] = []
+        self.dirty: list[Outgoing] = []
         #: A tick is on its way or running.
         self.scheduled = False
         #: When the coming tick was asked for, monotonic seconds.

@@ -23,8 +23,8 @@ from rmq.runtime.aside import logger
 from rmq.runtime.loop import return_memory
 
 if TYPE_CHECKING:
-    from rmq.remoting.conn import Conn
     from rmq.remoting.limits import Limits
+    from rmq.remoting.outgoing import Outgoing
 
 __all__ = ["Unread"]
 
@@ -57,16 +57,16 @@ class Unread:
         #: Bytes owed and promised.
         self.total = 0
         #: Connections that owe, the longest owing first.
-        self.owing: dict[Conn, None] = {}
+        self.owing: dict[Outgoing, None] = {}
         #: Requests that wait.
         self.waiting = 0
         #: Connections closed to make room since start.
         self.closed = 0
-        self._calls: dict[Conn, deque[Callable[[], None]]] = {}
+        self._calls: dict[Outgoing, deque[Callable[[], None]]] = {}
         # Of those with calls the ones that may be served as soon as all together owe less.
-        self._turn: dict[Conn, None] = {}
+        self._turn: dict[Outgoing, None] = {}
         # Was served although the bound was reached, and did not take it all.
-        self._extra: Conn | None = None
+        self._extra: Outgoing | None = None
         self._counted = 0.0
         # The most that was seen by a sweep since memory was given back.
         self._peak = 0
@@ -75,7 +75,7 @@ class Unread:
 
     # -- accounts -----------------------------------------------------------------------------------------------
 
-    def begin(self, conn: Conn) -> None:
+    def begin(self, conn: Outgoing) -> None:
         """The transport of a connection holds more than ``write_noted``."""
         if conn not in self.owing:
             self.owing[conn] = None
@@ -84,7 +84,7 @@ class Unread:
             conn.given = conn.unsent()
         self.note(conn)
 
-    def note(self, conn: Conn) -> None:
+    def note(self, conn: Outgoing) -> None:
         """See what an owing connection owes now."""
         size = conn.unsent()
         self.total += size - conn.unread
@@ -92,7 +92,7 @@ class Unread:
         if size > self._share():
             conn.congest()
 
-    def end(self, conn: Conn) -> None:
+    def end(self, conn: Outgoing) -> None:
         """A connection has taken nearly everything, or is gone."""
         if conn.owing:
             del self.owing[conn]
@@ -103,7 +103,7 @@ class Unread:
             self._extra = None
         self._may_serve(conn)
 
-    def forget(self, conn: Conn) -> None:
+    def forget(self, conn: Outgoing) -> None:
         """A connection is gone: what waits for it is called, and finds it closed."""
         self.end(conn)
         self._turn.pop(conn, None)
@@ -116,7 +116,7 @@ class Unread:
                 except Exception:
                     log.exception("%s: a request that had waited until its peer reads failed", conn.peer)
 
-    def promise(self, conn: Conn, size: int) -> None:
+    def promise(self, conn: Outgoing, size: int) -> None:
         """An answer of about this size is being made: until it is given back with a negative size it counts as owed."""
         conn.promised += size
         self.total += size
@@ -137,7 +137,7 @@ class Unread:
 
     # -- room ---------------------------------------------------------------------------------------------------
 
-    def has_room(self, conn: Conn) -> bool:
+    def has_room(self, conn: Outgoing) -> bool:
         """Whether an answer of some size may be made for a connection now."""
         if self._serving:
             return True
@@ -145,15 +145,15 @@ class Unread:
             return False
         return self._fits(conn) or (self._now() - self._counted > _FRESH and self._fits_recounted(conn))
 
-    def _fits(self, conn: Conn) -> bool:
+    def _fits(self, conn: Outgoing) -> bool:
         owes = conn.unread + conn.promised
         return self.total < self._limits.unread and (not owes or owes <= self._share())
 
-    def _fits_recounted(self, conn: Conn) -> bool:
+    def _fits_recounted(self, conn: Outgoing) -> bool:
         self._recount()
         return self._fits(conn)
 
-    def wait(self, conn: Conn, call: Callable[[], None]) -> bool:
+    def wait(self, conn: Outgoing, call: Callable[[], None]) -> bool:
         """Have ``call`` run once: when there is room for the connection, in turn, or when the connection has ended.
 
         :returns: False when too many wait already; it is not called then.
@@ -169,7 +169,7 @@ class Unread:
         self._may_serve(conn)
         return True
 
-    def _may_serve(self, conn: Conn) -> None:
+    def _may_serve(self, conn: Outgoing) -> None:
         if conn in self._calls and not conn.owing:
             self._turn[conn] = None
             self._schedule()
@@ -201,7 +201,7 @@ class Unread:
         if self._turn:
             self._schedule()
 
-    def _serve(self, conn: Conn) -> None:
+    def _serve(self, conn: Outgoing) -> None:
         if conn.promised and not self._fits(conn):
             return  # comes again when what it was promised is made
         calls = self._calls[conn]
@@ -224,7 +224,7 @@ class Unread:
 
     # -- the sweep ----------------------------------------------------------------------------------------------
 
-    def sweep(self) -> list[Conn]:
+    def sweep(self) -> list[Outgoing]:
         """Once a second: take stock, and say which connections have to be closed so that others are served."""
         self._recount()
         self._peak = max(self._peak, self.total)
@@ -235,7 +235,7 @@ class Unread:
             return []
         limits = self._limits
         now = self._now()
-        stuck: list[Conn] = []
+        stuck: list[Outgoing] = []
         for conn in self._calls:
             if conn.owing and not conn.congested and self._fits(conn):
                 self._turn[conn] = None
