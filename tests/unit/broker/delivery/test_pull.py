@@ -273,6 +273,8 @@ async def test_pulls_parked_on_a_topic_that_is_deleted_are_told(scene: FrontScen
     line = scene.line()
     take(scene, line, hold_ms=HOLD)
     scene.tables.topics.put(TopicConfig("Other", 1, 1))
+    scene.tables.topics.delete("Other")
+    scene.tables.topics.put(TopicConfig("T", 3, 3))
     assert line.sent == []
     scene.tables.topics.delete("T")
     assert line.codes() == {7: 17}
@@ -324,6 +326,40 @@ async def test_a_slave_does_not_call_an_offset_wrong_that_its_master_may_have(sc
     line = scene.line()
     take(scene, line, 9, hold_ms=HOLD)
     assert (line.sent, scene.delivery.holds.count) == ([], 1)
+
+
+@in_front()
+async def test_an_offset_that_was_corrected_is_noted_by_who_leads(scene: FrontScene) -> None:
+    filled(scene, b"<a>")
+    noted: list[tuple[Any, ...]] = []
+    scene.delivery._moved.add = lambda *what: noted.append(what)  # type: ignore[method-assign]
+    asked(scene, 0, subscription="Blue")
+    assert noted == []
+    asked(scene, 9)
+    assert noted == [("G", "T", 0, 9, 1)]
+
+
+@in_front(metricsExporterType="PROM")
+async def test_every_pull_is_timed_once_by_how_it_ended(scene: FrontScene) -> None:
+    filled(scene, b"<a>")
+    line = scene.line()
+    asked(scene)
+    asked(scene, subscription="Blue")
+    asked(scene, topic="Missing")
+    take(scene, line, 1, hold_ms=HOLD)
+    await asyncio.sleep(16)
+    take(scene, line, 1, hold_ms=HOLD)
+    scene.tables.topics.delete("T")
+    latency = scene.counted.latency
+    assert latency is not None
+    counted = {key: histogram.count for key, histogram in latency._of.items() if key[0] == 11}
+    assert counted == {
+        (11, 0, "success", False): 1,
+        (11, 20, "success", False): 1,
+        (11, 17, "success", False): 1,
+        (11, 19, "success", True): 1,
+        (11, 17, "success", True): 1,
+    }
 
 
 # -- peers that do not read, and what fails ----------------------------------------------------------------------------

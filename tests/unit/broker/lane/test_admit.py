@@ -257,10 +257,16 @@ async def test_a_batch_is_a_record_a_message_with_what_they_share(scene: FrontSc
     assert (stored["own"], stored["shared"], stored["CLUSTER"]) == ("1", "2", "DefaultCluster")
 
 
+@in_front()
+async def test_a_batch_may_be_as_long_as_a_message(scene: FrontScene) -> None:
+    room = 4096 - len(batched(b""))
+    assert len(admitted(scene, batched(bytes(room)), m="true").puts) == 1
+    assert refusal(scene, batched(bytes(room + 1)), m="true")[0] == 13
+
+
 @pytest.mark.parametrize(
     ("data", "members", "code"),
     [
-        (batched(bytes(4096)), {}, 13),
         (batched(b"a"), {"f": "4"}, 13),
         (batched(b"a"), {"i": texts(("DELAY", "1"))}, 13),
         (batched(b"a", member={"DELAY": "1"}), {}, 13),
