@@ -58,6 +58,11 @@ def places(rows: list[Any]) -> Counter[tuple[Any, ...]]:
     return Counter((row["topic"], row["brokerName"], row["queueId"], row["offset"]) for row in rows)
 
 
+def of_the_archive(files: Any, *paths: str) -> bool:
+    """Not of a checkpoint, where a job shows every few seconds that it is at work."""
+    return files.root.endswith("/archive")
+
+
 async def stored(cluster: Cluster, topic: str, count: int) -> None:
     """Wait until a topic holds so many messages."""
     found = 0
@@ -89,7 +94,8 @@ def test_archive(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
 
     # Dies with one file of the batch moved: what the manifest lists is finished by the next start, once.
     bench.send("Events", [{"n": n, "at": at(n * 20)} for n in range(6, 12)] + ["no time in here"])
-    monkeypatch.setattr(Files, "move", counted(Files.move, fail_at=3, error=OSError("the machine went away")))
+    gone: dict[str, Any] = {"error": OSError("the machine went away"), "counts": of_the_archive}
+    monkeypatch.setattr(Files, "move", counted(Files.move, fail_at=3, **gone))
     with pytest.raises(RMQError, match=r"the job job failed: .*the machine went away"):
         bench.run(ARCHIVE)
     monkeypatch.undo()
@@ -103,7 +109,7 @@ def test_archive(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.send(
         "Events", [{"n": 0, "at": when} for when in (2**63 - 1, -(2**63), 10**40, "12:30", "9999-12-31T23:59-01:00")]
     )
-    monkeypatch.setattr(Files, "write", counted(Files.write, fail_at=1, error=OSError("the machine went away")))
+    monkeypatch.setattr(Files, "write", counted(Files.write, fail_at=1, **gone))
     with pytest.raises(RMQError, match="the machine went away"):
         bench.run(ARCHIVE)
     monkeypatch.undo()
@@ -114,6 +120,23 @@ def test_archive(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     # Files of an hour were joined into one.
     hour = bench.folder / "archive/topic=Events/date=2026-03-01/hour=10"
     assert len(list(hour.glob("*.parquet"))) == 1
+
+
+def test_a_second_run_on_a_checkpoint_is_refused(bench: Bench) -> None:
+    """It would sweep what the first one is writing: a batch would be in the archive without its files."""
+    from rmq.runtime.dial import RealDial
+    from rmq.spark.pipeline.running.claim import claimed
+    from rmq.spark.pipeline.running.files import Files
+
+    bench.create("Alone")
+    bench.send("Alone", [{"at": at(0)}])
+    text = ARCHIVE.replace("[Events]", "[Alone]")
+    with (
+        claimed(Files(bench.spark, f"{bench.folder}/checkpoint"), RealDial(), print, lambda: None),
+        pytest.raises(RMQError, match=r"/checkpoint is the checkpoint of a run that is at work .*end the other"),
+    ):
+        bench.run(text)
+    assert "done: 1 rows in 1 batch" in bench.run(text)
 
 
 def test_joining_files_that_dies_in_between_neither_loses_nor_repeats(
@@ -290,11 +313,13 @@ def test_replay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         f"from:\n  topic: Past\n  start: {begin.isoformat()}\n  end: {(between + timedelta(days=20)).isoformat()}\n"
         "  tags: [a]\n  keys: k2\nto:\n  topic: Again\n  maxRate: 100000\nslice: 20s\n"
     )  # fmt: skip
+    monkeypatch.setattr(replay, "SETTLED", timedelta(0))
     # Killed after the first slice with messages, one of 86,400, was sent: it is not sent again.
-    monkeypatch.setattr(replay, "_send", counted(replay._send, fail_at=2, error=OSError("the machine went away")))
+    whole = replay._send
+    monkeypatch.setattr(replay, "_send", counted(whole, fail_at=2, error=OSError("the machine went away")))
     with pytest.raises(RMQError, match="the machine went away"):
         bench.run(text)
-    monkeypatch.undo()
+    monkeypatch.setattr(replay, "_send", whole)
     out = bench.run(text)
     assert re.search(r"1\d messages before \S+Z were sent by an earlier run", out)
     assert "the rest of the range is still to come: run the job again then" in out

@@ -68,13 +68,15 @@ class Bench:
         return [json.loads(bytes(row["value"])) for row in self.rows(topic)]
 
 
-def counted(call: Callable[..., Any], *, fail_at: int, error: Exception) -> Callable[..., Any]:
-    """``call``, but its ``fail_at``-th use raises."""
+def counted(
+    call: Callable[..., Any], *, fail_at: int, error: Exception, counts: Callable[..., bool] = lambda *args: True
+) -> Callable[..., Any]:
+    """``call``, but its ``fail_at``-th use raises, of those whose arguments count."""
     uses = 0
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         nonlocal uses
-        uses += 1
+        uses += counts(*args)
         if uses == fail_at:
             raise error
         return call(*args, **kwargs)

@@ -38,6 +38,8 @@ ORIGIN = {
     "RMQ_REPLAY_OFFSET": "offset",
 }
 _STATE = "replay.json"
+#: What a broker stored so short a time ago is left to the next run: its clock may be behind, or a message on its way.
+SETTLED = timedelta(seconds=5)
 _FOLDER = re.compile(r"/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/[^/]*$")
 
 
@@ -52,7 +54,7 @@ def work(spark: SparkSession, job: Replay, watch: Watch, stop: Stop) -> None:
     if done > job.from_.start:
         watch.say(f"{sent:,} messages before {_told(done)} were sent by an earlier run")
     # What is to come is no part of this run: a slice that was sent before its messages came is not looked at again.
-    now = datetime.now(UTC)
+    now = datetime.now(UTC) - (SETTLED if job.from_.archive is None else timedelta(0))
     last = min(job.from_.end, now.replace(microsecond=now.microsecond // 1000 * 1000))
     source: _Source = _Archive(spark, job) if job.from_.archive is not None else _Topic(spark, job)
     width = timedelta(seconds=job.slice)
@@ -73,10 +75,10 @@ def work(spark: SparkSession, job: Replay, watch: Watch, stop: Stop) -> None:
         watch.batch(Batch(number, count, clock.monotonic() - started, upto=_told(done)))
         number += 1
     _note(files, job, done, sent)
-    if last < job.from_.end and done == last:
-        watch.say(f"sent up to {_told(last)}; the rest of the range is still to come: run the job again then")
-    elif done < last:
+    if done < last:
         watch.say(f"sent up to {_told(done)}, the next run goes on there")
+    elif last < job.from_.end:
+        watch.say(f"sent up to {_told(done)}; the rest of the range is still to come: run the job again then")
 
 
 def _told(at: datetime) -> str:

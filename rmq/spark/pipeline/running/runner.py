@@ -9,16 +9,20 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rmq.protocol.errors import RMQError
 from rmq.remoting.health import Observer, ObserverSettings
 from rmq.remoting.metrics import Family, Labels
 from rmq.runtime.background import LoopThread
+from rmq.runtime.dial import RealDial
 from rmq.runtime.world import World
 from rmq.spark import require_java, session
 from rmq.spark.pipeline.job import ONCE, Job, StreamJob
+from rmq.spark.pipeline.replay import Replay
+from rmq.spark.pipeline.running.claim import claimed
+from rmq.spark.pipeline.running.files import Files
 from rmq.spark.pipeline.running.screen import Screen, totals
 from rmq.spark.pipeline.running.stop import Stop
 from rmq.spark.pipeline.running.watch import Batch, Watch
@@ -121,11 +125,12 @@ def run_in(spark: SparkSession, job: Job, out: TextIO | None = None, stop: Stop 
     module = importlib.import_module(_HOMES + job.job.replace("-", "_"))
     with stop or Stop() as stop, _metrics(job, watch):
         try:
-            if isinstance(job, StreamJob):
-                watch.say(_plan(job))
-                _follow(module.start(spark, job, watch), watch, stop)
-            else:
-                module.work(spark, job, watch, stop)
+            with _alone(spark, job, watch, stop):
+                if isinstance(job, StreamJob):
+                    watch.say(_plan(job))
+                    _follow(module.start(spark, job, watch), watch, stop)
+                else:
+                    module.work(spark, job, watch, stop)
         except RMQError:
             raise
         except Exception as error:
@@ -136,6 +141,17 @@ def run_in(spark: SparkSession, job: Job, out: TextIO | None = None, stop: Stop 
             raise RMQError(f"the job {job.title()} failed: {reason(error)}") from error
     watch.say(f"{'stopped' if stop.asked else 'done'}: {totals(watch)}")
     return watch
+
+
+def _alone(spark: SparkSession, job: Job, watch: Watch, stop: Stop) -> AbstractContextManager[object]:
+    """While it lasts no other run works with the job's checkpoint. :raises RMQError: one does."""
+    if not isinstance(job, (StreamJob, Replay)):
+        return nullcontext()
+
+    def end() -> None:
+        stop.asked = True
+
+    return claimed(Files(spark, job.checkpoint), RealDial(), watch.say, end)
 
 
 def _gone(spark: SparkSession) -> bool:
