@@ -9,7 +9,7 @@ import pytest
 
 from rmq.protocol.codes import Language, RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConnectFailed
+from rmq.protocol.errors import ClientError, ConnectFailed
 from rmq.protocol.message import decode_record
 from rmq.spark.cluster.brokers import Brokers
 from rmq.spark.options.checked import SinkOptions
@@ -133,6 +133,21 @@ def test_a_broker_that_takes_nothing_is_left_alone_for_the_rest_of_a_task(
     assert bodies(cluster) == sorted(values)
     assert cluster.slept < 10
     assert sum(each.code in SENDS for each in cluster.broker.seen) < 20
+
+
+@pytest.mark.parametrize("columns", [{}, {"shardingKey": ["s", "s"]}], ids=["any queue", "in order"])
+def test_where_no_broker_takes_a_row_the_write_fails_and_says_why(
+    cluster: MemoryCluster, columns: dict[str, list[str]]
+) -> None:
+    plain = cluster._store
+    full(cluster, cluster.broker)
+    task = Task(cluster)
+    with pytest.raises(ClientError, match=r"^row 0 and 1 more could not be sent to t, .* the broker's disk is full"):
+        task.write({"value": ["a", "b"], **columns})
+    assert bodies(cluster) == []
+    cluster._store = plain  # type: ignore[method-assign]
+    assert task.write({"value": ["a", "b"], **columns}) == 2
+    assert bodies(cluster) == ["a", "b"]
 
 
 def test_when_the_other_broker_dies_the_first_one_is_tried_again(cluster: MemoryCluster) -> None:

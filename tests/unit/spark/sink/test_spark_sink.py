@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import pickle
+from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,6 +80,38 @@ def test_large_rows_are_made_messages_a_few_at_a_time(cluster: MemoryCluster, mo
     monkeypatch.setattr(sink.Rows, "messages", messages)
     assert write({"value": BinaryType()}, pa.record_batch({"value": pa.array([bytes(200_000)] * 150)})) == 150
     assert largest <= 8 << 20
+
+
+def test_two_attempts_of_a_task_beside_each_other_send_the_same_identities(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Speculation: the copy of a slow task runs on another machine, while the first one goes on."""
+    places = iter([(0, "first"), (0, "copy"), (1, "another task")])
+
+    def context() -> Any:
+        partition, machine = next(places)
+        return SimpleNamespace(
+            partitionId=lambda: partition,
+            attemptNumber=lambda: int(machine == "copy"),
+            taskAttemptId=lambda: hash(machine),
+            getLocalProperty=lambda name: None,
+        )
+
+    monkeypatch.setattr(sink, "TaskContext", SimpleNamespace(get=context))
+    schema = StructType([StructField("value", StringType())])
+    writer = sink.BatchWriter({"nameServer": NAMESRV, "topic": "t", "batchSize": "1"}, schema, False)
+    rows = pa.record_batch([text([b"a", b"b", b"a"])], ["value"])
+    copy = pickle.loads(pickle.dumps(writer))
+
+    def slow() -> Any:
+        yield rows
+        copy.write(iter([rows]))  # overtakes it
+
+    writer.write(slow())
+    writer.write(iter([rows]))
+    records = [decode_record(record or b"") for record in cluster.broker.queues["t", 0].records]
+    sent = Counter(record.properties[IDENTITY] for record in records)
+    assert sorted(sent.values()) == [1, 1, 1, 2, 2, 2]
 
 
 def test_writes_of_one_batch_are_told_apart_by_their_names(cluster: MemoryCluster) -> None:
