@@ -116,10 +116,10 @@ class Pair:
         slave = self.slaves[number] = await self._follower(self.slaves[number].node)
         return slave.store.log.end
 
-    def seen(self, number: int) -> SlaveSeen:
-        """A slave as the master sees it."""
+    def seen(self, number: int) -> SlaveSeen | None:
+        """A slave as the master sees it; None while it does not."""
         host = f"{self.slaves[number].node.address}:"
-        return next(slave for slave in self.service.slaves() if slave.address.startswith(host))
+        return next((slave for slave in self.service.slaves() if slave.address.startswith(host)), None)
 
 
 @asynccontextmanager

@@ -265,6 +265,8 @@ class CommitLog:
         if spare is not None:
             if spare.start == start:
                 return spare
+            if not self._files:
+                self._remove_early(spare)
             spare.shared.drop()
         return self.files.create(start)
 
@@ -310,7 +312,16 @@ class CommitLog:
         # The step came first and made the same file itself.
         if current is not None and current.start == made.start:
             current.entry_synced = True
+        elif self._files and made.start < self._files[0].start:
+            self._remove_early(made)
         made.shared.drop()
+
+    def _remove_early(self, file: LogFile) -> None:
+        """A file was made ready for an empty log, which then began behind it: a start would find it full of zeros."""
+        try:
+            self.files.remove(file)
+        except OSError as error:
+            log.error("%s is no part of the log and could not be removed (%s): remove it", file.path, error)
 
     @property
     def prepared(self) -> bool:

@@ -17,7 +17,7 @@ from tests.support.virtual import eventually, in_virtual_time
 async def caught_up(p: Pair, number: int = 0) -> None:
     slave = p.slaves[number].store
     await eventually(lambda: slave.log.end == p.master.log.end and not slave.dispatcher.behind)
-    await eventually(lambda: p.seen(number).acked == p.master.log.end)
+    await eventually(lambda: (seen := p.seen(number)) is not None and seen.acked == p.master.log.end)
 
 
 @in_virtual_time
@@ -56,7 +56,9 @@ async def test_a_slave_that_dies_goes_on_from_the_exact_offset() -> None:
             fill(p.master, 25, 40 + 25 * round_)
             end = await p.restart_slave(0)
             await caught_up(p)
-            assert p.seen(0).begun_at == end
+            seen = p.seen(0)
+            assert seen is not None
+            assert seen.begun_at == end
         assert log_bytes(p.slaves[0].store) == log_bytes(p.master)
 
 
@@ -70,6 +72,23 @@ async def test_an_empty_slave_begins_with_the_last_file_or_the_first() -> None:
             slave = p.slaves[0].store
             assert slave.log.start == (0 if whole else 2 * SIZE)
             assert log_bytes(slave) == log_bytes(p.master, slave.log.start)
+
+
+@in_virtual_time
+async def test_what_an_empty_slave_had_made_ready_is_no_part_of_its_log() -> None:
+    async with pair(slaves=0) as p:
+        fill(p.master, 90)
+        await p.add_slave()
+        node, store = p.slaves[0].node, p.slaves[0].store
+        await eventually(lambda: store.log.prepared)
+        await caught_up(p)
+        files = [f"{at:020d}" for at in range(2 * SIZE, store.log.end + SIZE, SIZE)]
+        assert set(node.files.list("/store/commitlog")) <= set(files)
+        await p.kill_slave(0)
+        await p.restart_slave(0)
+        store = p.slaves[0].store
+        assert (store.log.start, store.recovered.damages) == (2 * SIZE, [])
+        await caught_up(p)
 
 
 @in_virtual_time
