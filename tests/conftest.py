@@ -19,7 +19,8 @@ GROUPS = {
     "Spark": ("spark/",),
     "brokers in turn": (
         "interop/test_store", "interop/test_consumequeue", "interop/test_lmq", "interop/test_filter",
-        "interop/test_delay_exchange", "interop/test_topic", "interop/test_answers", "interop/test_busy",
+        "interop/test_delay_exchange", "interop/test_ha", "interop/test_topic", "interop/test_answers",
+        "interop/test_busy",
     ),
     "matrix": ("interop/test_matrix", "interop/test_sdk", "interop/test_mixed", "interop/test_headers"),
     "clients": ("interop/",),
