@@ -32,7 +32,7 @@ ROUND = 12.0
 
 async def rounds(scene: Pair) -> None:
     """Let the slave ask its master, with everything of the log at hand."""
-    await scene.copied()
+    await scene.replicated()
     await asyncio.sleep(ROUND)
 
 
@@ -117,6 +117,7 @@ async def test_tables_follow_the_master_and_outlive_a_restart() -> None:
 @in_virtual_time
 async def test_progress_waits_until_the_log_has_arrived_that_it_speaks_of() -> None:
     async with pair() as scene:
+        await scene.unfollow()
         await scene.topic("T")
         await scene.send("T", "a", "b")
         await scene.commit("master", "g", "T", 2)
@@ -124,7 +125,8 @@ async def test_progress_waits_until_the_log_has_arrived_that_it_speaks_of() -> N
         await asyncio.sleep(3 * ROUND)
         assert scene.slave.topics.get("T") is not None, "a table waits for no log"
         assert (offset(scene), delays(scene)) == (-1, {})
-        await rounds(scene)
+        await scene.copy_by_hand()
+        await asyncio.sleep(ROUND)
         assert (offset(scene), delays(scene)) == (2, {1: 1})
 
 
@@ -178,7 +180,7 @@ async def test_what_the_master_deletes_goes_here_and_what_it_never_had_is_only_h
         # A master with an empty folder.
         await scene.master.stop()
         await scene.start_master(storePathRootDir="/other")
-        await rounds(scene)
+        await asyncio.sleep(2 * ROUND)
         assert scene.slave.topics.get("U") is None
         assert [queue.next for queue in scene.slave.store.queues.all("U")] == [1]
         assert offset(scene, topic="U") == 1
@@ -276,11 +278,12 @@ async def test_who_wants_what_a_slave_has_not_waits_for_it() -> None:
         await scene.topic("T")
         await scene.send("T", "a")
         await rounds(scene)
+        await scene.unfollow()
         await scene.send("T", "b", "c")
         waiting = asyncio.create_task(scene.ask("slave", pull("g", "T", 2, hold_ms=60_000)))
         await asyncio.sleep(5)
         assert not waiting.done()
-        await scene.copied()
+        await scene.copy_by_hand()
         found = await waiting
         assert [record.body for record in decode_records(found.body)] == [b"c"]
 

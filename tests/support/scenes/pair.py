@@ -114,12 +114,16 @@ class Pair:
         store = self.slave.store
         await eventually(lambda: store.log.end == self.master.store.log.end and store.dispatcher.behind == 0)
 
-    async def copied(self) -> None:
-        """Bring the log of the master to the slave by hand: for the tests of what is not the stream's."""
+    async def unfollow(self) -> None:
+        """The slave gets no more of the log."""
+        assert self.slave.roles.slave is not None
+        await self.slave.roles.slave.client.stop()
+
+    async def copy_by_hand(self) -> None:
+        """Bring what is missing of the log to a slave that does not follow."""
         source, target = self.master.store.log, self.slave.store
-        if (size := source.end - target.log.end) > 0:
-            (data,) = await source.read_many_cold([(target.log.end, size)])
-            target.append_raw(target.log.end, bytes(data))
+        (data,) = await source.read_many_cold([(target.log.end, source.end - target.log.end)])
+        target.append_raw(target.log.end, data)
         await eventually(lambda: target.dispatcher.behind == 0)
 
 
