@@ -175,10 +175,12 @@ class BrokerApp:
             world, settings, tables.topics, self._client, broker_addr=ground.broker_addr, ha_addr=ground.ha_addr,
             broker_id=lambda: self.roles.role.broker_id,
         )  # fmt: skip
-        runtime = RuntimeAdmin(world, settings, store, counted.stats, delays, front.pressure)
+        runtime = RuntimeAdmin(
+            world, settings, store, counted.stats, delays, front.pressure, lambda: self.roles.figures()
+        )
         for service in make_handlers(
             ground, tables, members, counted, front, modes, delays, forgetting, runtime, self._client,
-            lambda: registration.addresses, lambda: self.roles.role.leads,
+            lambda: registration.addresses, lambda: self.roles,
         ):  # fmt: skip
             router.add(service)
         self.server = server = make_server(ground, router, front)

@@ -17,6 +17,7 @@ from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.connection import Connection, ConsumerConnection
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq.protocol.bodies.kv import GroupList, KVTable, TopicList
+from rmq.protocol.bodies.replica import HARuntimeInfo
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.bodies.stats import ConsumeStats, TopicStatsTable
@@ -138,6 +139,11 @@ class AdminClient(Lookups):
         """A broker's figures by name (brokerStatus; protocol.md 4.12)."""
         reply = await self.instance.call(broker_addr, RequestCode.GET_BROKER_RUNTIME_INFO)
         return KVTable.decode(reply.body).table
+
+    async def broker_ha_status(self, broker_addr: str) -> HARuntimeInfo:
+        """A master's slaves and how far each is, or how far a slave is (haStatus; Java: HARuntimeInfo)."""
+        reply = await self.instance.call(broker_addr, RequestCode.GET_BROKER_HA_STATUS)
+        return HARuntimeInfo.decode(reply.body)
 
     async def broker_config(self, broker_addr: str) -> str:
         """A broker's settings as properties text."""

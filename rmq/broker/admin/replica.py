@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rmq.broker.parts import Ground
-from rmq.protocol.bodies.replica import HAClientRuntimeInfo, HARuntimeInfo
+from rmq.broker.replication.master_service import MasterReplication
+from rmq.broker.replication.slave_service import SlaveClient, SlaveStatus
+from rmq.protocol.bodies.replica import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ResponseError
@@ -17,13 +19,17 @@ __all__ = ["ReplicaAdmin"]
 
 
 class ReplicaAdmin:
-    """Handlers of a master without slaves, and of a slave.
+    """Handlers of a master, and of a slave.
 
-    :param leads: whether the broker is a master now.
+    :param master: what sends the log to slaves; None while the broker is no master.
+    :param slave: what follows a master; None while the broker is no slave.
     """
 
-    def __init__(self, ground: Ground, leads: Callable[[], bool]) -> None:
-        self._leads = leads
+    def __init__(
+        self, ground: Ground, master: Callable[[], MasterReplication | None], slave: Callable[[], SlaveClient | None]
+    ) -> None:
+        self._master = master
+        self._slave = slave
         self._store = ground.store
         self._broker_addr = ground.broker_addr
         self._ha_addr = ground.ha_addr
@@ -31,17 +37,37 @@ class ReplicaAdmin:
     @handles(RequestCode.GET_BROKER_HA_STATUS)
     def ha_status(self, conn: Conn, request: Command) -> Command:
         """907 (5.x): where the log ends, and the slaves that read it; of a slave how far it is itself."""
-        end = self._store.log.end
-        if self._leads():
-            status = HARuntimeInfo(master=True, master_commit_log_max_offset=end)
+        master, slave = self._master(), self._slave()
+        if master is not None:
+            status = self._of_master(master)
         else:
-            status = HARuntimeInfo(master=False, ha_client_runtime_info=HAClientRuntimeInfo(max_offset=end))
+            told = HAClientRuntimeInfo(max_offset=self._store.log.end) if slave is None else _of_slave(slave.status())
+            status = HARuntimeInfo(master=False, ha_client_runtime_info=told)
         return request.reply(ResponseCode.SUCCESS, body=status.encode())
+
+    def _of_master(self, master: MasterReplication) -> HARuntimeInfo:
+        end, seen = self._store.log.end, master.slaves()
+        return HARuntimeInfo(
+            master=True,
+            master_commit_log_max_offset=end,
+            in_sync_slave_nums=sum(one.in_sync for one in seen),
+            ha_connection_info=[
+                HAConnectionRuntimeInfo(
+                    addr=one.address,
+                    diff=max(0, end - one.acked),
+                    in_sync=one.in_sync,
+                    slave_ack_offset=one.acked,
+                    transfer_from_where=one.next,
+                    transferred_byte_in_second=int(one.sent / max(one.seconds, 1.0)),
+                )
+                for one in seen
+            ],
+        )
 
     @handles(RequestCode.EXCHANGE_BROKER_HA_INFO, header=ExchangeHAInfoRequest)
     def exchange_ha_info(self, conn: Conn, request: Command, header: ExchangeHAInfoRequest) -> Command:
         """906 (5.x): a slave asks for its master's addresses. One that tells them, or asks a slave, gets none."""
-        if header.master_ha_address is not None or not self._leads():
+        if header.master_ha_address is not None or self._master() is None:
             return request.reply(ResponseCode.SUCCESS, header=ExchangeHAInfoResponse())
         answer = ExchangeHAInfoResponse(
             master_ha_address=self._ha_addr, master_flush_offset=0, master_address=self._broker_addr
@@ -62,3 +88,12 @@ class ReplicaAdmin:
     def timer_metrics(self, conn: Conn, request: Command) -> Command:
         """61 (5.x): likewise."""
         raise ResponseError(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
+
+
+def _of_slave(status: SlaveStatus) -> HAClientRuntimeInfo:
+    return HAClientRuntimeInfo(
+        last_read_timestamp=status.last_read_ms,
+        last_write_timestamp=status.last_write_ms,
+        master_addr=status.master if status.connected else None,
+        max_offset=status.end,
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from rmq.broker.lane.pressure import Pressure
 from rmq.broker.schedule.levels import DelayOffsets
 from rmq.broker.settings import BrokerSettings
@@ -22,7 +24,10 @@ _NO_POOL = 2_147_483_647
 
 
 class RuntimeAdmin:
-    """Handler of 28. There are no thread pools: the send queue's figures are of sends read and not answered yet."""
+    """Handler of 28. There are no thread pools: the send queue's figures are of sends read and not answered yet.
+
+    :param role: figures of the broker's role.
+    """
 
     def __init__(
         self,
@@ -32,7 +37,9 @@ class RuntimeAdmin:
         stats: BrokerStats,
         delays: DelayOffsets,
         pressure: Pressure,
+        role: Callable[[], Mapping[str, str]],
     ) -> None:
+        self._role = role
         self._world = world
         self._settings = settings
         self._store = store
@@ -49,7 +56,7 @@ class RuntimeAdmin:
     async def table(self) -> dict[str, str]:
         """Every key of the runtime information with its text."""
         await self._stats.count()
-        return {**self._counters(), **self._pools(), **self._offsets(), **await self._disk()}
+        return {**self._counters(), **self._role(), **self._pools(), **self._offsets(), **await self._disk()}
 
     def _counters(self) -> dict[str, str]:
         stats = self._stats

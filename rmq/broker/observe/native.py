@@ -82,7 +82,7 @@ class NativeMetrics:
                 self._of.latency.samples(),
             )
         yield from self._store()
-        yield from self._slave()
+        yield from self._replicas()
         yield from self._waiting.families()
 
     def _broker(self) -> Iterator[Family]:
@@ -132,8 +132,16 @@ class NativeMetrics:
             "rmq_sends_failed_total", "counter", "Sends that were not stored, for any reason", of.stats.put_failures
         )
 
-    def _slave(self) -> Iterator[Family]:
-        slave = self._of.slave()
+    def _replicas(self) -> Iterator[Family]:
+        master, slave = self._of.master(), self._of.slave()
+        if master is not None:
+            end = self._of.store.log.end
+            yield Family(
+                "rmq_replica_behind_bytes",
+                "gauge",
+                "Bytes of a master's log that a slave which follows has not acknowledged",
+                [("", (("addr", one.address),), max(0, end - one.acked)) for one in master.replication.slaves()],
+            )
         if slave is None:
             return
         yield Family(
@@ -142,10 +150,9 @@ class NativeMetrics:
             "How long ago a slave took a table over from its master; absent before the first time",
             [("", (("table", name),), age) for name, age in slave.metadata.ages()],
         )
-        end = slave.metadata.master_end
-        if end is not None:
+        if slave.metadata.behind is not None:
             meaning = "Bytes of its master's log that a slave has not got"
-            yield _single("rmq_slave_behind_bytes", "gauge", meaning, max(0, end - self._of.store.log.end))
+            yield _single("rmq_slave_behind_bytes", "gauge", meaning, slave.metadata.behind)
 
     def _messages(self) -> Iterator[Family]:
         of = self._of

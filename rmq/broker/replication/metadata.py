@@ -111,7 +111,7 @@ class MetadataSync:
         self._seek = seek
         self._known = True
         #: Where the master's log ended when it was asked last; None before the first time.
-        self.master_end: int | None = None
+        self._master_end: int | None = None
         #: Where the log ended when the round began: what is newer, its answers may not know.
         self._end = 0
         #: Topics, and offsets, of the last answers.
@@ -146,6 +146,11 @@ class MetadataSync:
         now = self._clock.monotonic()
         tables = (*self._plain, *self._progress)
         return [(table.name, now - table.taken_at) for table in tables if table.taken_at is not None]
+
+    @property
+    def behind(self) -> int | None:
+        """Bytes that the log here lacks of the master's, as that was when it was asked last; None before that."""
+        return None if self._master_end is None else max(0, self._master_end - self._log.end)
 
     # -- asking
 
@@ -209,7 +214,7 @@ class MetadataSync:
             table.trouble.failed(error)
             return False
         conn, end = self._client.connected(master), int(text)
-        self.master_end = end
+        self._master_end = end
         while self._log.end < end:
             if conn is None or conn.closed:
                 return False  # what it had may never come

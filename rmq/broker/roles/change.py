@@ -15,6 +15,8 @@ from rmq.broker.arrivals import Arrivals
 from rmq.broker.delays import DelayLevels
 from rmq.broker.delivery.pull import Delivery
 from rmq.broker.lane.admit import Admission
+from rmq.broker.replication.master_service import MasterReplication
+from rmq.broker.replication.slave_service import SlaveClient
 from rmq.broker.roles.master import MasterServices
 from rmq.broker.roles.role import FOR_MASTERS, Role
 from rmq.broker.roles.slave import SlaveServices
@@ -184,6 +186,21 @@ class Roles:
         async with self._changing:
             self._stopping = True
             return not await self._begun.unwind()
+
+    @property
+    def sends_log(self) -> MasterReplication | None:
+        """What sends the log to slaves; None while the broker is no master."""
+        return None if self.master is None else self.master.replication
+
+    @property
+    def follows_log(self) -> SlaveClient | None:
+        """What follows a master's log; None while the broker is no slave."""
+        return None if self.slave is None else self.slave.client
+
+    def figures(self) -> dict[str, str]:
+        """What the runtime information says of the role."""
+        found = {"brokerRole": self.role.name}
+        return found if self.slave is None else found | self.slave.figures()
 
     def closed(self, conn: Conn) -> None:
         """A connection is gone."""

@@ -68,6 +68,12 @@ class SlaveServices:
         self.client.start()
         self.metadata.start(self._tasks)
 
+    def figures(self) -> dict[str, str]:
+        """What the runtime information says of it: where its master is, and how many bytes it lacks of its log."""
+        found = {"masterHAAddress": self.client.address or "unknown"}
+        behind = self.metadata.behind
+        return found if behind is None else found | {"slaveBehindBytes": str(behind)}
+
     async def end(self) -> bool:
         """End every service and bring to disk what it knows; whether all of them ended as they should."""
         return not await self._begun.unwind()

@@ -24,6 +24,7 @@ from rmq.broker.lane.send_back import SendBack
 from rmq.broker.parts import Counted, Ground, Members, Tables
 from rmq.broker.pop.assignment import Assignment
 from rmq.broker.pop.modes import RequestModes
+from rmq.broker.roles.change import Roles
 from rmq.broker.schedule.levels import DelayOffsets
 from rmq.broker.wiring.front import Front
 from rmq.remoting.client import RemotingClient
@@ -43,13 +44,13 @@ def make_handlers(
     runtime: RuntimeAdmin,
     client: RemotingClient,
     namesrvs: Callable[[], Sequence[str]],
-    leads: Callable[[], bool],
+    roles: Callable[[], Roles],
 ) -> tuple[object, ...]:
     """What the router serves whatever the broker's role is.
 
     :param client: calls the name servers.
     :param namesrvs: their addresses.
-    :param leads: whether the broker is a master now.
+    :param roles: what the broker is now.
     """
     settings, store, clock = ground.settings, ground.store, ground.world.clock
     topics, groups, offsets = tables.topics, tables.groups, tables.offsets
@@ -71,7 +72,7 @@ def make_handlers(
         MessageAdmin(settings, store, consumers, lookup),
         StatisticsAdmin(stats),
         MaintenanceAdmin(store, topics),
-        ReplicaAdmin(ground, leads),
+        ReplicaAdmin(ground, lambda: roles().sends_log, lambda: roles().follows_log),
         AccessAdmin(),
         ReplyAdmin(clock, settings, store, producers, front.admission, front.answers, ground.broker_addr),
         modes,

@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Move a group on a topic to a time, to the end, or one queue to an offset.",
     ),
     "clusterList": ("brokers:cluster_list", "Every broker, with version, throughput and disk use."),
+    "haStatus": ("replicas:ha_status", "The slaves of a broker, or of every broker of a cluster, and how far each is."),
     "store": ("store:store", "Check, show and mend the store of a broker that is stopped: verify, dump, rebuild."),
     "topicList": ("topics:topic_list", "Every topic; with -c its cluster and groups, too."),
 }

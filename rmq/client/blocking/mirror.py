@@ -21,6 +21,7 @@ from rmq.client.settings import Duration
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq.protocol.bodies.kv import TopicList
+from rmq.protocol.bodies.replica import HARuntimeInfo
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
@@ -226,6 +227,10 @@ class AdminClientMirror(Lookups[AioAdminClient]):
     def broker_runtime_stats(self, broker_addr: str) -> dict[str, str]:
         """A broker's figures by name (brokerStatus; protocol.md 4.12)."""
         return self._run(self._alive().broker_runtime_stats(broker_addr))
+
+    def broker_ha_status(self, broker_addr: str) -> HARuntimeInfo:
+        """A master's slaves and how far each is, or how far a slave is (haStatus; Java: HARuntimeInfo)."""
+        return self._run(self._alive().broker_ha_status(broker_addr))
 
     def broker_config(self, broker_addr: str) -> str:
         """A broker's settings as properties text."""

@@ -13,7 +13,7 @@ from tests.support.raw_peer import RawPeer, pull, send, subscribe
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 #: Only a slave has them.
-OF_SLAVES = {"rmq_metadata_age_seconds", "rmq_slave_behind_bytes"}
+OF_SLAVES = {"rmq_replica_behind_bytes", "rmq_metadata_age_seconds", "rmq_slave_behind_bytes"}
 
 
 async def names_told(address: tuple[str, int] | None, query: str = "") -> set[str]:

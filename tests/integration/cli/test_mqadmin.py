@@ -15,6 +15,7 @@ from rmq.cli.command import invoke
 from rmq.cli.mqadmin.commands import root
 from rmq.protocol import ids
 from rmq.testing.cluster import Cluster
+from tests.support.virtual import eventually
 
 
 class Admin:
@@ -163,6 +164,34 @@ async def test_states_of_groups_are_no_errors(admin: Admin) -> None:  # field ca
     assert sum(queue["consumerOffset"] for queue in offline["queues"]) == 4
     rows = {row["group"]: row for row in await admin.json("consumerProgress")}
     assert (rows["clustering"]["clients"], rows["clustering"]["version"]) == (0, "OFFLINE")
+
+
+async def test_masters_and_slaves_tell_how_far_each_is(admin: Admin) -> None:
+    cluster = admin.cluster
+    alone = await admin.run("haStatus", "-b", cluster.broker_addr)
+    assert "#SlaveNum                  0" in alone
+    slave = await cluster.start_slave()
+    async with Producer("p", namesrv=cluster.namesrv_addr) as producer:
+        await producer.send(Message("T", b"a"))
+    end = cluster.brokers[0].store.log.end
+    master = cluster.brokers[0].roles.sends_log
+    assert master is not None
+    await eventually(lambda: [one.acked for one in master.slaves()] == [end])
+    addresses = [f"127.0.0.1:{app.address[1]}" for app in cluster.brokers]
+    told = await admin.json("haStatus", "-c", "DefaultCluster")
+    assert list(told) == addresses
+    of_master, of_slave = told.values()
+    (one,) = of_master["haConnectionInfo"]
+    assert (one["diff"], one["inSync"], one["slaveAckOffset"], of_master["inSyncSlaveNums"]) == (0, True, end, 1)
+    assert of_slave["haClientRuntimeInfo"]["maxOffset"] == end
+    shown = await admin.run("haStatus", "-c", "DefaultCluster")
+    assert f"#SlaveAddr                 {addresses[1]}\n#MasterHAAddr              127.0.0.1:" in shown
+    assert await admin.run("haStatus", code=2)
+    figures = {row["brokerId"]: row["figures"] for row in await admin.json("clusterList")}
+    assert [figures[number]["brokerRole"] for number in (0, 1)] == ["master", "slave"]
+    assert slave.roles.slave is not None
+    await slave.roles.slave.metadata.round(slave.roles.slave.metadata._progress, arrived=True)
+    assert "slaveBehindBytes                : 0" in await admin.run("brokerStatus", "-b", addresses[1])
 
 
 async def test_a_broker_tells_its_figures(admin: Admin) -> None:
