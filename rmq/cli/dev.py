@@ -1,10 +1,12 @@
-"""A nameserver and a broker in one process on loopback, for trying things out, and a first round of messages."""
+"""A nameserver and brokers in one process on loopback, for trying things out, and a first round of messages."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 import click
@@ -23,6 +25,8 @@ __all__ = ["Dev"]
 HOST = "127.0.0.1"
 #: The broker's port follows the nameserver's as 10911 follows 9876.
 BROKER_PORT_AFTER = 10_911 - 9_876
+#: From two below its port to one above, and room.
+PORTS_OF_A_BROKER = 10
 TOPIC = "DemoTopic"
 GROUP = "demo_consumers"
 COUNT = 10
@@ -32,16 +36,21 @@ PATIENCE = 60.0
 
 @dataclass
 class Dev:
-    """The pair.
+    """The cluster.
 
-    :param port: of the nameserver; the broker takes ``port + 1035`` and the second one below it.
-    :param folder: where store, key-value settings and logs are kept.
-    :param demo: send and consume ten messages once the pair is up.
+    :param port: of the nameserver; the first broker takes ``port + 1035``, the second one below it and the one above,
+        and each further broker ten more.
+    :param folder: where stores, key-value settings and logs are kept.
+    :param demo: send and consume ten messages once the cluster is up.
+    :param masters: broker sets.
+    :param slaves: slaves of each.
     """
 
     port: int
     folder: str
     demo: bool
+    masters: int = 1
+    slaves: int = 0
     _received: dict[str, MessageExt] = field(default_factory=dict)
 
     @property
@@ -56,24 +65,24 @@ class Dev:
             await namesrv.start()
         except ConfigError as error:
             raise self._taken(error) from error
-        try:
+        async with AsyncExitStack() as running:
+            running.push_async_callback(namesrv.stop)
             say(f"== nameserver on {self.namesrv_addr}")
-            broker = BrokerApp(world, self._broker_settings())
-            try:
-                await broker.start()
-            except ConfigError as error:
-                raise self._taken(error) from error
-            try:
-                say(f"== broker dev on {HOST}:{broker.address[1]}, its store in {broker.settings.store_path_root_dir}")
-                if self.demo:
-                    await self._first_round(world)
-                say(f"== the cluster runs until Ctrl-C; clients reach it with NAMESRV_ADDR={self.namesrv_addr}")
-                await asyncio.Event().wait()
-            finally:
-                say("== stopping")
-                await broker.stop()
-        finally:
-            await namesrv.stop()
+            for settings in self._brokers():
+                broker = BrokerApp(world, settings)
+                try:
+                    await broker.start()
+                except ConfigError as error:
+                    raise self._taken(error) from error
+                running.push_async_callback(broker.stop)
+                what = f"slave {settings.broker_id} of" if settings.broker_id else "broker"
+                where = f"{HOST}:{broker.address[1]}, its store in {settings.store_path_root_dir}"
+                say(f"== {what} {settings.broker_name} on {where}")
+            running.callback(say, "== stopping")
+            if self.demo:
+                await self._first_round(world)
+            say(f"== the cluster runs until Ctrl-C; clients reach it with NAMESRV_ADDR={self.namesrv_addr}")
+            await asyncio.Event().wait()
         return 0
 
     def _taken(self, error: ConfigError) -> ConfigError:
@@ -90,16 +99,32 @@ class Dev:
             }
         )
 
-    def _broker_settings(self) -> BrokerSettings:
+    def _brokers(self) -> Iterator[BrokerSettings]:
+        """The settings of each, masters before their slaves."""
+        port = self.port + BROKER_PORT_AFTER
+        for number in range(1, self.masters + 1):
+            name = "dev" if self.masters == 1 else f"dev-{number}"
+            for broker_id in range(self.slaves + 1):
+                folder = "store" if self.masters == 1 else f"store-{number}"
+                own: dict[str, str] = {}
+                if broker_id:
+                    own = {"brokerRole": "SLAVE", "brokerId": str(broker_id), "slaveReadEnable": "true"}
+                    folder += f"-slave-{broker_id}"
+                yield self._broker_settings(port, name, folder, own)
+                port += PORTS_OF_A_BROKER
+
+    def _broker_settings(self, port: int, name: str, folder: str, own: Mapping[str, str]) -> BrokerSettings:
         return BrokerSettings.from_sources(
             overrides={
                 "bindAddress": HOST,
                 "brokerIP1": HOST,
-                "brokerName": "dev",
+                "brokerIP2": HOST,
+                "brokerName": name,
                 "enablePropertyFilter": "true",  # SQL92 as well: a place to try everything
-                "listenPort": str(self.port + BROKER_PORT_AFTER),
+                "listenPort": str(port),
                 "namesrvAddr": self.namesrv_addr,
-                "storePathRootDir": os.path.join(self.folder, "store"),
+                "storePathRootDir": os.path.join(self.folder, folder),
+                **own,
             }
         )
 

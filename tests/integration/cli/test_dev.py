@@ -38,3 +38,26 @@ async def test_ten_messages_go_there_and_back(tmp_path: Path) -> None:
                 assert re.match(rf"rmq: the nameserver cannot listen on 127\.0\.0\.1:{port}: .*make run PORT=\d+", line)
             assert await daemon.stop(signal.SIGINT) == 0
         assert daemon.errors == []
+
+
+async def test_two_sets_with_a_slave_each(tmp_path: Path) -> None:
+    first = BROKER_PORT_AFTER
+    port = free_port(*(first + 10 * number + beside for number in range(4) for beside in (-2, 0, 1)))
+    args = ("dev", "--port", str(port), "--folder", str(tmp_path), "--masters", "2", "--slaves", "1", "--demo")
+    async with running("rmq", *args, env=environment(tmp_path)) as daemon:
+        lines: list[str] = []
+        assert daemon.process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            while not lines or not lines[-1].startswith("== the cluster runs until Ctrl-C"):
+                lines.append((await daemon.process.stdout.readline()).decode().rstrip())
+                assert lines[-1], f"it ended: {lines} {daemon.errors}"
+        told = [re.match(r"== (.*) on 127\.0\.0\.1:(\d+), its store in (.*)", line) for line in lines[:4]]
+        assert [match and (match[1], int(match[2]) - port - first, match[3]) for match in told] == [
+            ("broker dev-1", 0, str(tmp_path / "store-1")),
+            ("slave 1 of dev-1", 10, str(tmp_path / "store-1-slave-1")),
+            ("broker dev-2", 20, str(tmp_path / "store-2")),
+            ("slave 1 of dev-2", 30, str(tmp_path / "store-2-slave-1")),
+        ]
+        assert "== all 10 messages were stored and consumed" in lines
+        assert await daemon.stop(signal.SIGINT) == 0
+    assert daemon.errors == []
