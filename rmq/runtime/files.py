@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import stat
-from typing import Any
 
+from rmq.runtime.clib import c_function
+from rmq.runtime.file_locks import lock_directory, lock_first_byte
 from rmq.runtime.residency import Mapping
 from rmq.runtime.world import File, FileLock, Usage
 
@@ -27,8 +27,12 @@ _TRUSTED_TAIL = 8 << 20
 #: ``fdatasync`` does not exist everywhere (macOS).
 _datasync = getattr(os, "fdatasync", os.fsync)
 #: Writes back one file system; ``sync`` does so with all of them.
-_syncfs: Any = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+_syncfs = c_function("syncfs")
 _PAGE = 4096
+#: Not for programs that this one starts; and bytes as they are, where line ends would be changed (Windows).
+_FLAGS: int = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+#: Windows opens no directory.
+_DIRECTORIES = os.name != "nt"
 #: macOS has none.
 _advise = getattr(os, "posix_fadvise", None)
 #: What a file system answers that does not know the flag.
@@ -235,7 +239,7 @@ class RealFiles:
         flags = os.O_RDONLY if readonly else os.O_RDWR
         if create:
             flags |= os.O_CREAT
-        return RealFile(path, os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o644))
+        return RealFile(path, os.open(path, flags | _FLAGS, 0o644))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -271,6 +275,8 @@ class RealFiles:
         os.rmdir(path)
 
     def sync_dir(self, path: str) -> None:
+        if not _DIRECTORIES:
+            return
         fd = os.open(path or ".", os.O_RDONLY)
         try:
             os.fsync(fd)
@@ -299,9 +305,9 @@ class RealFiles:
             if (info.st_dev, info.st_ino) in _held:
                 raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
         flags = os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT
-        fd = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o644)
+        fd = os.open(path, flags | _FLAGS, 0o644)
         try:
-            fcntl.lockf(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
+            lock_first_byte(fd, shared=shared)
         except OSError as error:
             os.close(fd)
             if error.errno in (errno.EACCES, errno.EAGAIN):
@@ -313,9 +319,9 @@ class RealFiles:
         return _RecordLock(fd, key)
 
     def lock_directory(self, path: str, *, shared: bool = False) -> FileLock | None:
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        fd = os.open(path, os.O_RDONLY | _FLAGS)
         try:
-            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            lock_directory(fd, shared=shared)
         except OSError as error:
             os.close(fd)
             if error.errno in (errno.EACCES, errno.EAGAIN):
@@ -364,7 +370,7 @@ class RealFiles:
 
 def _write_whole(path: str, data: bytes, mode: int) -> None:
     """Write and force a file that nobody reads yet; nothing of it is left when that fails."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0), mode)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FLAGS, mode)
     try:
         view = memoryview(data)
         while view:

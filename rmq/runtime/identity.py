@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import fcntl
 import ipaddress
 import os
 import socket
@@ -96,6 +95,10 @@ class RealIdentity:
 def _ipv4_interfaces() -> list[tuple[str, str]]:
     """Every IPv4 address by the interface list of the kernel (Linux); empty elsewhere."""
     if not sys.platform.startswith("linux"):
+        return []
+    try:
+        import fcntl
+    except ImportError:
         return []
     entry = 40 if sys.maxsize > 2**32 else 32
     room = array.array("B", bytes(entry * 256))

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import logging
 import os
-import resource
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from rmq.runtime.aside import logger
+from rmq.runtime.clib import c_function
 from rmq.runtime.signals import insists, stop_signals
 
 __all__ = ["keep_memory", "loop_factory", "return_memory", "run", "settle_memory"]
 
+resource: Any
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
 log = logger(__name__)
 
 #: glibc has it, others give memory back by themselves.
-_malloc_trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
+_malloc_trim = c_function("malloc_trim")
 #: New objects after which the youngest are looked through for circles.
 _YOUNG = 20_000
 #: Looks at the youngest after which the next older ones are looked through: at most 60,000 of them, about 30 ms.
@@ -85,6 +90,8 @@ def return_memory() -> None:
 
 def _raise_descriptor_limit() -> None:
     """A connection is a descriptor: take what the system allows (the soft limit is often 1,024)."""
+    if resource is None:
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

@@ -11,6 +11,8 @@ import mmap
 from time import monotonic
 from typing import Any
 
+from rmq.runtime.clib import c_function
+
 __all__ = ["Mapping"]
 
 _PAGE = mmap.PAGESIZE
@@ -31,9 +33,8 @@ class _Buffer(ctypes.Structure):
 
 
 def _find_mincore() -> Any:
-    try:
-        found = ctypes.CDLL(None, use_errno=True).mincore
-    except (AttributeError, OSError):
+    found = c_function("mincore")
+    if found is None:
         return None
     found.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
     found.restype = ctypes.c_int

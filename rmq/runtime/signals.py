@@ -6,13 +6,15 @@ A JVM stops in order when its terminal hangs up, and so do we. What ``nohup`` st
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from queue import SimpleQueue
+from functools import partial
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Generic, TypeVar
 
@@ -22,11 +24,16 @@ __all__ = ["Wait", "insists", "signal_wait", "signal_wait_on_loop", "stop_signal
 
 T = TypeVar("T")
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+#: Ctrl-Break, and the end of a console, come as SIGBREAK on Windows.
+SIGNALS: tuple[signal.Signals, ...] = (
+    signal.SIGTERM, signal.SIGINT, *([signal.Signals["SIGBREAK"]] if hasattr(signal, "SIGBREAK") else ()),
+)  # fmt: skip
 _HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
 #: Seconds. Signals this close together are one wish: a terminal and what runs the program (make, a shell's timeout,
 #: a process manager) both pass Ctrl-C on.
 _ONE_WISH = 1.0
+#: Seconds that a thread waits before it looks whether a signal has come: Windows interrupts nobody who waits.
+_UNINTERRUPTED = None if os.name == "posix" else 0.5
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
@@ -102,10 +109,16 @@ def signal_wait() -> Iterator[Wait[str]]:
 
     before = {number: signal.signal(number, note) for number in stop_signals()}
     try:
-        yield Wait(came.get, came.put)
+        yield Wait(partial(_get, came), came.put)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _get(came: SimpleQueue[str]) -> str:
+    while True:
+        with suppress(Empty):
+            return came.get(timeout=_UNINTERRUPTED)
 
 
 @contextmanager
@@ -128,7 +141,7 @@ def signal_wait_on_loop() -> Iterator[Wait[Awaitable[str]]]:
 
     before = {number: signal.getsignal(number) for number in stop_signals()}
     for number in before:
-        loop.add_signal_handler(number, note, number)
+        _have_loop_note(loop, number, note)
     try:
         yield Wait(came.get, came.put_nowait)
     except asyncio.CancelledError:
@@ -137,5 +150,13 @@ def signal_wait_on_loop() -> Iterator[Wait[Awaitable[str]]]:
         raise
     finally:
         for number, handler in before.items():
-            loop.remove_signal_handler(number)
+            with suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
             signal.signal(number, handler)
+
+
+def _have_loop_note(loop: asyncio.AbstractEventLoop, number: signal.Signals, note: Callable[[int], None]) -> None:
+    try:
+        loop.add_signal_handler(number, note, number)
+    except NotImplementedError:  # of asyncio's loops on Windows, which a signal wakes all the same
+        signal.signal(number, lambda came, frame: loop.call_soon_threadsafe(note, came) and None)
