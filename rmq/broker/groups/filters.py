@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rmq.broker.groups.expressions import Expressions
+from rmq.broker.share import Share
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.filter.bloom import Bloom
 from rmq.filter.sql import ExpressionError, SqlFilter, compile_sql
@@ -35,6 +36,8 @@ PERSIST_SECONDS = 10.0
 _SQL = "SQL92"
 #: What a filter read from the file is taken to have been dead for, ms: its clients are not here yet.
 _DEAD_BEFORE_MS = 30_000
+#: What filters are asked about messages that are stored in one turn of the loop, in characters of their expressions.
+_MARKS_PER_TURN = 50_000
 #: Topics rendered before the loop gets its turn.
 _SLICE = 100
 
@@ -105,6 +108,7 @@ class ConsumerFilters:
         self.bloom = Bloom(settings.max_error_rate_of_bloom_filter, settings.expect_consumer_num_use_filter)
         self._topics: dict[str, dict[str, ConsumerFilter]] = {}
         self._groups: dict[str, dict[str, ConsumerFilter]] = {}
+        self._marks = Share(_MARKS_PER_TURN)
         #: Whoever compiles one of a request asks here first.
         self.expressions = Expressions()
         self.file = MetadataFile(world, path, self._render)
@@ -208,11 +212,18 @@ class ConsumerFilters:
     def bit_map(self, topic: str, text: bytes) -> bytes:
         """Which filters want a message: the map that is kept of it; empty when its topic has none.
 
+        And when nothing is left for it of this turn of the loop, or there is more to ask than a turn has: such a
+        message is handed to every filter when it is pulled, where it is asked in slices.
+
         :param text: its property string.
         """
         filters = self._topics.get(topic)
         if not filters or not self._settings.enable_calc_filter_bit_map:
             return b""
+        weight = len(text) + sum([one.compiled.weight for one in filters.values()])
+        if weight > _MARKS_PER_TURN or self._marks.used_up:
+            return b""
+        self._marks.count(weight)
         table = properties.decode(text.decode(errors="replace"))
         bits = 0
         for one in filters.values():

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
+from rmq.broker.groups import filters as filters_module
 from rmq.broker.groups.filters import ConsumerFilters
 from rmq.broker.settings import BrokerSettings
+from rmq.filter.sql import SqlFilter
 from rmq.protocol import properties
 from rmq.protocol.bodies.heartbeat import SubscriptionData
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
+from tests.support.turns import Turns
 
 #: As a Java 4.9.4 broker wrote it, but for the times.
 JAVA = (
@@ -172,5 +177,33 @@ def test_bit_maps_tell_who_wants_a_message() -> None:
         assert not g.bits.refuses(b"", born + 1)
         assert filters.bit_map("other", text(a="2")) == b""
         assert Scene(enable_calc_filter_bit_map=False).filters.bit_map("T", text(a="2")) == b""
+
+    run(main())
+
+
+def test_messages_of_one_turn_are_marked_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message of a send is handed to each filter: those without a map are asked about when they are pulled."""
+
+    async def main() -> None:
+        scene = Scene()
+        long = " or ".join(f"a = {number}" for number in range(100))
+        for number in range(20):
+            scene.filters.register(f"G{number}", [sql(f"{long} or b = {number}", 1)])
+        held = scene.filters.get("T", "G0")
+        assert held is not None
+        asked = Turns(monkeypatch, SqlFilter, "matches", lambda one, _: one.weight)
+        maps = [scene.filters.bit_map("T", text(a="99")) for _ in range(50)]
+        marked = [one for one in maps if one]
+        assert 0 < len(marked) < 10
+        assert maps == marked + [b""] * (50 - len(marked))
+        assert not held.bits.refuses(b"", scene.clock.now_ms() + 1)
+        await asyncio.sleep(0)
+        assert scene.filters.bit_map("T", text(a="99")) == marked[0]
+        assert asked.longest <= filters_module._MARKS_PER_TURN + 20 * held.compiled.weight
+        # More than a turn has for one message alone.
+        await asyncio.sleep(0)
+        for number in range(20, 80):
+            scene.filters.register(f"G{number}", [sql(f"{long} or b = {number}", 1)])
+        assert scene.filters.bit_map("T", text(a="99")) == b""
 
     run(main())
