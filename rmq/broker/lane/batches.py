@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
+from rmq.broker.lane.outcomes import with_sharding_key
 from rmq.broker.store.state import Put, Queue
 from rmq.protocol import batch
 from rmq.protocol.codes import ResponseCode
@@ -113,7 +114,7 @@ class Batches:
         self._outcomes.batch_stored(ack, ticket.puts, span.end, span.offsets)
 
     async def _append_parts(self, ack: Ack, request: Command, parts: list[list[Put]], cost: int) -> None:
-        puts = [put for part in parts for put in part]
+        ordered: list[Put] = []
         end = 0
         offsets: list[tuple[int, int]] = []
         ids: list[str] = []
@@ -124,13 +125,16 @@ class Batches:
                 end = span.end
                 offsets += span.offsets
                 ids.append(self._outcomes.ids(span.offsets))
+                ordered += with_sharding_key(part)
+                # A million key words take as long to be let go of as they took to be made: each part its own, now.
+                part.clear()
                 await asyncio.sleep(0)
         except ResponseError as error:
             self._outcomes.refused(ack[0], request, error)
         except Exception as error:
             self._outcomes.not_appended(error, [ack])
         else:
-            self._outcomes.batch_stored(ack, puts, end, offsets, ",".join(ids))
+            self._outcomes.batch_stored(ack, ordered, end, offsets, ",".join(ids))
         finally:
             self._settle(ack[0], cost)
 

@@ -181,6 +181,30 @@ def test_a_very_long_batch_is_stored_in_parts(end: str, monkeypatch: pytest.Monk
     parts()
 
 
+def test_what_is_stored_of_a_very_long_batch_is_let_go_of_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 5,000 messages with 256 key words each, all at once took 40 ms of the loop."""
+    monkeypatch.setattr(batches, "_PART", 700)
+
+    @in_front(**WIDE)
+    async def parts(scene: FrontScene) -> None:
+        given: list[list[Any]] = []
+        real = scene.store.append
+
+        def append(puts: Any, *args: Any, **options: Any) -> Any:
+            assert not any(given), "an earlier part is held"
+            given.append(puts)
+            return real(puts, *args, **options)
+
+        scene.store.append = append  # type: ignore[method-assign]
+        line = scene.line()
+        line.came(long())
+        scene.tick(line)
+        await asyncio.sleep(1)
+        assert (len(given), line.codes()) == (3, {1: 0})
+
+    parts()
+
+
 @in_front(**WIDE)
 async def test_a_message_with_many_keys_weighs_more(scene: FrontScene) -> None:
     queue = scene.store.queues.get_or_create("T", 0)
