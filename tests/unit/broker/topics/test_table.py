@@ -222,6 +222,50 @@ def test_a_load_replaces_what_is_there() -> None:
     with_table(check)
 
 
+def test_a_load_forgets_what_changed_before_it() -> None:
+    """Who knows an older version is told everything: what the file holds instead is in no list of changes."""
+
+    async def check(node: SimNode, table: TopicTable) -> None:
+        before = table.data_version
+        table.put(TopicConfig(topic_name="T"))
+        await table.file.flush()
+        written = table.data_version
+        table.put(TopicConfig(topic_name="later"))
+        assert table.changed_since(before) == ["later", "T"]
+        table.load()
+        assert table.data_version == written
+        assert table.changed_since(written) == []
+        assert table.changed_since(before) is None
+
+    with_table(check)
+
+
+@pytest.mark.parametrize(
+    ("topic", "enabled", "refused"),
+    [
+        ("rmq_sys_traces", True, False),
+        ("rmq_sys_traces", False, True),
+        ("rmq_sys_others", True, True),
+        ("plain", True, False),
+        ("plain", False, False),
+    ],
+)
+def test_sends_to_the_topic_that_the_settings_give_to_traces_are_taken(
+    topic: str, enabled: bool, refused: bool
+) -> None:
+    def check(node: SimNode, table: TopicTable) -> None:
+        assert table.refuses_send(topic) == refused
+
+    with_table(check, trace_topic_enable=enabled, msg_trace_topic_name="rmq_sys_traces")
+
+
+def test_a_topic_of_the_brokers_own_is_no_topic_for_traces() -> None:
+    def check(node: SimNode, table: TopicTable) -> None:
+        assert table.refuses_send("SCHEDULE_TOPIC_XXXX")
+
+    with_table(check, trace_topic_enable=True, msg_trace_topic_name="SCHEDULE_TOPIC_XXXX")
+
+
 def test_a_damaged_file_is_replaced_by_its_backup_and_both_damaged_stop_the_broker() -> None:
     async def check(node: SimNode, table: TopicTable) -> None:
         table.put(TopicConfig(topic_name="T"))
