@@ -6,18 +6,21 @@ their own cannot be served here, and such a client goes on dividing by itself wh
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rmq.protocol.queue import MessageQueue
 
-__all__ = ["STRATEGIES", "allocate_to_pop"]
+__all__ = ["STRATEGIES", "allocate_to_pop", "strategy_for"]
 
 #: (client id, queues, client ids) to the client's queues; both lists are sorted.
 Strategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 
 _VIRTUAL_NODES = 10
+#: Names hashed before the loop gets its turn: some 3 ms.
+_HASHED_PER_TURN = 1_000
 
 
 def _averagely(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
@@ -32,9 +35,25 @@ def _by_circle(client_id: str, queues: Sequence[MessageQueue], client_ids: Seque
 
 
 def _by_hash(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
-    owners = {_point(f"{client}-{k}"): client for client in client_ids for k in range(_VIRTUAL_NODES)}
+    return next(shares for shares in _shares(queues, client_ids) if shares is not None).get(client_id, [])
+
+
+def _shares(
+    queues: Sequence[MessageQueue], client_ids: Sequence[str]
+) -> Iterator[dict[str, list[MessageQueue]] | None]:
+    """Every client's queues at once, by the hashes of names: None in between, where the loop may have a turn."""
+    owners: dict[int, str] = {}
+    for number, client in enumerate(client_ids, 1):
+        owners.update({_point(f"{client}-{k}"): client for k in range(_VIRTUAL_NODES)})
+        if not number % (_HASHED_PER_TURN // _VIRTUAL_NODES):
+            yield None
     ring = sorted(owners)
-    return [queue for queue in queues if owners[ring[bisect_left(ring, _point(str(queue))) % len(ring)]] == client_id]
+    shares: dict[str, list[MessageQueue]] = {}
+    for number, queue in enumerate(queues, 1):
+        shares.setdefault(owners[ring[bisect_left(ring, _point(str(queue))) % len(ring)]], []).append(queue)
+        if not number % _HASHED_PER_TURN:
+            yield None
+    yield shares
 
 
 def _point(text: str) -> int:
@@ -42,6 +61,22 @@ def _point(text: str) -> int:
 
 
 STRATEGIES: dict[str, Strategy] = {"AVG": _averagely, "AVG_BY_CIRCLE": _by_circle, "CONSISTENT_HASH": _by_hash}
+
+
+async def strategy_for(name: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> Strategy:
+    """The strategy of a name, one of ``STRATEGIES``, for these queues and clients, both sorted.
+
+    What hashes each of them has done so when it is returned, some of them a turn of the loop.
+    """
+    strategy = STRATEGIES[name]
+    if strategy is not _by_hash:
+        return strategy
+    shares: dict[str, list[MessageQueue]] | None = None
+    for shares in _shares(queues, client_ids):
+        if shares is None:
+            await asyncio.sleep(0)
+    divided = shares or {}
+    return lambda client_id, _, __: list(divided.get(client_id, ()))
 
 
 def allocate_to_pop(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from rmq.broker.pop.allocate import STRATEGIES, allocate_to_pop
+from rmq.broker.pop.allocate import STRATEGIES, allocate_to_pop, strategy_for
 from rmq.protocol.bodies.pop import (
     MessageQueueAssignment,
     QueryAssignmentRequestBody,
@@ -89,8 +89,8 @@ class Assignment:
         if body.message_model == "BROADCASTING":
             found = queues
         else:
-            strategy = STRATEGIES.get(body.strategy_name or "AVG")
-            if strategy is None:
+            strategy_name = body.strategy_name or "AVG"
+            if strategy_name not in STRATEGIES:
                 raise ResponseError(
                     ResponseCode.INVALID_PARAMETER,
                     f"the broker cannot divide queues by {body.strategy_name}: it knows {', '.join(STRATEGIES)}; "
@@ -100,10 +100,12 @@ class Assignment:
             ids = sorted(members.client_ids()) if members is not None else []
             if not ids or not queues:
                 found = []
-            elif name == "POP":
-                found = allocate_to_pop(strategy, body.client_id, queues, ids, mode.pop_share_queue_num)
             else:
-                found = strategy(body.client_id, queues, ids) if body.client_id in ids else []
+                strategy = await strategy_for(strategy_name, queues, ids)
+                if name == "POP":
+                    found = allocate_to_pop(strategy, body.client_id, queues, ids, mode.pop_share_queue_num)
+                else:
+                    found = strategy(body.client_id, queues, ids) if body.client_id in ids else []
 
         def encode(queues: Sequence[MessageQueue]) -> bytes:
             return QueryAssignmentResponseBody(
