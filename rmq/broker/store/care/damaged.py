@@ -18,7 +18,7 @@ from contextlib import aclosing
 
 from rmq.broker.store.log.reader import Damage
 from rmq.broker.store.queues.files import BLANK_ENTRY
-from rmq.broker.store.queues.pointing import entries_into, overwrite
+from rmq.broker.store.queues.pointing import entries_into, overwrite, piece_end
 from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.state import Queue
 from rmq.broker.store.trouble import Trouble
@@ -34,6 +34,8 @@ _LATEST = 253_402_300_799_999
 
 #: Queues looked at before the loop goes on.
 _AT_ONCE = 50
+#: Entries made blank with one write.
+_MOST_BLANK = 1024
 
 
 class DamagedParts:
@@ -123,11 +125,19 @@ class DamagedParts:
         return count
 
     async def _blank(self, queue: Queue, part: Damage) -> int:
-        """The entries of one queue."""
-        count = 0
+        """The entries of one queue, those that lie side by side in one go."""
+        count = first = behind = 0
         async with aclosing(entries_into(self._queues, queue, *part)) as entries:
             async for at, _ in entries:
-                if not await overwrite(self._queues, self._offload, queue, at, BLANK_ENTRY):
-                    break
-                count += 1
-        return count
+                if first < behind == at < min(first + _MOST_BLANK, piece_end(self._queues, queue, first)):
+                    behind += 1
+                    continue
+                if not await self._make_blank(queue, first, behind):
+                    return count
+                count += behind - first
+                first, behind = at, at + 1
+        return count + behind - first if await self._make_blank(queue, first, behind) else count
+
+    async def _make_blank(self, queue: Queue, first: int, behind: int) -> bool:
+        blank = BLANK_ENTRY * (behind - first)
+        return not blank or await overwrite(self._queues, self._offload, queue, first, blank)

@@ -7,9 +7,13 @@ import logging
 
 import pytest
 
+from rmq.broker.store.care import damaged
 from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.log.reader import Damage
+from rmq.broker.store.queues.queues import QueueTable
+from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
+from rmq.runtime.world import Offload
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
 from tests.support.scenes.boot import spoil, written
@@ -52,6 +56,39 @@ def test_entries_that_are_in_memory_become_blank_too() -> None:
         assert sorted(await served(store, queues[1])) == [n for n in range(30) if n not in (10, 11)]
         assert len(await served(store, queues[0])) == len(await served(store, queues[2])) == 30
         assert store.scrub.set_aside == 2
+        await store.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("in_memory", [0, 25])
+def test_entries_side_by_side_become_blank_with_one_write(in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hole has thousands, and each write is forced to disk; a file's end and what is in memory are ends of a run."""
+    written: list[tuple[int, int]] = []
+    real = damaged.overwrite
+
+    async def overwrite(queues: QueueTable, offload: Offload, queue: Queue, index: int, entries: bytes) -> bool:
+        written.append((index, index + len(entries) // 20))
+        return await real(queues, offload, queue, index, entries)
+
+    async def main() -> None:
+        monkeypatch.setattr(damaged, "overwrite", overwrite)
+        machine = Simulation(46).node("a")
+        settings = small(commit_log_file_size=1 << 20, index_enable=False, queue_flush_interval_ms=1_000_000,
+                         queue_thorough_interval_ms=1_000_000)  # fmt: skip
+        store = await opened(machine.world, settings)
+        queue = store.queues.get_or_create("T", 0)
+        places = []
+        for number in range(100):
+            if number == 100 - in_memory:
+                await store.writer.write(everything=True)
+            places += [offset for _, offset in store.append([put(queue, b"%d" % number)]).offsets]
+        if not in_memory:
+            await store.writer.write(everything=True)
+        part = Damage(places[10], places[90])
+        assert await store.damaged.set_aside(part) == 80
+        assert written == ([(10, 40), (40, 75), (75, 90)] if in_memory else [(10, 40), (40, 80), (80, 90)])
+        assert sorted(await served(store, queue)) == [*range(10), *range(90, 100)]
         await store.stop()
 
     run(main())
