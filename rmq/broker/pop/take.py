@@ -282,13 +282,14 @@ class Taker:
         state = self._state
         held = state.ordered.get(place)
         for offset in offsets:
-            if offset < queue.min and held is not None:
-                # Retention took it: nobody can acknowledge it any more.
+            if offset >= queue.min:
+                batch = await self._scan(queue, offset, 1, EVERYTHING)
+                if batch.status is Status.FOUND and _offset(record := bytes(batch.records[0])) == offset:
+                    records.append(record)
+                    continue
+            if held is not None:
+                # Retention took it, or it is lost: nobody can acknowledge it any more.
                 state.ordered.ack(held, held.offsets.index(offset))
-                continue
-            batch = await self._scan(queue, offset, 1, EVERYTHING)
-            if batch.status is Status.FOUND:
-                records += map(bytes, batch.records)
         found = tuple(map(_offset, records))
         start = found[0] if found else offsets[0]
         behind = found[-1] + 1 if found else start

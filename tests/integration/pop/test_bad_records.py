@@ -8,6 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
+from rmq.broker.store.queues.files import BLANK_ENTRY
+from rmq.broker.store.queues.pointing import overwrite
 from rmq.broker.store.state import Put
 from rmq.broker.store.store import Store
 from rmq.protocol.names import POP_JOURNAL_GROUP, POP_JOURNAL_TOPIC
@@ -154,3 +156,24 @@ async def test_a_message_that_cannot_be_read_keeps_no_other_from_coming_back(
         sick.heal()
         await asyncio.sleep(61)
         assert [message.body for message in await scene.pop(invisible_time=600_000)] == ["bad"]
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+@in_virtual_time
+async def test_an_orderly_batch_goes_on_without_a_message_that_is_lost(lost: int) -> None:
+    """What is damaged has a blank entry from then on: the others of its batch are given again, each once."""
+    async with pop_scene() as scene:
+        await scene.topic()
+        await scene.send("a", "b", "c", "d")
+        how = {"order": True, "queue_id": 0, "invisible_time": 5_000, "max_msg_nums": 3}
+        assert [message.body for message in await scene.pop(**how)] == ["a", "b", "c"]
+        queues = scene.app.store.queues
+        queue = queues.get("T", 0)
+        assert queue is not None
+        await overwrite(queues, scene.app.world.offload, queue, lost, BLANK_ENTRY)
+        await asyncio.sleep(5.1)
+        again = await scene.pop(**how)
+        assert [message.body for message in again] == [body for at, body in enumerate("abc") if at != lost]
+        for message in again:
+            assert await scene.ack(message) == 0
+        assert [message.body for message in await scene.pop(**how)] == ["d"]
