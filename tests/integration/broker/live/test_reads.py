@@ -210,3 +210,19 @@ async def test_whether_latencies_are_kept_by_queue(s: LiveScene) -> None:
     await s.update(enableDetailStat=False)
     await s.pulled("B")
     assert [await kept("0@T@B"), await kept("T@B")] == [False, True]
+
+
+@live("checkCRCInMemory")
+async def test_whether_bodies_in_memory_are_compared(s: LiveScene) -> None:
+    await s.send("one", "two", "end")
+    await asyncio.sleep(70)
+    log = s.app.store.log
+    for message in ("one", "two"):
+        # The page cache has it, and what this process remembers of its writes has it no more.
+        log._tail.clear()
+        path = log.segments[0].path
+        content = s.node.files.read(path)[: log.end]
+        s.node.disk.open(path).pwrite(b"X", content.index(message.encode()))
+    assert await s.pulled() == ["Xne", "Xwo", "end"]
+    await s.update(checkCRCInMemory=True)
+    assert await s.pulled() == ["end"]
