@@ -28,8 +28,9 @@ __all__ = ["IndexScrub"]
 log = logging.getLogger(__name__)
 
 _entry = Struct(">iqii")
-#: Entries that are read at a time.
+#: Entries that are read at a time, and the pause between two such blocks when a whole file is read, s.
 _BLOCK = 4096
+_PAUSE = 0.01
 #: So many entries in a row may be wrong: their neighbours tell.
 _MOST_WRONG = 1024
 
@@ -161,7 +162,7 @@ class IndexScrub:
                     entries += 1
                 table[slot] = number
                 number += 1
-            await asyncio.sleep(0)
+            await asyncio.sleep(_PAUSE)
         if file.filling:
             if number == file.count and file.take_slots(table):
                 slots = 1
@@ -173,7 +174,7 @@ class IndexScrub:
                 if await self._index.read_bytes(file, position, size) != right:
                     await self._index.rewrite(file, position, right)
                     slots += 1
-                await asyncio.sleep(0)
+                await asyncio.sleep(_PAUSE)
         if entries:
             self._tell(file, first, entries, "links")
         if slots:
