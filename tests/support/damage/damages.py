@@ -22,8 +22,9 @@ UNSEEN = frozenset({
     "reconsume_times", "prepared_transaction_offset", "properties",
 })  # fmt: skip
 
-#: Name -> place and size of the fields of an entry of a consume queue, of an index file, and of the checkpoint.
+#: Name -> place and size of the fields of an entry of a consume queue and of a unit, of an index file, the checkpoint.
 _ENTRY = {"offset": (0, 8), "size": (8, 4), "tags": (12, 8)}
+_UNIT = {"size": (0, 2), "tags code": (2, 8), "store time": (10, 8), "bit map size": (18, 2)}
 _INDEX_ENTRIES = 40 + 16 * 4
 _INDEX = {
     "header, begin time": (0, 8), "header, end time": (8, 8), "header, begin offset": (16, 8),
@@ -42,7 +43,7 @@ class Damage:
     """One case of damage.
 
     :param name: file kind, place, and what was done.
-    :param kind: ``log``, ``queue``, ``index`` or ``small``: checkpoint, tables, notes and markers.
+    :param kind: ``log``, ``queue``, ``ext``, ``index`` or ``small``: checkpoint, tables, notes and markers.
     :param changed: what files hold after it; None: they are gone.
     :param records: messages whose records are not as they were: they may be lost.
     :param entries: messages whose queue entries are not as they were: pulls may pass them until the queue is mended.
@@ -64,7 +65,15 @@ class Damage:
 
 def damages(stored: Stored) -> list[Damage]:
     """All cases of damage to a store."""
-    return [*_fields_of_records(stored), *_records(stored), *_queues(stored), *_index(stored), *_small_files(stored)]
+    return [
+        *_fields_of_records(stored),
+        *_records(stored),
+        *_queues(stored),
+        *_waiting(stored),
+        *_units(stored),
+        *_index(stored),
+        *_small_files(stored),
+    ]
 
 
 _CHANGES: dict[str, Callable[[bytes], bytes]] = {
@@ -173,6 +182,10 @@ def _records(stored: Stored) -> Iterator[Damage]:
 # -- what is made of it
 
 
+def _last_entry(data: bytes) -> int:
+    return -(-len(data.rstrip(b"\0")) // 20) - 1
+
+
 def _queues(stored: Stored) -> Iterator[Damage]:
     other = f"/store/consumequeue/A/1/{0:020d}"
     for topic, queue_id in (QUEUES[0], QUEUES[2]):
@@ -181,7 +194,7 @@ def _queues(stored: Stored) -> Iterator[Damage]:
         data = stored.files[path]
         everything = frozenset(where for where in stored.messages if where[:2] == (topic, queue_id))
         # A kill leaves some entries in memory.
-        last = len(data.rstrip(b"\0")) // 20 - 1
+        last = _last_entry(data)
         for index in (0, 7, last):
             hit, at = frozenset({(topic, queue_id, index)}), 20 * index
             for field, (where, size) in _ENTRY.items():
@@ -201,6 +214,25 @@ def _queues(stored: Stored) -> Iterator[Damage]:
         yield Damage(f"{name}: move the file", "queue", {path: None, moved: data}, entries=everything)
 
 
+def _waiting(stored: Stored) -> Iterator[Damage]:
+    """The newest entry of the queues in which messages wait for their time."""
+    for topic in ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"):
+        (path,) = stored.paths(f"/consumequeue/{topic}/")
+        data = stored.files[path]
+        last = 20 * _last_entry(data)
+        for field, (at, size) in _ENTRY.items():
+            for how, new in _changes(data, last + at, size):
+                yield Damage(f"queue {topic}, newest entry, {field}: {how}", "queue", {path: new})
+
+
+def _units(stored: Stored) -> Iterator[Damage]:
+    for path in stored.paths("/consumequeue_ext/A/0/"):
+        data = stored.files[path]
+        third = 2 * int.from_bytes(data[:2], "big")
+        places = {f"unit, {name}": (third + at, size) for name, (at, size) in _UNIT.items()}
+        yield from _of_file("units A-0", "ext", path, data, places)
+
+
 def _index(stored: Stored) -> Iterator[Damage]:
     paths = stored.paths("/index/")
     for which, path in (("first", paths[0]), ("newest", paths[-1])):
@@ -213,7 +245,7 @@ def _small_files(stored: Stored) -> Iterator[Damage]:
         name, data = path.removeprefix("/store/"), stored.files[path]
         if name == "checkpoint":
             yield from _of_file(name, "small", path, data, _CHECKPOINT)
-        elif "json" in name or name in {"lock", "abort"}:
+        elif name.startswith("config/") or "json" in name or name in {"lock", "abort"}:
             yield from _of_file(name, "small", path, data, {})
             if data:
                 yield Damage(f"{name}: flip", "small", {path: _flipped(data, len(data) // 2, 0x10)})

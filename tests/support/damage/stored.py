@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.headers.offset import UpdateConsumerOffsetRequest
+from rmq.protocol.headers.topic import DeleteTopicRequest
 from rmq.testing.simdisk import SimFiles
 from rmq.testing.simloop import run
 from tests.support.scenes.pop import PopScene
@@ -21,11 +22,13 @@ SETTINGS = {
     "mappedFileSizeCommitLog": str(LOG_SIZE),
     "mappedFileSizeConsumeQueue": str(QUEUE_SIZE),
     "maxHashSlotNum": "16",
-    "maxIndexNum": "100",
+    "maxIndexNum": "50",
     "maxMessageSize": "4096",
     # Until the campaign asks for it.
     "commitLogScrubRate": "0",
 }
+#: With units of queues, too.
+_EXT = {"enableConsumeQueueExt": "true", "mappedFileSizeConsumeQueueExt": "8192"}
 #: The queues that hold messages: two of one topic, one of another, of records of one size.
 QUEUES = (("A", 0), ("A", 1), ("B", 0))
 #: A group that has consumed all of queue 1 of A, and half of B.
@@ -58,6 +61,7 @@ class Stored:
     files: Files
     messages: dict[Where, Message]
     boot: str
+    ext: bool = False
     #: Those that nothing but their records knows of: the broker was killed before it noted anything else.
     unproven: frozenset[Where] = frozenset()
 
@@ -82,7 +86,7 @@ class Stored:
 
     def scene(self, files: Files, *, same_boot: bool) -> PopScene:
         """A machine with these files, and no broker on it yet."""
-        scene = campaign_scene()
+        scene = _scene(self.ext)
         node = scene.node
         for path, data in files.items():
             node.files.mkdir(path.rpartition("/")[0])
@@ -97,8 +101,8 @@ class Stored:
         return scene
 
 
-def campaign_scene() -> PopScene:
-    return PopScene(7, SETTINGS)
+def _scene(ext: bool) -> PopScene:
+    return PopScene(7, SETTINGS | (_EXT if ext else {}))
 
 
 def _numbers() -> Iterator[tuple[str, int, int]]:
@@ -107,9 +111,25 @@ def _numbers() -> Iterator[tuple[str, int, int]]:
             yield topic, queue_id, number
 
 
-async def _filled(*, clean: bool) -> Stored:
-    scene = campaign_scene()
+async def _files_of_all_kinds(scene: PopScene) -> None:
+    """A deleted topic, messages that have waited and some that wait, and a pass of the scrub: each leaves a file."""
+    for name in ("Gone", "Late"):
+        await scene.topic(name, 1)
+    await scene.send("gone", topic="Gone")
+    assert (await scene.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequest(topic="Gone"))).code == 0
+    await scene.send("delayed", topic="Late", properties="DELAY\x011")
+    await scene.send("timed", topic="Late", properties="TIMER_DELAY_SEC\x012")
+    await scene.send("waits", topic="Late", properties="TIMER_DELAY_SEC\x01900")
+    await asyncio.sleep(10)
+    scene.app.store.settings.scrub_rate_mib = 100
+    await scene.app.store.scrub.run()
+    scene.app.store.settings.scrub_rate_mib = 0
+
+
+async def _filled(*, clean: bool, ext: bool) -> Stored:
+    scene = _scene(ext)
     await scene.start()
+    await _files_of_all_kinds(scene)
     await scene.topic("A", 2)
     await scene.topic("B", 1)
     await scene.topic("Z", 1)  # the backup of the table knows the others
@@ -145,15 +165,18 @@ async def _filled(*, clean: bool) -> Stored:
     messages = {at: Message(body, there[at].offset, there[at].size) for at, body in bodies.items()}
     read = {path: files.read(path) for path, inode in scene.node.disk._entries.items() if inode is not None}
     unproven = frozenset() if clean else frozenset((*queue, _EACH) for queue in QUEUES)
-    return Stored(read, messages, scene.node.boot, unproven)
+    return Stored(read, messages, scene.node.boot, ext, unproven)
 
 
-def stored(*, clean: bool) -> Stored:
-    """Fill a broker and stop it, or kill it."""
+def stored(*, clean: bool, ext: bool = False) -> Stored:
+    """Fill a broker and stop it, or kill it.
+
+    :param ext: its queues have units.
+    """
     made: list[Stored] = []
 
     async def main() -> None:
-        made.append(await _filled(clean=clean))
+        made.append(await _filled(clean=clean, ext=ext))
 
     run(main())
     return made[0]

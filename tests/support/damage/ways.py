@@ -24,6 +24,7 @@ class Way:
     :param same_boot: the machine was not booted since.
     :param lost: is gone beside the damage.
     :param tool: is run before the start: ``rebuild`` or ``verify``.
+    :param ext: queues have units.
     """
 
     name: str
@@ -31,12 +32,15 @@ class Way:
     same_boot: bool = True
     lost: Callable[[str], bool] = lambda path: False
     tool: str = ""
+    ext: bool = False
 
     def left(self, files: Files) -> Files:
         return {path: data for path, data in files.items() if not self.lost(path)}
 
     def matters(self, damage: Damage, files: Files) -> bool:
         """Whether anything that was damaged is still there when the broker starts."""
+        if self.ext and damage.kind not in ("ext", "queue"):
+            return False  # as without units
         if self.tool == "rebuild" and damage.kind in ("queue", "index"):
             return False
         return self.left(files) != self.left(damage.done(files))
@@ -53,12 +57,14 @@ WAYS = (
     Way("rebuilt", tool="rebuild"),
     Way("killed and rebuilt", clean=False, same_boot=False, tool="rebuild"),
     Way("verified", tool="verify"),
+    Way("stopped, with units", ext=True),
+    Way("killed, with units", clean=False, ext=True),
 )
 
 
 def _settings() -> StoreSettings:
     return StoreSettings(
-        "/store", commit_log_file_size=LOG_SIZE, queue_file_size=QUEUE_SIZE, index_slots=16, index_entries=100
+        "/store", commit_log_file_size=LOG_SIZE, queue_file_size=QUEUE_SIZE, index_slots=16, index_entries=50
     )
 
 
