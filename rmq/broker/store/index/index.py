@@ -195,6 +195,10 @@ class Index:
         self._checkpoint.index = max(self._checkpoint.index, header.end_timestamp)
 
     async def _force_made(self, file: IndexFile, shared: SharedFile) -> IndexHeader:
+        if file.forced > 1 and self._checkpoint.index > file.begin_timestamp:
+            # Should the power fail meanwhile, Java throws the file away: the time vouches for those before it alone.
+            self._checkpoint.index = file.begin_timestamp
+            await self._offload(self._checkpoint.save)
         await self._offload(shared.file.pwrite, file.header(unfinished=True).encode(), 0)
         await self._offload(shared.file.datasync)
         # Keys go on being put: what is written is the state of this moment.
