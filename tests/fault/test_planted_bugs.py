@@ -147,14 +147,14 @@ def dispatch_beyond_durable(patch: Patch) -> None:
 
 def partial_batch(patch: Patch) -> None:
     """A batch is written record by record, and what went before the failure is not taken back."""
-    real = store.Store._append
+    real = store.Store.append
 
-    def one_by_one(self: store.Store, puts: Any, now_ms: int | None, together: bool, *rest: Any) -> Any:
+    def one_by_one(self: store.Store, puts: Any, *args: Any, together: bool = False, **rest: Any) -> Any:
         for put in puts:
-            span = real(self, [put], now_ms, False, *rest)
+            span = real(self, [put], *args, **rest)
         return span
 
-    patch.setattr(store.Store, "_append", one_by_one)
+    patch.setattr(store.Store, "append", one_by_one)
 
 
 def leave_half_a_write(patch: Patch) -> None:

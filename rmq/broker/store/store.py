@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from struct import Struct
 from typing import Any
 
+from rmq.broker.store.beside import AppendBeside
 from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.care.forbidden import ForbiddenWrites
 from rmq.broker.store.care.full_disk import FullDisk
@@ -31,7 +32,7 @@ from rmq.broker.store.index.index import Index
 from rmq.broker.store.index.key_search import Found, KeySearch
 from rmq.broker.store.index.keyhash import KeyHasher, KeyHashers
 from rmq.broker.store.index.putting import IndexStopped
-from rmq.broker.store.log.append import Packed, PartlyAppended, Replicated, pack
+from rmq.broker.store.log.append import Packed, Replicated, pack
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.durability import FLUSH, REPLICA, Answers, Durability
 from rmq.broker.store.log.flush import LogFlusher
@@ -43,7 +44,7 @@ from rmq.broker.store.queues.deletions import Deletion, Deletions
 from rmq.broker.store.queues.ext_queues import BitMap, ExtQueueTable, queue_table
 from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.queues.fitting import fits, is_size
-from rmq.broker.store.queues.multi_dispatch import Copies, MultiDispatch
+from rmq.broker.store.queues.multi_dispatch import MultiDispatch
 from rmq.broker.store.queues.search import QueueSearch
 from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.refusal import unusable
@@ -116,6 +117,13 @@ class Store:
             MultiDispatch(self.queues, lmq=settings.lmq, most_lmq=settings.most_lmq)
             if settings.multi_dispatch
             else None
+        )
+        units = None if self.ext is None else self.ext.ext
+        #: Appends where more comes along with a message than the entry in its queue; else None.
+        self._beside = (
+            None
+            if units is None and self.multi_dispatch is None
+            else AppendBeside(self.log, units, self.multi_dispatch, self.commit)
         )
         segment = segment_size(settings.commit_log_file_size)
         #: Which topics were deleted, and up to where the log holds what is left of them.
@@ -310,37 +318,13 @@ class Store:
         :raises StoreError: the gate is closed, or a record is too large.
         :raises OSError: the disk refused; the messages are not stored.
         """
-        if self.multi_dispatch is None:
-            return self._append(puts, now_ms, together, [], keys_later)
-        spans: list[Span] = []
-        for group, copies in self.multi_dispatch.address(puts):
-            try:
-                spans.append(self._append(group, now_ms, together, copies, keys_later))
-            except Exception as error:
-                if not spans:
-                    raise
-                raise PartlyAppended(_joined(spans), error) from error
-        return _joined(spans)
-
-    def _append(
-        self, puts: Sequence[Put], now_ms: int | None, together: bool, copies: Copies, keys_later: bool
-    ) -> Span:
         commit_log = self.log
         stamp = self._now_ms() if now_ms is None else now_ms
+        if self._beside is not None:
+            return self._beside.append(puts, stamp, together=together, keys_later=keys_later)
         if stamp < commit_log.stamp:
             stamp = stamped(stamp, commit_log.stamp)
-        ready = puts if self.ext is None else self.ext.ext.puts(puts, stamp)
-        try:
-            if commit_log.gate:
-                raise StoreError(f"the store takes no messages: {commit_log.gate_reason()}")
-            packed = pack(ready, commit_log.place, stamp, together=together)
-            if copies and self.multi_dispatch is not None:
-                packed.deltas.extend(self.multi_dispatch.deltas(puts, packed.offsets, copies))
-            return self.commit(packed, keys_later=keys_later)
-        except BaseException:
-            if self.ext is not None:
-                self.ext.ext.take_back()
-            raise
+        return self.commit(pack(puts, commit_log.place, stamp, together=together), keys_later=keys_later)
 
     def append_raw(self, offset: int, data: bytes) -> None:
         """Append bytes of another broker's log, cut anywhere, exactly where they are in that log.
@@ -669,15 +653,6 @@ class Store:
         """Store time of the oldest record, ms; -1 when there is none."""
         data = await self.log.read_cold(self.log.start, 80) if self.log.end - self.log.start >= FIXED_SIZE else b""
         return store_time(data) if len(data) == 80 else -1
-
-
-def _joined(spans: list[Span]) -> Span:
-    """Several appends in a row as one."""
-    if len(spans) == 1:
-        return spans[0]
-    offsets = [offset for span in spans for offset in span.offsets]
-    touched = dict.fromkeys(queue for span in spans for queue in span.touched)
-    return Span(spans[0].start, spans[-1].end, offsets, list(touched))
 
 
 def _send(answers: list[tuple[Any, bytes]]) -> None:
