@@ -11,8 +11,8 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import ConnectFailed, ConnectionLost, RequestTimeout, RMQError, TooManyRequests
 from rmq.remoting.limits import Limits
 from rmq.testing.simloop import SimLoop
+from tests.support.scenes.calls import Rig
 from tests.support.virtual import in_virtual_time
-from tests.unit.remoting.test_calls import Rig
 
 SMALL = Limits(write_high=1 << 10, write_low=1 << 9, write_most=1 << 20)
 
