@@ -14,6 +14,7 @@ from datetime import datetime
 from struct import Struct
 
 from rmq.broker.store.again import write_again
+from rmq.broker.store.index.chains import offset_of, offsets_in, read_entry
 from rmq.broker.store.index.file import ENTRY, HEADER_SIZE, IndexFile, IndexHeader
 from rmq.broker.store.open_files import SharedFile, open_aside
 from rmq.broker.store.refusal import SPOILT, told
@@ -27,17 +28,12 @@ __all__ = ["Index"]
 
 log = logging.getLogger(__name__)
 
-_int = Struct(">i").unpack
 _entry = Struct(">iqii").unpack
 _VERIFY = 1 << 20
 #: Entries looked at in one go: some milliseconds.
 _ENTRIES_AT_ONCE = 10_000
-#: Entries of one chain looked at in one query: a cycle in a damaged file ends there.
-_CHAIN_LIMIT = 1 << 20
 #: Files made later are all named after one moment of the year 9998: a name has four digits for the year.
 _LATEST_NAME = 253_370_764_800_000
-#: Entries of a chain after which the loop gets its turn: about a millisecond.
-_CHAIN_TURN = 500
 
 
 class Index:
@@ -492,47 +488,11 @@ class Index:
         """
         for file in reversed(self._files):
             if file.begin_timestamp <= end and file.end_timestamp >= begin and file.count > 1:
-                async with aclosing(self._walk(file, value, begin, end)) as offsets:
+                async with aclosing(offsets_in(self._offload, file, value, begin, end)) as offsets:
                     async for offset in offsets:
                         yield offset
             if file.begin_timestamp < begin:
                 return
-
-    async def _walk(self, file: IndexFile, value: int, begin: int, end: int) -> AsyncGenerator[int]:
-        slot = value % file.slots
-        number = file.head(slot)
-        if number is None:
-            number = int(_int(await self._bytes(file, file.slot_position(slot), 4))[0])
-        for step in range(1, _CHAIN_LIMIT):
-            if number <= 0 or number >= file.count:
-                return
-            entry = file.buffered(number)
-            if entry is None:
-                entry = await self._bytes(file, file.entry_position(number), ENTRY)
-            key, offset, seconds, before = _entry(entry)
-            if seconds < 0:
-                return
-            time = file.begin_timestamp + 1000 * seconds
-            if key == value and begin <= time <= end:
-                yield offset
-            # Chains go back in time and in number; anything else is damage.
-            if before >= number or time < begin:
-                return
-            number = before
-            if step % _CHAIN_TURN == 0:
-                await asyncio.sleep(0)
-
-    async def _bytes(self, file: IndexFile, position: int, size: int) -> bytes:
-        shared = file.shared
-        if shared is None:
-            return bytes(size)
-        data = shared.file.pread_hot(size, position)
-        if data is None:
-            try:
-                data = await self._offload(shared.pin().pread, size, position)
-            finally:
-                shared.unpin()
-        return data.ljust(size, b"\0")
 
     # -- comparing -------------------------------------------------------------------------------------------------
 
@@ -547,7 +507,7 @@ class Index:
                 continue
             while low < high:
                 middle = (low + high) // 2
-                if _entry(await self._bytes(file, file.entry_position(middle), ENTRY))[1] < offset:
+                if offset_of(await read_entry(self._offload, file, middle)) < offset:
                     low = middle + 1
                 else:
                     high = middle

@@ -12,7 +12,7 @@ from rmq.broker.admin.lookup import Lookup
 from rmq.broker.admin.message import MessageAdmin
 from rmq.broker.delivery.read import ReadLimits
 from rmq.broker.settings import BrokerSettings
-from rmq.broker.store.index import index, key_search
+from rmq.broker.store.index import chains, key_search
 from rmq.broker.store.store import Store
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
@@ -88,7 +88,7 @@ def test_a_message_that_names_a_key_twice_counts_once() -> None:
 def test_a_search_is_bounded_and_says_so(monkeypatch: pytest.MonkeyPatch, unique: bool) -> None:
     monkeypatch.setattr(key_search, "_MOST_LOOKED_AT", 20)
     monkeypatch.setattr(message, "_MOST_BYTES", 2500)
-    monkeypatch.setattr(index, "_CHAIN_TURN", 1)
+    monkeypatch.setattr(chains, "_CHAIN_TURN", 1)
 
     async def main() -> None:
         store = await fresh()
