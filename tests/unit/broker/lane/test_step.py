@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rmq.broker.kinds import FIFO
+from rmq.broker.store.log.append import PartlyAppended
 from rmq.broker.store.log.gate import Gate
 from rmq.protocol import properties
 from rmq.protocol.command import FLAG_RESPONSE, Command
@@ -152,6 +153,29 @@ async def test_an_error_that_nobody_expected_costs_its_message_alone(scene: Fron
     assert line.codes() == {1: 0, 2: 1, 3: 0}
     assert await scene.stored() == [b"a", b"b"]
     assert scene.counted.stats.put_failures == 1
+
+
+@pytest.mark.parametrize(("reason", "code"), [(OSError(28, "No space left on device"), 1), (ZeroDivisionError(), 0)])
+def test_what_of_a_tick_is_stored_already_is_answered_so(reason: Exception, code: int) -> None:
+    @in_front()
+    async def partly(scene: FrontScene) -> None:
+        real = scene.store.append
+
+        def append(puts: Any, *args: Any, **options: Any) -> Any:
+            span = real(puts[:2], *args, **options)
+            if len(puts) > 2:
+                raise PartlyAppended(span, reason)
+            return span
+
+        scene.store.append = append  # type: ignore[method-assign]
+        line = scene.line()
+        line.came(send(body=b"a"), slow(b"b", i="__SHARDINGKEY\x01k"), send(body=b"c"), slow(b"d"))
+        scene.tick(line)
+        assert line.codes() == {1: 0, 2: 0, 3: code, 4: code}
+        assert await scene.stored() == ([b"a", b"b"] if code else [b"a", b"b", b"c", b"d"])
+        assert {kind: histogram.count for kind, histogram in scene.counted.kinds._of["T"].items()} == {FIFO: 1}
+
+    partly()
 
 
 @in_front()
