@@ -22,7 +22,7 @@ from rmq.spark.pipeline.dead_letters import DeadLetters
 from rmq.spark.pipeline.running import charts
 from rmq.spark.pipeline.running.report import Cause, Dead, Report, Unread, page, to_json, when
 from rmq.spark.pipeline.running.stop import Stop
-from rmq.spark.pipeline.running.watch import Batch, Watch
+from rmq.spark.pipeline.running.watch import BatchFigures, Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +68,7 @@ def work(spark: SparkSession, job: DeadLetters, watch: Watch, stop: Stop) -> Non
     quiet = sorted({topic.removeprefix(DLQ_PREFIX) for topic in wanted} - found - shut)
     report = Report(made, job.cluster.name_server, job.since, job.until, groups, quiet, unread)
     _write(report, job)
-    watch.batch(Batch(0, report.count, RealDial().monotonic() - started))
+    watch.batch(BatchFigures(0, report.count, RealDial().monotonic() - started))
     for dead in groups:
         watch.say(
             f"{dead.group} gave up on {dead.count:,} messages since {when(dead.first)}, last {when(dead.last)}; "

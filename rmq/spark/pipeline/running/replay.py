@@ -22,7 +22,7 @@ from rmq.spark.pipeline.running.files import Files
 from rmq.spark.pipeline.running.pace import paced
 from rmq.spark.pipeline.running.snapshot import read_archive
 from rmq.spark.pipeline.running.stop import Stop
-from rmq.spark.pipeline.running.watch import Batch, Watch
+from rmq.spark.pipeline.running.watch import BatchFigures, Watch
 from rmq.spark.source.resolve import offset_at_time, queues_to_read, store_time
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def work(spark: SparkSession, job: Replay, watch: Watch, stop: Stop) -> None:
         sent += count
         done = end
         _note(files, job, done, sent)
-        watch.batch(Batch(number, count, clock.monotonic() - started, upto=_told(done)))
+        watch.batch(BatchFigures(number, count, clock.monotonic() - started, upto=_told(done)))
         number += 1
     _note(files, job, done, sent)
     if done < last:

@@ -25,7 +25,7 @@ from rmq.spark.pipeline.running.claim import claimed
 from rmq.spark.pipeline.running.files import Files
 from rmq.spark.pipeline.running.screen import Screen, totals
 from rmq.spark.pipeline.running.stop import Stop
-from rmq.spark.pipeline.running.watch import Batch, Watch
+from rmq.spark.pipeline.running.watch import BatchFigures, Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -178,7 +178,7 @@ def _follow(running: Running, watch: Watch, stop: Stop) -> None:
         while True:
             ended = query.awaitTermination(_LOOK)  # type: ignore[arg-type]
             for progress in _news(query, told):
-                batch = Batch.of(progress)
+                batch = BatchFigures.of(progress)
                 told = batch.number
                 watch.batch(batch)
             watch.begun = watch.begun or query.lastProgress is not None

@@ -9,7 +9,7 @@ from typing import Any
 from rmq.remoting.metrics import Family, Labels
 from rmq.spark.progress import lag
 
-__all__ = ["OBSERVED", "Batch", "Watch"]
+__all__ = ["OBSERVED", "BatchFigures", "Watch"]
 
 #: Name of the figures that jobs have Spark count beside their rows.
 OBSERVED = "rmq_pipeline"
@@ -24,7 +24,7 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchFigures:
     """The figures of one batch.
 
     :param seconds: it took. :param lag: messages that were behind it, a topic each; empty when not known.
@@ -44,7 +44,7 @@ class Batch:
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
     @classmethod
-    def of(cls, progress: Mapping[str, Any]) -> Batch:
+    def of(cls, progress: Mapping[str, Any]) -> BatchFigures:
         """Out of a streaming query's progress."""
         counts = {
             name: int(value or 0) for name, value in progress.get("observedMetrics", {}).get(OBSERVED, {}).items()
@@ -72,11 +72,11 @@ class Watch:
     batches: int = 0
     rows: int = 0
     seconds: float = 0.0
-    last: Batch | None = None
+    last: BatchFigures | None = None
     counts: dict[str, int] = field(default_factory=dict)
     begun: bool = False
 
-    def batch(self, batch: Batch) -> None:
+    def batch(self, batch: BatchFigures) -> None:
         """A batch has ended."""
         self.batches += 1
         self.rows += batch.rows

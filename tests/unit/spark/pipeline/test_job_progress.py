@@ -21,7 +21,7 @@ from rmq.spark.pipeline.running.report import Cause, Dead, Report, Unread, page,
 from rmq.spark.pipeline.running.runner import _metrics, reason
 from rmq.spark.pipeline.running.screen import Screen
 from rmq.spark.pipeline.running.stop import Stop
-from rmq.spark.pipeline.running.watch import Batch, Watch
+from rmq.spark.pipeline.running.watch import BatchFigures, Watch
 from tests.support.spark.memory import MemoryCluster
 
 OFFSETS = {"A": {"b": {"0": 7, "1": 3}}, "B": {"b": {"0": 1}}}
@@ -46,17 +46,17 @@ class Terminal(io.StringIO):
 
 
 def test_figures_of_a_batch() -> None:
-    batch = Batch.of(PROGRESS)
+    batch = BatchFigures.of(PROGRESS)
     assert (batch.number, batch.rows, batch.seconds, batch.rate) == (12, 300, 1.5, 200.0)
     assert batch.lag == {"A": 2, "B": 4}
     assert batch.counts == {"unreadable": 2, "late": 3}
-    assert Batch(0, 5, 0.0).rate == 0.0
+    assert BatchFigures(0, 5, 0.0).rate == 0.0
 
 
 def test_plain_lines_where_there_is_no_terminal() -> None:
     out = io.StringIO()
     watch = Watch("orders", "windows", Screen(out))
-    watch.batch(Batch.of(PROGRESS))
+    watch.batch(BatchFigures.of(PROGRESS))
     watch.say("7 small files joined", compacted=7)
     assert out.getvalue().splitlines() == [
         "orders: batch 12: 300 rows in 1.50 s, 200 rows/s; lag A 2, B 4; since the start late 3, unreadable 2",
@@ -68,14 +68,14 @@ def test_a_terminal_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     out = Terminal()
     watch = Watch("orders", "windows", Screen(out))
-    watch.batch(Batch(1, 10, 1.0))
+    watch.batch(BatchFigures(1, 10, 1.0))
     first = out.getvalue()
     assert first.splitlines() == [
         "orders (windows)",
         "  batch 1: 10 rows in 1.00 s, 10 rows/s",
         "  10 rows in 1 batch, 1.0 s",
     ]
-    watch.batch(Batch(2, 10, 1.0, {"a-topic-with-a-very-long-name-indeed": 1}))
+    watch.batch(BatchFigures(2, 10, 1.0, {"a-topic-with-a-very-long-name-indeed": 1}))
     redrawn = out.getvalue()[len(first) :]
     assert redrawn.startswith("\x1b[3A\x1b[J")
     assert all(len(line) <= 39 for line in redrawn.removeprefix("\x1b[3A\x1b[J").splitlines())
@@ -86,8 +86,8 @@ def test_a_terminal_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_metrics() -> None:
     watch = Watch("orders", "windows")
-    watch.batch(Batch.of(PROGRESS))
-    watch.batch(Batch.of(PROGRESS))
+    watch.batch(BatchFigures.of(PROGRESS))
+    watch.batch(BatchFigures.of(PROGRESS))
     lines = b"".join(await render(watch.families())).decode().splitlines()
     own = '{job="orders",kind="windows"'
     assert f"rmq_pipeline_rows_total{own}}} 600" in lines
