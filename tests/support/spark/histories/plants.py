@@ -12,7 +12,7 @@ import pytest
 
 from rmq.protocol.queue import MessageQueue
 from rmq.spark.source import advance, task
-from rmq.spark.source.advance import Advance
+from rmq.spark.source.advance import FROM, Advance
 from rmq.spark.source.one_range import _Puller
 from rmq.spark.source.ranges import DataLost, Oldest, Range
 from rmq.spark.source.renewal import Renewal
@@ -109,6 +109,48 @@ def ranges_begin_a_message_early(patch: Patch) -> None:
     _shifted(patch, -1)
 
 
+def the_starts_of_a_first_batch_are_not_kept(patch: Patch) -> None:
+    """What it begins with is asked for anew when it is read again: other queues, or another end of them."""
+    real = Advance.ranges
+
+    def ranges(self: Advance, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
+        return real(self, start, {name: value for name, value in end.items() if name != FROM})
+
+    patch.setattr(Advance, "ranges", ranges)
+
+
+def when_offsets_were_written_is_not_known(patch: Patch) -> None:
+    """Of a queue that was empty then nothing else tells that it was made anew."""
+    real = Renewal.made_anew
+    patch.setattr(Renewal, "made_anew", lambda self, begin, news, as_of: real(self, begin, news, 0))
+
+
+def an_open_batch_ends_where_queues_end_now(patch: Patch) -> None:
+    real = Advance.ranges
+
+    def ranges(self: Advance, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
+        found = real(self, start, end)
+        ends = self._brokers.max_offsets([each.queue for each in found])
+        return [
+            replace(each, end=max(each.end, ends[each.queue].offset)) if each.queue in ends else each for each in found
+        ]
+
+    patch.setattr(Advance, "ranges", ranges)
+
+
+def new_queues_begin_at_their_end(patch: Patch) -> None:
+    def starts(self: Advance, queues: list[MessageQueue]) -> dict[MessageQueue, int]:
+        return {queue: bound.offset for queue, bound in self._brokers.max_offsets(queues).items()} if queues else {}
+
+    patch.setattr(Advance, "_starts_of_new", starts)
+
+
+def starts_that_options_say_are_ignored(patch: Patch) -> None:
+    patch.setattr(
+        advance, "resolve", lambda brokers, options, positions, queues, otherwise: brokers.min_offsets(queues)
+    )
+
+
 def losses_are_told_where_none_is(patch: Patch) -> None:
     def ranges(self: Advance, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
         raise DataLost("nothing is lost")
@@ -131,5 +173,10 @@ PLANTS = [
     (a_new_topic_is_read_from_its_end, 1),
     (ranges_begin_a_message_late, 0),
     (ranges_begin_a_message_early, 0),
+    (the_starts_of_a_first_batch_are_not_kept, 44),
+    (when_offsets_were_written_is_not_known, 116),
+    (an_open_batch_ends_where_queues_end_now, 0),
+    (new_queues_begin_at_their_end, 0),
+    (starts_that_options_say_are_ignored, 0),
     (losses_are_told_where_none_is, 0),
 ]
