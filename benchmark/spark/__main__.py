@@ -18,7 +18,7 @@ from typing import Any
 
 import rmq
 import rmq.spark
-from benchmark.spark.ceiling import QUEUES, MemorySource
+from benchmark.spark.ceiling import QUEUES, STREAM_ROWS, MemorySource
 from rmq.spark.arrow.columns import TYPES
 from tests.support.peers.cluster import Cluster, start_cluster
 
@@ -29,6 +29,17 @@ TWO = "offset,value"
 ALL = ",".join([*TYPES][:11])
 #: Least share of the ceiling, and of the figures of the first measurements.
 SHARE = 0.6
+#: Queues (or files) of a micro-batch, with two messages (or lines) each; batches a turn; of these the first, that do
+#: not count; turns.
+MICRO_QUEUES, MICRO_BATCHES, MICRO_WARM, MICRO_TURNS = STREAM_ROWS // 2, 12, 4, 3
+#: What Spark says of a batch, and what that is.
+MICRO_PARTS = {
+    "latestOffset": "where it ends (asking brokers or folders)",
+    "queryPlanning": "planning",
+    "addBatch": "tasks, from their making to their end",
+    "walCommit": "writing down what is to be read",
+    "commitOffsets": "writing down that it is read",
+}
 LIMITS = {
     "maxTransferCountOnMessageInMemory": "1024",
     "maxTransferBytesOnMessageInMemory": str(4 << 20),
@@ -145,21 +156,63 @@ def writing(bench: Bench) -> None:
 
 
 def micro_batches(bench: Bench) -> None:
-    bench.create("micro", 16)
-    given = {"nameServer": bench.cluster.namesrv, "topic": "micro", "startingOffsets": "earliest"}
-    frame = bench.spark.readStream.format("rocketmq").options(**given).load()
+    """Ours beside two others with as many rows, a query of each in turn, so that all have the same neighbours."""
+    bench.create("micro", MICRO_QUEUES)
+    found: dict[str, list[dict[str, float]]] = {"ours": [], "files": [], "memory": []}
     with tempfile.TemporaryDirectory() as folder, rmq.Producer("micro", namesrv=bench.cluster.namesrv) as producer:
-        query = frame.writeStream.format("noop").option("checkpointLocation", folder).start()
-        took: list[int] = []
-        for number in range(25):
-            for queue in range(32):
+
+        def send(number: int) -> None:
+            for queue in range(2 * MICRO_QUEUES):
                 producer.send(rmq.Message("micro", b"%d %d" % (number, queue)))
-            before = len(took)
-            while len(took) == before:
-                took = [each.durationMs["triggerExecution"] for each in query.recentProgress if each.numInputRows]
-                time.sleep(0.01)
-        query.stop()
-    bench.say("micro-batch of 16 queues, median", statistics.median(took[5:]), 300, "ms", most=True)
+
+        def write(number: int) -> None:
+            for task in range(MICRO_QUEUES):
+                hidden, shown = Path(folder, f".{number}-{task}"), Path(folder, "files", f"{number}-{task}")
+                hidden.write_text("one\ntwo\n")
+                hidden.rename(shown)
+
+        def mark(number: int) -> None:
+            Path(folder, "memory", f"{number}").touch()
+
+        for name in ("files", "memory"):
+            Path(folder, name).mkdir()
+        given = {"nameServer": bench.cluster.namesrv, "topic": "micro", "startingOffsets": "earliest"}
+        read = bench.spark.readStream
+        frames = {
+            "ours": (read.format("rocketmq").options(**given).load(), send),
+            "files": (read.format("text").load(f"{folder}/files"), write),
+            "memory": (read.format("rmq_ceiling").options(columns=TWO, folder=f"{folder}/memory").load(), mark),
+        }
+        for turn in range(MICRO_TURNS):
+            for name, (frame, more) in frames.items():
+                writer = frame.writeStream.format("noop").option("checkpointLocation", f"{folder}/checkpoint-{name}")
+                found[name] += _batches(writer.start(), more, MICRO_BATCHES * turn)[MICRO_WARM:]
+    ours, files, memory = medians = [_medians(batches) for batches in found.values()]
+    bench.say(f"micro-batch of {MICRO_QUEUES} queues, median", ours["triggerExecution"], 300, "ms", most=True)
+    bench.tell(f"the same of Spark's file source, {MICRO_QUEUES} files", files["triggerExecution"], "ms")
+    bench.tell("the same of a source in Python, from memory", memory["triggerExecution"], "ms")
+    bench.tell("ours / Spark's file source", ours["triggerExecution"] / files["triggerExecution"], "")
+    bench.tell("ours / a source in Python, from memory", ours["triggerExecution"] / memory["triggerExecution"], "")
+    for part, what in MICRO_PARTS.items():
+        line = ", ".join(f"{name} {each.get(part, 0):,.0f}" for name, each in zip(found, medians, strict=True))
+        print(f"  of it {what}, ms: {line}", flush=True)
+
+
+def _batches(query: Any, more: Callable[[int], None], first: int) -> list[dict[str, float]]:
+    """What each part of some batches took, as Spark says, milliseconds; the query is stopped."""
+    took: list[dict[str, float]] = []
+    for number in range(first, first + MICRO_BATCHES):
+        more(number)
+        before = len(took)
+        while len(took) == before:
+            took = [dict(each.durationMs) for each in query.recentProgress if each.numInputRows]
+            time.sleep(0.01)
+    query.stop()
+    return took
+
+
+def _medians(batches: list[dict[str, float]]) -> dict[str, float]:
+    return {part: statistics.median(each.get(part, 0) for each in batches) for part in batches[0]}
 
 
 CASES: dict[str, Callable[[Bench], None]] = {"read": reading, "write": writing, "micro": micro_batches}

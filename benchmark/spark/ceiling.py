@@ -7,12 +7,13 @@ few thousand rows are in memory before the first batch and serve every batch; of
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rmq.spark.arrow.columns import TYPES, arrow_type, ddl
@@ -20,6 +21,8 @@ from rmq.spark.arrow.columns import TYPES, arrow_type, ddl
 __all__ = ["MemorySource"]
 
 QUEUES = 4
+#: Rows of a batch of a stream.
+STREAM_ROWS = 32
 #: Rows of a batch: as many as the source of the same rows from a broker makes of 1 KB each.
 ROWS = 4096
 _BORN = 1_700_000_000_000_000  # microseconds
@@ -56,7 +59,10 @@ class _Ready:
 
 
 class MemorySource(DataSource):
-    """Options: rows, columns; ``again=true`` makes one batch and sends it again and again."""
+    """Options: rows, columns; ``again=true`` makes one batch and sends it again and again.
+
+    A stream has the option folder instead of rows: each file in it is a task of :data:`STREAM_ROWS`.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -68,6 +74,30 @@ class MemorySource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return _Reader(schema, int(self.options["rows"]) // QUEUES, self.options.get("again") == "true")
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return _StreamReader(schema, self.options["folder"])
+
+
+class _StreamReader(DataSourceStreamReader):
+    """As little as a source in Python can do for a micro-batch."""
+
+    def __init__(self, schema: StructType, folder: str) -> None:
+        self._names, self._folder = schema.fieldNames(), folder
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"files": 0}
+
+    def latestOffset(self, *start_and_limit: Any) -> dict[str, int]:
+        return {"files": len(os.listdir(self._folder))}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return [InputPartition(number) for number in range(start["files"], end["files"])]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        schema = pa.schema([pa.field(name, arrow_type(TYPES[name])) for name in self._names])
+        values = {"offset": list(range(STREAM_ROWS)), "value": [b"one"] * STREAM_ROWS}
+        yield pa.RecordBatch.from_arrays([pa.array(values[each.name], each.type) for each in schema], schema=schema)
 
 
 class _Reader(DataSourceReader):
