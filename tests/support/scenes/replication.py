@@ -18,7 +18,18 @@ from rmq.testing.simworld import SimNode, Simulation
 from tests.support.scenes.store import LOG_SIZE as SIZE
 from tests.support.scenes.store import die, opened, put, small
 
-__all__ = ["SIZE", "Follower", "Pair", "RawSlave", "fill", "filled_log", "log_bytes", "pair", "raw_slave"]
+__all__ = [
+    "SIZE",
+    "Follower",
+    "Pair",
+    "RawSlave",
+    "fill",
+    "filled_log",
+    "log_bytes",
+    "pair",
+    "raw_slave",
+    "record_head",
+]
 
 
 def fill(store: Store, count: int, first: int = 0) -> None:
@@ -37,6 +48,12 @@ def log_bytes(store: Store, start: int | None = None, end: int | None = None) ->
     data = b"".join(file.file.pread(log.file_size, 0) for file in log.segments)
     base = log.segments[0].start if log.segments else 0
     return data[start - base : end - base]
+
+
+def record_head(offset: int, size: int) -> bytes:
+    """A record as far as it is looked at, and zeros."""
+    head = size.to_bytes(4, "big") + bytes.fromhex("daa320a7") + bytes(20) + offset.to_bytes(8, "big")
+    return head + bytes(size - len(head))
 
 
 async def filled_log(count: int, first: int = 0) -> bytes:

@@ -8,14 +8,9 @@ from rmq.broker.replication.incoming import IncomingRecords, LogsDiffer
 from rmq.broker.replication.slave import SlaveStream
 from rmq.broker.replication.wire import header, report
 from rmq.protocol.errors import ReplicationError
+from tests.support.scenes.replication import record_head as record
 
 SIZE = 1 << 20
-
-
-def record(offset: int, size: int) -> bytes:
-    """A record as far as it is looked at."""
-    head = size.to_bytes(4, "big") + bytes.fromhex("daa320a7") + bytes(20) + offset.to_bytes(8, "big")
-    return head + bytes(size - len(head))
 
 
 def stream(end: int, now: float = 100.0, **times: float) -> SlaveStream:
