@@ -6,11 +6,15 @@ A bug is a patch of the product, made in the test's process only. Each scene is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 
+from rmq.broker.replication import master_service
+from rmq.broker.replication.slave import SlaveStream
+from rmq.broker.replication.slave_service import SlaveClient
 from rmq.broker.store import store
 from rmq.broker.store.care import scrub
 from rmq.broker.store.care.damaged import DamagedParts
@@ -33,6 +37,7 @@ from rmq.runtime.backed_file import BackedFile
 from tests.support.scenes import boot as boots
 from tests.support.scenes import damaged as damaged
 from tests.support.scenes import faulty as scenes
+from tests.support.scenes import pair_faults as pairs
 from tests.support.scenes import scrub as scrubbing
 from tests.support.scenes import slave as slaves
 
@@ -279,6 +284,39 @@ def flush_on_the_loop(patch: Patch) -> None:
     patch.setattr(LogFlusher, "_flush_once", waiting)
 
 
+def acknowledge_before_the_slave_writes(patch: Patch) -> None:
+    """A slave reports what arrived, and writes it a moment later."""
+
+    def early(self: SlaveClient, stream: SlaveStream, data: bytes) -> bytes:
+        reports = b""
+        for offset, body in stream.received(data, self.now()):
+            reports += stream.stored(offset + len(body), self.now())
+            asyncio.get_running_loop().call_later(0.001, write, self, offset, body)
+        return reports
+
+    def write(self: SlaveClient, offset: int, body: bytes) -> None:
+        with contextlib.suppress(OSError, StoreError):
+            self._store.append_raw(offset, body)
+
+    patch.setattr(SlaveClient, "take", early)
+
+
+def count_connections_for_slaves(patch: Patch) -> None:
+    """Two connections of one slave are two slaves."""
+    real = master_service.MasterReplication.opened
+
+    def by_connection(self: master_service.MasterReplication, slave: Any) -> None:
+        slave.replica = slave.peer
+        real(self, slave)
+
+    patch.setattr(master_service.MasterReplication, "opened", by_connection)
+
+
+def waive_nothing(patch: Patch) -> None:
+    """What is answered with 11 or 12 waits for its slave all the same, out of consumers' sight."""
+    patch.setattr(Durability, "waive", lambda self, end: None)
+
+
 class Bug(NamedTuple):
     plant: Callable[[Patch], None]
     caught_by: Callable[[], None]
@@ -307,6 +345,9 @@ BUGS = (
     Bug(write_metadata_in_place, damaged.metadata_is_old_or_new, "I12|I18|neither the file"),
     Bug(take_an_emptied_file_for_a_fresh_start, damaged.an_emptied_file_is_no_fresh_start, "I12"),
     Bug(decide_only_what_is_answered, slaves.a_dead_slave_stops_nobody, "I9"),
+    Bug(acknowledge_before_the_slave_writes, pairs.pairs_under_faults, "I1"),
+    Bug(count_connections_for_slaves, pairs.two_of_one_slave, "I1|I9"),
+    Bug(waive_nothing, pairs.pairs_under_faults, "I9"),
     Bug(trust_the_queues, scenes.queue_entries_are_checked, "I10|has no entry"),
 )
 SCENES = tuple(dict.fromkeys(bug.caught_by for bug in BUGS))

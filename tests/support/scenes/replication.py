@@ -6,23 +6,28 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rmq.broker.replication.master_service import MasterReplication, SlaveSeen
 from rmq.broker.replication.slave_service import SlaveClient
 from rmq.broker.replication.wire import report
 from rmq.broker.settings import BrokerSettings
+from rmq.broker.store.log.durability import Answers
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.store import Store
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.scenes.store import LOG_SIZE as SIZE
 from tests.support.scenes.store import die, opened, put, small
+from tests.support.virtual import eventually
 
 __all__ = [
+    "PUT_OK",
     "SIZE",
     "Follower",
     "Pair",
     "RawSlave",
+    "Sender",
     "fill",
     "filled_log",
     "log_bytes",
@@ -30,6 +35,9 @@ __all__ = [
     "raw_slave",
     "record_head",
 ]
+
+#: What a send is answered with when all that was promised has happened.
+PUT_OK = 0
 
 
 def fill(store: Store, count: int, first: int = 0) -> None:
@@ -106,6 +114,12 @@ class Pair:
         await self.master.stop()
         await self.start_master()
 
+    async def kill_master(self) -> None:
+        """Its process is gone; :meth:`start_master` is the next one."""
+        self.simulation.kill(self.master_node)
+        await self.service.stop()
+        await die(self.master)
+
     async def add_slave(self) -> int:
         """One more, empty; its number."""
         node = self.simulation.node(f"slave{len(self.simulation.nodes)}")
@@ -120,11 +134,11 @@ class Pair:
         client.start()
         return Follower(node, store, client)
 
-    async def kill_slave(self, number: int) -> None:
-        """Its process is gone."""
+    async def kill_slave(self, number: int, *, power: bool = False) -> None:
+        """Its process is gone; with ``power`` what was not forced to its disk as well."""
         slave = self.slaves[number]
         slave.alive = False
-        self.simulation.kill(slave.node)
+        (self.simulation.power_cut if power else self.simulation.kill)(slave.node)
         await slave.client.stop()
         await die(slave.store)
 
@@ -166,6 +180,45 @@ async def pair(
         await made.stop_master()
 
 
+class Sender:
+    """Appends one message at a time; the codes, and the seconds until each answer."""
+
+    def __init__(self, p: Pair) -> None:
+        self.p = p
+        self.answers: dict[int, tuple[int, float]] = {}
+        self.sent = 0
+
+    def send(self) -> int:
+        """Append one; its number."""
+        number = self.sent
+        self.sent += 1
+        began = asyncio.get_running_loop().time()
+        fill(self.p.master, 1, number)
+        end = self.p.master.log.end
+        sender = self
+
+        class Conn:
+            def send(self, data: bytes) -> None:
+                sender.answers[number] = (data[0], asyncio.get_running_loop().time() - began)
+                sender.answered(end, data[0])
+
+        def answers(code: int) -> Answers:
+            made: list[tuple[Any, bytes]] = [(Conn(), bytes([code]))]
+            return made
+
+        self.p.master.hold(end, answers(PUT_OK), answers)
+        return number
+
+    def answered(self, end: int, code: int) -> None:
+        """An answer to the message that ends at ``end``."""
+
+    async def code(self) -> int:
+        """Send one and wait for its answer."""
+        number = self.send()
+        await eventually(lambda: number in self.answers)
+        return self.answers[number][0]
+
+
 class RawSlave(asyncio.Protocol):
     """A connection to a master's HA port without a slave behind it."""
 
@@ -191,9 +244,9 @@ class RawSlave(asyncio.Protocol):
         self.transport.write(report(offset))
 
 
-async def raw_slave(p: Pair, name: str, *, reads: bool = True) -> RawSlave:
+async def raw_slave(p: Pair, name: str, made: RawSlave | None = None, *, reads: bool = True) -> RawSlave:
     """Connect from the node with this name, which is made when it is not there."""
     node = p.simulation.nodes.get(name) or p.simulation.node(name)
-    made = RawSlave(reads=reads)
+    made = made or RawSlave(reads=reads)
     await node.network.connect(lambda: made, p.master_node.address, p.settings.ha_listen_port)
     return made

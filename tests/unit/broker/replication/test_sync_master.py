@@ -3,53 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from rmq.broker.replication.wire import report
-from rmq.broker.store.log.durability import Answers
 from rmq.testing.simworld import SimOffload
-from tests.support.scenes.replication import Pair, fill, pair, raw_slave
+from tests.support.scenes.replication import PUT_OK, Pair, Sender, pair, raw_slave
 from tests.support.virtual import eventually, in_virtual_time
 
-PUT_OK, NOT_AVAILABLE, TIMEOUT = 0, 11, 12
+NOT_AVAILABLE, TIMEOUT = 11, 12
 #: Of sums of virtual seconds.
 _ROUNDING = 1e-6
-
-
-class Sender:
-    """Appends one message at a time; the codes, and the seconds until each answer."""
-
-    def __init__(self, p: Pair) -> None:
-        self.p = p
-        self.answers: dict[int, tuple[int, float]] = {}
-        self.sent = 0
-
-    def send(self) -> int:
-        """Append one; its number."""
-        number = self.sent
-        self.sent += 1
-        began = asyncio.get_running_loop().time()
-        fill(self.p.master, 1, number)
-        sender = self
-
-        class Conn:
-            def send(self, data: bytes) -> None:
-                sender.answers[number] = (data[0], asyncio.get_running_loop().time() - began)
-
-        def answers(code: int) -> Answers:
-            made: list[tuple[Any, bytes]] = [(Conn(), bytes([code]))]
-            return made
-
-        self.p.master.hold(self.p.master.log.end, answers(PUT_OK), answers)
-        return number
-
-    async def code(self) -> int:
-        """Send one and wait for its answer."""
-        number = self.send()
-        await eventually(lambda: number in self.answers)
-        return self.answers[number][0]
 
 
 async def replicas(p: Pair, count: int = 1) -> None:
