@@ -237,12 +237,7 @@ class _Slave(asyncio.Protocol):
     def __init__(self, service: MasterReplication) -> None:
         settings = service.settings
         self._service = service
-        self.stream = MasterStream(
-            service.world.clock.monotonic(),
-            heartbeat=settings.ha_send_heartbeat_interval / 1000,
-            silence=settings.ha_housekeeping_interval / 1000,
-            from_first_file=settings.ha_copy_from_first_file,
-        )
+        self.stream = MasterStream(service.world.clock.monotonic(), from_first_file=settings.ha_copy_from_first_file)
         self._since = self.stream.last_read
         self.peer = "?"
         self.host: addresses.Host | None = None
@@ -360,6 +355,9 @@ class _Slave(asyncio.Protocol):
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        settings = self._service.settings
+        self.stream.heartbeat = settings.ha_send_heartbeat_interval / 1000
+        self.stream.silence = settings.ha_housekeeping_interval / 1000
         # Never 0: a timer that comes a rounding too early finds nothing due.
         delay = max(0.001, self.stream.due - self._service.world.clock.monotonic())
         self._timer = asyncio.get_running_loop().call_later(delay, self._on_timer)

@@ -172,14 +172,16 @@ class SlaveClient:
 
     def stream(self) -> SlaveStream:
         """A stream from where the log ends now."""
-        store, settings = self._store, self._settings
+        store = self._store
         end = store.log.end if store.log.segments else 0
         if end:
             self._incoming.begin(end, at_record=store.dispatcher.position == end)
-        return SlaveStream(
-            end, self._incoming, self.now(),
-            heartbeat=settings.ha_send_heartbeat_interval / 1000, silence=settings.ha_housekeeping_interval / 1000,
-        )  # fmt: skip
+        return SlaveStream(end, self._incoming, self.now())
+
+    def set_times(self, stream: SlaveStream) -> None:
+        """As they are configured now."""
+        stream.heartbeat = self._settings.ha_send_heartbeat_interval / 1000
+        stream.silence = self._settings.ha_housekeeping_interval / 1000
 
     def take(self, stream: SlaveStream, data: bytes) -> bytes:
         """Append what arrived; the reports that are due.
@@ -263,6 +265,7 @@ class _Link(asyncio.Protocol):
             self._transport.write(data)
 
     def _arm(self) -> None:
+        self._client.set_times(self.stream)
         # Never 0: a timer that comes a rounding too early finds nothing due.
         delay = max(0.001, self.stream.due - self._client.now())
         self._timer = asyncio.get_running_loop().call_later(delay, self._on_timer)
