@@ -142,6 +142,12 @@ class NativeMetrics:
                 "Bytes of a master's log that a slave which follows has not acknowledged",
                 [("", (("addr", one.address),), max(0, end - one.acked)) for one in master.replication.slaves()],
             )
+            yield Family(
+                "rmq_replica_refused_total",
+                "counter",
+                "Connections of slaves that a master has closed, by reason",
+                [("", (("reason", why.value),), count) for why, count in master.replication.refused.items()],
+            )
         if slave is None:
             return
         yield Family(
@@ -153,6 +159,12 @@ class NativeMetrics:
         if slave.metadata.behind is not None:
             meaning = "Bytes of its master's log that a slave has not got"
             yield _single("rmq_slave_behind_bytes", "gauge", meaning, slave.metadata.behind)
+        yield _single(
+            "rmq_slave_logs_differ_total",
+            "counter",
+            "Connections to its master that a slave has ended because the two logs are not the same",
+            slave.client.status().refused,
+        )
 
     def _messages(self) -> Iterator[Family]:
         of = self._of

@@ -158,7 +158,11 @@ class MasterReplication:
     def _pump(self) -> None:
         self._woken = False
         for slave in list(self._connections):
-            slave.fill()
+            try:
+                slave.fill()
+            except Exception as error:  # of one slave: the others get their part
+                log.exception("the commit log could not be sent to the slave at %s", slave.peer)
+                self.refuse(slave, Refused(Why.UNREADABLE, repr(error)))
 
     def extent(self) -> Extent:
         """What there is of the log."""
@@ -252,8 +256,12 @@ class _Slave(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's is none by its classes
+        name = transport.get_extra_info("peername")
+        if not name:  # it was gone again before it was taken
+            transport.abort()
+            return
         self._transport = transport
-        host, port = transport.get_extra_info("peername")[:2]
+        host, port = name[:2]
         self.host = addresses.host(host)
         self.replica = str(self.host)
         self.peer = f"{self.replica}:{port}"

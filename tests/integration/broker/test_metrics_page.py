@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
 from pathlib import Path
 
+from rmq.broker.replication.wire import report
 from rmq.testing.cluster import Cluster
 from tests.support.http_get import fetch
 from tests.support.metric_names import WHEN_SOMETHING_WAITS
@@ -13,7 +16,9 @@ from tests.support.raw_peer import RawPeer, pull, send, subscribe
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 #: Only a slave has them.
-OF_SLAVES = {"rmq_replica_behind_bytes", "rmq_metadata_age_seconds", "rmq_slave_behind_bytes"}
+OF_SLAVES = {
+    "rmq_replica_behind_bytes", "rmq_metadata_age_seconds", "rmq_slave_behind_bytes", "rmq_slave_logs_differ_total",
+}  # fmt: skip
 
 
 async def names_told(address: tuple[str, int] | None, query: str = "") -> set[str]:
@@ -21,6 +26,15 @@ async def names_told(address: tuple[str, int] | None, query: str = "") -> set[st
     status, text = await fetch(address, f"/metrics{query}")
     assert status == 200
     return set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
+
+
+async def refused_slave(port: int) -> None:
+    """Connect as a slave that has more than the master."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(report(1 << 40))
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    writer.close()
 
 
 async def test_every_metric_is_explained(tmp_path: Path) -> None:
@@ -37,6 +51,9 @@ async def test_every_metric_is_explained(tmp_path: Path) -> None:
             assert (await peer.ask(pull())).code == 0
             for queue in range(16):
                 broker.offsets.commit("G", "T", queue, 0)
+            await refused_slave(broker.settings.ha_listen_port)
+            _, text = await fetch(broker.observer.address, "/metrics")
+            assert re.search(r'^rmq_replica_refused_total\{.*reason="ahead".*\} 1$', text, re.MULTILINE)
             told = await names_told(broker.observer.address)
             assert not told - explained
             own = {name for name in explained if not name.startswith("rmq_namesrv_")}

@@ -198,6 +198,44 @@ async def test_a_thousand_connections_keep_no_slave_out() -> None:
 
 
 @in_virtual_time
+async def test_who_is_gone_before_he_is_taken_leaves_nothing() -> None:
+    class Gone(asyncio.Transport):
+        aborted = False
+
+        def get_extra_info(self, name: str, default: object = None) -> object:
+            return None
+
+        def abort(self) -> None:
+            self.aborted = True
+
+    async with pair(slaves=0) as p:
+        link, gone = p.master_node.network.net._listeners[("10.0.0.1", 10912)].factory(), Gone()
+        link.connection_made(gone)
+        assert gone.aborted
+        assert isinstance(link, asyncio.Protocol)
+        link.data_received(report(0))
+        link.connection_lost(None)
+        assert not p.service.slaves()
+
+
+@in_virtual_time
+async def test_a_slave_that_cannot_be_sent_to_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with pair(slaves=2) as p:
+        await eventually(lambda: len(p.service.slaves()) == 2)
+        bad = next(link for link in p.service._connections if link.replica == "10.0.0.2")
+
+        def broken() -> None:
+            raise RuntimeError("planted")
+
+        monkeypatch.setattr(bad, "fill", broken)
+        fill(p.master, 30)
+        await caught_up(p, 1)
+        assert p.service.refused[Why.UNREADABLE] == 1
+        # It comes back, and gets the rest.
+        await caught_up(p, 0)
+
+
+@in_virtual_time
 async def test_only_allowed_addresses_get_the_log() -> None:
     async with pair(slaves=2, ha_allowed_addresses="10.0.0.2; 192.168.0.0/16") as p:
         fill(p.master, 10)
