@@ -17,6 +17,7 @@ __all__ = ["IncomingRecords", "LogsDiffer"]
 #: Size, magic, and the offset at which a record says it lies.
 _head = Struct(">ii20xq").unpack_from
 _HEAD_SIZE = 36
+_MAGICS = (MAGIC_V1, MAGIC_V2)
 
 
 class LogsDiffer(ReplicationError):
@@ -76,16 +77,16 @@ class IncomingRecords:
             have = end - start
             if have < min(_HEAD_SIZE, room):
                 break
-            if is_blank(data, lo, room):
-                start += room
-                continue
             size, magic, offset = _head(data, lo) if room >= _HEAD_SIZE else (0, 0, -1)
-            good = magic in (MAGIC_V1, MAGIC_V2) and offset == start and FIXED_SIZE <= size <= room
+            good = magic in _MAGICS and offset == start and FIXED_SIZE <= size <= room
             if good and self._crc:
                 if have < size:
                     break
                 good = check(data, lo, start, room) == size
             if not good:
+                if is_blank(data, lo, room):
+                    start += room
+                    continue
                 raise LogsDiffer(
                     f"what the master sends for offset {start} is no record of this log: the two logs are not the "
                     f"same, or bytes were changed on the way"
