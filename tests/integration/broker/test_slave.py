@@ -252,23 +252,29 @@ async def test_a_slave_serves_reads_and_refuses_the_rest() -> None:
     async with pair() as scene:
         await scene.topic("T")
         await scene.send("T", "a", "b")
+        assert (await scene.ask("master", send("T", b"keyed", props="KEYS\x01k1 k2\x02"))).code == 0
         await rounds(scene)
         await scene.master.stop()
         scene.master = None  # type: ignore[assignment]
         assert (await scene.ask("slave", send("T"))).code == ResponseCode.SERVICE_NOT_AVAILABLE
         found = await scene.ask("slave", pull("g", "T"))
-        assert [record.body for record in decode_records(found.body)] == [b"a", b"b"]
+        assert [record.body for record in decode_records(found.body)] == [b"a", b"b", b"keyed"]
         queue = {"topic": "T", "queueId": "0"}
         for code, more, name, value in (
-            (RequestCode.GET_MAX_OFFSET, {}, "offset", "2"),
+            (RequestCode.GET_MAX_OFFSET, {}, "offset", "3"),
             (RequestCode.GET_MIN_OFFSET, {}, "offset", "0"),
             (RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": "0"}, "offset", "0"),
         ):
             answer = await scene.ask("slave", Command(code, ext={**queue, **more}))
             assert answer.ext is not None
             assert answer.ext[name] == value
-        keyed = await scene.ask("slave", Command(RequestCode.VIEW_MESSAGE_BY_ID, ext={"offset": "0"}))
-        assert keyed.code == 0
+        by_key = {"topic": "T", "key": "k2", "maxNum": "9", "beginTimestamp": "0", "endTimestamp": str(1 << 50)}
+        for _ in range(2):
+            assert (await scene.ask("slave", Command(RequestCode.VIEW_MESSAGE_BY_ID, ext={"offset": "0"}))).code == 0
+            found = await scene.ask("slave", Command(RequestCode.QUERY_MESSAGE, ext=dict(by_key)))
+            assert [record.body for record in decode_records(found.body)] == [b"keyed"]
+            await scene.slave.stop()
+            await scene.start_slave()
 
 
 @in_virtual_time
