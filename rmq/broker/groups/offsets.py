@@ -35,7 +35,7 @@ _QUEUES = 2_000
 
 #: The table of an answer to 43, a pair of it with its queues as brokers write them, and a queue of these.
 _TABLE = re.compile(rb'"offsetTable"\s*:\s*\{')
-_PAIR = re.compile(rb'\s*"([^"\\]*)":\{((?:"?\d{1,10}"?:\d{1,19},?)+)\},?')
+_PAIR = re.compile(rb'\s*"([^"\\]*)":\{((?:\d{1,9}|"\d{1,9}"):\d{1,18}(?:,(?:\d{1,9}|"\d{1,9}"):\d{1,18})*+)\},?')
 _QUEUE = re.compile(rb'"?(\d+)"?:(\d+)')
 
 

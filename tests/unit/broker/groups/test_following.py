@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq.broker.groups.lmq_groups import LmqOffsetTable
 from rmq.broker.groups.offsets import OffsetTable, offsets_in, read_offsets
 from rmq.protocol.bodies.offset import ConsumerOffsetTable
+from rmq.protocol.errors import ProtocolError
 
 Table = dict[str, dict[int, int]]
 NAMES = st.sampled_from(["T@g", "U@g", "%RETRY%g@g", "T@h"])
@@ -62,7 +64,25 @@ def test_any_form_of_an_answer_is_read() -> None:
         b'{ "offsetTable" : { "T@g" : { 0 : 1 } , "U@g":{0:2}}}',
         b'{"offsetTable":{"T@g":{0:1},"a\\"b@g":{0:2},"V@g":{0:3}}}',
         b'{"offsetTable":{"T@g":{0:-1},"V@g":{0:3},"W@g":{}}}',
+        b'{"offsetTable":{"T@g":{0:1},"U@g":{0:999999999999999999}}}',
         b"{}",
     ):
         expected = offsets_in(ConsumerOffsetTable.decode(body))
         assert asyncio.run(read_offsets(body)) == expected, body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"offsetTable":{"T@g":{' + b"1:11111111" * 200 + b"}}}",
+        b'{"offsetTable":{"T@g":{' + b"1:1," * 20_000 + b"x}}}",
+        b'{"offsetTable":{"T@g":{0:99999999999999999999}}}',
+        b'{"offsetTable":{"T@g":{0:1}',
+        b"junk",
+    ],
+    ids=["no commas", "no end", "no long", "cut", "no JSON"],
+)
+def test_what_is_no_answer_is_refused_at_once(body: bytes) -> None:
+    """No place of it is tried in more than one way."""
+    with pytest.raises(ProtocolError):
+        asyncio.run(read_offsets(body))
