@@ -196,7 +196,8 @@ class GroupTable:
 
     def _take(self, table: SubscriptionGroupTable) -> None:
         for name, config in table.subscription_group_table.items():
-            self._keep(config if config.group_name == name else dataclasses.replace(config, group_name=name))
+            if self._groups.get(name) != config:
+                self._keep(config if config.group_name == name else dataclasses.replace(config, group_name=name))
         self.forbidden = {group: dict(topics) for group, topics in (table.forbidden_table or {}).items() if topics}
 
     def replace_all(self, table: SubscriptionGroupTable, version: DataVersion) -> None:

@@ -387,8 +387,9 @@ class TopicTable:
         """Take over a master's table."""
         for name in [name for name in self._topics if name not in configs]:
             del self._topics[name], self._pretty[name], self._compact[name]
-        for config in configs.values():
-            self._keep(config)
+        for name, config in configs.items():
+            if self._topics.get(name) != config:
+                self._keep(config)
         self.data_version = version
         self._forget_history()
         self.file.changed()

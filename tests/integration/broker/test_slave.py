@@ -115,6 +115,21 @@ async def test_tables_follow_the_master_and_outlive_a_restart() -> None:
 
 
 @in_virtual_time
+async def test_what_has_not_changed_is_not_made_anew() -> None:
+    async with pair() as scene:
+        await scene.topic("T")
+        await asyncio.sleep(ROUND)
+        before = scene.slave.topics.get("T"), scene.slave.groups.get("TOOLS_CONSUMER")
+        await scene.topic("U")
+        scene.master.groups.find("g")
+        await asyncio.sleep(ROUND)
+        assert "U" in scene.slave.topics
+        assert scene.slave.groups.get("g") is not None
+        after = scene.slave.topics.get("T"), scene.slave.groups.get("TOOLS_CONSUMER")
+        assert all(one is other and one is not None for one, other in zip(before, after, strict=True))
+
+
+@in_virtual_time
 async def test_progress_waits_until_the_log_has_arrived_that_it_speaks_of() -> None:
     async with pair() as scene:
         await scene.unfollow()
