@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,7 +19,10 @@ from rmq.testing.simworld import SimNode, Simulation
 from tests.support.raw_peer import send
 from tests.support.virtual import eventually
 
-__all__ = ["Pair", "pair"]
+__all__ = ["ROUND", "Pair", "pair", "rounds"]
+
+#: Seconds in which a slave has asked its master at least once more, and what was asked has arrived.
+ROUND = 12.0
 
 
 class Pair:
@@ -125,6 +129,12 @@ class Pair:
         (data,) = await source.read_many_cold([(target.log.end, source.end - target.log.end)])
         target.append_raw(target.log.end, data)
         await eventually(lambda: target.dispatcher.behind == 0)
+
+
+async def rounds(scene: Pair) -> None:
+    """Let the slave ask its master, with everything of the log at hand."""
+    await scene.replicated()
+    await asyncio.sleep(ROUND)
 
 
 @asynccontextmanager

@@ -1,0 +1,209 @@
+"""What a slave takes over from its master, when, and what it does not believe (store-and-broker.md 6.6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from rmq.broker.replication import metadata
+from rmq.protocol import fastjson
+from rmq.protocol.bodies.pop import SetMessageRequestModeRequestBody
+from rmq.protocol.codes import RequestCode
+from rmq.protocol.command import Command
+from rmq.protocol.message import decode_records
+from tests.support.raw_peer import pull, send
+from tests.support.scenes.pair import ROUND, Pair, pair, rounds
+from tests.support.virtual import in_virtual_time
+
+
+def offset(scene: Pair, group: str = "g", topic: str = "T") -> int:
+    return scene.slave.offsets.query(group, topic, 0)
+
+
+def delays(scene: Pair) -> dict[int, int]:
+    assert scene.slave.roles.slave is not None
+    return scene.slave.roles.slave.metadata._delays.table
+
+
+@in_virtual_time
+async def test_tables_follow_the_master_and_outlive_a_restart() -> None:
+    async with pair() as scene:
+        await scene.topic("T", 3)
+        await scene.send("T", "a", "b", "c")
+        await scene.send("%RETRY%g", "r")
+        scene.master.groups.find("g")
+        await scene.commit("master", "g", "T", 2)
+        mode = SetMessageRequestModeRequestBody(topic="T", consumer_group="g", mode="POP", pop_share_queue_num=2)
+        await scene.ask("master", Command(RequestCode.SET_MESSAGE_REQUEST_MODE, body=mode.encode()))
+        late = await scene.ask("master", send("T", b"late", props="DELAY\x011\x02"))
+        assert late.code == 0
+        await asyncio.sleep(5)
+        await rounds(scene)
+        for _ in range(2):
+            config = scene.slave.topics.get("T")
+            assert config is not None
+            assert config.read_queue_nums == 3
+            assert scene.slave.topics.data_version == scene.master.topics.data_version
+            assert scene.slave.groups.get("g") is not None
+            assert offset(scene) == 2
+            assert scene.slave.modes.get("T", "g").mode == "POP"
+            written = scene.nodes["slave"].files.read("/store/config/delayOffset.json")
+            assert fastjson.loads(written) == {"offsetTable": {1: 1}}
+            await scene.slave.stop()
+            await scene.master.stop()
+            await scene.start_slave()
+            await scene.start_master()
+
+
+@in_virtual_time
+async def test_what_has_not_changed_is_not_made_anew() -> None:
+    async with pair() as scene:
+        await scene.topic("T")
+        await asyncio.sleep(ROUND)
+        before = scene.slave.topics.get("T"), scene.slave.groups.get("TOOLS_CONSUMER")
+        await scene.topic("U")
+        scene.master.groups.find("g")
+        await asyncio.sleep(ROUND)
+        assert "U" in scene.slave.topics
+        assert scene.slave.groups.get("g") is not None
+        after = scene.slave.topics.get("T"), scene.slave.groups.get("TOOLS_CONSUMER")
+        assert all(one is other and one is not None for one, other in zip(before, after, strict=True))
+
+
+@in_virtual_time
+async def test_progress_waits_until_the_log_has_arrived_that_it_speaks_of() -> None:
+    async with pair() as scene:
+        await scene.unfollow()
+        await scene.topic("T")
+        await scene.send("T", "a", "b")
+        await scene.commit("master", "g", "T", 2)
+        await scene.ask("master", send("T", b"late", props="DELAY\x011\x02"))
+        await asyncio.sleep(3 * ROUND)
+        assert scene.slave.topics.get("T") is not None, "a table waits for no log"
+        assert (offset(scene), delays(scene)) == (-1, {})
+        await scene.copy_by_hand()
+        await asyncio.sleep(ROUND)
+        assert (offset(scene), delays(scene)) == (2, {1: 1})
+
+
+@in_virtual_time
+async def test_offsets_go_back_only_where_the_masters_own_did() -> None:
+    async with pair() as scene:
+        await scene.topic("T")
+        await scene.send("T", *"abcdefghij")
+        await scene.commit("master", "g", "T", 5)
+        await rounds(scene)
+        # A group went on here while its master was away, and it does not know.
+        await scene.commit("slave", "g", "T", 8)
+        await rounds(scene)
+        assert offset(scene) == 8
+        await scene.commit("master", "g", "T", 6)
+        await rounds(scene)
+        assert offset(scene) == 8
+        # A reset is the master's own word.
+        await scene.commit("master", "g", "T", 1)
+        await rounds(scene)
+        assert offset(scene) == 1
+        await scene.commit("master", "g", "T", 9)
+        await rounds(scene)
+        assert offset(scene) == 9
+        # A master that was killed has forgotten.
+        await scene.master.stop()
+        await scene.start_master()
+        scene.master.offsets.load({"T@g": {0: 4}})
+        await rounds(scene)
+        await rounds(scene)
+        assert offset(scene) == 9
+
+
+@in_virtual_time
+async def test_what_the_master_deletes_goes_here_and_what_it_never_had_is_only_hidden() -> None:
+    async with pair() as scene:
+        for topic in ("T", "U"):
+            await scene.topic(topic)
+            await scene.send(topic, "old")
+            await scene.commit("master", "g", topic, 1)
+        await rounds(scene)
+        await scene.delete_topic("T")
+        await rounds(scene)
+        assert scene.slave.topics.get("T") is None
+        assert (scene.slave.store.queues.all("T"), offset(scene)) == ([], -1)
+        await scene.topic("T")
+        await scene.send("T", "new")
+        await rounds(scene)
+        found = await scene.ask("slave", pull("g", "T"))
+        assert [record.body for record in decode_records(found.body)] == [b"new"]
+        # A master with an empty folder.
+        await scene.master.stop()
+        await scene.start_master(storePathRootDir="/other")
+        await asyncio.sleep(2 * ROUND)
+        assert scene.slave.topics.get("U") is None
+        assert [queue.next for queue in scene.slave.store.queues.all("U")] == [1]
+        assert offset(scene, topic="U") == 1
+        await scene.master.stop()
+        await scene.start_master()
+        await rounds(scene)
+        assert (await scene.ask("slave", pull("g", "U"))).code == 0
+
+
+@in_virtual_time
+async def test_a_table_that_cannot_be_had_costs_itself(caplog: pytest.LogCaptureFixture) -> None:
+    async with pair() as scene:
+        await scene.topic("T")
+        await scene.send("T", "a")
+        await scene.commit("master", "g", "T", 1)
+        scene.master.groups.encode = lambda: b"junk"  # type: ignore[method-assign]
+        scene.master.groups.find("g")
+        await rounds(scene)
+        await rounds(scene)
+        assert scene.slave.topics.get("T") is not None
+        assert (offset(scene), scene.slave.groups.get("g")) == (1, None)
+        told = [record.message for record in caplog.records if "subscription groups" in record.message]
+        assert len(told) == 1
+        assert "this slave keeps those it has" in told[0]
+        assert scene.slave._missing() is None
+        del scene.master.groups.encode
+        await rounds(scene)
+        assert scene.slave.groups.get("g") is not None
+
+
+@in_virtual_time
+async def test_a_question_that_is_refused_stops_no_other() -> None:
+    async with pair() as scene:
+        await scene.topic("T")
+        scene.master.offsets.encode = lambda: 1 / 0  # type: ignore[assignment,return-value]
+        await scene.ask("master", send("T", b"late", props="DELAY\x011\x02"))
+        await asyncio.sleep(5)
+        await rounds(scene)
+        assert delays(scene) == {1: 1}
+
+
+@in_virtual_time
+async def test_a_master_that_is_away_is_said_once_and_nothing_ends(caplog: pytest.LogCaptureFixture) -> None:
+    async with pair() as scene:
+        await scene.topic("T")
+        await rounds(scene)
+        await scene.master.stop()
+        scene.master = None  # type: ignore[assignment]
+        with caplog.at_level(logging.WARNING):
+            await asyncio.sleep(45)
+        told = [record.message for record in caplog.records if "no name server knows a master" in record.message]
+        assert len(told) == 1
+        assert scene.slave._missing() is None
+        assert scene.slave.topics.get("T") is not None
+
+
+@in_virtual_time
+async def test_names_that_are_no_topics_are_not_taken() -> None:
+    async with pair() as scene:
+        body = scene.master.topics.encode().replace(b'"SELF_TEST_TOPIC"', b'"../../../x"')
+        scene.master.topics.encode = lambda topics=None: body  # type: ignore[method-assign]
+        await asyncio.sleep(ROUND)
+        assert scene.slave.topics.get("../../../x") is None
+        assert scene.slave.topics.get("BenchmarkTest") is not None
+
+
+def test_the_rhythm_is_javas() -> None:
+    assert (metadata._FIRST, metadata._PERIOD) == (3.0, 10.0)
