@@ -148,13 +148,14 @@ async def test_what_the_master_deletes_goes_here_and_what_it_never_had_is_only_h
         assert (await scene.ask("slave", pull("g", "U"))).code == 0
 
 
+@pytest.mark.parametrize("answer", [b"junk", b'{"subscriptionGroupTable":{}}'], ids=["no JSON", "no dataVersion"])
 @in_virtual_time
-async def test_a_table_that_cannot_be_had_costs_itself(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_table_that_cannot_be_had_costs_itself(answer: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async with pair() as scene:
         await scene.topic("T")
         await scene.send("T", "a")
         await scene.commit("master", "g", "T", 1)
-        scene.master.groups.encode = lambda: b"junk"  # type: ignore[method-assign]
+        scene.master.groups.encode = lambda: answer  # type: ignore[method-assign]
         scene.master.groups.find("g")
         await rounds(scene)
         await rounds(scene)
