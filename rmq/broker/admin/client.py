@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any
@@ -162,9 +163,12 @@ class ClientAdmin:
         return request.reply(ResponseCode.SUCCESS)
 
     async def _compile(self, data: ConsumerData) -> None:
-        """Compile a group's expressions, some a turn: they are remembered until the group is registered."""
+        """Compile a group's expressions, one a turn: they are remembered until the group is registered."""
         for text in _expressions(data):
-            await self._expressions.compile(text)
+            await self._expressions.turn(text)
+            with contextlib.suppress(ExpressionError):  # whoever registers it says so
+                compile_sql(text)
+            await asyncio.sleep(0)
 
     @staticmethod
     def _client_id(beat: HeartbeatData, has_groups: bool = False) -> str:

@@ -30,9 +30,13 @@ class Expressions:
         self._share.count(max(1, len(text)))
         return True
 
-    async def compile(self, text: str) -> None:
-        """Have an expression compiled and remembered, in this turn or a later one; whoever uses it says its faults."""
+    async def turn(self, text: str) -> None:
+        """Wait until an expression may be compiled, which the caller does before anything else runs on the loop."""
         while not self.may_compile(text):
             await self._share.turn()
+
+    async def compile(self, text: str) -> None:
+        """Have an expression compiled and remembered, in this turn or a later one; whoever uses it says its faults."""
+        await self.turn(text)
         with contextlib.suppress(ExpressionError):
             compile_sql(text)
