@@ -79,6 +79,8 @@ class Recovered:
     #: Queues were built anew from here on.
     dispatched_from: int = 0
     damages: list[Damage] = field(default_factory=list)
+    #: Queues did not have the messages that the log has.
+    queues_wrong: bool = False
     #: What the disk does not give, from the last good record before it to the first behind it.
     unreadable: list[Damage] = field(default_factory=list)
 
@@ -194,6 +196,7 @@ class Recovery:
             await self._keep_entries()
             if not fill:
                 differs = self._first_difference(there, self._kept.apart(loader.covered), segment)
+                found.queues_wrong = differs is not None
             if self._fills_light and not fill:
                 other = self._first_difference(light, self._kept.apart(loader.light, light=True), segment)
                 differs = other if differs is None else differs if other is None else min(differs, other)
@@ -514,6 +517,13 @@ class Recovery:
             found.start, found.end, "a clean" if found.clean else "an unclean", found.checked_from,
             found.dispatched_from,
         )  # fmt: skip
+        if found.clean and found.queues_wrong:
+            # After an unclean one they may lack what was in memory.
+            log.error(
+                "consume queues did not say what is in the commit log from offset %d on, although the last stop was a "
+                "clean one: they were made anew from there; if nobody changed or removed their files, have the disk "
+                "checked", found.dispatched_from,
+            )  # fmt: skip
         if found.damages:
             lost = sum(damage.end - damage.start for damage in found.damages)
             log.critical("%d damaged places of the commit log, %d bytes, were skipped", len(found.damages), lost)
