@@ -127,11 +127,9 @@ async def test_a_message_that_cannot_be_packed(monkeypatch: pytest.MonkeyPatch, 
     async with Rig(flushDiskType=flush) as tick:
         answers = await tick.ask(send(body=b"1"), send(body=b"BAD"), send(body=b"3"), send(body=b"4"), pull(offset=1))
         assert [answer.code for answer in answers if answer][:4] == [0, 1, 0, 0]
-        assert [(answer.ext or {})["queueOffset"] for answer in answers[:4] if answer and not answer.code] == [
-            "1",
-            "2",
-            "3",
-        ]
+        # They come over five connections, in any order.
+        stored = {(answer.ext or {})["queueOffset"] for answer in answers[:4] if answer and not answer.code}
+        assert stored == {"1", "2", "3"}
         assert answers[1] is not None
         assert answers[1].remark == f"{INTERNAL} 310"
         tick.nobody_is_cut_off()
