@@ -17,7 +17,7 @@ OBSERVED = "rmq_pipeline"
 _MEANINGS = {
     "unreadable": "Messages whose bodies could not be read.",
     "compacted": "Small files that were joined.",
-    "late": "Events that came after their window was closed.",
+    "late": "Groups of events that came after their window was closed: those of a task for one window are one.",
     "ahead": "Events dated too far ahead of when they were stored.",
     "undated": "Messages whose event time could not be read.",
 }
