@@ -61,6 +61,8 @@ class SimNet:
     def port(self) -> int:
         """A port nobody has."""
         self._next_port += 1
+        while any(port == self._next_port for _, port in self._listeners):
+            self._next_port += 1
         return self._next_port
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from rmq.testing import simloop
 from rmq.testing.simworld import Simulation
+from tests.support.virtual import in_virtual_time
 
 
 class Noting(asyncio.Protocol):
@@ -110,3 +111,12 @@ def test_a_killed_peer_resets_its_connections_and_hears_nothing() -> None:
             await pair.one.world.network.connect(Noting, pair.two.address, 30_001)
 
     simloop.run(main())
+
+
+@in_virtual_time
+async def test_a_free_port_is_none_that_somebody_asked_for_by_number() -> None:
+    network = Simulation().node("one").network
+    first = await network.listen(asyncio.Protocol, "", 0)
+    port = first.address[1]
+    await network.listen(asyncio.Protocol, "", port + 1)
+    assert (await network.listen(asyncio.Protocol, "", 0)).address[1] == port + 2
