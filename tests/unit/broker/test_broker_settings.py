@@ -52,6 +52,9 @@ def test_what_depends_on_the_machine_is_filled_in() -> None:
         ({"max_message_size": -1}, "maxMessageSize='-1'"),
         ({"broker_ip1": "10.0.0.1:10911"}, "brokerIP1='10.0.0.1:10911': one address or name, without a port"),
         ({"broker_ip2": "a b"}, "brokerIP2='a b'"),
+        ({"ha_allowed_addresses": "10.0.0.1; host"}, "haAllowedAddresses='10.0.0.1; host': 'host' .*separated by ';'"),
+        ({"ha_allowed_addresses": "10.0.0.1/8"}, "haAllowedAddresses=.* has host bits set"),
+        ({"ha_master_address": "10.0.0.1"}, "haMasterAddress='10.0.0.1': .*host:port"),
         (
             {"trace_topic_enable": True, "msg_trace_topic_name": "../x"},
             "msgTraceTopicName='../x': .*illegal characters",
