@@ -3,6 +3,7 @@ I4), minimum offsets follow, and the log says what is missing."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -239,3 +240,31 @@ async def test_a_real_broker_serves_what_remains(tmp_path: Path) -> None:
             assert await broker.stop() == 0
     finally:
         await client.close()
+
+
+def test_a_queue_of_which_nothing_is_left_goes_on_where_it_was() -> None:
+    """Killed a moment after the file of its messages was full: its entries were written then, without waiting."""
+
+    async def main() -> None:
+        simulation = Simulation(19)
+        machine = simulation.node("a")
+        store = await opened(machine.world, small())
+        old, other = store.queues.get_or_create("Old", 0), store.queues.get_or_create("T", 0)
+        store.append([put(old, b"x" * 100) for _ in range(16)])
+        while store.log.end < LOG_SIZE + 100:
+            store.append([put(other, b"x" * 500)])
+        await asyncio.sleep(0.1)
+        simulation.kill(machine)
+        await die(store)
+        machine.files.unlink(f"/store/commitlog/{0:020d}")
+        for _ in range(2):
+            store = await opened(machine.world, small())
+            old = store.queues.get_or_create("Old", 0)
+            assert (old.min, old.next) == (16, 16)
+            await store.stop()
+        store = await opened(machine.world, small())
+        old = store.queues.get_or_create("Old", 0)
+        assert store.append([put(old, b"new")]).offsets[0][0] == 16
+        await store.stop()
+
+    run(main())

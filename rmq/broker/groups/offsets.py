@@ -157,6 +157,16 @@ class OffsetTable:
                     lowest[queue_id] = offset
         return lowest
 
+    def reached(self) -> dict[tuple[str, int], int]:
+        """The highest offset that any group has, by topic and queue id."""
+        highest: dict[tuple[str, int], int] = {}
+        for topics in self._groups.values():
+            for topic, queues in topics.items():
+                for queue_id, offset in queues.items():
+                    if offset > highest.get((topic, queue_id), 0):
+                        highest[topic, queue_id] = offset
+        return highest
+
     def bring_back(self, end: Callable[[str, int], int | None]) -> None:
         """Let no offset lie behind the end of its queue; each group and topic that it concerns is told.
 

@@ -108,7 +108,10 @@ class ScheduleService:
                 fixed = self.offsets.correct(level, queue.min, queue.next)
             if fixed != offset:
                 corrected = True
-                log.warning(
+                # Behind the end: messages were there.
+                level_of_log = logging.CRITICAL if queue is not None and offset > queue.next else logging.WARNING
+                log.log(
+                    level_of_log,
                     "delayOffset.json says %d for level %d, which its queue does not hold; delivery goes on at %d",
                     offset,
                     level,

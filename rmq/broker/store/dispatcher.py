@@ -241,6 +241,8 @@ class Dispatcher:
             return None
         if offset + size <= queue.max_phys:
             return None
+        if 0 <= index < queue.next:
+            await self._queues.take_place(queue, index)
         if index == queue.next and queue not in self.misfits:
             await self._place(queue, claim)
         elif (verdict := self.misfits.take(queue, claim)) is None or not verdict.good:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from struct import Struct
 from typing import Any
 
@@ -50,6 +50,7 @@ from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.refusal import unusable
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.start.checkpoint import Checkpoint
+from rmq.broker.store.start.lost_tail import reserve
 from rmq.broker.store.start.markers import Markers
 from rmq.broker.store.start.opening import Opening
 from rmq.broker.store.start.progress import Progress
@@ -225,6 +226,10 @@ class Store:
         self._loaded = True
         return self.recovered
 
+    def reserve(self, reached: Mapping[tuple[str, int], int]) -> None:
+        """:func:`reserve`, of a store that is loaded and not started."""
+        reserve(self.queues, reached, self.log.end)
+
     async def abandon(self) -> None:
         """Let go of a store that was loaded and is not to be started: it stays as it was found."""
         if self._loaded:
@@ -257,7 +262,8 @@ class Store:
             raise unusable(self.settings.root, error) from error
         self.upkeep.run()
         self.tasks.every(_OWNERSHIP_PAUSE, self._ownership.look, "ownership")
-        if self.damaged.add(self.recovered.damages, self.log.start) or self._opening.parts_changed:
+        changed = self.damaged.add(self.recovered.damages, self.log.start) or self._opening.parts_changed
+        if changed or self.queues.left_out or self.damaged.left_out:
             await self.damaged.save()
         await self.retention.check_disk()
         self.log.gate &= ~Gate.SHUT_DOWN

@@ -335,7 +335,7 @@ def _index_json(entry: dumps.IndexEntry) -> bytes:
 async def rebuild_store(world: World, settings: StoreSettings, json: bool) -> int:
     """Make consume queues, index and checkpoint anew from the commit log, which stays as it is.
 
-    Exit code 0: done, 1: done, and places of the commit log are damaged or cannot be read, 2: not done. It can be
+    Exit code 0: done, 1: done, and places of the commit log are damaged, lost or not to be read, 2: not done. It can be
     killed at any time.
     """
     with Bar() as bar:
@@ -349,6 +349,7 @@ async def rebuild_store(world: World, settings: StoreSettings, json: bool) -> in
             "log_end": "end",
             "queues": "queues",
             "entries": "entries",
+            "lost": "lost",
             "index_files": "indexFiles",
         }
         print_json(
@@ -371,4 +372,9 @@ async def rebuild_store(world: World, settings: StoreSettings, json: bool) -> in
                 f"UNREAD   commitlog {start} to {end - 1}: the disk does not give some of these {end - start} bytes; "
                 "queue entries that point there are kept"
             )
-    return FAILED if made.damages or made.unread else 0
+        if made.lost:
+            click.echo(
+                f"DAMAGED  consumequeue  {made.lost} messages that queues had are not in the commit log; their offsets "
+                "are given to no others"
+            )
+    return FAILED if made.damages or made.unread or made.lost else 0

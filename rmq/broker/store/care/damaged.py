@@ -1,8 +1,9 @@
 """What of the commit log is known to be damaged, and how that is kept apart from consumers.
 
 The queue entries that point to damaged records become blank, as recovery leaves them: a pull goes past them, an offset
-id and a key find nothing, and no message moves to another offset. The log itself is not touched. The parts are noted in
-``{root}/scrub.json``, which Java does not know, so that a later start can tell them from entries that are missing.
+id and a key find nothing, and no message moves to another offset. The log itself is not touched. The parts, and what
+queues have left out behind a lost end of the log, are noted in ``{root}/scrub.json``, which Java does not know, so that
+a later start can tell them from entries that are missing.
 
 A list that is wrong does no harm: with it the sizes of entries do not add up, and recovery reads the log.
 """
@@ -51,6 +52,9 @@ class DamagedParts:
         self.path = os.path.join(root, "scrub.json")
         self._trouble = Trouble(world.clock, log, "writing scrub.json", "what a scrub found is not known to a restart")
         self.parts: list[Damage] = []
+        #: Indexes whose messages were lost with the end of the log, and which nobody is to get again, as the file says:
+        #: topic, queue id, first, and behind the last.
+        self.left_out: list[tuple[str, int, int, int]] = []
         #: Where the scrub goes on, -1 = between two passes; and when the last one began, ms.
         self.position = -1
         self.began_ms = 0
@@ -61,18 +65,20 @@ class DamagedParts:
             read = json.loads(self._files.read(self.path))
             parts = sorted(Damage(start, end) for start, end in read["damaged"])
             position, began = read["position"], read["began"]
+            left_out = [(topic, number, first, end) for topic, number, first, end in read.get("left_out", [])]
             if not (
                 all(is_whole(part.start) and is_whole(part.end) and part.start < part.end for part in parts)
                 and is_whole(position, least=-1)
                 and is_whole(began, _LATEST)
+                and all(type(topic) is str and all(map(is_whole, numbers)) for topic, *numbers in left_out)
             ):
                 raise ValueError("it holds other numbers than offsets and a time")
-            self.parts, self.position, self.began_ms = parts, position, began
+            self.parts, self.position, self.began_ms, self.left_out = parts, position, began, left_out
         except FileNotFoundError:
             return
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             log.warning("%s cannot be used (%s); the commit log is checked anew", self.path, error)
-            self.parts, self.position, self.began_ms = [], -1, 0
+            self.parts, self.position, self.began_ms, self.left_out = [], -1, 0, []
 
     @property
     def bytes(self) -> int:
@@ -105,7 +111,15 @@ class DamagedParts:
 
     async def save(self) -> None:
         """Write the file; what cannot be written is found again by the next pass."""
-        text = json.dumps({"position": self.position, "began": self.began_ms, "damaged": self.parts})
+        self.left_out = [
+            (queue.topic, queue.id, first, end)
+            for queue, ranges in self._queues.left_out.items()
+            for first, end in ranges
+            if end >= queue.min
+        ]
+        text = json.dumps(
+            {"position": self.position, "began": self.began_ms, "damaged": self.parts, "left_out": self.left_out}
+        )
         try:
             await self._offload(self._files.write_atomic, self.path, text.encode())
         except OSError as error:

@@ -6,6 +6,7 @@ The checkpoint's times never pass what is on disk; its notes of how far the log 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
@@ -226,6 +227,13 @@ class Upkeep:
         if not self._tasks.closed and not self._log.gate & Gate.SHUT_DOWN:
             self._flusher.request()
             self._tasks.spawn(self._owned(self._prepare)(), "prepare")
+            # Who removes the file that is full now takes no queue's end along.
+            if len(self._log.segments) > 1:
+                self._tasks.spawn(self._owned(self._write_queues)(), "queues at a roll")
+
+    async def _write_queues(self) -> None:
+        with contextlib.suppress(OSError):  # the next interval tries it again, and tells
+            await self._writer.write(everything=True)
 
     async def _prepare(self, *, first: bool = False) -> None:
         try:

@@ -148,6 +148,11 @@ class IndexBuild:
         self.complete = False
         self._stopped = True
 
+    @property
+    def reached(self) -> int:
+        """Commit-log offset before which the newest record begins that is in the index."""
+        return self._index.end[1] + 1 if self._index.files else 0
+
     def retry(self) -> None:
         """Whether an index that had stopped takes keys again: put what is missing at once, if that is little."""
         if self._stopped and not self.complete and not self.turn.locked():

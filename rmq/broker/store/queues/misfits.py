@@ -8,6 +8,7 @@ of queues are held against the claims that found no place, and against the entri
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from struct import Struct
 from typing import NamedTuple
 
@@ -70,6 +71,8 @@ class Misfits:
         self._queues = queues
         self._told = told
         self.former: dict[Queue, Former] = {}
+        #: Entries that queues had and that nothing in the log accounts for.
+        self.left_out: dict[Queue, int] = {}
         self._waiting: dict[Queue, list[Claim]] = {}
         self._gaps: list[_Gap] = []
         self._strays: list[tuple[Queue, Claim]] = []
@@ -167,16 +170,21 @@ class Misfits:
         def explained(low: int, high: int) -> bool:
             return any(part.end > low and part.start < high for part in parts)
 
+        def is_lost(queue: Queue, claim: Claim) -> bool:
+            known = self._queues.left_out.get(queue, [])
+            return any(end == claim.number for _, end in known) or explained(queue.max_phys, claim.offset)
+
         left: dict[Queue, int] = {}
         for queue, waiting in list(self._waiting.items()):
             former = self.former.get(queue, _NOTHING)
             begins = queue.next == queue.min and (log_start > 0 or queue.max_phys > 0)
-            if queue.next == queue.min and self._elsewhere(queue, waiting):
+            alone = queue.next == queue.min and len(waiting) == 1 and former.reach <= waiting[0].number
+            if alone and not is_lost(queue, waiting[0]) and self._elsewhere(queue, waiting[0]):
                 verdict = Verdict([], waiting)
             else:
                 verdict = decide(
                     queue.next, max(queue.max_phys, log_start), waiting,
-                    explained=explained, reach=former.reach, begins=begins,
+                    explained=partial(is_lost, queue), reach=former.reach, begins=begins,
                 )  # fmt: skip
             if not final and not verdict.good:
                 continue
@@ -197,33 +205,18 @@ class Misfits:
         for queue, count in left.items():
             # Each has an entry here that nobody else is to get.
             if count or queue.next > queue.min or queue.files.starts:
-                self.leave_out(queue, queue.next + count)
+                self._queues.leave_out(queue, queue.next + count)
             elif queue not in self.former:
                 self._queues.drop_queue(queue)  # nothing was ever in it
         for queue, former in self.former.items():
-            self.leave_out(queue, former.reach)
+            if count := self._queues.leave_out(queue, former.reach):
+                self.left_out[queue] = count
         self.former.clear()
         return touched
 
-    def leave_out(self, queue: Queue, end: int) -> int:
-        """Have nothing before ``end`` be given to a message again; how many entries that makes blank."""
-        count = end - queue.next
-        if count <= 0 or queue.files.dropped:
-            return 0
-        if queue.next == queue.min and not queue.files.starts:
-            queue.min = queue.next = queue.visible = queue.tail_from = end
-            return count
-        queue.tail += BLANK_ENTRY * count
-        queue.next = end
-        self._queues.note([queue], count)
-        return count
-
-    def _elsewhere(self, queue: Queue, waiting: list[Claim]) -> bool:
+    def _elsewhere(self, queue: Queue, claim: Claim) -> bool:
         """Whether the only claim of a queue that has nothing else is what another one lacks."""
-        if len(waiting) != 1:
-            return False
-        number, offset, *_ = waiting[0]
-        return any(gap.low < offset < gap.high for gap in self._lacking(queue, number))
+        return any(gap.low < claim.offset < gap.high for gap in self._lacking(queue, claim.number))
 
     def _lacking(self, queue: Queue, index: int) -> Iterator[_Gap]:
         """Of the queues whose names are a bit away from this one's, those that have no record for an index."""
@@ -255,7 +248,7 @@ class Misfits:
             if (other_inside and own) or inside:
                 elsewhere = True
                 if gap.high == _FOREVER:
-                    self.leave_out(gap.queue, gap.end)
+                    self._queues.leave_out(gap.queue, gap.end)
                 break
         if own and claim.own:
             await self._swap(queue, claim)

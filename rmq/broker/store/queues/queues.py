@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from rmq.broker.store.open_files import OpenFiles, SharedFile, open_aside
-from rmq.broker.store.queues.files import FileKey, QueueDisk, QueueFiles, is_blank
+from rmq.broker.store.queues.files import BLANK_ENTRY, FileKey, QueueDisk, QueueFiles, is_blank
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.protocol.errors import StoreError
@@ -48,6 +48,8 @@ class QueueTable:
         self.lmq_count = 0
         #: How often entries were taken away from behind, or with their queue: what was read of them is void.
         self.cuts = 0
+        #: Indexes that nobody is to get again, for their messages are lost: first, and behind the last.
+        self.left_out: dict[Queue, list[tuple[int, int]]] = {}
         #: Directories of deleted topics, moved away and still to be removed.
         self.graves: list[str] = []
         #: Keeps of a message what its entry cannot hold; the tags code for the entry. None: entries hold everything.
@@ -131,6 +133,7 @@ class QueueTable:
         self.cuts += 1
         self.pending -= len(queue.tail)
         queue.tail.clear()
+        self.left_out.pop(queue, None)
         for noted in self._noting:
             noted.pop(queue, None)
         for start in files.starts:
@@ -153,6 +156,50 @@ class QueueTable:
     def bury_leftover(self, directory: str) -> None:
         """A file of a deleted queue was made after the deletion: its directory goes, too."""
         self._bury(directory)
+
+    def leave_out(self, queue: Queue, end: int) -> int:
+        """Have nothing before ``end`` be given to a message again; how many entries that leaves blank.
+
+        They stay in memory until a message follows: a queue that ends in blank entries has Java's broker wait for a
+        commit log of 2 GiB before it puts anything into a queue. Who keeps :attr:`left_out` has them meanwhile.
+        """
+        first = queue.next
+        count = end - first
+        if count <= 0 or queue.files.dropped:
+            return 0
+        if first == queue.min and not queue.files.starts:
+            queue.min = queue.tail_from = end
+        else:
+            queue.tail += BLANK_ENTRY * count
+            self.pending += ENTRY_SIZE * count
+        queue.next = end
+        known = self.left_out.setdefault(queue, [])
+        if known and known[-1][1] == first:
+            first, _ = known.pop()
+        known.append((first, end))
+        return count
+
+    def held_back(self, queue: Queue) -> int:
+        """Bytes at the end of a queue's tail that are not to be written before a message follows."""
+        known = self.left_out.get(queue)
+        if not known or known[-1][1] != queue.next:
+            return 0
+        return min(len(queue.tail), ENTRY_SIZE * (queue.next - known[-1][0]))
+
+    def filled(self, queue: Queue, end: int) -> None:
+        """What was left out of a queue has entries up to ``end``."""
+        known = self.left_out.get(queue)
+        if known and known[-1][0] < end:
+            first, behind = known.pop()
+            if max(first, end) < behind:
+                known.append((max(first, end), behind))
+
+    async def take_place(self, queue: Queue, index: int) -> None:
+        """The record of an index that was left out comes after all: what is left out begins behind it, or nowhere."""
+        known = self.left_out.get(queue)
+        if known and queue.next == known[-1][1] and known[-1][0] <= index:
+            del self.left_out[queue]
+            await self.cut(queue, index)
 
     def note(self, touched: list[Queue], entries: int) -> None:
         """``entries`` entries were added to the tails of ``touched`` queues."""

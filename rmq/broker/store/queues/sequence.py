@@ -91,13 +91,13 @@ def decide(
     behind: int,
     waiting: Sequence[Claim],
     *,
-    explained: Callable[[int, int], bool],
+    explained: Callable[[Claim], bool],
     reach: int,
     begins: bool,
 ) -> Verdict:
     """No further record of the queue comes: what do those that wait tell?
 
-    :param explained: whether something is known to be lost between two commit-log offsets.
+    :param explained: whether what is missing before a claim is known to be lost.
     :param reach: as many entries as it had before it was made anew; 0 = not known.
     :param begins: it has none yet, and may begin anywhere, for what was before is out of the log.
     """
@@ -109,7 +109,7 @@ def decide(
     good = [claim for claim in _rising(waiting, end, 1 << 62) if claim.number - end <= room(claim.offset, behind)]
     if len(good) == 1 and not begins:
         claim = good[0]
-        if claim.number >= reach and not explained(behind, claim.offset) and one_bit(claim.number, end):
+        if claim.number >= reach and not explained(claim) and one_bit(claim.number, end):
             good = []
     return Verdict(good, _without(waiting, good))
 

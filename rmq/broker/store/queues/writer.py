@@ -181,14 +181,15 @@ class QueueWriter:
                         self._opened(queue, target, file)
             for queue in list(goals):
                 files: QueueFiles = queue.files
-                if files.dropped or not queue.tail:
+                held_back = table.held_back(queue)
+                if files.dropped or len(queue.tail) <= held_back:
                     del goals[queue]
                     continue
                 target = Target.of(queue, table.file_size)
                 shared = open_files.get(target.key)
                 if shared is None or target.new:
                     continue
-                size = min(len(queue.tail), table.file_size - target.position)
+                size = min(len(queue.tail) - held_back, table.file_size - target.position)
                 try:
                     shared.file.pwrite(queue.tail[:size], target.position)
                 except OSError as error:
@@ -199,7 +200,7 @@ class QueueWriter:
                 queue.tail_from += size // ENTRY_SIZE
                 table.pending -= size
                 self._unsynced[target.key] = None
-                if not queue.tail:
+                if len(queue.tail) <= held_back:
                     table.dirty.pop(queue, None)
                     self._stuck.written(queue)
                 if queue.tail_from >= goals[queue]:

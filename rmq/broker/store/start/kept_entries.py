@@ -112,6 +112,7 @@ class KeptEntries:
                     stop = min(end, piece_end(self._queues, queue, index))
                     await self._fill(queue, index, entries[(index - first) * ENTRY_SIZE : (stop - first) * ENTRY_SIZE])
                     index = stop
+                self._queues.filled(queue, end)
                 if index < end:
                     self._add(queue, index, entries[(index - first) * ENTRY_SIZE :])
 

@@ -80,6 +80,8 @@ class QueueLoader:
         self._boundaries: dict[Queue, list[tuple[int, int, int]]] = {}
         #: What queues were, for who makes them anew.
         self.former: dict[Queue, Former] = {}
+        #: Commit-log offset behind the newest record that an entry points to.
+        self.furthest = 0
         self._kept = 0
 
     async def load(self) -> None:
@@ -238,7 +240,9 @@ class QueueLoader:
             self._begin_anew(queue)
             keep = []
         if not keep:
-            queue.next = queue.min = 0
+            # A file without an entry says where it begins all the same.
+            queue.min = queue.next
+        self.furthest = max(self.furthest, queue.max_phys)
         queue.visible = queue.tail_from = queue.next
         if queue.next:
             self.former[queue] = Former(queue.next)

@@ -26,10 +26,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
 
 from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.dispatcher import Dispatcher
@@ -37,7 +35,6 @@ from rmq.broker.store.index.build import IndexBuild
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.files import LogFile
 from rmq.broker.store.log.reader import Damage, LogReader
-from rmq.broker.store.log.record_runs import Run
 from rmq.broker.store.log.records import check
 from rmq.broker.store.log.unreadable import UnreadablePlaces
 from rmq.broker.store.open_files import open_each_aside
@@ -47,10 +44,11 @@ from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.refusal import BAD_PLACE, SPOILT
 from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.start.kept_entries import KeptEntries
+from rmq.broker.store.start.lost_tail import LostTail, expect_ends, newly_left_out
 from rmq.broker.store.start.progress import Progress
 from rmq.broker.store.start.queue_loader import QueueLoader, segment_size
+from rmq.broker.store.start.tally import Tally
 from rmq.protocol.errors import StoreError
-from rmq.protocol.names import is_lmq
 from rmq.protocol.record import FIXED_SIZE, is_blank, store_time
 from rmq.runtime.world import World
 
@@ -83,6 +81,8 @@ class Recovered:
     queues_wrong: bool = False
     #: What the disk does not give, from the last good record before it to the first behind it.
     unreadable: list[Damage] = field(default_factory=list)
+    #: Behind the end of the log: what was known to be there and is not.
+    lost: Damage | None = None
 
 
 class Recovery:
@@ -155,17 +155,21 @@ class Recovery:
                 self._offload, commit_log.files.open_all, self._noted, close=lambda file: file.shared.drop()
             )
         )
-        files = list(commit_log.segments)
+        files, size = list(commit_log.segments), commit_log.file_size
         found = self._found = Recovered(clean=self._clean, start=commit_log.start)
         loader = QueueLoader(
             self._world, self._queues, self._deletions, commit_log.start, commit_log.file_size
         )  # fmt: skip
         await loader.load()
         self._dispatcher.misfits.former = loader.former
+        expect_ends(loader.former, self._damaged, self._deletions, self._queues)
         await self._writer.sweep()
         self._light = self._light or bool(loader.light)
+        index_reached = 0
         if self._index is not None:
             await self._index.open(clean=self._clean)
+            # A wrong header may say anything.
+            index_reached = self._index.reached if files and self._index.reached <= files[-1].start + size else 0
         reader = self._reader()
         segment = 0
         there: dict[int, int] = {}
@@ -174,7 +178,6 @@ class Recovery:
         fill = False
         end = 0
         in_doubt = 0
-        size = commit_log.file_size
         if files:
             since = await self._sure_until(files, loader.covered)
             if since is not None:
@@ -221,6 +224,7 @@ class Recovery:
         for queue in self._queues:
             queue.visible = queue.next
         await self._force(found.checked_from, in_doubt)
+        found.lost = self._lost_tail(found.end, loader.furthest, index_reached)
         self._report(found)
         return found
 
@@ -240,6 +244,21 @@ class Recovery:
                 await self._offload(files.sync_again, file, start, end)
             elif file.start + size > checked_from:
                 await self._offload(files.sync, file)
+
+    def _lost_tail(self, end: int, queues: int, index: int) -> Damage | None:
+        """What is missing behind the end of the log, told.
+
+        :param queues: commit-log offset behind the newest record that a queue had, and
+        :param index: that the index had.
+        """
+        count = newly_left_out(self._dispatcher.misfits.left_out, self._damaged)
+        tail = LostTail(
+            end,
+            queues if count else 0,
+            index,
+            max(self._checkpoint.clean_end if self._clean else -1, self._checkpoint.forced_once),
+        )
+        return tail.told(self._log, count)
 
     def _reader(self) -> LogReader:
         """For what may have been lost lately: the log may end in it."""
@@ -384,23 +403,16 @@ class Recovery:
 
         :param fill: no queue has anything from ``start`` on: put the good records into them on the way.
         """
-        there: dict[int, int] = {}
-        light: dict[int, int] = {}
-        self._first_records = {}
-        self._dead = {}
+        multi_dispatch = self._dispatcher.multi_dispatch
+        sums = Tally(self._segment, self._deletions, self._damaged, multi_dispatch, light=self._light)
+        self._first_records, self._dead = sums.first_records, sums.dead
         async for run in reader.runs(start, stop):
-            self._tally(run, there)
-            if run.base < self._deletions.horizon:
-                self._set_dead_apart(run, there)
-            if self._damaged.parts:
-                self._set_damaged_apart(run, there)
+            sums.add(run)
             self.progress("checking the commit log", run.base + run.end - start, stop - start)
-            if self._light:
-                self._tally_light(run, there, light)
             if fill:
                 await self._dispatcher.put(run, {})
                 await self._relieve()
-        return there, light
+        return sums.there, sums.light
 
     async def _relieve(self) -> None:
         """Write entries when they are many; thousands of small queues are left to the running broker."""
@@ -410,57 +422,6 @@ class Recovery:
             except OSError as error:
                 if error.errno not in SPOILT:
                     raise  # a bad file of one queue costs that queue, and was told
-
-    def _tally(self, run: Run, there: dict[int, int]) -> None:
-        """Add up a run: the records of one lie side by side."""
-        segment, base, records = self._segment, run.base, run.records
-        first = 0
-        while first < len(records):
-            offset = base + records[first][0]
-            current = offset - offset % segment
-            behind = bisect_left(records, current + segment - base, first, key=itemgetter(0))
-            self._first_records.setdefault(current, offset)
-            end = records[behind][0] if behind < len(records) else run.end
-            lost = sum(record[1] for record in records[first:behind] if record[2] & 0x4)
-            there[current] = there.get(current, 0) + end - records[first][0] - lost
-            first = behind
-
-    def _set_dead_apart(self, run: Run, there: dict[int, int]) -> None:
-        """Move what a run has of deleted topics to their sums."""
-        for at, size, sys_flag, _, _, topic, _ in run.records:
-            offset = run.base + at
-            if not sys_flag & 0x4 and self._deletions.is_dead(topic, offset):
-                segment = offset - offset % self._segment
-                there[segment] -= size
-                self._dead[segment] = self._dead.get(segment, 0) + size
-
-    def _set_damaged_apart(self, run: Run, there: dict[int, int]) -> None:
-        """Leave out what is known to be damaged although it looks good."""
-        known = self._damaged.bytes_in
-        if known(run.base, run.base + run.end):
-            for at, size, sys_flag, *_ in run.records:
-                offset = run.base + at
-                if not sys_flag & 0x4 and known(offset, offset + size):
-                    there[offset - offset % self._segment] -= size
-
-    def _tally_light(self, run: Run, there: dict[int, int], light: dict[int, int]) -> None:
-        """Move what a run has in light queues to their sums, and add what it has in further queues."""
-        multi_dispatch = self._dispatcher.multi_dispatch
-        for at, size, sys_flag, queue_id, _, topic, text in run.records:
-            if sys_flag & 0x4:
-                continue
-            offset = run.base + at
-            is_dead = self._deletions.is_dead
-            segment = offset - offset % self._segment
-            if is_lmq(topic) and not is_dead(topic, offset):
-                there[segment] -= size
-                light[segment] = light.get(segment, 0) + size
-            if multi_dispatch is not None:
-                for copy in multi_dispatch.copies(run.data[text : at + size], topic, queue_id):
-                    if is_dead(copy.topic, offset):
-                        continue
-                    sums = light if is_lmq(copy.topic) else there
-                    sums[segment] = sums.get(segment, 0) + size
 
     @staticmethod
     def _first_difference(there: Mapping[int, int], covered: Mapping[int, int], checked_from: int) -> int | None:

@@ -23,10 +23,12 @@ from rmq.broker.store.open_files import open_each_aside
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.ext_queues import queue_table
 from rmq.broker.store.queues.files import QueueDisk
+from rmq.broker.store.queues.misfits import Former
 from rmq.broker.store.queues.multi_dispatch import MultiDispatch
 from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.start.checkpoint import Checkpoint
+from rmq.broker.store.start.lost_tail import ends_on_disk, expect_ends, newly_left_out
 from rmq.broker.store.start.markers import Markers
 from rmq.broker.store.start.queue_loader import segment_size
 from rmq.broker.store.stopped.findings import Progress
@@ -54,6 +56,8 @@ class Rebuilt:
     log_end: int = 0
     queues: int = 0
     entries: int = 0
+    #: Entries that queues had and that nothing in the log accounts for; their offsets are not given to other messages.
+    lost: int = 0
     index_files: int = 0
     #: Places of the log that hold no records: what was there is in no queue now.
     damages: list[Damage] = field(default_factory=list)
@@ -154,6 +158,12 @@ class _Rebuild:
                 dispatcher.multi_dispatch = MultiDispatch(queues, lmq=settings.lmq, most_lmq=settings.most_lmq)
             reader = LogReader(world, commit_log)
             reader.unreadable = UnreadablePlaces(commit_log.file_size)
+            former = dispatcher.misfits.former
+            was = QueueDisk(reading.files, self._root, settings.queue_file_size)
+            for (topic, queue_id), end in (await self._offload(ends_on_disk, was, commit_log.end)).items():
+                if not deletions.end_of(topic):
+                    former[queues.get_or_create(topic, queue_id)] = Former(end)
+            expect_ends(former, damaged, deletions, queues)
             dispatcher.position = start = commit_log.start
             while dispatcher.position < commit_log.end and await dispatcher.advance(reader, _SLICE):
                 await writer.write(everything=True)
@@ -172,7 +182,9 @@ class _Rebuild:
             if index is not None:
                 await index.force()
             made = Rebuilt(
-                start, reader.end, len(queues), sum(queue.next - queue.min for queue in queues),
+                start, reader.end, sum(queue.next > 0 for queue in queues),
+                sum(queue.next - queue.min for queue in queues),
+                0 if unread else newly_left_out(dispatcher.misfits.left_out, damaged),
                 len(index.files) if index is not None else 0, sorted([*reader.damages, *dispatcher.damages]), unread,
             )  # fmt: skip
             # The log itself was not forced to disk here: the first time stays what it was.
@@ -183,7 +195,7 @@ class _Rebuild:
             if clean and unread and unread[-1].start <= ended < unread[-1].end:
                 # Nothing but this note says where a log ends whose end the disk does not give.
                 self._checkpoint.note_indexed(*(index.position if index is not None else (-1, 0)), ended)
-            if damaged.add(made.damages, start):
+            if damaged.add(made.damages, start) or queues.left_out:
                 await damaged.save()
             return made
         finally:

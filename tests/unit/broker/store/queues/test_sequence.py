@@ -56,7 +56,7 @@ def test_no_more_is_lost_than_the_log_has_room_for() -> None:
 
 
 def last(end: int, *numbers: int, explained: bool = False, reach: int = 0, begins: bool = False) -> Verdict:
-    return decide(end, 0, claims(*numbers), explained=lambda low, high: explained, reach=reach, begins=begins)
+    return decide(end, 0, claims(*numbers), explained=lambda claim: explained, reach=reach, begins=begins)
 
 
 def test_the_end_of_the_log_tells_what_it_can() -> None:

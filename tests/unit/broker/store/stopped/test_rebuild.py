@@ -276,3 +276,26 @@ def test_a_full_disk_leaves_the_store_as_it_was() -> None:
         assert after == before
 
     run(main())
+
+
+def test_messages_that_queues_had_and_the_log_has_not_are_told_and_their_offsets_stay_theirs() -> None:
+    async def main() -> None:
+        node = Simulation(3).node("a")
+        store = await opened(node.world, small())
+        queue, other = store.queues.get_or_create("T", 0), store.queues.get_or_create("Last", 0)
+        store.append([put(queue, b"message") for _ in range(30)])
+        end = store.append([put(queue, b"lost"), put(other, b"lost")]).start
+        await store.stop()
+        file = node.disk.open(f"/store/commitlog/{0:020d}")
+        file.pwrite(bytes(LOG_SIZE - end), end)
+        made = await rebuild(node.world, small())
+        assert (made.lost, made.damages, made.log_end) == (2, [], end)
+        assert (await rebuild(node.world, small())).lost == 0
+        store = await opened(node.world, small())
+        for topic, count in (("T", 31), ("Last", 1)):
+            queue = store.queues.get_or_create(topic, 0)
+            assert queue.next == count
+            assert store.append([put(queue, b"new")]).offsets[0][0] == count
+        await store.stop()
+
+    run(main())
