@@ -14,8 +14,9 @@ import stat
 
 from rmq.runtime.clib import c_function
 from rmq.runtime.file_locks import lock_directory, lock_first_byte
+from rmq.runtime.file_systems import is_local
 from rmq.runtime.residency import Mapping
-from rmq.runtime.world import File, FileLock, Usage
+from rmq.runtime.world import File, FileIdentity, FileLock, Usage
 
 __all__ = ["RealFile", "RealFiles"]
 
@@ -261,6 +262,12 @@ class RealFiles:
 
     def mtime_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def identity(self, path: str) -> FileIdentity | None:
+        if not is_local(os.path.dirname(path)):
+            return None
+        found = os.stat(path)
+        return FileIdentity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
     def mkdir(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

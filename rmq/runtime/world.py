@@ -11,7 +11,7 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 __all__ = [
     "Clock",
@@ -96,6 +96,15 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
+class FileIdentity(NamedTuple):
+    """A file and its last change, as the system knows them."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+
+
 class FileLock(Protocol):
     def release(self) -> None: ...
 
@@ -133,6 +142,9 @@ class Files(Protocol):
     def size(self, path: str) -> int: ...
 
     def mtime_ms(self, path: str) -> int: ...
+
+    def identity(self, path: str) -> FileIdentity | None:
+        """What a file must still be to be the same, unchanged; None where the file system's word means nothing."""
 
     def mkdir(self, path: str) -> None:
         """Make a directory and its parents; existing ones are fine."""

@@ -25,10 +25,11 @@ import fnmatch
 import mmap
 import os
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rmq.runtime.world import File, FileLock, Random, Usage
+from rmq.runtime.world import File, FileIdentity, FileLock, Random, Usage
 
 __all__ = ["SimCrash", "SimDisk", "SimFiles"]
 
@@ -183,6 +184,8 @@ class SimDisk:
         self.journal: list[tuple[str, str]] = []
         #: Keep the journal (off by default: it grows).
         self.recording = False
+        #: A file system of others, whose inodes and times mean nothing.
+        self.shared = False
         self._entries: dict[str, _Inode | None] = {"/": None}  # None = a directory
         self._forced: dict[str, _Inode | None] = {"/": None}
         self._faults: list[_Fault] = []
@@ -194,6 +197,14 @@ class SimDisk:
         self._renames: list[tuple[str, str]] = []  # not forced yet: both names or neither
 
     # -- faults
+
+    @contextmanager
+    def unnoticed(self, path: str) -> Iterator[None]:
+        """What is written meanwhile changes beneath the file system: the file keeps its time of change."""
+        inode = self._inode(path)
+        before = inode.mtime_ms
+        yield
+        inode.mtime_ms = before
 
     def fail(self, action: str, number: int, path: str = "*", *, after: int = 0, count: int = 1) -> None:
         """Have an action fail.
@@ -547,6 +558,12 @@ class SimFiles:
     def mtime_ms(self, path: str) -> int:
         whole = self._path(path)
         return 0 if self.is_dir(whole) else self.disk._inode(whole).mtime_ms
+
+    def identity(self, path: str) -> FileIdentity | None:
+        if self.disk.shared:
+            return None
+        inode = self.disk._inode(self._path(path))
+        return FileIdentity(1, id(inode), inode.size, inode.mtime_ms * 1_000_000)
 
     def mkdir(self, path: str) -> None:
         whole = self._path(path, "mkdir")

@@ -98,7 +98,8 @@ def note_what_is_written_as_forced(patch: Patch) -> None:
     """The note says where the log ends, not how far it was forced to disk."""
 
     def note(self: Upkeep) -> None:
-        self._checkpoint.note_forced(self._boot, self._log.end)
+        files = {file.start: file.path for file in self._log.segments}
+        self._checkpoint.note_forced(self._boot, self._log.end, files)
 
     patch.setattr(Upkeep, "_note_forced", note)
 

@@ -37,12 +37,14 @@ async def written(machine: SimNode, files: int, **changes: Any) -> tuple[Store, 
 
 
 def spoil(machine: SimNode, at_least: int) -> int:
-    """Flip a bit in the body of the first record from an offset on; its offset."""
+    """Flip a bit in the body of the first record from an offset on, beneath the file system; the record's offset."""
     records = scan_log(machine.files, "/store/commitlog", LOG_SIZE).records
     victim = next(record for record in records if record.offset >= at_least)
-    file = machine.disk.open(f"/store/commitlog/{victim.offset - victim.offset % LOG_SIZE:020d}")
+    path = f"/store/commitlog/{victim.offset - victim.offset % LOG_SIZE:020d}"
+    file = machine.disk.open(path)
     at = victim.offset % LOG_SIZE + 90
-    file.pwrite(bytes([file.pread(1, at)[0] ^ 8]), at)
+    with machine.disk.unnoticed(path):
+        file.pwrite(bytes([file.pread(1, at)[0] ^ 8]), at)
     return victim.offset
 
 
@@ -91,7 +93,9 @@ def lost_pages_are_found() -> None:
         assert 0 < store.flusher.flushed < lost
         simulation.kill(machine)
         await die(store)
-        machine.disk.open(f"/store/commitlog/{8 * LOG_SIZE:020d}").pwrite(bytes(4096), 4096)
+        path = f"/store/commitlog/{8 * LOG_SIZE:020d}"
+        with machine.disk.unnoticed(path):
+            machine.disk.open(path).pwrite(bytes(4096), 4096)
         store = await opened(machine.world, small(**_SETTINGS), start=False)
         assert store.recovered.damages, "I11: a page that was not forced is lost, and nobody noticed"
         assert 0 < count - await _read(store) < 40

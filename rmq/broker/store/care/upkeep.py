@@ -210,7 +210,8 @@ class Upkeep:
 
     def _note_forced(self) -> None:
         self._noted = self._flusher.flushed
-        self._checkpoint.note_forced(self._boot, min(self._noted, self._log.end))
+        files = {file.start: file.path for file in self._log.segments if file.start < self._log.end}
+        self._checkpoint.note_forced(self._boot, min(self._noted, self._log.end), files)
 
     async def _save_notes(self) -> None:
         """The times stay as they are: nothing has to be forced for what is of use in this boot only."""

@@ -11,27 +11,34 @@ offset   type  field
 2176     16 B  ours: where the log begins
 2304     i4 x3, i8 each, ours: magic, count, checksum; offsets at
          which store times go back
+3072     i4 x3, i8, i8 x5 each, ours: magic, count, checksum;
+         of the newest files of the log first byte, device,
+         inode, size, time of change (ns)
 =======  ====  =======================================================
 
 Java's recovery of our directory believes the three times, so they never pass the oldest thing that is not on disk yet.
 Our own recovery uses them only to look at more than it would otherwise.
 
-The last note is believed by a start in the same boot of the machine, and by no other: what a flush forced to disk
-before it was written cannot have been lost by a process that died, nor by a disk that went away and came back. A power
-cut is another boot, after which even a disk that said it had forced something is not believed.
+The note of what is on disk is believed by a start in the same boot of the machine, and by no other: what a flush forced
+to disk before it was written cannot have been lost by a process that died. A power cut is another boot, after which
+even a disk that said it had forced something is not believed. Nor is it where a file is not the one, unchanged, that
+the list at the end has: whatever a process did to it, or a disk that came back with something else, is seen there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+from collections.abc import Mapping
 from struct import Struct, pack_into, unpack_from
+from struct import error as StructError
 from zlib import crc32
 
 from rmq.broker.store.log.stamps import MOST_STEPS, Steps
 from rmq.broker.store.refusal import SPOILT, told
 from rmq.broker.store.spoilt import make_way
-from rmq.runtime.world import Files
+from rmq.runtime.world import FileIdentity, Files
 
 __all__ = ["SIZE", "Checkpoint"]
 
@@ -49,6 +56,12 @@ _forced = Struct(">4s36sqi")
 _START_AT = 2176
 _START_MAGIC = b"RMQB"
 _start = Struct(">4sqi")
+_FILES_AT = 3072
+_FILES_MAGIC = b"RMQI"
+_files_head = Struct(">4sii")
+_file = Struct(">qQQqq")
+#: Files that are listed: more than a start ever checks while they are large.
+_MOST_FILES = 24
 _STEPS_AT = 2304
 _STEPS_MAGIC = b"RMQT"
 _steps = Struct(">4sii")
@@ -72,6 +85,9 @@ class Checkpoint:
         self.steps = Steps()
         self._indexed: tuple[int, int, int] | None = None
         self._forced: tuple[bytes, int] | None = None
+        #: First byte -> path of the newest files of the log, for the note, and what was noted of each.
+        self._listed: dict[int, str] = {}
+        self._known: dict[int, FileIdentity] = {}
         #: The file is bad: it is to be made anew.
         self._spoilt = False
 
@@ -98,6 +114,7 @@ class Checkpoint:
         magic, boot, offset, check = _forced.unpack_from(data, _FORCED_AT)
         if magic == _FORCED_MAGIC and check == _check(crc32(boot), offset, self.physic, self.logics):
             self._forced = (boot, offset)
+            self._load_files(data, offset)
         magic, start, check = _start.unpack_from(data, _START_AT)
         if magic == _START_MAGIC and check == _check(start, self.physic, self.logics):
             self.log_start = start
@@ -106,6 +123,13 @@ class Checkpoint:
             offsets = unpack_from(f">{count}q", data, _STEPS_AT + _steps.size)
             if check == _check(*offsets):
                 self.steps.offsets = list(offsets)
+
+    def _load_files(self, data: bytes, offset: int) -> None:
+        magic, count, check = _files_head.unpack_from(data, _FILES_AT)
+        at = _FILES_AT + _files_head.size
+        listed = data[at : at + max(0, count) * _file.size]
+        if magic == _FILES_MAGIC and 0 <= count <= _MOST_FILES and check == _check(crc32(listed), offset):
+            self._known = {start: FileIdentity(*rest) for start, *rest in _file.iter_unpack(listed)}
 
     def went_back(self, offset: int, stamp: int) -> None:
         """The record at ``offset`` is older than the one before it: no time may claim that it is on disk.
@@ -153,18 +177,43 @@ class Checkpoint:
         """
         return self._forced[1] if boot and self._forced is not None and self._forced[0] == _boot_field(boot) else -1
 
+    def unchanged(self, start: int, path: str, last_write_ns: int = -1) -> bool:
+        """Whether a file of the log is what it was when the note was written. Blocks.
+
+        :param start: its first byte.
+        :param last_write_ns: messages were written to it since, the last one at that time; -1 = none was.
+        """
+        known = self._known.get(start)
+        found = None if known is None else self._files.identity(path)
+        if known is None or found is None or found[:3] != known[:3]:
+            return False
+        return found.mtime_ns == known.mtime_ns or found.mtime_ns <= last_write_ns
+
     @property
     def forced_once(self) -> int:
         """Offset before which the log was forced to disk, in this boot or an earlier one; -1 = not known."""
         return -1 if self._forced is None else self._forced[1]
 
-    def note_forced(self, boot: str, offset: int) -> None:
-        """The log is on disk up to ``offset``, names of its files included."""
+    def note_forced(self, boot: str, offset: int, files: Mapping[int, str]) -> None:
+        """The log is on disk up to ``offset``, names of its files included.
+
+        :param files: paths of the log's files by first byte, ascending.
+        """
         self._forced = (_boot_field(boot), offset) if boot else None
+        self._listed = dict(list(files.items())[-_MOST_FILES:])
 
     def forget_forced(self) -> None:
         """The disk cannot be trusted: the next start checks everything that may have been lost."""
         self._forced = None
+
+    def _list_files(self) -> bytes:
+        listed = b""
+        for start, path in self._listed.items():
+            with contextlib.suppress(OSError, StructError):  # retention has taken it; a time beyond all dates
+                found = self._files.identity(path)
+                if found is not None:
+                    listed += _file.pack(start, *found)
+        return listed
 
     def save(self, *, force: bool = True) -> None:
         """Write the file and force it to disk. Blocks.
@@ -181,6 +230,10 @@ class Checkpoint:
             boot, offset = self._forced
             check = _check(crc32(boot), offset, self.physic, self.logics)
             _forced.pack_into(data, _FORCED_AT, _FORCED_MAGIC, boot, offset, check)
+            listed = self._list_files()
+            check = _check(crc32(listed), offset)
+            _files_head.pack_into(data, _FILES_AT, _FILES_MAGIC, len(listed) // _file.size, check)
+            data[_FILES_AT + _files_head.size : _FILES_AT + _files_head.size + len(listed)] = listed
         if self.log_start >= 0:
             check = _check(self.log_start, self.physic, self.logics)
             _start.pack_into(data, _START_AT, _START_MAGIC, self.log_start, check)

@@ -4,8 +4,8 @@
 2. Find the first segment, from the oldest on, where that is not what is there.
 3. Check the records of the newest files, or from that segment on if it is older: the log ends behind the last good one.
    What was forced to disk in this very boot of the machine needs no such check: then it begins in the segment where
-   that ends, at the offset that the sums of the queues give. If what was forced is not all there, nothing of it is
-   believed.
+   that ends, at the offset that the sums of the queues give. If what was forced is not all there, or a file is not the
+   one that was noted, unchanged but by later messages, nothing of it is believed.
    Where good records follow bad bytes, the bad bytes are reported and skipped; nothing behind them is cut.
    What deleted topics held is in no queue; it is added up apart, too (:mod:`rmq.broker.store.queues.deletions`).
    Light message queues are added up apart, for their entries point to records that other queues hold, too; while
@@ -59,6 +59,10 @@ log = logging.getLogger(__name__)
 #: Files checked after an unclean stop: more than can be waiting for a flush.
 _FILES = 3
 _DISPATCH = 32 << 20
+#: ms from a message's store time until it is written.
+_WRITTEN_WITHIN = 50
+#: Bytes of a record up to its store time.
+_STAMPED = 80
 #: Bytes of entries that wait in memory meanwhile.
 _PENDING = 4 << 20
 
@@ -188,6 +192,8 @@ class Recovery:
                         "not all of the commit log that was on disk up to %d is there; more of it is checked",
                         self._forced,
                     )  # fmt: skip
+                    since = None
+                elif not await self._as_written(files, reader.stamp):
                     since = None
             if since is None:
                 reader, there, light, fill = await self._check_files(files, loader)
@@ -329,6 +335,9 @@ class Recovery:
         start = file.start + self._covered(covered, file.start, segment)
         if start < segment or await self._first_wrong(files[:at], covered) is not None:
             return None
+        for older in files[await self._first_to_check(files) : at]:
+            if not await self._is_unchanged(older):
+                return None
         limit = file.start + self._log.file_size - start
         head = await self._peek(file, 4, start - file.start)
         length = int.from_bytes(head, "big", signed=True)
@@ -336,6 +345,24 @@ class Recovery:
             return None
         record = await self._peek(file, length, start - file.start)
         return (start, segment) if record and check(record, 0, start, limit) == length else None
+
+    async def _as_written(self, files: list[LogFile], stamp: int) -> bool:
+        """Whether the file in which what was forced ends has not been changed but by the messages in it.
+
+        :param stamp: store time of the newest message, ms.
+        """
+        at = (self._forced - 1 - files[0].start) // self._log.file_size
+        if self._clean:
+            return await self._is_unchanged(files[at])
+        if at + 1 < len(files) and any(first := await self._peek(files[at + 1], _STAMPED, 0)):
+            stamp = store_time(first.ljust(_STAMPED, b"\0"))  # written together with the end of the one before it
+        return await self._is_unchanged(files[at], (stamp + _WRITTEN_WITHIN) * 1_000_000)
+
+    async def _is_unchanged(self, file: LogFile, last_write_ns: int = -1) -> bool:
+        if await self._offload(self._checkpoint.unchanged, file.start, file.path, last_write_ns):
+            return True
+        log.info("%s is not known to be as it was left; more of the commit log is checked", file.path)
+        return False
 
     async def _check_files(
         self, files: list[LogFile], loader: QueueLoader

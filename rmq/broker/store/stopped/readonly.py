@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import NoReturn
 
-from rmq.runtime.world import File, FileLock, Files, Usage
+from rmq.runtime.world import File, FileIdentity, FileLock, Files, Usage
 
 __all__ = ["ReadOnlyFiles"]
 
@@ -41,6 +41,9 @@ class ReadOnlyFiles:
 
     def mtime_ms(self, path: str) -> int:
         return self._files.mtime_ms(path)
+
+    def identity(self, path: str) -> FileIdentity | None:
+        return self._files.identity(path)
 
     def usage(self, path: str) -> Usage:
         return self._files.usage(path)

@@ -19,7 +19,7 @@ def test_what_was_forced_counts_for_its_boot_alone(boot: str) -> None:
     files = disk()
     written = Checkpoint(files, PATH)
     written.physic, written.logics = 2000, 1000
-    written.note_forced(boot, 4711)
+    written.note_forced(boot, 4711, {})
     written.save()
 
     read = Checkpoint(files, PATH)
@@ -43,7 +43,7 @@ def test_what_was_saved_outlives_a_power_cut_and_a_note_need_not() -> None:
     checkpoint = Checkpoint(files, PATH)
     checkpoint.physic = 1000
     checkpoint.save()
-    checkpoint.note_forced("b", 4711)
+    checkpoint.note_forced("b", 4711, {})
     checkpoint.save(force=False)
     files.disk.power_cut()
 

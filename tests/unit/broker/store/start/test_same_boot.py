@@ -14,6 +14,7 @@ from rmq.testing.simloop import run
 from rmq.testing.simworld import SimIdentity, SimNode, Simulation
 from tests.support.scenes.boot import SEGMENT, many_deaths, spoil, written
 from tests.support.scenes.store import LOG_SIZE, die, opened, put, small, snapshot
+from tests.support.store_scan import scan_log
 
 SETTINGS = small(queue_file_size=20_000, index_enable=False)
 
@@ -103,12 +104,12 @@ def test_more_is_checked_when_not_all_of_it_is_there(what: str, caplog: pytest.L
         elif what == "an entry is gone":
             path = f"/store/consumequeue/T/0/{0:020d}"
             machine.disk.open(path).pwrite(bytes(20), 20 * 50)
-        caplog.set_level(logging.WARNING)
+        caplog.set_level(logging.INFO)
         store, _ = await told(machine.world)
         assert [damage.start for damage in store.recovered.damages] == sorted(damages)
         # The entry that is gone was in the first file.
         assert by_files(store.recovered.checked_from, 0 if what == "an entry is gone" else 2)
-        assert ("more of it is checked" in caplog.text) is (what != "an entry is gone")
+        assert ("more of " in caplog.text) is (what != "an entry is gone")
         assert caplog.text.count("commit log is damaged") == len(damages)
         await store.stop()
 
@@ -151,3 +152,88 @@ def test_times_that_somebody_else_wrote_take_the_note_back() -> None:
 
 def test_nothing_is_lost_over_many_deaths() -> None:
     many_deaths()
+
+
+def change(machine: SimNode, offset: int, *, hidden: bool = False) -> None:
+    """Flip a bit of a message's body while no broker runs.
+
+    :param hidden: with the time of change that the file had, by another file of the same name.
+    """
+    path = f"/store/commitlog/{offset - offset % LOG_SIZE:020d}"
+    data, before = bytearray(machine.files.read(path)), machine.files.mtime_ms(path)
+    data[offset % LOG_SIZE + 90] ^= 8
+    if hidden:
+        machine.files.unlink(path)
+    file = machine.disk.open(path, create=True)
+    file.pwrite(bytes(data), 0)
+    file.datasync()
+    if hidden:
+        inode = machine.disk._entries[path]
+        assert inode is not None
+        inode.mtime_ms = before
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize("file", [3, 4], ids=["full", "newest"])
+@pytest.mark.parametrize("hidden", [False, True], ids=["changed", "another file"])
+def test_what_was_changed_while_no_broker_ran_is_told(clean: bool, file: int, hidden: bool) -> None:
+    """Before the place where the check of a start in the same boot begins."""
+
+    async def main() -> None:
+        simulation, machine = node()
+        forced = await dead(simulation, machine, clean=clean)
+        assert forced > 4 * LOG_SIZE + SEGMENT
+        await asyncio.sleep(1)
+        records = scan_log(machine.files, "/store/commitlog", LOG_SIZE).records
+        victim = [record.offset for record in records if record.offset >= file * LOG_SIZE][3]
+        change(machine, victim, hidden=hidden)
+        store = await opened(machine.world, SETTINGS, start=False)
+        # After a clean stop the newest file is checked in whatever boot, older ones are the scrub's.
+        seen = [] if clean and file == 3 else [victim]
+        assert [damage.start for damage in store.recovered.damages] == seen
+        await store._give_up()
+
+    run(main())
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_file_systems_of_others_are_not_believed(clean: bool) -> None:
+    async def main() -> None:
+        simulation, machine = node()
+        machine.disk.shared = True
+        await dead(simulation, machine, clean=clean)
+        store, _ = await told(machine.world)
+        assert store.recovered.checked_from == 4 * LOG_SIZE if clean else by_files(store.recovered.checked_from)
+        await store.stop()
+
+    run(main())
+
+
+def test_messages_behind_the_note_are_no_change() -> None:
+    """Files that were filled and begun since the note, and a start that has cut a torn end away."""
+
+    async def main() -> None:
+        simulation, machine = node()
+        store, _ = await written(machine, 4)
+        await asyncio.sleep(70)
+        noted = store.flusher.flushed
+        queue = store.queues.get_or_create("T", 0)
+        while store.log.end < noted + LOG_SIZE:
+            store.append([put(queue, b"and more" * 20)])
+            await asyncio.sleep(0.01)
+        store.append([put(queue, b"and more" * 20) for _ in range(3)])
+        simulation.kill(machine)
+        await die(store)
+        await asyncio.sleep(1)
+        store, _ = await told(machine.world, start=True)
+        assert noted - 2 * SEGMENT < store.recovered.checked_from < noted
+        # The start has noted what it left: with nothing written since, it is believed again.
+        simulation.kill(machine)
+        await die(store)
+        await asyncio.sleep(1)
+        end = store.log.end
+        store, _ = await told(machine.world)
+        assert store.recovered.checked_from > end - 2 * SEGMENT
+        await store.stop()
+
+    run(main())
