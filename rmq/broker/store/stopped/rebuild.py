@@ -170,8 +170,10 @@ class _Rebuild:
                 if index is not None:
                     await index.write()
                 self._progress("commit log", dispatcher.position - start, commit_log.end - start)
-            await dispatcher.settle(reader.damages)
             unread = [*sorted(reader.passed_over), *reader.lost_end(commit_log.end)]
+            if unread:
+                former.clear()  # the old entries that point there say where their queues end
+            await dispatcher.settle(reader.damages)
             if unread:
                 await keep_old_entries(
                     self._offload, reading.files, self._root, settings.ext_file_size, queues, deletions, unread,
