@@ -25,7 +25,15 @@ OBSERVED = {"metricsExporterType": "PROM", "metricsPromExporterPort": "0"}
 BROKER = {
     *("broker.offsets", "broker.filters", "broker.expiry", "broker.memory", "broker.message sizes"),
     *("broker.slow readers", "store.flush", "store.queues", "store.checkpoint", "store.clean", "store.disk"),
-    *("store.scrub", "schedule.deliver", "schedule.offsets", "timers.deliver", "timers.roll", "timers.floor"),
+    *(
+        "store.scrub",
+        "store.ownership",
+        "schedule.deliver",
+        "schedule.offsets",
+        "timers.deliver",
+        "timers.roll",
+        "timers.floor",
+    ),
     *("transaction check.pass", "transaction check.progress", "pop.revive", "pop.positions", "pop.journal"),
     *("stats.second", "stats.minute", "stats.hour", "stats.day", "registration.periodic"),
 }

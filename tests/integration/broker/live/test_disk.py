@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
+from types import SimpleNamespace
 
 from tests.support.scenes.live import LiveScene, live
 from tests.support.virtual import eventually
@@ -94,6 +95,23 @@ async def test_when_the_log_is_checked(s: LiveScene) -> None:
     assert await after(5) == 0
     await s.update(commitLogScrubRate=4)
     assert await after(5) > 0
+
+
+@live("commitLogScrubMaxRate")
+async def test_how_fast_a_large_log_is_checked(s: LiveScene) -> None:
+    scrub = s.app.store.scrub
+
+    def rate() -> float:
+        """MiB a second for a log of a tebibyte."""
+        kept, scrub._log = scrub._log, SimpleNamespace(start=0, end=1 << 40)  # type: ignore[assignment]
+        try:
+            return scrub._rate()
+        finally:
+            scrub._log = kept
+
+    assert rate() > 12
+    await s.update(commitLogScrubMaxRate=6)
+    assert rate() == 6
 
 
 @live("fileReservedTime", "deleteWhen", **SMALL, **NEVER)

@@ -34,7 +34,8 @@ REFUSALS = [
     ("/store/checkpoint", errno.EPERM, ACCESS),
     (f"/store/commitlog/{4 * 16384:020d}", errno.EACCES, ACCESS),
     ("/store/commitlog/00000000000000000000", errno.EMFILE, "allow more open files"),
-    ("/store/commitlog/00000000000000000000", errno.EIO, "check that disk"),
+    # The file in which the log ends: nothing could be written behind it.
+    (f"/store/commitlog/{3 * 16384:020d}", errno.EIO, "check that disk"),
     ("/store/consumequeue/T/1/*", errno.ENFILE, "allow more open files on the machine"),
 ]
 
