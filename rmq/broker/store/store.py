@@ -154,6 +154,7 @@ class Store:
         self.index_scrub = None if self.index is None else IndexScrub(world.clock, self.index, self.hasher)
         if self.index_scrub is not None:
             self.scrub.on_begin.append(self.index_scrub.begin)
+            self.scrub.on_end.append(self.index_scrub.end)
             self.scrub.compares.append(self.index_scrub.compare)
         self.retention = Retention(world, settings, self.log, self.queues, self.index, self.deletions)
         self._full_disk = FullDisk(world.clock, self.log, self.retention, self.tasks)

@@ -71,6 +71,9 @@ class IndexScrub:
     def begin(self) -> None:
         """A pass begins, or goes on somewhere."""
         self._unlinked = True
+
+    def end(self) -> None:
+        """A pass ends, or is broken off: files that retention takes before the next are not held."""
         self._lose()
 
     def _lose(self) -> None:

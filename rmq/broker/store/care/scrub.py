@@ -70,8 +70,9 @@ class Scrub:
         self.unreadable: list[Damage] = []
         #: Told of the good records that go by; none of them raises an error of the disk.
         self.compares: list[Callable[[Run], Awaitable[None]]] = []
-        #: Called where a pass begins, or goes on.
+        #: Called where a pass begins, or goes on; and where it ends, or is broken off.
         self.on_begin: list[Callable[[], None]] = []
+        self.on_end: list[Callable[[], None]] = []
         #: Bytes checked by this process, and messages kept apart.
         self.checked = 0
         self.set_aside = 0
@@ -148,6 +149,8 @@ class Scrub:
             await self._pass()
         finally:
             self.active = False
+            for end in self.on_end:
+                end()
             await self._reader.close()
 
     async def _pass(self) -> None:

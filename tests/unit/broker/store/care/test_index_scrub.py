@@ -12,6 +12,7 @@ import pytest
 from rmq.broker.store.store import Store
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
+from tests.support.held import held_by
 from tests.support.scenes.scrub import PASS
 from tests.support.scenes.store import found_keys, opened, put, small
 
@@ -40,11 +41,11 @@ class _Scene:
         opened_.pwrite(bytes([opened_.pread(1, at)[0] ^ 1 << bit]), at)
 
 
-async def _scene() -> _Scene:
+async def _scene(*, scrub_interval_hours: int = 0) -> _Scene:
     machine = Simulation(5).node("a")
     settings = small(
         commit_log_file_size=64 << 10, queue_file_size=20_000, index_slots=SLOTS, index_entries=ENTRIES,
-        scrub_interval_hours=0,
+        scrub_interval_hours=scrub_interval_hours,
     )  # fmt: skip
     store = await opened(machine.world, settings)
     for number in range(COUNT):
@@ -137,6 +138,26 @@ def test_a_good_index_is_left_alone_while_keys_come_in() -> None:
                 await asyncio.sleep(5)
         assert store.index_scrub is not None
         assert store.index_scrub.mended == 0
+        await store.stop()
+
+    run(main())
+
+
+def test_a_file_that_retention_takes_between_two_passes_is_not_held() -> None:
+    async def main() -> None:
+        at = await _scene(scrub_interval_hours=24)
+        store = at.store
+        await asyncio.sleep(4 * PASS)
+        assert store.index is not None
+        assert store.index_scrub is not None
+        assert not store.scrub.active
+        last = store.index.files[-1]
+        for number in range(ENTRIES):
+            store.append([put(store.queues.get_or_create("T", 0), b"y", key=f"more-{number}")])
+        await store.index.write()
+        await store.index.delete_expired(store.log.end)
+        assert last not in store.index.files
+        assert held_by(store.index_scrub)["(IndexFile)"] == len(store.index.files)
         await store.stop()
 
     run(main())
