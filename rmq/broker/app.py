@@ -238,13 +238,14 @@ class BrokerApp:
         if self.roles.role.leads:
             await self._registration.find_name_servers()
             await ask_slaves(self.ground, self.offsets, self._client, self._registration.addresses)
-            if recovered.lost is not None or not recovered.clean:
-                self.store.reserve(
-                    {key: end for key, end in self.offsets.reached().items() if self.topics.get(key[0]) is not None}
-                )
+        # Before anybody takes the offsets of a topic that was being deleted for those of messages that are lost.
+        self.forgetting.finish()
+        if self.roles.role.leads and (recovered.lost is not None or not recovered.clean):
+            self.store.reserve(
+                {key: end for key, end in self.offsets.reached().items() if self.topics.get(key[0]) is not None}
+            )
         # A queue that is not there has lost what was in it, unless the last stop was a clean one: then nothing was.
         self.offsets.bring_back(lambda topic, queue_id: self._end_of(topic, queue_id, lost=not recovered.clean))
-        self.forgetting.finish()
         await self.roles.load()
         await self.metadata.check()
 
