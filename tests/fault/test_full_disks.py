@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import pytest
 
+from rmq.broker.store.start import checkpoint
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.remoting.client import RemotingClient
@@ -89,6 +90,17 @@ async def held(address: str) -> int:
     return sum(len(found) for found in (await read_back(address)).places.values())
 
 
+def kept(store: Path) -> dict[str, str]:
+    """What no start may change: all but the times at which files of the log were changed, which the checkpoint has.
+
+    A start changes that of the newest file, whose rest it makes zeros anew, and the note has to follow it: with the
+    older time the next start would not take the file for the one that was left.
+    """
+    noted = bytearray((store / "checkpoint").read_bytes())
+    noted[checkpoint._FILES_AT :] = bytes(len(noted) - checkpoint._FILES_AT)
+    return {**digest_of(store), "checkpoint": noted.hex()}
+
+
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
 async def test_b009_a_store_on_a_full_disk_is_read_and_takes_messages_once_there_is_room(
     broker: BrokerProcess, killed: bool
@@ -103,7 +115,7 @@ async def test_b009_a_store_on_a_full_disk_is_read_and_takes_messages_once_there
         else:
             assert await broker.stop() == 0
         other = fill(broker)
-        before = digest_of(broker.store)
+        before = kept(broker.store)
 
         address = await broker.start()
         assert await held(address) == 200
@@ -114,7 +126,7 @@ async def test_b009_a_store_on_a_full_disk_is_read_and_takes_messages_once_there
         assert await broker.stop() in ((0, 1) if killed else (0,))
         if not killed:  # else recovery makes room for it, at times, when it cuts the log
             assert "broker.pid cannot be written (No space left on device)" in broker.errors
-            assert digest_of(broker.store) == before, "a store that was clean is not what it was"
+            assert kept(broker.store) == before, "a store that was clean is not what it was"
 
         address = await broker.start()
         other.unlink()
