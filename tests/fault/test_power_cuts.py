@@ -76,7 +76,7 @@ async def test_c03_power_cuts_take_what_was_not_forced(
     [
         ("acknowledge_before_fsync", "SYNC_FLUSH", False, "I[139]:"),
         ("no_directory_fsync", "SYNC_FLUSH", False, "I[139]:"),
-        ("skip_crc", "ASYNC_FLUSH", True, "I2|bytes that are no record"),
+        ("skip_crc_when_serving_too", "ASYNC_FLUSH", True, "I2|bytes that are no record"),
     ],
 )
 async def test_planted_bugs_are_seen_in_a_whole_broker(
