@@ -124,6 +124,7 @@ async def test_a_link_that_is_cut_is_noticed_on_both_sides_and_made_again() -> N
 
 @in_virtual_time
 async def test_an_idle_link_lives() -> None:
+    """Field case B100."""
     async with pair() as p:
         await eventually(lambda: len(p.service.slaves()) == 1)
         await asyncio.sleep(3 * 60)

@@ -22,6 +22,7 @@ async def replicas(p: Pair, count: int = 1) -> None:
 
 @in_virtual_time
 async def test_without_a_slave_it_is_11_at_once_and_with_one_0_after_a_round_trip() -> None:
+    """Field case B099."""
     async with pair(sync=True, slaves=0) as p:
         sender = Sender(p)
         assert await sender.code() == NOT_AVAILABLE
