@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 
 from rmq.broker.observe.figures import Figures, Lag
@@ -12,6 +13,8 @@ from rmq.protocol.names import RETRY_PREFIX, is_system_group
 from rmq.remoting.metrics import Family, Labels, Sample
 
 __all__ = ["WaitingMetrics", "on_disk"]
+
+log = logging.getLogger(__name__)
 
 #: Ends of the periods of the snapshot, seconds from now: those of RocketMQ 5.
 _PERIODS = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
@@ -57,7 +60,11 @@ class WaitingMetrics:
         for queue_id, behind in lag.queues.items():
             queue = self._of.store.queues.get(lag.topic, queue_id)
             if behind and queue is not None:
-                stored = await self._of.store.search.time_at(queue, max(queue.min, queue.visible - behind))
+                try:
+                    stored = await self._of.store.search.time_at(queue, max(queue.min, queue.visible - behind))
+                except OSError as error:  # its topic is being deleted, or its file cannot be read: who pulls is told
+                    log.debug("how long %r has waited is not known: %s", queue, error)
+                    continue
                 oldest = min(oldest, stored) if stored > 0 else oldest
         return oldest
 
