@@ -55,6 +55,8 @@ class _Gap(NamedTuple):
     #: The commit-log offsets between which they should be.
     low: int
     high: int
+    #: The queue has nothing before: what lies there may have been in files that are gone.
+    head: bool = False
 
 
 _NOTHING = Former()
@@ -76,6 +78,8 @@ class Misfits:
         self._waiting: dict[Queue, list[Claim]] = {}
         self._gaps: list[_Gap] = []
         self._strays: list[tuple[Queue, Claim]] = []
+        #: The log does not begin at 0: nor need queues.
+        self._begins_late = False
         queues.on_dropped.append(self._dropped)
 
     def __contains__(self, queue: Queue) -> bool:
@@ -128,10 +132,11 @@ class Misfits:
         if missing <= len(bad):
             return
         end, low = queue.next, queue.max_phys
+        head = queue.next == queue.min
         for claim in good:
-            if claim.number > end and len(self._gaps) < _MOST:
-                self._gaps.append(_Gap(queue, end, claim.number, low, claim.offset))
-            end, low = claim.number + 1, claim.offset + claim.size
+            if claim.number > end and len(self._gaps) < _MOST and not (head and self._begins_late):
+                self._gaps.append(_Gap(queue, end, claim.number, low, claim.offset, head))
+            end, low, head = claim.number + 1, claim.offset + claim.size, False
 
     def _stray(self, queue: Queue, claim: Claim) -> None:
         if len(self._strays) < _MOST:
@@ -166,6 +171,9 @@ class Misfits:
         """
         parts = list(lost)
         touched: list[Queue] = []
+        self._begins_late = log_start > 0
+        if self._begins_late:
+            self._gaps = [gap for gap in self._gaps if not gap.head]
 
         def explained(low: int, high: int) -> bool:
             return any(part.end > low and part.start < high for part in parts)
@@ -215,8 +223,13 @@ class Misfits:
         return touched
 
     def _elsewhere(self, queue: Queue, claim: Claim) -> bool:
-        """Whether the only claim of a queue that has nothing else is what another one lacks."""
-        return any(gap.low < claim.offset < gap.high for gap in self._lacking(queue, claim.number))
+        """Whether the only claim of a queue that has nothing else is what another one lacks.
+
+        Where the rest of the queue may have been in files that are gone, that it would be the next of another one says
+        nothing: queues that take turns are often as long as each other.
+        """
+        late, gaps = self._begins_late, self._lacking(queue, claim.number)
+        return any(gap.low < claim.offset < gap.high and not (late and gap.high == _FOREVER) for gap in gaps)
 
     def _lacking(self, queue: Queue, index: int) -> Iterator[_Gap]:
         """Of the queues whose names are a bit away from this one's, those that have no record for an index."""

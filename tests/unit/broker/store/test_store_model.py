@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rmq.broker.store.store import Store
@@ -121,6 +121,17 @@ async def _apply(store: Store, model: Model, simulation: Simulation, machine: Si
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(_OPERATIONS, min_size=3, max_size=30))
+@example(
+    # Of two queues whose names are a bit apart one has but its entry 4 left in the log, the other begins at 5.
+    [
+        ("append", [(0, 0)] * 6 + [(1, 1730), (1, 3000)]),
+        ("wait", 0.3),
+        ("drop", 0),
+        ("fail", "open"),
+        ("expire", 1),
+        ("stop", "clean without queues"),
+    ]
+)
 def test_the_store_is_a_dict_of_lists(steps: list[Any]) -> None:
     async def main() -> None:
         simulation = Simulation(1)
