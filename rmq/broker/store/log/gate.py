@@ -12,8 +12,6 @@ class Gate:
 
     NOT_READABLE: Final = 1
     NOT_WRITABLE: Final = 2
-    #: Java's, after 30 failed writes; never set here, where a queue that cannot be written costs itself.
-    QUEUE_ERROR: Final = 4
     INDEX_ERROR: Final = 8
     DISK_FULL: Final = 16
     #: Set from construction until the store has started, and again from stop on.
@@ -34,7 +32,6 @@ class Gate:
         NOT_WRITABLE: "writing to the commit log failed; check the disk and restart the broker",
         WRITE_FORBIDDEN: "the commit log may not be written; they are taken again, without a restart, once it may",
         DISK_FULL: "the disk is full; free space or lower fileReservedTime",
-        QUEUE_ERROR: "consume queues cannot be written",
         INDEX_ERROR: "the index cannot be written",
         CUT: "its log is being cut back",
         SLAVE: "this broker is a slave",
