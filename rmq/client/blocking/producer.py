@@ -41,6 +41,9 @@ log = logger(__name__)
 
 #: Seconds between two looks whether sends under way can still end.
 _LOOK_SECONDS = 5.0
+#: A request may wait for being written as long as for its answer (:mod:`rmq.remoting.calls`): only then is it the loop
+#: that stands still.
+_WRITTEN_AND_ANSWERED = 2
 
 
 @twin(AioProducer)
@@ -93,13 +96,14 @@ class Producer(ProducerMirror):
                 made.answer(waiter, step)
 
             made.post(client.instance.submit, *client._submission(attempts, step, told))
-            step = made.wait(waiter, step.seconds)
+            step = made.wait(waiter, _WRITTEN_AND_ANSWERED * step.seconds)
         else:
             made.post(partial(window.leave, size, answered=False))
         if isinstance(step, Done):
             return step.result()
         # What comes after the first attempt needs no place: of these there are no more than threads.
-        return made.run(client._go_on(attempts, step), attempts.rest(clock.monotonic())).result()
+        rest = _WRITTEN_AND_ANSWERED * attempts.rest(clock.monotonic())
+        return made.run(client._go_on(attempts, step), rest).result()
 
     def send_async(
         self,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rmq import ClientError, Message, Producer, SendResult
-from rmq.runtime.bridge import bridge
+from rmq.runtime.bridge import Bridge, Waiter, bridge
 from rmq.testing.cluster import BlockingCluster
 from tests.support.daemons import PATIENCE
 
@@ -101,3 +101,21 @@ def test_what_is_refused_or_cancelled_leaves_its_place(producer: Producer) -> No
         producer.send_async(Message("Left", b"x")).cancel()
     assert producer.send(Message("Left", b"x")).ok
     assert places(producer) == 0
+
+
+def test_a_send_that_waits_for_being_written_blames_no_loop(
+    producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that reads nothing for a while costs its time, and the answer as much again."""
+    waits: list[float | None] = []
+    wait = Bridge.wait
+
+    def noted(made: Bridge, waiter: Waiter[Any], seconds: float | None = None) -> Any:
+        waits.append(seconds)
+        return wait(made, waiter, seconds)
+
+    monkeypatch.setattr(Bridge, "wait", noted)
+    for _ in range(2):  # without a route, and with one
+        assert producer.send(Message("Written", b"x"), timeout=PATIENCE).ok
+    assert all(seconds is not None and seconds > 1.5 * PATIENCE for seconds in waits), waits
+    assert len(waits) == 2
