@@ -25,9 +25,9 @@ def _free(port: int) -> bool:
 
 
 def free_port(*offsets: int) -> int:
-    """A port that is free together with port + each offset; never the same twice in one process."""
+    """A port that is free together with port + each offset, all below _HIGH; never the same twice in one process."""
     while True:
-        port = _random.randrange(_LOW, _HIGH)
+        port = _random.randrange(_LOW, _HIGH - max((0, *offsets)))
         wanted = [port, *(port + offset for offset in offsets)]
         if all(_free(each) for each in wanted):
             _given.update(wanted)
