@@ -125,6 +125,11 @@ class NativeMetrics:
                 "Bytes of the commit log that the last check of it, or the start, could not read",
                 of.store.scrub.unreadable_bytes,
             ),
+            (
+                "rmq_index_behind_bytes",
+                "Bytes of the commit log whose messages are not found by key yet",
+                0 if of.store.index_build is None else of.store.index_build.behind,
+            ),
         ):
             yield _single(name, "gauge", meaning, value)
         yield _single("rmq_sends_refused_total", "counter", "Sends refused as busy", of.pressure.refused)

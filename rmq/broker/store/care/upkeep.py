@@ -34,7 +34,6 @@ __all__ = ["Upkeep"]
 
 log = logging.getLogger(__name__)
 
-_INDEX_LIMIT = 64 << 20
 #: Seconds between two looks whether the log is to be checked again.
 _SCRUB_PAUSE = 10.0
 #: Seconds between two looks how full the disks are.
@@ -252,10 +251,6 @@ class Upkeep:
         await self._writer.interval()
         if self._index is not None:
             await self._index.try_write()
-            if self._index.waiting > _INDEX_LIMIT:
-                self._log.close_gate(Gate.INDEX_ERROR)
-            else:
-                self._log.open_gate(Gate.INDEX_ERROR)
         if not self._log.prepared and not self._flusher.failed:
             await self._prepare()
 

@@ -109,6 +109,8 @@ class IndexBuild:
         whole = max(1, self._log.end - self._log.start)
         done = 100 * (whole - self.behind) / whole
         text = f"the index is being rebuilt and {done:.1f} % done: "
+        if self._index.failed is not None:
+            text = f"the index cannot be written ({told(self._index.failed)}): "
         if not self.stamp:
             return text + "no message is found by key yet"
         until = datetime.fromtimestamp(self.stamp // 1000)
@@ -272,10 +274,8 @@ class IndexBuild:
         self._bad, self._tries = self.position, _TRIES - 1
 
     async def _write(self) -> None:
-        while not await self._index.try_write():
-            if self._index.waiting < _MOST_WAITING:
-                return
-            await asyncio.sleep(1)
+        if not await self._index.try_write() and self._index.waiting > _MOST_WAITING and self._index.failed is not None:
+            raise IndexStopped(self.position, self._index.failed)
 
     def _catch_up(self) -> bool:
         """Put what is left in one go, if it is little and in memory; whether the index has everything now."""

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 _entry = Struct(">iqii").unpack
 _VERIFY = 1 << 20
+#: Bytes of entries that may wait in memory when they cannot be written.
+_MOST_WAITING = 64 << 20
 #: Entries looked at in one go: some milliseconds.
 _ENTRIES_AT_ONCE = 10_000
 #: Files made later are all named after one moment of the year 9998: a name has four digits for the year.
@@ -59,6 +61,9 @@ class Index:
         #: Where the last clean stop says that the index ended.
         self._noted: int | None = None
         self._trouble = Trouble(world.clock, log, "writing the index", "its entries stay in memory and are tried again")
+        #: Why entries could not be written when that was tried last; and it takes no more of them until they are.
+        self.failed: OSError | None = None
+        self._is_full = False
         #: Nothing that an unclean stop left is in the way of putting.
         self.checked = True
 
@@ -69,7 +74,10 @@ class Index:
 
         :param hashes: (non-negative hash of ``topic#key``, commit-log offset), offsets ascending.
         :param stamp: the messages' store time, ms.
+        :raises OSError: too many wait to be written, and cannot be.
         """
+        if self._is_full and self.failed is not None:
+            raise OSError(self.failed.errno, self.failed.strerror, self.failed.filename)
         files = self._files
         size = len(hashes)
         at = files[-1].put_many(hashes, 0, stamp) if files else 0
@@ -120,7 +128,7 @@ class Index:
     @property
     def waiting(self) -> int:
         """Bytes of entries that are in memory only."""
-        return sum(file.waiting for file in self._files[-2:])
+        return sum(file.waiting for file in {*self._unsealed, *self._files[-1:]})
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -130,8 +138,15 @@ class Index:
         :raises OSError: what could not be written is kept.
         """
         async with self._lock:
-            if self.checked:
+            if not self.checked:
+                return
+            try:
                 await self._write()
+            except OSError as error:
+                self.failed = error
+                self._is_full = self.waiting > _MOST_WAITING
+                raise
+            self.failed, self._is_full = None, False
 
     async def try_write(self) -> bool:
         """:meth:`write`; an error is told in the log. Whether it worked."""

@@ -12,7 +12,6 @@ class Gate:
 
     NOT_READABLE: Final = 1
     NOT_WRITABLE: Final = 2
-    INDEX_ERROR: Final = 8
     DISK_FULL: Final = 16
     #: Set from construction until the store has started, and again from stop on.
     SHUT_DOWN: Final = 32
@@ -32,7 +31,6 @@ class Gate:
         NOT_WRITABLE: "writing to the commit log failed; check the disk and restart the broker",
         WRITE_FORBIDDEN: "the commit log may not be written; they are taken again, without a restart, once it may",
         DISK_FULL: "the disk is full; free space or lower fileReservedTime",
-        INDEX_ERROR: "the index cannot be written",
         CUT: "its log is being cut back",
         SLAVE: "this broker is a slave",
         SHUT_DOWN: "it is shut down",
@@ -46,7 +44,6 @@ class Gate:
         "write_failed": NOT_WRITABLE,
         "write_forbidden": WRITE_FORBIDDEN,
         "disk_full": DISK_FULL,
-        "index_error": INDEX_ERROR,
     }
 
     @classmethod

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
 from typing import Any
 
 import pytest
 
 from rmq.broker.store.index import build as index_build
 from rmq.broker.store.index import feed as index_feed
+from rmq.broker.store.index import index as index_module
 from rmq.broker.store.index.index import Index
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
@@ -276,5 +279,44 @@ def test_others_have_turns_while_messages_with_many_keys_are_read(
         assert turns.longest <= 600
         assert len((await store.query_message("T", "k199", 1_000, 0, 1 << 62)).records) == 100
         await store.stop()
+
+    run(main())
+
+
+def test_an_index_that_cannot_be_written_costs_queries_by_key_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(index_module, "_MOST_WAITING", 2000)
+    monkeypatch.setattr(index_build, "_MOST_WAITING", 1000)
+
+    async def main() -> None:
+        machine = Simulation(1).node("a")
+        store = await opened(machine.world, small(queue_flush_interval_ms=100))
+        index, build = store.index, store.index_build
+        assert index is not None
+        assert build is not None
+        queue = store.queues.get_or_create("T", 0)
+        send(store, queue, 0, 50)
+        await asyncio.sleep(1)
+        machine.disk.fail("pwrite", errno.EIO, "*/index/*", count=-1)
+        for first in range(50, 350, 20):
+            send(store, queue, first, first + 20)
+            await asyncio.sleep(0.5)
+        assert (queue.visible, store.log.gate, build.complete) == (350, 0, False)
+        assert index.waiting < 2 * 2000 + 20 * 40
+        assert build.behind > 0
+        assert "the index cannot be written" in (build.progress() or "")
+        assert await found(store, 60) == [b"60"]
+        assert await found(store, 340) == []
+        assert not build.turn.locked()  # nor has who cuts the log to wait for it
+        told = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+        assert len(told) == len(dict.fromkeys(told)) == 3, told
+        machine.disk.heal()
+        await built(store)
+        send(store, queue, 350, 360)
+        await assert_whole(machine, store, 360)
+        assert (build.behind, build.progress(), index.failed) == (0, None, None)
+        await store.stop()
+        assert not machine.files.exists("/store/abort")
 
     run(main())
