@@ -212,6 +212,11 @@ def _queues(stored: Stored) -> Iterator[Damage]:
             yield Damage(f"{name}: {how} the file", "queue", {path: whole}, entries=everything)
         moved = f"{os.path.dirname(path)}/{QUEUE_SIZE:020d}"
         yield Damage(f"{name}: move the file", "queue", {path: None, moved: data}, entries=everything)
+        elsewhere = f"/store/consumequeue/{topic}/7/{0:020d}"
+        yield Damage(f"{name}: move the directory", "queue", {path: None, elsewhere: data}, entries=everything)
+        exchanged: dict[str, bytes | None] = {path: stored.files[other], other: data}
+        yield Damage(f"{name}: exchange the file with another queue's", "queue", exchanged,
+                     entries=everything | {where for where in stored.messages if where[:2] == ("A", 1)})  # fmt: skip
 
 
 def _waiting(stored: Stored) -> Iterator[Damage]:

@@ -4,6 +4,9 @@ Queues are derived data: they are used as far as they agree with the log and bui
 checked. Within a queue, entries must follow each other in the log without overlapping; the first that does not ends it.
 Over all queues, the sizes of the entries that point into a segment of the log must add up to what records there are in
 it; if they do not, some queue lacks entries (a lost file, a hole after a power cut), and dispatch begins again there.
+
+Names of directories and files say whose entries are in them. The last message of each queue is asked, and the first one
+where that says something else: files that have got other names are made anew, as if they were lost.
 """
 
 from __future__ import annotations
@@ -11,17 +14,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left
+from collections.abc import Callable
 from operator import add, le
 from struct import Struct
 from typing import NamedTuple
 
+from rmq.broker.store.log.records import check
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.files import BLANK_ENTRY_SIZE, FileKey, QueueFiles, is_blank
+from rmq.broker.store.queues.fitting import fits, is_size
 from rmq.broker.store.queues.misfits import Former
 from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.protocol.errors import StoreError
 from rmq.protocol.names import is_lmq
+from rmq.protocol.record import fields, topic_of
 from rmq.runtime.world import World
 
 __all__ = ["QueueLoader", "segment_size"]
@@ -32,9 +39,12 @@ _BLOCK = 1024
 _OFFSETS = Struct(">" + "q12x" * _BLOCK).unpack_from
 _SIZES = Struct(">" + "8xi8x" * _BLOCK).unpack_from
 _entry = Struct(">qi8x").unpack_from
+_owner = fields("queue_id", "queue_offset")
 _TOPICS_AT_ONCE = 64
 _FILES_AT_ONCE = 16
 _SEGMENT = 64 << 20
+#: Bytes of a record that is read to learn whose it is.
+_LONGEST = 64 << 10
 #: Bytes of entries that are cut off and kept.
 _MOST_KEPT = 64 << 20
 
@@ -60,16 +70,24 @@ class QueueLoader:
     :param deletions: entries before them are of no use, either.
     :param log_start: first byte of the commit log; entries before it point to nothing.
     :param log_file_size: bytes of a commit-log file.
+    :param read: so many bytes of the log from an offset on, none when they cannot be had. Blocks.
     """
 
     def __init__(
-        self, world: World, table: QueueTable, deletions: Deletions, log_start: int, log_file_size: int
+        self,
+        world: World,
+        table: QueueTable,
+        deletions: Deletions,
+        log_start: int,
+        log_file_size: int,
+        read: Callable[[int, int], bytes],
     ) -> None:
         self._offload = world.offload
         self._table = table
         self._deletions = deletions
         self._log_start = log_start
         self._segment = segment_size(log_file_size)
+        self._read = read
         #: Segment start -> bytes of records that entries point to.
         self.covered: dict[int, int] = {}
         #: The same by light message queues, which hold records that other queues hold, too.
@@ -78,6 +96,8 @@ class QueueLoader:
         self._unlisted: list[str] = []
         #: Of each queue the segments that it points to: segment, first entry, bytes of their records.
         self._boundaries: dict[Queue, list[tuple[int, int, int]]] = {}
+        #: Index of the last entry of each, and where it points to.
+        self._last: dict[Queue, tuple[int, int, int]] = {}
         #: What queues were, for who makes them anew.
         self.former: dict[Queue, Former] = {}
         #: Commit-log offset behind the newest record that an entry points to.
@@ -127,8 +147,10 @@ class QueueLoader:
             for (queue, start), data in zip(some, await self._offload(table.disk.read_files, keys), strict=True):
                 if queue.next * ENTRY_SIZE == start:
                     await self._take(queue, start, data)
-        for topic, queue_id, starts, _, _ in group:
-            await self._finish(table.get_or_create(topic, queue_id), starts)
+        queues = [table.get_or_create(topic, queue_id) for topic, queue_id, *_ in group]
+        for queue, (_, _, starts, _, _) in zip(queues, group, strict=True):
+            await self._finish(queue, starts)
+        await self._compare(queues)
 
     def _usable(self, queue: Queue, starts: list[int]) -> list[int]:
         """Files that follow each other; what comes behind a missing one is built anew."""
@@ -209,6 +231,7 @@ class QueueLoader:
                 return
         elif not boundaries:
             queue.min = index
+        self._last[queue] = index + len(offsets) - 1, offsets[-1], sizes[-1]
         first = 0
         covered = self.light if is_lmq(queue.topic) else self.covered
         while first < len(offsets):
@@ -242,20 +265,56 @@ class QueueLoader:
         if not keep:
             # A file without an entry says where it begins all the same.
             queue.min = queue.next
-        self.furthest = max(self.furthest, queue.max_phys)
         queue.visible = queue.tail_from = queue.next
+        self.furthest = max(self.furthest, queue.max_phys)
         if queue.next:
             self.former[queue] = Former(queue.next)
 
+    async def _compare(self, queues: list[Queue]) -> None:
+        """Whether the last entry of each queue is of that queue; where it is another's, whose files these are.
+
+        One record that says something else may be damaged itself. Where the first one agrees with it, files have got
+        other names, or those of another queue were put in their place.
+        """
+        asked = [(queue, *self._last[queue]) for queue in queues if self._boundaries.get(queue) and queue in self._last]
+        records = await self._offload(self._read_records, [(offset, size) for _, _, offset, size in asked])
+        for (queue, index, offset, size), record in zip(asked, records, strict=True):
+            if (whose := self._whose(queue, index, offset, size, record)) is None:
+                continue
+            first = self._boundaries[queue][0][1]
+            offset, size = _entry(await self._table.entries_cold(queue, first, 1))
+            (record,) = await self._offload(self._read_records, [(offset, size)])
+            if first < index and self._whose(queue, first, offset, size, record) == whose:
+                topic, queue_id, away = whose
+                log.critical(
+                    "%s holds other entries than its names say, those of %s-%d from %d on: its files are made anew "
+                    "from the commit log; have the disk checked",
+                    queue.files.directory, topic, queue_id, first + away,
+                )  # fmt: skip
+                self._begin_anew(queue)
+
+    def _read_records(self, places: list[tuple[int, int]]) -> list[bytes]:
+        """The records at some places, without those that are too long for this. Blocks."""
+        return [self._read(offset, size) if is_size(size) and size <= _LONGEST else b"" for offset, size in places]
+
+    @staticmethod
+    def _whose(queue: Queue, index: int, offset: int, size: int, record: bytes) -> tuple[str, int, int] | None:
+        """Of a message that is not the queue's: its topic, queue id, and how much higher its index there is."""
+        if check(record, 0, offset, size, crc=False) != size or fits(queue, index, offset, size, record, crc=False):
+            return None
+        queue_id, number = _owner(record, 0)
+        return topic_of(record), queue_id, number - index
+
     def _begin_anew(self, queue: Queue) -> None:
-        """A file of it is bad, and the disk does not let its name go: its directory is moved away as a whole."""
+        """Its files are of no use, or one is bad and keeps its name: the directory is moved away as a whole."""
         covered = self.light if is_lmq(queue.topic) else self.covered
         for segment, _, size in self._boundaries.pop(queue, []):
             covered[segment] -= size
         files: QueueFiles = queue.files
         self._table.bury_leftover(files.directory)
         files.starts = []
-        queue.next = queue.max_phys = 0
+        self.former.pop(queue, None)
+        queue.min = queue.next = queue.visible = queue.tail_from = queue.max_phys = 0
 
     async def cut_from(self, segment: int, *, light: bool) -> None:
         """Take the entries that point to ``segment`` or behind it out of every queue.

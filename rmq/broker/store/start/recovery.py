@@ -162,8 +162,8 @@ class Recovery:
         files, size = list(commit_log.segments), commit_log.file_size
         found = self._found = Recovered(clean=self._clean, start=commit_log.start)
         loader = QueueLoader(
-            self._world, self._queues, self._deletions, commit_log.start, commit_log.file_size
-        )  # fmt: skip
+            self._world, self._queues, self._deletions, commit_log.start, commit_log.file_size, self._read_at
+        )
         await loader.load()
         self._dispatcher.misfits.former = loader.former
         expect_ends(loader.former, self._damaged, self._deletions, self._queues)
@@ -283,8 +283,13 @@ class Recovery:
 
     async def _peek(self, file: LogFile, size: int, position: int) -> bytes:
         """Bytes of a file; none where the disk does not give them."""
+        return await self._offload(self._read_at, file.start + position, size)
+
+    def _read_at(self, offset: int, size: int) -> bytes:
+        """Bytes of the log, of one file; none where there are none, or the disk does not give them. Blocks."""
+        file = self._log.segment_of(offset)
         try:
-            return await self._offload(file.file.pread, size, position)
+            return b"" if file is None else file.file.pread(size, offset - file.start)
         except OSError as error:
             if error.errno not in BAD_PLACE:
                 raise
