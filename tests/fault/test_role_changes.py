@@ -268,6 +268,17 @@ async def test_what_a_slave_refuses_and_what_it_serves() -> None:
 
 
 @in_virtual_time
+async def test_whether_sends_wait_for_a_slave_is_what_the_new_role_says() -> None:
+    async with pop_scene() as scene:
+        await scene.topic()
+        for role, code in (("SLAVE", 14), ("SYNC_MASTER", 11), ("ASYNC_MASTER", 0)):
+            scene.app.settings.broker_role, scene.app.settings.broker_id = role, int(role == "SLAVE")
+            await scene.app.roles.become(Role.of(scene.app.settings))
+            assert (await scene.client.request(scene.addr, send("T"), 60)).code == code, role
+        assert len(await found_bodies(scene, "T")) == 2
+
+
+@in_virtual_time
 async def test_what_an_ended_role_was_asked_writes_nothing() -> None:
     """The end of a transaction that was read from the disk while the role changed would be written behind its back."""
     async with pop_scene() as scene:

@@ -190,9 +190,9 @@ class Pressure:
         """How long the oldest of them has waited, ms."""
         now = self._monotonic()
         oldest = min((conn.read_at for conn in self.ready() if conn.frames), default=now)
-        waiting = self._durability.waiting
-        if self.held and waiting:
-            oldest = min(oldest, waiting[0].deadline - self._settings.sync_flush_timeout / 1000)
+        held = self._durability.oldest
+        if self.held and held is not None:
+            oldest = min(oldest, held.flush_by - self._settings.sync_flush_timeout / 1000)
         return max(0, int((now - oldest) * 1000))
 
     def flush_ms(self) -> int:

@@ -62,6 +62,8 @@ class MasterServices:
         ends.on_committed = lambda puts: counted.kinds.count(TRANSACTION, puts)
         self.pop = PopService(ground, tables, admission, counted.stats.delivered, limits, delete_topic)
         self.replication = MasterReplication(world, settings, store)
+        self._store = store
+        self._sync = settings.broker_role == "SYNC_MASTER"
         self._waiting = Parts("the broker")
         self._begun = Parts("the broker")
         #: What the router serves.
@@ -103,6 +105,7 @@ class MasterServices:
 
     def start(self) -> None:
         """Serve; the store takes messages."""
+        self._store.set_sync_master(self._sync)
         self._waiting.push("the waiting of POP", self.pop.close)
         self._waiting.push("the waiting for slaves", self.replication.let_go)
         self.schedule.start()

@@ -40,6 +40,7 @@ class SlaveServices:
         master: Callable[[], MasterAddresses],
         seek: Callable[[], None],
     ) -> None:
+        self._store = ground.store
         self._delays = delays
         self._delays_file = delays_file = MetadataFile(
             ground.world, ground.settings.config_path("delayOffset.json"), delays.render
@@ -65,6 +66,7 @@ class SlaveServices:
 
     def start(self) -> None:
         """Follow the master."""
+        self._store.set_sync_master(False)
         self.client.start()
         self.metadata.start(self._tasks)
 

@@ -474,14 +474,20 @@ class Store:
         self._hold(end, need, answers, otherwise)
 
     def _hold(self, end: int, need: int, answers: Answers, otherwise: Callable[[int], Answers]) -> None:
-        settings = self.settings
-        timeout_ms = settings.slave_timeout_ms if need & REPLICA else settings.sync_flush_timeout_ms
-        deadline = self._world.clock.monotonic() + timeout_ms / 1000
-        ready = self.durability.hold(end, need, deadline, answers, otherwise)
+        settings, now = self.settings, self._world.clock.monotonic()
+        ready = self.durability.hold(
+            end, need, now + settings.sync_flush_timeout_ms / 1000, now + settings.slave_timeout_ms / 1000, answers,
+            otherwise,
+        )  # fmt: skip
         if ready:
             self._send(ready)
         else:
             self._arm()
+
+    def set_sync_master(self, on: bool) -> None:
+        """From now on sends wait for replicas, or do not, whatever the broker was when the store was made."""
+        self.settings.sync_master = on
+        self.durability.set_sync_master(on)
 
     def replicated(self, replica: Hashable, to: int) -> None:
         """The replica with this id has everything up to ``to``: answer who has waited for that."""

@@ -255,8 +255,8 @@ async def test_answers_released_by_a_failed_flush_do_not_wait_for_each_other(mon
     def never(code: int) -> list[Any]:
         raise ZeroDivisionError("planted")
 
-    durability.hold(10, 1, 5.0, [], never)
-    durability.hold(20, 1, 5.0, [], lambda code: [("conn", b"%d" % code)])
+    durability.hold(10, 1, 5.0, 5.0, [], never)
+    durability.hold(20, 1, 5.0, 5.0, [], lambda code: [("conn", b"%d" % code)])
     released += durability.on_tick(6.0)
     assert released == [("conn", b"10")]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any, Final, NamedTuple
 
 from rmq.broker.store.state import Queue
@@ -35,8 +35,11 @@ class Unacknowledged(NamedTuple):
 
     end: int
     need: int
-    #: Monotonic seconds.
-    deadline: float
+    #: Until when the disk has time, and until when the replicas; monotonic seconds.
+    flush_by: float
+    replica_by: float
+    #: When it is looked at again: the first of the two that it waits for.
+    due: float
     answers: Answers
     #: Builds the answers for another outcome: FLUSH_DISK_TIMEOUT (10), SLAVE_NOT_AVAILABLE (11) or
     #: FLUSH_SLAVE_TIMEOUT (12).
@@ -66,22 +69,30 @@ class Durability:
         self.on_visible: Callable[[list[Queue]], None] | None = None
         self._needed_replicas = replicas
         self._reports: dict[Hashable, int] = {}
+        # In log order each, and due in that order: who waits, and before them those for whom one of two times is over.
         self._waiting: deque[Unacknowledged] = deque()
+        self._half: deque[Unacknowledged] = deque()
         self._ledger: deque[tuple[int, list[tuple[Queue, int]]]] = deque()
 
     def begin(self, end: int) -> None:
         """Start from a recovered log that is on disk up to ``end``; all of it is visible."""
         self.appended = self.flushed = self.waived = self.visible = end
 
+    def set_sync_master(self, on: bool) -> None:
+        """The broker has become a SYNC_MASTER, or is none any more; what it had before waits for no replica."""
+        self.sync_master = on
+        self.waive(self.appended)
+        self._advance()
+
     @property
-    def waiting(self) -> Sequence[Unacknowledged]:
-        """Who waits, in log order."""
-        return self._waiting
+    def oldest(self) -> Unacknowledged | None:
+        """Who has waited longest."""
+        return next((waiting[0] for waiting in (self._half, self._waiting) if waiting), None)
 
     @property
     def deadline(self) -> float | None:
         """When :meth:`on_tick` is due, monotonic seconds."""
-        return self._waiting[0].deadline if self._waiting else None
+        return min((waiting[0].due for waiting in (self._half, self._waiting) if waiting), default=None)
 
     def on_appended(self, end: int, touched: list[Queue]) -> None:
         """The log has grown to ``end``; ``touched`` queues have new entries."""
@@ -113,29 +124,36 @@ class Durability:
         self._ledger = deque(
             (min(end, to), [(queue, min(index, queue.next)) for queue, index in queues]) for end, queues in self._ledger
         )
-        released: Answers = []
-        kept: deque[Unacknowledged] = deque()
-        for entry in self._waiting:
-            if entry.end > to:
-                released += _instead(entry, _FLUSH_SLAVE_TIMEOUT if entry.need & REPLICA else _FLUSH_DISK_TIMEOUT)
-            else:
-                kept.append(entry)
-        self._waiting = kept
+
+        def judge(entry: Unacknowledged) -> Answers | Unacknowledged:
+            if entry.end <= to:
+                return entry
+            return _instead(entry, _FLUSH_SLAVE_TIMEOUT if entry.need & REPLICA else _FLUSH_DISK_TIMEOUT)
+
+        released = self._judge_each(judge)
         self._advance()
         return released
 
     def hold(
-        self, end: int, need: int, deadline: float, answers: Answers, otherwise: Callable[[int], Answers]
+        self,
+        end: int,
+        need: int,
+        flush_by: float,
+        replica_by: float,
+        answers: Answers,
+        otherwise: Callable[[int], Answers],
     ) -> Answers:
         """Keep answers until the log is durable up to ``end``; one entry a tick.
 
         :param need: FLUSH, REPLICA or both.
-        :param deadline: monotonic seconds; never before that of an earlier entry.
+        :param flush_by: until when the disk has time, and
+        :param replica_by: until when the replicas; monotonic seconds.
         :returns: what can be sent at once: empty, unless the need is met already or can never be.
         """
+        due = min(flush_by if need & FLUSH else replica_by, replica_by if need & REPLICA else flush_by)
         if self._waiting:
-            deadline = max(deadline, self._waiting[-1].deadline)
-        entry = Unacknowledged(end, need, deadline, answers, otherwise)
+            due = max(due, self._waiting[-1].due)
+        entry = Unacknowledged(end, need, flush_by, replica_by, due, answers, otherwise)
         if self.failed and need & FLUSH and end > self.flushed:
             return otherwise(_FLUSH_DISK_TIMEOUT)
         if self._met(entry):
@@ -172,18 +190,16 @@ class Durability:
 
         :returns: SLAVE_NOT_AVAILABLE (11) for those who did; who waits for a flush as well hears it after that.
         """
-        released: Answers = []
-        kept: deque[Unacknowledged] = deque()
-        for held in self._waiting:
+
+        def judge(held: Unacknowledged) -> Answers | Unacknowledged:
             if not held.need & REPLICA or held.end <= self.replicated:
-                kept.append(held)
-                continue
+                return held
             answers = _instead(held, _SLAVE_NOT_AVAILABLE)
             if held.need & FLUSH and held.end > self.flushed:
-                kept.append(held._replace(need=FLUSH, answers=answers))
-            else:
-                released += answers
-        self._waiting = kept
+                return held._replace(need=FLUSH, answers=answers)
+            return answers
+
+        released = self._judge_each(judge)
         self.waive(self.appended)
         return released
 
@@ -199,28 +215,58 @@ class Durability:
         :param now: monotonic seconds.
         """
         released: Answers = []
-        waiting = self._waiting
-        while waiting and waiting[0].deadline <= now:
-            entry = waiting.popleft()
-            # Java combines the two outcomes so that the replica's one wins (store-and-broker.md 2.9).
-            if entry.need & REPLICA and entry.end > self.replicated:
-                released += _instead(entry, _FLUSH_SLAVE_TIMEOUT)
-                self.waive(entry.end)
-            else:
-                released += _instead(entry, _FLUSH_DISK_TIMEOUT)
+        for waiting in (self._half, self._waiting):
+            while waiting and waiting[0].due <= now:
+                judged = self._overdue(waiting.popleft(), now)
+                if isinstance(judged, Unacknowledged):
+                    self._half.append(judged)
+                else:
+                    released += judged
         return released
+
+    def _overdue(self, entry: Unacknowledged, now: float) -> Answers | Unacknowledged:
+        """The answers of one whose time is over, or what it waits for yet: disk and replicas have times of their own.
+
+        When both are late Java's combination tells of the replica (store-and-broker.md 2.9).
+        """
+        if self._met(entry):
+            return entry.answers
+        needs_flush = entry.need & FLUSH and entry.end > self.flushed
+        if entry.need & REPLICA and entry.end > self.replicated:
+            if entry.replica_by <= now:
+                self.waive(entry.end)
+                return _instead(entry, _FLUSH_SLAVE_TIMEOUT)
+            answers = _instead(entry, _FLUSH_DISK_TIMEOUT) if needs_flush else entry.answers
+            need, due = REPLICA, entry.replica_by
+        elif needs_flush and entry.flush_by > now:
+            answers, need, due = entry.answers, FLUSH, entry.flush_by
+        else:
+            return _instead(entry, _FLUSH_DISK_TIMEOUT)
+        if self._half:
+            due = max(due, self._half[-1].due)
+        return entry._replace(need=need, answers=answers, due=due)
 
     def on_fsync_error(self) -> Answers:
         """A flush failed: nothing becomes visible any more, and who waits for the disk is told the truth."""
         self.failed = True
-        released: Answers = []
-        kept: deque[Unacknowledged] = deque()
-        for entry in self._waiting:
+
+        def judge(entry: Unacknowledged) -> Answers | Unacknowledged:
             if entry.need & FLUSH and entry.end > self.flushed:
-                released += _instead(entry, _FLUSH_DISK_TIMEOUT)
-            else:
-                kept.append(entry)
-        self._waiting = kept
+                return _instead(entry, _FLUSH_DISK_TIMEOUT)
+            return entry
+
+        return self._judge_each(judge)
+
+    def _judge_each(self, judge: Callable[[Unacknowledged], Answers | Unacknowledged]) -> Answers:
+        """Put each who waits in the place of what ``judge`` makes of it; the answers of those that wait no longer."""
+        released: Answers = []
+        for waiting in (self._half, self._waiting):
+            for _ in range(len(waiting)):
+                judged = judge(waiting.popleft())
+                if isinstance(judged, Unacknowledged):
+                    waiting.append(judged)
+                else:
+                    released += judged
         return released
 
     def _met(self, entry: Unacknowledged) -> bool:
@@ -231,9 +277,9 @@ class Durability:
     def _release(self) -> Answers:
         self._advance()
         released: Answers = []
-        waiting = self._waiting
-        while waiting and self._met(waiting[0]):
-            released += waiting.popleft().answers
+        for waiting in (self._half, self._waiting):
+            while waiting and self._met(waiting[0]):
+                released += waiting.popleft().answers
         return released
 
     def _advance(self) -> None:

@@ -22,7 +22,7 @@ class Scene:
         self.now = 100.0
         self.settings = BrokerSettings.from_sources(overrides=settings)
         self.flusher = SimpleNamespace(since=None)
-        self.durability = SimpleNamespace(waiting=[])
+        self.durability = SimpleNamespace(oldest=None)
         self.failed: list[int] = []
         clock: Any = SimpleNamespace(monotonic=lambda: self.now)
         store: Any = SimpleNamespace(flusher=self.flusher, durability=self.durability)
@@ -138,7 +138,7 @@ def test_the_refusal_is_what_the_encoder_would_write() -> None:
 
 def test_what_waits_counts_as_owed_until_it_is_answered() -> None:
     scene = Scene()
-    scene.durability.waiting.append(SimpleNamespace(deadline=105.0))
+    scene.durability.oldest = SimpleNamespace(flush_by=105.0)
     owed = UnansweredSends(scene.pressure, scene.conn, 3, 5000, 310)
     assert scene.conn.owed_bytes >= 5000
     assert scene.pressure.waiting() == 3

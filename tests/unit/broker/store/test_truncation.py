@@ -108,7 +108,7 @@ def test_a_later_message_is_not_taken_for_flushed() -> None:
         store.flusher._busy = True  # no flush begins
         queue = store.queues.get_or_create("T0", 0)
         span = store.append([put(queue)])
-        answers = store.durability.hold(span.end, FLUSH, 1e9, [("conn", b"ok")], lambda code: [])
+        answers = store.durability.hold(span.end, FLUSH, 1e9, 1e9, [("conn", b"ok")], lambda code: [])
         assert answers == []
         assert queue.visible < queue.next
         store.flusher._busy = False

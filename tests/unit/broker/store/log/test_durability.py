@@ -13,7 +13,13 @@ def answer(name: str) -> list[tuple[Any, bytes]]:
 
 
 def held(durability: Durability, name: str, end: int, need: int, deadline: float = 5.0) -> list[tuple[Any, bytes]]:
-    return durability.hold(end, need, deadline, answer(name), lambda code: [(name, str(code).encode())])
+    return held_until(durability, name, end, need, deadline, deadline)
+
+
+def held_until(
+    durability: Durability, name: str, end: int, need: int, flush_by: float, replica_by: float
+) -> list[tuple[Any, bytes]]:
+    return durability.hold(end, need, flush_by, replica_by, answer(name), lambda code: [(name, str(code).encode())])
 
 
 def grown(durability: Durability, queue: Queue, end: int) -> None:
@@ -123,6 +129,53 @@ def test_flush_and_replica_must_both_come() -> None:
     assert queue.visible == 0
     assert durability.on_flushed(100) == answer("1")
     assert queue.visible == 1
+
+
+@pytest.mark.parametrize(("flush_by", "replica_by"), [(5.0, 30.0), (5.0, 3.0), (5.0, 5.0)])
+def test_disk_and_slave_have_times_of_their_own(flush_by: float, replica_by: float) -> None:
+    def one(*, flushed: bool, replicated: bool) -> dict[float, list[tuple[Any, bytes]]]:
+        durability = Durability(sync_flush=True, sync_master=True)
+        grown(durability, Queue("T", 0), 100)
+        held_until(durability, "1", 100, FLUSH | REPLICA, flush_by, replica_by)
+        if flushed:
+            durability.on_flushed(100)
+        if replicated:
+            durability.on_replica("s", 100)
+        found = {}
+        while (due := durability.deadline) is not None:
+            assert durability.on_tick(due - 0.001) == []
+            if answers := durability.on_tick(due):
+                found[due] = answers
+        return found
+
+    assert one(flushed=False, replicated=True) == {flush_by: [("1", b"10")]}
+    assert one(flushed=True, replicated=False) == {replica_by: [("1", b"12")]}
+    assert one(flushed=False, replicated=False) == {replica_by: [("1", b"12")]}
+
+
+def test_a_slave_that_comes_after_the_time_of_the_disk_leaves_10() -> None:
+    durability = Durability(sync_flush=True, sync_master=True)
+    queue = Queue("T", 0)
+    grown(durability, queue, 100)
+    held_until(durability, "1", 100, FLUSH | REPLICA, 5, 30)
+    grown(durability, queue, 200)
+    held_until(durability, "2", 200, FLUSH | REPLICA, 6, 31)
+    assert durability.on_tick(5.5) == []
+    assert durability.on_flushed(200) == []
+    assert durability.on_replica("s", 200) == [("1", b"10"), *answer("2")]
+    assert (queue.visible, durability.deadline) == (2, None)
+
+
+def test_what_was_there_before_it_became_a_sync_master_waits_for_no_slave() -> None:
+    durability = Durability(sync_flush=True)
+    queue = Queue("T", 0)
+    grown(durability, queue, 100)
+    durability.set_sync_master(True)
+    grown(durability, queue, 200)
+    durability.on_flushed(200)
+    assert (durability.visible, queue.visible) == (100, 1)
+    durability.set_sync_master(False)
+    assert (durability.visible, queue.visible) == (200, 2)
 
 
 def test_one_timer_serves_all() -> None:
