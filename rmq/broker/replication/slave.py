@@ -19,21 +19,34 @@ class SlaveStream:
 
     :param end: where the slave's log ends; 0 for an empty one, which begins where its master begins to send.
     :param incoming: compares what arrives; it outlives the connection.
+    :param tail: what this log has before ``end``: the master is asked for it again, and must have the same. The stream
+        has no checksums, and two logs that parted may both have a record that ends here.
     :param heartbeat: seconds without a report until one is made.
     :param silence: seconds without a byte of the master after which it is given up.
     """
 
     def __init__(
-        self, end: int, incoming: IncomingRecords, now: float, *, heartbeat: float = 5.0, silence: float = 20.0
+        self,
+        end: int,
+        incoming: IncomingRecords,
+        now: float,
+        *,
+        tail: bytes = b"",
+        heartbeat: float = 5.0,
+        silence: float = 20.0,
     ) -> None:
         self.heartbeat = heartbeat
         self.silence = silence
         #: What was reported last.
-        self.reported = end
+        self.reported = end - len(tail)
         self.last_read = self.last_write = now
         #: Bytes of bodies that arrived.
         self.taken = 0
         self._empty = end == 0
+        self._end = end
+        #: What the master has not sent of it yet, and heartbeats since it has sent some.
+        self._tail = tail
+        self._idle = 0
         self._incoming = incoming
         self._decoder = UnitDecoder()
 
@@ -55,6 +68,11 @@ class SlaveStream:
                     continue
                 self._empty = False
                 incoming.begin(offset, at_record=True)
+            if self._tail:
+                same = self._compare(offset, body)
+                offset, body = offset + same, body[same:]
+                if not body:
+                    continue
             if offset != incoming.end:
                 raise LogsDiffer(
                     f"the master goes on at {offset}, and this slave's log ends at {incoming.end}: the two logs are "
@@ -67,9 +85,30 @@ class SlaveStream:
                 if ready:
                     yield stored, ready
 
+    def _compare(self, offset: int, body: bytes) -> int:
+        """How many of these bytes this log has, too."""
+        tail = self._tail
+        at = self._end - len(tail)
+        if offset != at:
+            raise LogsDiffer(f"the master was asked for its log from {at} on and sends it from {offset} on")
+        self._idle = 0 if body else self._idle + 1
+        if self._idle > 1:
+            raise LogsDiffer(
+                f"the master has nothing behind {at}, and this slave's log ends at {self._end}: it has what its master "
+                f"has not"
+            )
+        size = min(len(body), len(tail))
+        if body[:size] != tail[:size]:
+            raise LogsDiffer(
+                f"the master has another record at {at} than this slave, whose log ends at {self._end}: the two logs "
+                f"have parted before that"
+            )
+        self._tail = tail[size:]
+        return size
+
     def stored(self, end: int, now: float) -> bytes:
         """The log has everything up to ``end``, as safely as it is to be acknowledged: the report, or b""."""
-        return self._report(end, now) if end > self.reported else b""
+        return self._report(end, now) if end > self.reported and not self._tail else b""
 
     def on_tick(self, now: float) -> bytes:
         """What is due: a report, or b"".

@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 #: Seconds between two tries, and how long one may take to connect.
 _PAUSE = 5.0
 _CONNECT_SECONDS = 10.0
+#: Bytes of the newest record that the master is asked for again, at most, and where no queue knows that record.
+_MOST_TAIL = 8 << 20
+_LEAST_TAIL = 64 << 10
 #: Seconds between two looks whether there is an address, while there is none.
 _LOOK_PAUSE = 1.0
 
@@ -69,6 +72,8 @@ class SlaveClient:
         self.tasks = TaskOwner("slave")
         self._incoming = IncomingRecords(store.log.file_size, crc=settings.ha_check_crc)
         self._link: _Link | None = None
+        #: What the log had at its end before the link was made.
+        self._tail = b""
         self._trouble = Trouble(
             world.clock, log, "following the master", "this slave's log does not grow; it is tried again"
         )
@@ -139,6 +144,7 @@ class SlaveClient:
         except ConfigError as error:
             raise ReplicationError(f"this is no HA address of a master: {error}") from None
         await self._all_flushed()
+        self._tail = await self._read_tail()
         link = _Link(self, address)
         try:
             async with patience.timeout(_CONNECT_SECONDS):
@@ -164,6 +170,27 @@ class SlaveClient:
             store.flusher.request()
             await asyncio.sleep(0.01)
 
+    async def _read_tail(self) -> bytes:
+        """The newest record without its first byte, so that a master whose log ends before it sees that at once.
+
+        :raises OSError: it cannot be read.
+        """
+        store, log = self._store, self._store.log
+        end = log.end
+        at = max(log.start, end - _LEAST_TAIL, 1)
+        newest = max(store.queues, key=lambda queue: queue.max_phys, default=None)
+        if newest is not None and newest.max_phys > max(log.start, end - _MOST_TAIL):
+            entry = await store.queues.entries_cold(newest, newest.next - 1, 1)
+            at = max(log.start, end - _MOST_TAIL, int.from_bytes(entry[:8], "big") + 1)
+        pieces: list[bytes] = []
+        while log.segments and at < end:
+            data = await log.read_cold(at, min(end - at, log.file_size - at % log.file_size))
+            if not data:
+                raise OSError(f"the end of the commit log cannot be read at {at}")
+            pieces.append(data)
+            at += len(data)
+        return b"".join(pieces)
+
     def _flushed(self, to: int) -> None:
         if self._link is not None:
             self._link.flushed(to)
@@ -176,7 +203,7 @@ class SlaveClient:
         end = store.log.end if store.log.segments else 0
         if end:
             self._incoming.begin(end, at_record=store.dispatcher.position == end)
-        return SlaveStream(end, self._incoming, self.now())
+        return SlaveStream(end, self._incoming, self.now(), tail=self._tail)
 
     def set_times(self, stream: SlaveStream) -> None:
         """As they are configured now."""
@@ -198,6 +225,7 @@ class SlaveClient:
                 reports.append(stream.stored(store.log.end, now))
         if after_flush:
             store.flusher.request()
+        reports.append(stream.stored(store.durable_end() if after_flush else store.log.end, self.now()))
         self._why = None
         self._trouble.over()
         return b"".join(reports)

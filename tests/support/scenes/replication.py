@@ -40,11 +40,15 @@ __all__ = [
 PUT_OK = 0
 
 
-def fill(store: Store, count: int, first: int = 0) -> None:
-    """Append messages of growing sizes to three topics; 90 of them reach into the third file."""
+def fill(store: Store, count: int, first: int = 0, *, mirrored: bool = False) -> None:
+    """Append messages of growing sizes to three topics; 90 of them reach into the third file.
+
+    :param mirrored: others of the same sizes.
+    """
     for n in range(first, first + count):
         queue = store.queues.get_or_create(f"T{n % 3}", n % 2)
-        message = put(queue, bytes([n % 256]) * (200 + 5 * (n % 100)), key=f"k{n}", tag="A" if n % 2 else "")
+        letter = (255 - n if mirrored else n) % 256
+        message = put(queue, bytes([letter]) * (200 + 5 * (n % 100)), key=f"k{n}", tag="A" if n % 2 else "")
         store.append([message], 1_000_000 + 10 * n)
 
 

@@ -13,15 +13,45 @@ from tests.support.scenes.replication import record_head as record
 SIZE = 1 << 20
 
 
-def stream(end: int, now: float = 100.0, **times: float) -> SlaveStream:
+def stream(end: int, now: float = 100.0, tail: bytes = b"") -> SlaveStream:
     incoming = IncomingRecords(SIZE)
     if end:
         incoming.begin(end, at_record=True)
-    return SlaveStream(end, incoming, now, **times)
+    return SlaveStream(end, incoming, now, tail=tail)
 
 
 def unit(offset: int, body: bytes) -> bytes:
     return header(offset, len(body)) + body
+
+
+def test_what_it_has_before_its_end_is_compared_before_anything_is_stored_or_acknowledged() -> None:
+    have = record(900, 100)
+
+    def one(tail: bytes = have[1:]) -> SlaveStream:
+        return stream(1000, tail=tail)
+
+    after = record(1000, 100)
+    for cut in range(901, 1101):
+        slave, taken, reports = one(), b"", b""
+        assert slave.first(100) == report(901)
+        for lo, hi in ((901, cut), (cut, 1100)):
+            for offset, body in slave.received(unit(lo, (have + after)[lo - 900 : hi - 900]), 101) if hi > lo else ():
+                assert offset == 1000 + len(taken)
+                taken += body
+            reports += slave.stored(1000 + len(taken), 101)
+            assert bool(reports) == (hi >= 1000)
+        assert (taken, slave.reported) == (after, 1100)
+    for sent in (have[1:20] + b"!", b"!" + have[2:] + after):
+        with pytest.raises(LogsDiffer, match="have parted"):
+            list(one().received(unit(901, sent), 101))
+    with pytest.raises(LogsDiffer, match="from 901 on and sends it from 1000 on"):
+        list(one().received(unit(1000, after), 101))
+    # A master that has no more than half of it says so with its heartbeats.
+    slave = one()
+    assert list(slave.received(unit(901, have[1:50]) + header(950, 0), 101)) == []
+    assert slave.on_tick(106) == report(901)
+    with pytest.raises(LogsDiffer, match="it has what its master has not"):
+        list(slave.received(header(950, 0), 106))
 
 
 def test_it_reports_at_once_and_after_each_append() -> None:
