@@ -219,6 +219,7 @@ class Store:
             self.durability.begin(self.log.end)
             self.log.written_from = self.log.end
             self.scrub.met_at_start(self.recovered.unreadable)
+            self.mending.remade += self.recovered.wrong_entries
         except BaseException as error:
             await self._give_up()
             if isinstance(error, OSError):

@@ -145,7 +145,7 @@ async def _filled(*, clean: bool, ext: bool) -> Stored:
             consumer_group=GROUP, topic=queue[0], queue_id=queue[1], commit_offset=offset
         )
         assert (await scene.ask(RequestCode.UPDATE_CONSUMER_OFFSET, header)).code == 0
-    await asyncio.sleep(15)
+    await asyncio.sleep(75)  # the checkpoint says then that queues have them
     if clean:
         await scene.app.stop()
     else:

@@ -68,9 +68,10 @@ def _settings() -> StoreSettings:
     )
 
 
-async def rebuilt(node: SimNode) -> None:
-    """``mqadmin store rebuild``."""
-    await rebuild(node.world, _settings())
+async def rebuilt(node: SimNode) -> bool:
+    """``mqadmin store rebuild``; whether it says that something is damaged."""
+    made = await rebuild(node.world, _settings())
+    return bool(made.damages or made.unread or made.lost)
 
 
 async def verified(node: SimNode) -> Verified:

@@ -146,7 +146,7 @@ class IndexScrub:
 
     async def _put(self, wrong: list[tuple[_Entry, _Key]]) -> None:
         for entry, key in wrong:
-            data = _entry.pack(key.hash, key.offset, _seconds(entry.file, key.stamp), entry.says[3])
+            data = _entry.pack(key.hash, key.offset, entry.file.seconds_of(key.stamp), entry.says[3])
             await self._index.rewrite(entry.file, entry.file.entry_position(entry.number), data)
         self._tell(wrong[0][0].file, wrong[0][0].number, len(wrong), "entries")
 
@@ -203,7 +203,7 @@ def _aligned(keys: list[_Key], entries: list[_Entry]) -> tuple[int, int, list[tu
     while key < len(keys) and at < len(entries):
         if fit(key, at):
             entry = entries[at]
-            if entry.says[2] != _seconds(entry.file, keys[key].stamp):
+            if entry.says[2] != entry.file.seconds_of(keys[key].stamp):
                 wrong.append((entry, keys[key]))
             key, at = key + 1, at + 1
         elif fit(key, at + 1):
@@ -220,8 +220,3 @@ def _aligned(keys: list[_Key], entries: list[_Entry]) -> tuple[int, int, list[tu
         else:
             key += 1
     return key, at, wrong
-
-
-def _seconds(file: IndexFile, stamp: int) -> int:
-    """What an entry says of the store time of its message."""
-    return min(max(0, (stamp - file.begin_timestamp) // 1000), 0x7FFFFFFF) if file.begin_timestamp > 0 else 0

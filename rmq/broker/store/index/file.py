@@ -196,6 +196,11 @@ class IndexFile:
         self.end_offset = hashes[stop - 1][1]
         return stop
 
+    def seconds_of(self, stamp: int) -> int:
+        """What an entry says of the store time of its message, ms: times count from the file's beginning on."""
+        begin = self.begin_timestamp
+        return min(max(0, (stamp - begin) // 1000), _INT_MAX) if begin > 0 else 0
+
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def head(self, slot: int) -> int | None:

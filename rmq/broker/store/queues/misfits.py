@@ -270,9 +270,15 @@ class Misfits:
         return elsewhere
 
     async def _takes_turns(self, queue: Queue, number: int, gap: _Gap) -> bool:
-        """Two records claim an entry, and either may be the other queue's: the queues take turns as they did before."""
+        """Two records claim an entry, and either may be the other queue's: the queues take turns as they did before.
+
+        Where there is nothing before, as they do behind it.
+        """
         before, _ = await self._pointed(queue, number - 1)
-        return gap.low <= before
+        if before >= 0:
+            return gap.low <= before
+        behind, _ = await self._pointed(queue, number + 1)
+        return gap.high <= behind
 
     async def _pointed(self, queue: Queue, index: int) -> tuple[int, int]:
         """Commit-log offset and size that an entry has; -1 when there is none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from struct import Struct
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.protocol.errors import StoreError
 from rmq.protocol.record import FIXED_SIZE
 
-__all__ = ["LostTail", "ends_on_disk", "expect_ends", "newly_left_out", "reserve"]
+__all__ = ["LostTail", "ends_on_disk", "expect_ends", "leave_room", "newly_left_out", "reserve"]
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +106,26 @@ def reserve(queues: QueueTable, reached: Mapping[tuple[str, int], int], log_end:
             len(left_out), ", ".join(f"{queue.topic}-{queue.id}" for queue in list(left_out)[:_SHOWN]),
             sum(left_out.values()),
         )  # fmt: skip
+
+
+def leave_room(queues: QueueTable, parts: Iterable[Damage]) -> None:
+    """Nothing but the log tells where queues end: none of what lies in some parts of it is to lend its index to others.
+
+    :param parts: of the log that are damaged, or that are gone behind its end.
+    """
+    for part in parts:
+        ended = [queue for queue in queues if 0 < queue.max_phys <= part.start]
+        count = 0
+        for queue in ended:
+            fit = min((part.end - part.start) // queue.overhead, MOST_BLANK // len(ended))
+            count = max(count, queues.leave_out(queue, queue.next + fit))
+            queue.visible = queue.next
+        if count:
+            log.warning(
+                "queues were lost together with messages between %d and %d: those without any behind go on with higher "
+                "offsets, %d at most, so that none is given twice",
+                part.start, part.end, count,
+            )  # fmt: skip
 
 
 class LostTail(NamedTuple):

@@ -96,6 +96,8 @@ class QueueLoader:
         self._unlisted: list[str] = []
         #: Of each queue the segments that it points to: segment, first entry, bytes of their records.
         self._boundaries: dict[Queue, list[tuple[int, int, int]]] = {}
+        #: Behind the last good entry of each.
+        self.ends: dict[Queue, int] = {}
         #: Index of the last entry of each, and where it points to.
         self._last: dict[Queue, tuple[int, int, int]] = {}
         #: What queues were, for who makes them anew.
@@ -267,6 +269,7 @@ class QueueLoader:
             queue.min = queue.next
         queue.visible = queue.tail_from = queue.next
         self.furthest = max(self.furthest, queue.max_phys)
+        self.ends[queue] = queue.next
         if queue.next:
             self.former[queue] = Former(queue.next)
 
@@ -314,6 +317,7 @@ class QueueLoader:
         self._table.bury_leftover(files.directory)
         files.starts = []
         self.former.pop(queue, None)
+        self.ends.pop(queue, None)
         queue.min = queue.next = queue.visible = queue.tail_from = queue.max_phys = 0
 
     async def cut_from(self, segment: int, *, light: bool) -> None:

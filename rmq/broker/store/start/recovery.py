@@ -44,9 +44,10 @@ from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.refusal import BAD_PLACE, SPOILT
 from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.start.kept_entries import KeptEntries
-from rmq.broker.store.start.lost_tail import LostTail, expect_ends, newly_left_out
+from rmq.broker.store.start.lost_tail import LostTail, expect_ends, leave_room, newly_left_out
 from rmq.broker.store.start.progress import Progress
 from rmq.broker.store.start.queue_loader import QueueLoader, segment_size
+from rmq.broker.store.start.remade import remade
 from rmq.broker.store.start.tally import Tally
 from rmq.protocol.errors import StoreError
 from rmq.protocol.record import FIXED_SIZE, is_blank, store_time
@@ -83,6 +84,8 @@ class Recovered:
     damages: list[Damage] = field(default_factory=list)
     #: Queues did not have the messages that the log has.
     queues_wrong: bool = False
+    #: Entries of queues that were on disk and pointed elsewhere.
+    wrong_entries: int = 0
     #: What the disk does not give, from the last good record before it to the first behind it.
     unreadable: list[Damage] = field(default_factory=list)
     #: Behind the end of the log: what was known to be there and is not.
@@ -222,15 +225,24 @@ class Recovery:
             self._kept.put_first()
             firsts = [offset for segment, offset in self._first_records.items() if segment >= differs]
             found.dispatched_from = min(firsts, default=end)
+        former = dict(loader.former)
         await self._dispatch(found.dispatched_from)
         if fill:
             found.dispatched_from = found.checked_from
+        if fill or differs is not None:
+            made = await remade(
+                self._queues, self._offload, self._read_at, former, loader.ends, self._checkpoint.logics
+            )
+            found.wrong_entries = made.tell()
+            found.queues_wrong = found.queues_wrong and not any(made)
         if self._index is not None:
             await self._fill_index(self._index, loader, found)
         for queue in self._queues:
             queue.visible = queue.next
         await self._force(found.checked_from, in_doubt)
         found.lost = self._lost_tail(found.end, loader.furthest, index_reached)
+        if not loader.furthest:
+            leave_room(self._queues, [*found.damages, *([found.lost] if found.lost else [])])
         self._report(found)
         return found
 

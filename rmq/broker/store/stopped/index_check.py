@@ -84,14 +84,16 @@ class IndexCheck:
         self._unread = unread
         self._hashers: dict[str, KeyHasher] = {}
         self._files: list[IndexFile] = []
-        self._items: AsyncIterator[tuple[int, int]] = self._entries()
-        #: The next entry: its commit-log offset and hash.
+        self._items: AsyncIterator[tuple[int, int, int, IndexFile]] = self._entries()
+        #: The next entry: its commit-log offset and hash, what it says of the time of its message, and its file.
         self._at = _END
-        self._hash = 0
+        self._hash = self._seconds = 0
+        self._file: IndexFile | None = None
         self._before = -1
         #: Commit-log offsets: the first and the last record without an entry, those of entries without a record.
         self._lacking: tuple[int, int] | None = None
         self._strange: tuple[int, int] | None = None
+        self._mistimed: tuple[int, int] | None = None
         self._whole = True
         self.keys = 0
 
@@ -121,6 +123,8 @@ class IndexCheck:
         met: set[int] = set()
         while self._at == offset:
             met.add(self._hash)
+            if self._file is not None and self._seconds != self._file.seconds_of(found.store_timestamp):
+                self._mistimed = (self._mistimed[0] if self._mistimed else offset, offset)
             await self._step()
         self._before = offset
         if not met.issuperset(map(hasher, found.keys)):
@@ -136,6 +140,12 @@ class IndexCheck:
             self._report_lacking()
         if self._strange:
             self._report_strange()
+        if self._mistimed:
+            first, last = self._mistimed
+            self._add(
+                Finding("index", "time", os.path.join(self._store.root, "index"), "entries of messages from the first "
+                        "to the last of these offsets tell other store times", start=first, end=last + 1)
+            )  # fmt: skip
 
     def close(self) -> None:
         """Close the index files."""
@@ -151,13 +161,13 @@ class IndexCheck:
 
     async def _step(self) -> None:
         try:
-            self._at, self._hash = await anext(self._items)
+            self._at, self._hash, self._seconds, self._file = await anext(self._items)
         except StopAsyncIteration:
             self._at = _END
         else:
             self.keys += 1
 
-    async def _entries(self) -> AsyncIterator[tuple[int, int]]:
+    async def _entries(self) -> AsyncIterator[tuple[int, int, int, IndexFile]]:
         for file in self._files:
             shared = file.shared
             assert shared is not None
@@ -167,10 +177,10 @@ class IndexCheck:
                 data, bad = await self._store.world.offload(read_pages, shared.file, want, position)
                 if len(data) < ENTRY:
                     break
-                for at, (value, offset, _, _) in enumerate(_entry(data[: len(data) // ENTRY * ENTRY])):
+                for at, (value, offset, seconds, _) in enumerate(_entry(data[: len(data) // ENTRY * ENTRY])):
                     first = position + at * ENTRY
                     if not any(lo < first + ENTRY and first < hi for lo, hi in bad):
-                        yield offset, value
+                        yield offset, value, seconds, file
                 position += _BLOCK
 
     def _report_lacking(self) -> None:
