@@ -52,7 +52,7 @@ def test_with_a_slave_it_is_seen_when_the_slave_has_it_or_is_too_late(what: str)
         async with pop_scene(1, **SYNC) as scene:
             await scene.topic("T0")
             store = scene.app.store
-            store.has_replica = lambda: True
+            store.acks.has_replica = lambda: True
             await UNWAITED[what](scene)
             assert not await appeared(scene, TIMEOUT_MS / 1000 - SOON), "no slave has it, and it may still come"
             if alive:
@@ -69,7 +69,7 @@ def test_with_a_slave_who_waits_gets_0_or_12() -> None:
     async def main() -> None:
         async with pop_scene(1, **SYNC) as scene:
             store = scene.app.store
-            store.has_replica = lambda: True
+            store.acks.has_replica = lambda: True
             answer = await scene.client.request(scene.addr, sent("a"), 60)
             assert (answer.code, await seen(scene)) == (12, ["a"])
             store.durability.on_visible = lambda queues: None
@@ -77,7 +77,7 @@ def test_with_a_slave_who_waits_gets_0_or_12() -> None:
             answer = await scene.client.request(scene.addr, sent("b"), 60)
             assert (answer.code, await seen(scene)) == (0, ["a", "b"])
             # It goes away while a send waits for it: the next is told at once.
-            store.has_replica = lambda: False
+            store.acks.has_replica = lambda: False
             assert (await scene.client.request(scene.addr, sent("c"), 60)).code == 11
             assert await seen(scene) == ["a", "b", "c"]
 

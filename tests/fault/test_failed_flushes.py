@@ -43,7 +43,7 @@ async def begun(simulation: Simulation, **changes: Any) -> tuple[SimNode, Store,
 
 def send(store: Store, body: bytes) -> None:
     span = store.append([put(store.queues.get_or_create("T", 0), body, key="k")])
-    store.hold(span.end, [(body, b"0")], lambda code: [(body, b"%d" % code)])
+    store.acks.hold(span.end, [(body, b"0")], lambda code: [(body, b"%d" % code)])
 
 
 async def read(machine: SimNode) -> list[bytes]:

@@ -15,12 +15,13 @@ import pytest
 from rmq.broker.replication import master_service
 from rmq.broker.replication.slave import SlaveStream
 from rmq.broker.replication.slave_service import SlaveClient
-from rmq.broker.store import store
+from rmq.broker.store import messages
 from rmq.broker.store.care import scrub
 from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.care.upkeep import Upkeep
 from rmq.broker.store.index.build import IndexBuild
 from rmq.broker.store.log import reader as log_reader
+from rmq.broker.store.log.acknowledgements import Acknowledgements
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.durability import Durability
 from rmq.broker.store.log.files import LogFile, LogFiles
@@ -58,7 +59,8 @@ def acknowledge_what_came_while_flushing(patch: Patch) -> None:
         await real(self)
         if not self.failed:
             self.flushed = self._log.end
-            self._on_flushed(self.flushed)
+            for tell in self._events.flushed:
+                tell(self.flushed)
 
     patch.setattr(LogFlusher, "_flush_once", late)
 
@@ -134,7 +136,7 @@ def skip_crc(patch: Patch) -> None:
     def lax_run(*args: Any, crc: bool = True) -> Any:
         return take(*args, crc=False)
 
-    for module in (log_reader, recovery, store):
+    for module in (log_reader, recovery, messages):
         patch.setattr(module, "check", lax, raising=False)
     patch.setattr(log_reader, "take", lax_run)
 
@@ -276,7 +278,7 @@ def take_an_emptied_file_for_a_fresh_start(patch: Patch) -> None:
 
 def decide_only_what_is_answered(patch: Patch) -> None:
     """Without a slave what nobody waits for stays hidden until somebody else's send is answered."""
-    patch.setattr(store.Store, "_decide", lambda self, end: None)
+    patch.setattr(Acknowledgements, "appended_as_sync_master", lambda self, end: None)
 
 
 def flush_on_the_loop(patch: Patch) -> None:

@@ -295,16 +295,16 @@ async def test_what_an_ended_role_was_asked_writes_nothing() -> None:
         }  # fmt: skip
         old = scene.app.roles.master
         assert old is not None
-        read = scene.app.store.record_at
+        read = scene.app.store.messages.at
         go_on = asyncio.Event()
 
         async def slow(at: int) -> bytes | None:
-            scene.app.store.record_at = read  # type: ignore[method-assign]
+            scene.app.store.messages.at = read  # type: ignore[method-assign]
             data = await read(at)
             await go_on.wait()
             return data
 
-        scene.app.store.record_at = slow  # type: ignore[method-assign]
+        scene.app.store.messages.at = slow  # type: ignore[method-assign]
         late = asyncio.create_task(scene.client.request(scene.addr, Command(37, ext=dict(end)), 60))
         await asyncio.sleep(0.1)
         await scene.app.roles.become(MASTER)

@@ -85,7 +85,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.untold.pop(keys[-1], None)
             end = offset + 91 + len(message.body) + len(message.queue.topic) + len(message.properties)
             self.written[keys[-1]] = (message.body, offset, end)
-        self.store.hold(span.end, [(keys, b"0")], lambda code: [(keys, str(code).encode())])
+        self.store.acks.hold(span.end, [(keys, b"0")], lambda code: [(keys, str(code).encode())])
 
     @rule(seconds=st.sampled_from([0.001, 0.3, 1.1, 70.0]))
     def wait(self, seconds: float) -> None:
@@ -273,7 +273,7 @@ class StoreMachine(RuleBasedStateMachine):
             key = (queue.topic, queue.id, index)
             if self._is_bad(offset, offset + size):
                 continue
-            data = await self.store.record_at(offset)
+            data = await self.store.messages.at(offset)
             if data is None:
                 assert self.untold.get(key) == (offset, offset + size), f"I11: {key} has no record at {offset}"
                 continue

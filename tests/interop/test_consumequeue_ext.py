@@ -84,7 +84,7 @@ def look(root: Path) -> list[tuple[str, ExtUnit]]:
         for queue in store.queues.all(TOPIC):
             for index in range(queue.min, queue.next):
                 entry = await store.queues.entries_cold(queue, index, 1)
-                record = await store.record_at(int.from_bytes(entry[:8], "big"))
+                record = await store.messages.at(int.from_bytes(entry[:8], "big"))
                 assert record is not None
                 message = decode_record(record)
                 code = string_hash(message.properties["TAGS"])

@@ -60,7 +60,7 @@ class MessageAdmin:
         if records and self._store.index is not None:
             stamp, position = self._store.index.end
         found = QueryMessageResponse(index_last_update_timestamp=stamp, index_last_update_phyoffset=position)
-        building = None if self._store.index_build is None else self._store.index_build.progress()
+        building = None if self._store.indexing.build is None else self._store.indexing.build.progress()
         remark = "; ".join(filter(None, (building, cut))) or None
         if not records:
             remark = remark or "can not find message, maybe time range not correct"
@@ -70,7 +70,7 @@ class MessageAdmin:
     @handles(RequestCode.VIEW_MESSAGE_BY_ID, header=ViewMessageRequest, answer=_MESSAGES)
     async def view(self, conn: Conn, request: Command, header: ViewMessageRequest) -> Command:
         """33: the record at a commit-log offset, unless its topic was deleted since."""
-        record = await self._store.record_at(header.offset)
+        record = await self._store.messages.at(header.offset)
         if record is None or self._store.deletions.is_dead(topic_of(record), header.offset):
             raise ResponseError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
         return _plain(request.reply(ResponseCode.SUCCESS, body=record))

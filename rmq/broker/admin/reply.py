@@ -89,7 +89,7 @@ class ReplyAdmin:
             "queueId": str(ticket.queue_id),
             "queueOffset": str(index),
         }
-        if not self._store.waits or request.is_oneway:
+        if not self._store.acks.waits or request.is_oneway:
             return answer
 
         def otherwise(code: int) -> list[tuple[Conn, bytes]]:
@@ -97,7 +97,7 @@ class ReplyAdmin:
                 answer.code = code
             return [(conn, frame.encode(answer))]
 
-        self._store.hold(span.end, [(conn, frame.encode(answer))], otherwise)
+        self._store.acks.hold(span.end, [(conn, frame.encode(answer))], otherwise)
         return None
 
     def _answer(self, request: Command, code: int, remark: str | None) -> Command:

@@ -120,7 +120,7 @@ class RuntimeAdmin:
             "dispatchBehindBytes": str(store.dispatcher.behind),
             "remainHowManyDataToFlush": human_size(max(0, store.log.end - store.durability.flushed)),
         }
-        if store.index_build is not None and (building := store.index_build.progress()):
+        if store.indexing.build is not None and (building := store.indexing.build.progress()):
             found["indexBuild"] = building
         found["commitLogScrub"] = store.scrub.progress()
         for level in sorted(self._delays.table):

@@ -70,7 +70,7 @@ class Outcomes:
         :param began: when the append did, monotonic seconds.
         """
         self._stats.put_took((self._monotonic() - began) * 1000, len(puts))
-        if self._store.waits:
+        if self._store.acks.waits:
             self._hold(span, puts, acks)
             return
         latency = self._latency
@@ -135,9 +135,9 @@ class Outcomes:
         if opaque is None or request is None:
             return
         stored = self._answer(0, ack, offsets, ids)
-        if self._store.waits and wait:
+        if self._store.acks.waits and wait:
             sender = UnansweredSends(self._pressure, conn, 1, len(request.body), request.code)
-            self._store.hold(
+            self._store.acks.hold(
                 end,
                 [(sender, stored)],
                 lambda code: [(sender.answer(code), self._answer(code, ack, offsets, ids))],
@@ -187,7 +187,7 @@ class Outcomes:
                     for sender, of_conn in senders
                 ]
 
-            self._store.hold(span.end, answers(0), answers)
+            self._store.acks.hold(span.end, answers(0), answers)
 
     def _answer(self, code: int, ack: Ack, offsets: list[tuple[int, int]], ids: str | None = None) -> bytes:
         conn, opaque, queue_id, _, request = ack

@@ -82,7 +82,7 @@ class SendBack:
             raise ResponseError(
                 ResponseCode.NO_PERMISSION, f"the topic[{retry.topic_name}] sending message is forbidden"
             )
-        data = await self._store.record_at(header.offset) if header.offset >= 0 else None
+        data = await self._store.messages.at(header.offset) if header.offset >= 0 else None
         if data is None:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
         try:

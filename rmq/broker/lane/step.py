@@ -100,7 +100,7 @@ class Lane:
         # Sends with a sharding key that the next append takes.
         self._ordered: list[Put] = []
         #: The answers of a step are written: what can wait for that is done. Never raises.
-        self.after: Callable[[], None] = ground.store.put_keys
+        self.after: Callable[[], None] = ground.store.indexing.fresh.put
         self._cluster = f"CLUSTER\x01{settings.broker_cluster_name}".encode()
 
     def step(self, ready: list[Conn]) -> None:

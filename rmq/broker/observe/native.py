@@ -128,7 +128,7 @@ class NativeMetrics:
             (
                 "rmq_index_behind_bytes",
                 "Bytes of the commit log whose messages are not found by key yet",
-                0 if of.store.index_build is None else of.store.index_build.behind,
+                0 if of.store.indexing.build is None else of.store.indexing.build.behind,
             ),
         ):
             yield _single(name, "gauge", meaning, value)

@@ -224,7 +224,7 @@ class Journal:
     async def _read(self, queue: Queue, index: int, count: int) -> list[bytes]:
         data = await self._store.queues.entries_cold(queue, index, count)
         return [
-            await self._store.message(queue, index + number, *_entry(data, number * ENTRY_SIZE))
+            await self._store.messages.of_entry(queue, index + number, *_entry(data, number * ENTRY_SIZE))
             for number in range(len(data) // ENTRY_SIZE)
         ]
 

@@ -183,7 +183,7 @@ class Reviver:
         if len(entry) < ENTRY_SIZE:
             return None
         place, size = _entry(entry)
-        return await store.message(queue, offset, place, size) or None
+        return await store.messages.of_entry(queue, offset, place, size) or None
 
     def _again(self, checkpoint: PopCheckpoint, record: bytes) -> Put:
         """The message as it is given out again."""

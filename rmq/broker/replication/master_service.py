@@ -96,7 +96,7 @@ class MasterReplication:
                 f"the broker cannot listen for its slaves on {settings.bind_address or '*'}:{port}, which is "
                 f"listenPort + 1: {error.strerror or error}: stop what listens there, or set another listenPort"
             ) from error
-        store.has_replica = self._has_replica
+        store.acks.has_replica = self._has_replica
 
     async def stop(self) -> None:
         """Close the listener and every connection; who waits for a slave is answered."""
@@ -105,14 +105,14 @@ class MasterReplication:
             await listener.close()
         for slave in list(self._connections):
             slave.close()
-        self.store.on_appended = None
+        self._be_woken(False)
         self.let_go()
         await self.tasks.close()
 
     def let_go(self) -> None:
         """Nobody waits for a slave any more: who did is answered."""
-        self.store.has_replica = _nobody
-        self.store.no_replica()
+        self.store.acks.has_replica = _nobody
+        self.store.acks.no_replica()
 
     def slaves(self) -> list[SlaveSeen]:
         """Every connection that has reported, in the order they were opened."""
@@ -148,6 +148,13 @@ class MasterReplication:
             )  # fmt: skip
 
     # -- the pump --------------------------------------------------------------------------------------------------
+
+    def _be_woken(self, wanted: bool) -> None:
+        told = self.store.events.appended
+        if wanted and self.wake not in told:
+            told.append(self.wake)
+        elif not wanted and self.wake in told:
+            told.remove(self.wake)
 
     def wake(self) -> None:
         """There is something to send: once the loop is through with this turn."""
@@ -201,8 +208,8 @@ class MasterReplication:
                 slave.peer, slave.stream.next, acked,
             )  # fmt: skip
             self._replicas[slave.replica] += 1
-            self.store.on_appended = self.wake
-        self.store.replicated(slave.replica, acked)
+            self._be_woken(True)
+        self.store.acks.replicated(slave.replica, acked)
         if first:
             self._has_replica()
 
@@ -220,8 +227,8 @@ class MasterReplication:
         if not self._replicas[slave.replica]:
             del self._replicas[slave.replica]
             if not self._replicas:
-                self.store.on_appended = None
-            self.store.replica_gone(slave.replica)
+                self._be_woken(False)
+            self.store.acks.replica_gone(slave.replica)
 
     def refuse(self, slave: _Slave, error: Refused) -> None:
         """Close a connection, and say why."""

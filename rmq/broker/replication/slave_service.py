@@ -84,7 +84,7 @@ class SlaveClient:
     def start(self) -> None:
         """Follow the master from now on."""
         if self._settings.ha_ack_after_flush:
-            self._store.on_flushed = self._flushed
+            self._store.events.flushed.append(self._flushed)
         self.tasks.serve(self._follow(), "follow")
 
     async def stop(self) -> None:
@@ -92,8 +92,8 @@ class SlaveClient:
         if self._link is not None:
             self._link.end(None)
         await self.tasks.close()
-        if self._settings.ha_ack_after_flush:
-            self._store.on_flushed = None
+        if self._flushed in self._store.events.flushed:
+            self._store.events.flushed.remove(self._flushed)
 
     def status(self) -> SlaveStatus:
         """How the link is."""

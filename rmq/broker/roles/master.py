@@ -105,7 +105,7 @@ class MasterServices:
 
     def start(self) -> None:
         """Serve; the store takes messages."""
-        self._store.set_sync_master(self._sync)
+        self._store.acks.set_sync_master(self._sync)
         self._waiting.push("the waiting of POP", self.pop.close)
         self._waiting.push("the waiting for slaves", self.replication.let_go)
         self.schedule.start()

@@ -66,7 +66,7 @@ class SlaveServices:
 
     def start(self) -> None:
         """Follow the master."""
-        self._store.set_sync_master(False)
+        self._store.acks.set_sync_master(False)
         self.client.start()
         self.metadata.start(self._tasks)
 

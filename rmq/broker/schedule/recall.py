@@ -67,14 +67,14 @@ class Recall:
                 raise self._admission.unavailable() from None
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "recall failed, the disk took no record of it") from None
         answer = request.reply(ResponseCode.SUCCESS, header=RecallMessageResponse(msg_id=handle.unique_key))
-        if not self._store.waits or request.is_oneway:
+        if not self._store.acks.waits or request.is_oneway:
             return answer
 
         def otherwise(code: int) -> list[tuple[Conn, bytes]]:
             late = request.reply(ResponseCode.SYSTEM_ERROR, f"recall is not as durable as configured (code {code})")
             return [(conn, frame.encode(late))]
 
-        self._store.hold(end, [(conn, frame.encode(answer))], otherwise)
+        self._store.acks.hold(end, [(conn, frame.encode(answer))], otherwise)
         return None
 
     def _check_allowed(self, topic: str) -> None:

@@ -392,7 +392,7 @@ class ScheduleService:
     async def _read(self, level: int, index: int, position: int, length: int) -> Put | None:
         """The message at a place of the log as it is to be delivered, or None when it must be skipped."""
         queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
-        data = b"" if queue is None else await self._store.message(queue, index, position, length)
+        data = b"" if queue is None else await self._store.messages.of_entry(queue, index, position, length)
         try:
             return rebuild(data, lambda topic, queue_id: self._store.destination(topic, queue_id, position))
         except TopicDeleted:

@@ -211,7 +211,7 @@ class TimerService:
             for at in range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE):
                 position, size, _ = _entry(data, at)
                 try:
-                    record = decode_record(await self._store.message(queue, index, position, size))
+                    record = decode_record(await self._store.messages.of_entry(queue, index, position, size))
                 except (ProtocolError, OSError) as error:
                     self._notes.say(log.error, "entry %d of %r cannot be read and is skipped: %s", index, queue, error)
                 else:
@@ -304,7 +304,7 @@ class TimerService:
     async def _raw(self, index: int, position: int, size: int) -> bytes:
         """The message of an entry; nothing when it is gone, or lost."""
         queue = self._store.queues.get(TIMER_TOPIC, 0)
-        return b"" if queue is None else await self._store.message(queue, index, position, size)
+        return b"" if queue is None else await self._store.messages.of_entry(queue, index, position, size)
 
     # -- delivery
 

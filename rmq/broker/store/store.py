@@ -5,13 +5,10 @@ Everything appended flows one way: append -> log, queue tails, index -> durabili
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from struct import Struct
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from rmq.broker.store.beside import AppendBeside
 from rmq.broker.store.care.damaged import DamagedParts
@@ -26,24 +23,22 @@ from rmq.broker.store.care.scrub import Scrub
 from rmq.broker.store.care.upkeep import Upkeep
 from rmq.broker.store.catch_up import CatchUp
 from rmq.broker.store.dispatcher import Dispatcher
-from rmq.broker.store.index.build import IndexBuild
-from rmq.broker.store.index.fresh import FreshKeys
+from rmq.broker.store.events import StoreEvents
 from rmq.broker.store.index.index import Index
+from rmq.broker.store.index.indexing import Indexing
 from rmq.broker.store.index.key_search import Found, KeySearch
-from rmq.broker.store.index.keyhash import KeyHasher, KeyHashers
-from rmq.broker.store.index.putting import IndexStopped
+from rmq.broker.store.log.acknowledgements import Acknowledgements
 from rmq.broker.store.log.append import Packed, Replicated, pack
 from rmq.broker.store.log.commit_log import CommitLog
-from rmq.broker.store.log.durability import FLUSH, REPLICA, Answers, Durability
+from rmq.broker.store.log.durability import Answers, Durability
 from rmq.broker.store.log.flush import LogFlusher
 from rmq.broker.store.log.gate import Gate
-from rmq.broker.store.log.records import TagsRule, check
+from rmq.broker.store.log.records import TagsRule
 from rmq.broker.store.log.stamps import stamped
+from rmq.broker.store.messages import Messages
 from rmq.broker.store.queues.buried import BuriedQueues
 from rmq.broker.store.queues.deletions import Deletion, Deletions
 from rmq.broker.store.queues.ext_queues import BitMap, ExtQueueTable, queue_table
-from rmq.broker.store.queues.files import is_blank
-from rmq.broker.store.queues.fitting import fits, is_size
 from rmq.broker.store.queues.multi_dispatch import MultiDispatch
 from rmq.broker.store.queues.search import QueueSearch
 from rmq.broker.store.queues.writer import QueueWriter
@@ -57,10 +52,9 @@ from rmq.broker.store.start.progress import Progress
 from rmq.broker.store.start.queue_loader import segment_size
 from rmq.broker.store.start.recovery import Recovered
 from rmq.broker.store.state import Put, Queue, Span
-from rmq.broker.store.trouble import Trouble
 from rmq.broker.store.truncation import Truncation
 from rmq.protocol.errors import StoreError
-from rmq.protocol.record import FIXED_SIZE, fields, store_time, topic_of
+from rmq.protocol.record import FIXED_SIZE, store_time
 from rmq.runtime.ending import Stop, end_each
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
@@ -69,11 +63,8 @@ __all__ = ["Store"]
 
 log = logging.getLogger(__name__)
 
-_place = Struct(">qi8x").unpack
-_owner = fields("queue_id", "queue_offset", "sys_flag")
 #: Seconds between two looks whose store this is.
 _OWNERSHIP_PAUSE = 1.0
-_SLAVE_NOT_AVAILABLE = 11
 
 
 class Store:
@@ -90,10 +81,8 @@ class Store:
         self._offload = world.offload
         self._now_ms = world.clock.now_ms
         self.settings = settings
-        self._send = send if send is not None else _send
         self.tasks = TaskOwner("store")
         self._markers = Markers(world.files, settings.root)
-        self._deadline: asyncio.TimerHandle | None = None
         self._loaded = False
         self.checkpoint = Checkpoint(world.files, os.path.join(settings.root, "checkpoint"))
         self.log = CommitLog(world, settings)
@@ -104,16 +93,12 @@ class Store:
         self.durability = Durability(
             sync_flush=settings.sync_flush, sync_master=settings.sync_master, replicas=settings.ack_slaves
         )
+        #: Answers that wait until what was configured has happened.
+        self.acks = Acknowledgements(world.clock, settings, self.durability, send)
+        self.events = StoreEvents()
         self.tags = TagsRule(settings.delays_ms)
         self.writer = QueueWriter(world, self.queues, self.tasks)
-        self.flusher = LogFlusher(
-            world,
-            self.log,
-            settings,
-            self.tasks,
-            self._on_flushed,
-            self._on_fsync_error,
-        )
+        self.flusher = LogFlusher(world, self.log, settings, self.tasks, self.events)
         self.multi_dispatch = (
             MultiDispatch(self.queues, lmq=settings.lmq, most_lmq=settings.most_lmq)
             if settings.multi_dispatch
@@ -139,19 +124,21 @@ class Store:
             world.offload, self.log, self.queues, self.index, self.tags, self.deletions, self.damaged,
             self.multi_dispatch,
         )  # fmt: skip
-        # The index build puts keys until it meets the appends.
-        self.dispatcher.index_from = 1 << 62
+        self.indexing = Indexing(
+            world, self.log, self.queues, self.index, self.dispatcher, crc=settings.check_crc_on_recover
+        )
         self.search = QueueSearch(self.log, self.queues, self.checkpoint.steps)
         self.scrub = Scrub(world, self.log, settings, self.damaged, lambda: self.flusher.flushed)
         self.mending = Mending(
             world, self.log, self.queues, self.damaged, self.scrub, self.tags, self.deletions,
             lambda: self.dispatcher.position, self.tasks,
         )  # fmt: skip
+        self.messages = Messages(self.log, self.queues, self.durability, self.damaged, self.mending)
         queue_scrub = QueueScrub(world.clock, self.queues, self.damaged, self.deletions, self.tags, self.mending)
         self.scrub.on_begin.append(queue_scrub.begin)
         self.scrub.compares.append(queue_scrub.compare)
         #: Compares the index when the scrub reads the log.
-        self.index_scrub = None if self.index is None else IndexScrub(world.clock, self.index, self.hasher)
+        self.index_scrub = None if self.index is None else IndexScrub(world.clock, self.index, self.indexing.hasher)
         if self.index_scrub is not None:
             self.scrub.on_begin.append(self.index_scrub.begin)
             self.scrub.on_end.append(self.index_scrub.end)
@@ -159,47 +146,31 @@ class Store:
         self.retention = Retention(world, settings, self.log, self.queues, self.index, self.deletions)
         self._full_disk = FullDisk(world.clock, self.log, self.retention, self.tasks)
         self._forbidden = ForbiddenWrites(world.clock, self.log, self.tasks)
-        self._index_trouble = Trouble(
-            world.clock, log, "putting keys into the index",
-            "messages behind are not found by key until they are put into it from the commit log",
-        )  # fmt: skip
-        #: Hash the keys of messages; shared with queries.
-        self.hashers = KeyHashers()
-        #: What is appended gets into the index through it.
-        self._fresh = FreshKeys(world.clock, self.hashers, self.index, self._index_stopped)
-        self.dispatcher.index_stopped = self._index_stopped
-        self.index_build = (
-            None
-            if self.index is None
-            else IndexBuild(world, self.log, self.index, self._index_complete, crc=settings.check_crc_on_recover)
-        )
         self._catch_up = CatchUp(
             world, self.log, self.dispatcher, self.durability, self.writer, self.tasks, self.damaged,
             self._went_back,
             crc=settings.check_crc_on_recover,
         )  # fmt: skip
         self._opening = Opening(
-            world, settings, self.log, self.queues, self.writer, self.index_build, self.checkpoint, self.dispatcher,
+            world, settings, self.log, self.queues, self.writer, self.indexing.build, self.checkpoint, self.dispatcher,
             self.damaged, self.deletions,
         )  # fmt: skip
         self._ownership = Ownership(world, settings.root, self._markers, self.log)
         #: The rhythms behind it.
         self.upkeep = Upkeep(
-            world, settings, self.log, self.queues, self.writer, self.index, self.index_build, self.flusher,
+            world, settings, self.log, self.queues, self.writer, self.index, self.indexing.build, self.flusher,
             self.retention, self.scrub, self.checkpoint, self._ownership, self.tasks,
         )  # fmt: skip
         self._truncation = Truncation(
-            self.log, self.queues, self.writer, self.dispatcher, self._catch_up, self.index, self.index_build,
+            self.log, self.queues, self.writer, self.dispatcher, self._catch_up, self.index, self.indexing.build,
             self.durability, self.flusher, self.checkpoint, self.deletions, self.damaged, self.upkeep,
         )  # fmt: skip
         self.recovered = Recovered()
         #: Shows how far a long recovery is; the log says so in any case.
         self.show_progress: Progress | None = None
-        #: Whether a replica is connected that a sync master can wait for (set by replication).
-        self.has_replica: Callable[[], bool] = lambda: False
-        #: Called when messages were appended, and when more of the log is on disk (set by replication).
-        self.on_appended: Callable[[], None] | None = None
-        self.on_flushed: Callable[[int], None] | None = None
+        self.indexing.on_behind = self.upkeep.build_index
+        self.events.flushed += [self.acks.flushed, self.upkeep.flushed]
+        self.events.flush_failed += [self.upkeep.flush_failed, self.acks.flush_failed]
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -214,8 +185,7 @@ class Store:
             self.recovered = await self._opening.run(
                 clean=clean, boot=self._world.identity.boot_id(), show_progress=self.show_progress
             )
-            if not self.upkeep.indexed:
-                self._fresh.index = None
+            self.indexing.loaded()
             self.durability.begin(self.log.end)
             self.log.written_from = self.log.end
             self.scrub.met_at_start(self.recovered.unreadable)
@@ -276,10 +246,8 @@ class Store:
         :returns: False when something failed on the way: the next start recovers the store.
         """
         self.log.gate |= Gate.SHUT_DOWN
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-        self._retry_index()
+        self.acks.close()
+        self.indexing.retry()
         await self.tasks.close()
         if not self._loaded:
             return True
@@ -307,7 +275,7 @@ class Store:
         return clean and closed and ended
 
     async def _clear_abort(self, clean: bool) -> None:
-        if not self.upkeep.indexed:
+        if not self.indexing.complete:
             log.info("the index is not complete; the next start goes on with it")
         elif clean and self.dispatcher.behind == 0:
             await self._offload(self._markers.clear_abort)
@@ -321,7 +289,8 @@ class Store:
 
         :param now_ms: wall clock; asked for when not given.
         :param together: a batch, which lies in one file.
-        :param keys_later: the caller calls :meth:`put_keys` before it returns to the loop, and leaves ``puts`` alone.
+        :param keys_later: the caller calls :meth:`FreshKeys.put` before it returns to the loop; ``puts`` stay as
+            they are till then.
         :raises PartlyAppended: some are stored already, of those that name the queues of others (multi-dispatch).
         :raises StoreError: the gate is closed, or a record is too large.
         :raises OSError: the disk refused; the messages are not stored.
@@ -353,13 +322,13 @@ class Store:
         :raises StoreError: ``to`` lies outside the log.
         :raises OSError: the disk refused; it may be called again.
         """
-        self._send(await self._truncation.run(to))
+        self.acks.send(await self._truncation.run(to))
         self._catch_up.wake()
 
     def commit(self, packed: Packed | Replicated, *, keys_later: bool = False) -> Span:
         """Write what was packed and move everything that follows from it: whatever is appended ends here.
 
-        :param keys_later: :meth:`put_keys` follows before anything else runs on the loop.
+        :param keys_later: :meth:`FreshKeys.put` follows before anything else runs on the loop.
         :raises StoreError: the gate is closed, or it was packed for another place.
         :raises OSError: the disk refused; nothing is changed.
         """
@@ -394,9 +363,10 @@ class Store:
             queue.max_phys = behind
             entries += count
             touched.append(queue)
-        self._fresh.add(puts, offsets, stamp)
+        fresh = self.indexing.fresh
+        fresh.add(puts, offsets, stamp)
         if not keys_later:
-            self._fresh.put()
+            fresh.put()
         queues = self.queues
         queues.note(touched, entries)
         end = self.dispatcher.position = commit_log.end
@@ -404,23 +374,12 @@ class Store:
             self.writer.check()
         self.durability.on_appended(end, touched)
         if self.settings.sync_master:
-            self._decide(end)
+            self.acks.appended_as_sync_master(end)
         self.flusher.appended()
-        if self.on_appended is not None:
-            self.on_appended()
+        for tell in self.events.appended:
+            tell()
         # What ``Span(...)`` makes, without its call.
         return tuple.__new__(Span, (offsets[0][1], end, offsets, touched))
-
-    def put_keys(self) -> None:
-        """Have what was appended with ``keys_later`` found by its keys. Never raises."""
-        self._fresh.put()
-
-    def _decide(self, end: int) -> None:
-        """What is appended is seen once a replica has it or will not have it, whether anybody waits for that or not."""
-        if self.has_replica():
-            self._hold(end, REPLICA, [], lambda _: [])
-        else:
-            self.durability.waive(end)
 
     def delete_topic(
         self, topic: str, counter: int = 0, timestamp: int = 0, *, existed: bool = False, end: int | None = None
@@ -438,7 +397,7 @@ class Store:
             self.deletions.note(topic, Deletion(end, counter, timestamp))
             self._buried.count_tails(queues, end)
         self.queues.drop(topic)
-        self.hashers.forget(topic)
+        self.indexing.hashers.forget(topic)
 
     def destination(self, topic: str, queue_id: int, waited_at: int) -> Queue:
         """The queue for a message that has waited.
@@ -453,60 +412,6 @@ class Store:
     async def _keep_step(self) -> None:
         with contextlib.suppress(OSError):  # the next checkpoint has it, or says why not
             await self._offload(self.checkpoint.save)
-
-    @property
-    def waits(self) -> bool:
-        """Whether SEND_OK has to wait for a flush or a replica."""
-        return self.settings.sync_flush or self.settings.sync_master
-
-    def hold(self, end: int, answers: Answers, otherwise: Callable[[int], Answers]) -> None:
-        """Send ``answers`` when the log is as durable as configured up to ``end``, or what ``otherwise`` makes of it.
-
-        :param otherwise: builds the answers for FLUSH_DISK_TIMEOUT (10), SLAVE_NOT_AVAILABLE (11) or
-            FLUSH_SLAVE_TIMEOUT (12).
-        """
-        need = FLUSH if self.settings.sync_flush else 0
-        if self.settings.sync_master:
-            if self.has_replica():
-                need |= REPLICA
-            else:
-                answers = otherwise(_SLAVE_NOT_AVAILABLE)
-                self.durability.waive(end)
-        self._hold(end, need, answers, otherwise)
-
-    def _hold(self, end: int, need: int, answers: Answers, otherwise: Callable[[int], Answers]) -> None:
-        settings, now = self.settings, self._world.clock.monotonic()
-        ready = self.durability.hold(
-            end, need, now + settings.sync_flush_timeout_ms / 1000, now + settings.slave_timeout_ms / 1000, answers,
-            otherwise,
-        )  # fmt: skip
-        if ready:
-            self._send(ready)
-        else:
-            self._arm()
-
-    def set_sync_master(self, on: bool) -> None:
-        """From now on sends wait for replicas, or do not, whatever the broker was when the store was made."""
-        self.settings.sync_master = on
-        self.durability.set_sync_master(on)
-
-    def replicated(self, replica: Hashable, to: int) -> None:
-        """The replica with this id has everything up to ``to``: answer who has waited for that."""
-        answers = self.durability.on_replica(replica, to)
-        if answers:
-            self._send(answers)
-
-    def replica_gone(self, replica: Hashable) -> None:
-        """The replica with this id reports no more. Without enough of them left, who waits for one is answered."""
-        self.durability.replica_gone(replica)
-        if not self.has_replica():
-            self.no_replica()
-
-    def no_replica(self) -> None:
-        """Nobody waits for a replica any more."""
-        answers = self.durability.on_no_replica()
-        if answers:
-            self._send(answers)
 
     @property
     def bit_map(self) -> BitMap | None:
@@ -541,118 +446,16 @@ class Store:
         """Used shares of the disks of commit log, consume queues and index, as last seen."""
         return self.retention.log_ratio, self.retention.queue_ratio, self.retention.queue_ratio
 
-    def _arm(self) -> None:
-        deadline = self.durability.deadline
-        if self._deadline is None and deadline is not None:
-            loop = asyncio.get_running_loop()
-            self._deadline = loop.call_later(max(0.0, deadline - self._world.clock.monotonic()), self._on_deadline)
-
-    def _on_deadline(self) -> None:
-        self._deadline = None
-        try:
-            self._send(self.durability.on_tick(self._world.clock.monotonic()))
-        finally:
-            self._arm()
-
-    def _on_flushed(self, to: int) -> None:
-        answers = self.durability.on_flushed(to)
-        if answers:
-            self._send(answers)
-        self.upkeep.flushed(to)
-        if self.on_flushed is not None:
-            self.on_flushed(to)
-
-    def _on_fsync_error(self) -> None:
-        self.upkeep.flush_failed()
-        self._send(self.durability.on_fsync_error())
-
-    def _index_complete(self, end: int) -> None:
-        """No await is between the last key of the build and this: the next append puts its keys itself."""
-        self.dispatcher.index_from = end
-        self._fresh.index = self.index
-        self._index_trouble.over()
-
-    def _index_stopped(self, stopped: IndexStopped) -> None:
-        """It is stored: an index that takes no keys costs no message, and gets them when it takes some again."""
-        self._index_trouble.failed(stopped)
-        self._fresh.index = None
-        self.dispatcher.index_from = 1 << 62
-        if self.index_build is not None:
-            self.index_build.resume(stopped.offset)
-            self.upkeep.build_index()
-
-    def _retry_index(self) -> None:
-        """Put what an index that had stopped lacks, if that is little and it takes it."""
-        self._fresh.put()
-        if self.index_build is not None:
-            self.index_build.retry()
-
     async def force(self) -> None:
         """:meth:`Upkeep.force`."""
         await self.upkeep.force()
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    async def message(self, queue: Queue, index: int, offset: int, size: int) -> bytes:
-        """The message that an entry of a queue stands for; nothing when it is gone, or lost.
-
-        :param offset: where the entry at ``index`` points to, and
-        :param size: what it says of the record's size.
-        :raises OSError: it cannot be read now.
-        """
-        for again in (False, True):
-            if is_blank(offset, size):
-                return b""
-            record = await self.log.read_cold(offset, size) if is_size(size) else b""
-            if record and fits(queue, index, offset, size, record, crc=True):
-                return record
-            if again or not queue.min <= index < queue.next:
-                return b""
-            if not await self.mending.settled(queue, [index]):
-                raise TimeoutError(f"what {queue!r} has at {index} is looked for in the commit log")
-            entry = await self.queues.entries_cold(queue, index, 1)
-            offset, size = _place(entry) if entry else (0, 0)
-        return b""
-
-    async def record_at(self, offset: int) -> bytes | None:
-        """The bytes of the good, visible record at ``offset``, or None."""
-        commit_log = self.log
-        if not commit_log.start <= offset < self.durability.visible:
-            return None
-        head = await commit_log.read_cold(offset, 4)
-        size = int.from_bytes(head, "big", signed=True)
-        limit = commit_log.file_size - offset % commit_log.file_size
-        if len(head) < 4 or not FIXED_SIZE <= size <= limit:
-            return None
-        if self.damaged.parts and self.damaged.bytes_in(offset, offset + size):
-            return None
-        data = await commit_log.read_cold(offset, size)
-        if check(data, 0, offset, limit) != size or not await self._is_its_queues(data, offset):
-            return None
-        return data
-
-    async def _is_its_queues(self, record: bytes, offset: int) -> bool:
-        """Whether a record is the message that it says: its queue has an entry for that, which tells of changes."""
-        queue_id, index, sys_flag = _owner(record, 0)
-        queue = self.queues.get(topic_of(record), queue_id)
-        if queue is None or sys_flag & 0x4 or index < queue.min:
-            return True  # no queue has it, or not any more
-        for again in (False, True):
-            if index >= queue.next or (again and not await self.mending.settled(queue, [index])):
-                return False
-            entry = await self.queues.entries_cold(queue, index, 1)
-            if not entry or _place(entry)[0] == offset:
-                return True
-        return False
-
-    def hasher(self, topic: str) -> KeyHasher:
-        """Hashes keys of a topic as the index holds them; who asks for a topic that is not there leaves nothing."""
-        return self.hashers.of(topic) if self.queues.all(topic) else KeyHasher(topic)
-
     async def query_message(self, topic: str, key: str, limit: int, begin: int, end: int, size: int = 1 << 62) -> Found:
         """:meth:`KeySearch.find`."""
-        self._retry_index()  # who asks in the tick of a send finds what it stored
-        search = KeySearch(self.index, self.hasher, self.record_at, self.deletions.end_of)
+        self.indexing.retry()  # who asks in the tick of a send finds what it stored
+        search = KeySearch(self.index, self.indexing.hasher, self.messages.at, self.deletions.end_of)
         return await search.find(topic, key, limit, begin, end, size)
 
     async def offset_by_time(self, queue: Queue, time: int, *, upper: bool = False) -> int:
@@ -667,11 +470,3 @@ class Store:
         """Store time of the oldest record, ms; -1 when there is none."""
         data = await self.log.read_cold(self.log.start, 80) if self.log.end - self.log.start >= FIXED_SIZE else b""
         return store_time(data) if len(data) == 80 else -1
-
-
-def _send(answers: list[tuple[Any, bytes]]) -> None:
-    for conn, data in answers:
-        try:
-            conn.send(data)
-        except Exception:  # the others wait for theirs
-            log.exception("an answer could not be sent to %r", conn)

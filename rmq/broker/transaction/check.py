@@ -203,7 +203,7 @@ class TransactionCheck:
         last = await self._last_record()
         if last is None or last.sys_flag & _TRANSACTION_BITS != _COMMIT:
             return None
-        raw = await self._store.record_at(last.prepared_transaction_offset)
+        raw = await self._store.messages.at(last.prepared_transaction_offset)
         if raw is None:
             return None
         try:
@@ -348,7 +348,7 @@ class TransactionCheck:
         for number in range(len(data) // ENTRY_SIZE):
             physical, length, _ = _entry(data, number * ENTRY_SIZE)
             try:
-                raw = await self._store.message(queue, index + number, physical, length)
+                raw = await self._store.messages.of_entry(queue, index + number, physical, length)
             except OSError as error:
                 found.append((index + number, error))
                 continue

@@ -120,14 +120,14 @@ class TransactionEnds:
     def _answer(self, conn: Conn, request: Command, end: int) -> Command | None:
         """Success, when what was appended is as durable as configured. A wait that was too long is no failure."""
         answer = request.reply(ResponseCode.SUCCESS)
-        if not self._store.waits or request.is_oneway:
+        if not self._store.acks.waits or request.is_oneway:
             return answer
         held = [(conn, frame.encode(answer))]
-        self._store.hold(end, held, lambda _: held)
+        self._store.acks.hold(end, held, lambda _: held)
         return None
 
     async def _half(self, header: EndTransactionRequest) -> MessageRecord:
-        data = await self._store.record_at(header.commit_log_offset) if header.commit_log_offset >= 0 else None
+        data = await self._store.messages.at(header.commit_log_offset) if header.commit_log_offset >= 0 else None
         if data is None:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
         try:
@@ -151,7 +151,7 @@ class TransactionEnds:
         )
         try:
             _, _, offset = decode_offset_msg_id(header.msg_id or "")
-            data = await self._store.record_at(offset) if offset >= 0 else None
+            data = await self._store.messages.at(offset) if offset >= 0 else None
             if data is None:
                 raise refusal
             record = decode_record(data)

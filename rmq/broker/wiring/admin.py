@@ -66,7 +66,7 @@ def make_handlers(
         GroupAdmin(ground, tables, consumers, stats, lookup, forgetting.forget_group),
         offset_admin,
         ResetAdmin(settings, topics, offsets, consumers, lookup, offset_admin),
-        ClientRelay(settings, consumers, store.record_at),
+        ClientRelay(settings, consumers, store.messages.at),
         ConfigAdmin(ground.world, settings, topics, store.settings),
         runtime,
         MessageAdmin(settings, store, consumers, lookup),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmq.broker.store.store import Store
+from rmq.broker.store.index.fresh import FreshKeys
 from rmq.protocol import frame
 from rmq.protocol.command import Command
 from rmq.testing.simworld import Simulation
@@ -35,13 +35,13 @@ async def ask(line: Line, *commands: Command) -> list[Command]:
 @in_virtual_time
 async def test_a_query_of_the_same_tick_finds_what_was_sent_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting: list[int] = []
-    real = Store.put_keys
+    real = FreshKeys.put
 
-    def watched(self: Store) -> None:
-        waiting.append(len(self._fresh))
+    def watched(self: FreshKeys) -> None:
+        waiting.append(len(self))
         real(self)
 
-    monkeypatch.setattr(Store, "put_keys", watched)
+    monkeypatch.setattr(FreshKeys, "put", watched)
     async with Campaign(Simulation(1).node("one"), {}) as made:
         line = await made.line(made.broker)
         await ask(line, keyed("first", opaque=1))
@@ -62,4 +62,4 @@ async def test_keys_are_there_at_the_end_of_their_tick() -> None:
         for number in range(2, 5):
             start = store.log.end
             await ask(line, keyed(f"k{number}", opaque=number))
-            assert (len(store._fresh), store.index.end[1]) == (0, start)
+            assert (len(store.indexing.fresh), store.index.end[1]) == (0, start)

@@ -23,7 +23,7 @@ def test_a_slave_gets_what_is_sent(loop: str, tmp_path: Path) -> None:
             Producer("p", namesrv=cluster.namesrv_addr) as producer,
         ):
             master, slave = cluster.brokers
-            await eventually(lambda: master.store.has_replica())
+            await eventually(lambda: master.store.acks.has_replica())
             sent = [await producer.send(Message("T", b"%d" % number)) for number in range(5)]
             assert {result.send_status.name for result in sent} == {"SEND_OK"}
             await eventually(lambda: slave.store.log.end == master.store.log.end and not slave.store.dispatcher.behind)

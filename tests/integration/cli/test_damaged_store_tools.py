@@ -80,8 +80,8 @@ async def started(root: Path) -> str:
         await store.start()
     except StoreError as error:
         return str(error)
-    assert store.index_build is not None
-    assert store.index_build.complete
+    assert store.indexing.build is not None
+    assert store.indexing.build.complete
     await store.stop()
     return ""
 

@@ -75,7 +75,7 @@ class Caller:
         found = []
         for index in range(queue.visible if queue else 0):
             entry = await store.queues.entries_cold(queue, index, 1)
-            found.append(decode_record(await store.record_at(int.from_bytes(entry[:8], "big"))))
+            found.append(decode_record(await store.messages.at(int.from_bytes(entry[:8], "big"))))
         return found
 
     async def bodies(self, topic: str, queue_id: int = 0) -> list[str]:
@@ -93,7 +93,7 @@ async def test_a_send_names_its_own_queue_and_a_recall_handle(tmp_path: Path) ->
         assert handle[:2] == ("T", "broker-0")
         assert handle.unique_key == "Ux"
         _, _, offset = decode_offset_msg_id(str((answer.ext or {})["msgId"]))
-        assert (await caller.broker.store.record_at(offset)) is not None
+        assert (await caller.broker.store.messages.at(offset)) is not None
         await asyncio.sleep(3)
         record = (await caller.records("T", 2))[-1]
         assert record.body == b"x"

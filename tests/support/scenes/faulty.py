@@ -88,7 +88,7 @@ class Ledger:
         except (StoreError, OSError):
             self.refused.update(placed.values())
             return
-        store.hold(span.end, [(placed, b"0")], lambda code: [(placed, str(code).encode())])
+        store.acks.hold(span.end, [(placed, b"0")], lambda code: [(placed, str(code).encode())])
 
     async def consume(self, store: Store) -> None:
         """Take what may be seen, from the first message on."""

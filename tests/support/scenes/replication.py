@@ -210,7 +210,7 @@ class Sender:
             made: list[tuple[Any, bytes]] = [(Conn(), bytes([code]))]
             return made
 
-        self.p.master.hold(end, answers(PUT_OK), answers)
+        self.p.master.acks.hold(end, answers(PUT_OK), answers)
         return number
 
     def answered(self, end: int, code: int) -> None:

@@ -89,7 +89,7 @@ async def entries(store: Store, queue: Queue) -> dict[int, tuple[int, int]]:
 async def records(store: Store, queue: Queue) -> list[bytes]:
     found: list[bytes] = []
     for index, (offset, size) in (await entries(store, queue)).items():
-        record = await store.record_at(offset)
+        record = await store.messages.at(offset)
         assert record is not None, f"{queue!r} entry {index}: no record at {offset}"
         assert len(record) == size
         assert int.from_bytes(record[20:28], "big") == index

@@ -7,8 +7,8 @@ that all who wait while one is under way share the next (group commit).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
+from rmq.broker.store.events import StoreEvents
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.settings import StoreSettings
@@ -29,8 +29,7 @@ class LogFlusher:
     little, so that a power cut loses at most one interval (reliability.md A.1, W1). ``flushCommitLogLeastPages`` only
     starts a flush before its time, when ``flushCommitLogTimed`` is off.
 
-    :param on_flushed: called with the offset up to which everything is on disk.
-    :param on_error: called once, at the first failure. Nothing is flushed after it.
+    :param events: told how far the log is on disk, and of the first failure. Nothing is flushed after it.
     """
 
     def __init__(
@@ -39,16 +38,14 @@ class LogFlusher:
         commit_log: CommitLog,
         settings: StoreSettings,
         tasks: TaskOwner,
-        on_flushed: Callable[[int], None],
-        on_error: Callable[[], None],
+        events: StoreEvents,
     ) -> None:
         self._offload = world.offload
         self._monotonic = world.clock.monotonic
         self._log = commit_log
         self._settings = settings
         self._tasks = tasks
-        self._on_flushed = on_flushed
-        self._on_error = on_error
+        self._events = events
         self._wanted = 0
         #: What the flush that is under way covers.
         self._until = 0
@@ -116,7 +113,8 @@ class LogFlusher:
                 self.flushed = to
                 if to == end:
                     self.flushed_stamp = stamp
-                self._on_flushed(to)
+                for tell in self._events.flushed:
+                    tell(to)
 
     def log_ends(self, to: int) -> None:
         """The log is cut back to ``to``: what comes there is not on disk, whatever a flush under way says."""
@@ -142,7 +140,8 @@ class LogFlusher:
         self.failed = True
         log.critical("%s could not be forced to disk (%s); nothing is acknowledged from now on", path, error)
         self._log.close_gate(Gate.FSYNC_FAILED)
-        self._on_error()
+        for tell in self._events.flush_failed:
+            tell()
 
     async def flush_all(self) -> bool:
         """Flush what there is (at stop, when no task of this service runs any more); whether everything is on disk."""

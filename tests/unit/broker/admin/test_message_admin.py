@@ -34,7 +34,7 @@ def test_key_queries_say_how_far_the_index_is(monkeypatch: pytest.MonkeyPatch, u
         for name in machine.files.list("/store/index"):
             machine.files.unlink(f"/store/index/{name}")
         store = await opened(machine.world, small(index_at_start=0))
-        assert store.index_build is not None
+        assert store.indexing.build is not None
         admin = MessageAdmin(BrokerSettings(), store, cast(Any, None), Lookup(store, ReadLimits(memory_bound=0)))
 
         async def ask(key: str) -> Command:
@@ -43,7 +43,7 @@ def test_key_queries_say_how_far_the_index_is(monkeypatch: pytest.MonkeyPatch, u
             )
             return await admin.query(cast(Any, None), Command.request(RequestCode.QUERY_MESSAGE, header), header)
 
-        while store.index_build.behind > 20_000:  # noqa: ASYNC110
+        while store.indexing.build.behind > 20_000:  # noqa: ASYNC110
             await asyncio.sleep(0.0005)
         missing, there = await ask("k499"), await ask("k0")
         assert missing.code == ResponseCode.QUERY_NOT_FOUND
@@ -51,7 +51,7 @@ def test_key_queries_say_how_far_the_index_is(monkeypatch: pytest.MonkeyPatch, u
         assert "not found by key yet" in (missing.remark or "")
         assert there.code == ResponseCode.SUCCESS
         assert there.remark == missing.remark
-        while not store.index_build.complete:  # noqa: ASYNC110
+        while not store.indexing.build.complete:  # noqa: ASYNC110
             await asyncio.sleep(0.0005)
         found = await ask("k499")
         assert (found.code, found.remark) == (ResponseCode.SUCCESS, None)

@@ -147,7 +147,7 @@ def test_an_entry_into_a_deleted_file_is_wrong_only_behind_those_that_are_not(
         assert len(told(caplog)) == 1
         assert at.store.mending.blanked == 0
         for index in (0, 100, 299):
-            record = await at.store.message(queue, index, *at.entry(queue, index)[:2])
+            record = await at.store.messages.of_entry(queue, index, *at.entry(queue, index)[:2])
             assert record == b"" if index in gone[queue] else body_of(record) == at.sent[queue][index]
         await at.store.stop()
 
@@ -164,7 +164,7 @@ def test_who_reads_one_message_gets_it_or_none(hot: bool) -> None:
         at.flip(at.entry(one, 10)[0] + FLIPS["queue offset"], 1)
         for queue in (one, other):
             for index in range(60):
-                record = await at.store.message(queue, index, *at.entry(queue, index)[:2])
+                record = await at.store.messages.of_entry(queue, index, *at.entry(queue, index)[:2])
                 if queue is one and index == 10:
                     assert record == b""
                 else:
@@ -190,7 +190,7 @@ def test_a_record_is_looked_up_by_its_place_only_as_the_message_it_is(hot: bool)
         at.flip(wrong[2] + FLIPS["topic"], 0)  # B becomes A
         CHANGES["swap"](at)
         for queue, index, offset in good:
-            record = await at.store.record_at(offset)
+            record = await at.store.messages.at(offset)
             if offset in wrong:
                 assert record is None
             else:
@@ -256,7 +256,7 @@ def test_a_message_in_light_queues_and_with_long_addresses_is_served() -> None:
 async def _bodies(store: Store, queue: Queue) -> AsyncIterator[bytes]:
     for index in range(queue.next):
         entry = await store.queues.entries_cold(queue, index, 1)
-        record = await store.message(queue, index, *struct.unpack(">qi8x", entry))
+        record = await store.messages.of_entry(queue, index, *struct.unpack(">qi8x", entry))
         yield body_of(record)
 
 

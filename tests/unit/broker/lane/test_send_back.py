@@ -63,7 +63,7 @@ class Back:
         return error.value.code, error.value.remark or ""
 
     async def newest(self, before: int) -> tuple[MessageRecord, dict[str, str]]:
-        data = await self.scene.store.record_at(before)
+        data = await self.scene.store.messages.at(before)
         assert data is not None
         record = decode_record(data)
         return record, dict(record.properties)

@@ -91,7 +91,7 @@ class Broker:
         queue = self.store.queues.get(topic, queue_id)
         assert queue is not None
         entry = await self.store.queues.entries_cold(queue, index, 1)
-        found = await self.store.record_at(int.from_bytes(entry[:8], "big"))
+        found = await self.store.messages.at(int.from_bytes(entry[:8], "big"))
         assert found is not None
         return found
 

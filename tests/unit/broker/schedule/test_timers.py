@@ -95,7 +95,7 @@ class TimerBroker:
         for index in range(queue.min if queue else 0, queue.visible if queue else 0):
             assert queue is not None
             entry = await self.store.queues.entries_cold(queue, index, 1)
-            data = await self.store.record_at(int.from_bytes(entry[:8], "big"))
+            data = await self.store.messages.at(int.from_bytes(entry[:8], "big"))
             assert data is not None
             found.append(decode_record(data))
         return found

@@ -77,7 +77,7 @@ async def _compare(store: Store) -> None:
     assert (store.log.start, store.log.end) == (0, MANIFEST["end"]["offset"])
     assert store.recovered.damages == []
     for wanted in MANIFEST["records"]:
-        data = await store.record_at(wanted["offset"])
+        data = await store.messages.at(wanted["offset"])
         assert data is not None
         assert len(data) == wanted["size"]
         record = decode_record(data)
@@ -157,7 +157,7 @@ async def _find_by_key(store: Store) -> None:
 
 async def _query(store: Store, topic: str, key: str) -> list[int]:
     assert store.index is not None
-    return await store.index.query(store.hasher(topic)(key.encode()), 400, 0, 1 << 62)
+    return await store.index.query(store.indexing.hasher(topic)(key.encode()), 400, 0, 1 << 62)
 
 
 async def test_search_by_time(directory: Path) -> None:

@@ -60,7 +60,7 @@ class History:
         for key, message in zip(keys, puts, strict=True):
             self.sent[key] = message.body
         if hold:
-            store.hold(span.end, [(keys, b"0")], lambda code: [(keys, str(code).encode())])
+            store.acks.hold(span.end, [(keys, b"0")], lambda code: [(keys, str(code).encode())])
 
 
 async def check(store: Store, history: History, required: set[tuple[str, int, int]]) -> None:
@@ -73,7 +73,7 @@ async def check(store: Store, history: History, required: set[tuple[str, int, in
             entry = await store.queues.entries_cold(queue, index, 1)
             offset, size = int.from_bytes(entry[:8], "big"), int.from_bytes(entry[8:12], "big")
             if (offset, size) != (0, 0x7FFFFFFF):
-                record = await store.record_at(offset)
+                record = await store.messages.at(offset)
                 assert record is not None
                 key = (queue.topic, queue.id, index)
                 assert body_of(record) == history.sent[key], f"phantom at {key}"
@@ -204,8 +204,9 @@ def test_derived_files_decide_nothing() -> None:
                         files.unlink(path)
             store = await opened(machine.world, small(), start=False)
             seen = await snapshot(store)
+            hasher = store.indexing.hasher
             seen["keys"] = {
-                f"T{t}-k{n}": sorted(set(await store.index.query(store.hasher(f"T{t}")(b"k%d" % n), 500, 0, 1 << 62)))
+                f"T{t}-k{n}": sorted(set(await store.index.query(hasher(f"T{t}")(b"k%d" % n), 500, 0, 1 << 62)))
                 for t in range(3) for n in range(20) if store.index is not None
             }  # fmt: skip
             results.append((change, seen))
@@ -405,7 +406,7 @@ def test_the_first_failed_flush_is_the_last() -> None:
 
         def send(name: str) -> None:
             span = store.append([put(queue, name.encode())])
-            store.hold(span.end, [(name, b"0")], lambda code: [(name, str(code).encode())])
+            store.acks.hold(span.end, [(name, b"0")], lambda code: [(name, str(code).encode())])
 
         send("a")
         await asyncio.sleep(0.1)

@@ -142,7 +142,9 @@ def test_who_waits_for_what_is_gone_is_told_so() -> None:
         store.flusher._busy = True
         ends = [store.append([put(queue)]).end for _ in range(2)]
         for number, end in enumerate(ends):
-            store.hold(end, [("conn", b"ok %d" % number)], lambda code, n=number: [("conn", b"%d: %d" % (n, code))])
+            store.acks.hold(
+                end, [("conn", b"ok %d" % number)], lambda code, n=number: [("conn", b"%d: %d" % (n, code))]
+            )
         await store.truncate(ends[0])
         assert sent == [("conn", b"1: 10")]
         store.flusher._busy = False

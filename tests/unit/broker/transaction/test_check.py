@@ -343,12 +343,12 @@ def test_a_damaged_record_is_skipped_and_those_behind_it_are_checked(caplog: pyt
         producer = broker.producer(answer=COMMIT)
         halves = [broker.send(str(number), producer) for number in range(50)]
         bad = halves[20]
-        real = broker.store.message
+        real = broker.store.messages.of_entry
 
         async def damaged(queue: Queue, index: int, offset: int, size: int) -> bytes:
             return b"" if offset == bad.position else await real(queue, index, offset, size)
 
-        broker.store.message = damaged  # type: ignore[method-assign]
+        broker.store.messages.of_entry = damaged  # type: ignore[method-assign]
         await asyncio.sleep(10)
         assert len(await broker.delivered()) == 49
         assert sum("cannot be read" in record.message for record in caplog.records) == 1
@@ -460,12 +460,12 @@ def test_ends_behind_an_open_half_are_known_after_a_kill(damaged: bool) -> None:
             (place,) = struct.unpack(">q", (await again.store.queues.entries_cold(op, 1, 1))[:8])
             await broker.store.tasks.close()
             again = await again.killed(simulation)
-            real = again.store.message
+            real = again.store.messages.of_entry
 
             async def unreadable(queue: Queue, index: int, offset: int, size: int) -> bytes:
                 return b"" if offset == place else await real(queue, index, offset, size)
 
-            again.store.message = unreadable  # type: ignore[method-assign]
+            again.store.messages.of_entry = unreadable  # type: ignore[method-assign]
         async with again:
             asked = again.producer()
             await asyncio.sleep(1.5)

@@ -112,7 +112,7 @@ def test_a_bad_sector_costs_the_keys_in_it(monkeypatch: pytest.MonkeyPatch, wide
             node.files.unlink(f"/store/index/{name}")
         node.files.unlink("/store/checkpoint")
         store = await opened(node.world, small(index_at_start=0), start=False)
-        build = store.index_build
+        build = store.indexing.build
         assert build is not None
         read = build.reader._read
         bad = range(places[100] + 50, places[100] + 50 + wide)

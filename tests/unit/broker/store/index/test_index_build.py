@@ -55,8 +55,8 @@ def lose_index(machine: SimNode) -> None:
 
 
 async def built(store: Store) -> None:
-    assert store.index_build is not None
-    while not store.index_build.complete:  # noqa: ASYNC110
+    assert store.indexing.build is not None
+    while not store.indexing.build.complete:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
 
 
@@ -88,7 +88,7 @@ def test_sends_and_pulls_go_on_while_a_lost_index_is_built() -> None:
         await filled(machine)
         lose_index(machine)
         store = await opened(machine.world, behind(), start=False)
-        build = store.index_build
+        build = store.indexing.build
         assert build is not None
         queue = store.queues.get_or_create("T", 0)
         assert await found(store, 0) == []
@@ -145,10 +145,10 @@ def test_a_stop_while_it_is_built_leaves_the_rest_to_the_next_start_and_to_java(
         for name in machine.files.list("/store/index"):
             machine.files.unlink(f"/store/index/{name}")
         store = await opened(machine.world, behind())
-        assert store.index_build is not None
-        while store.index_build.behind > 30_000:  # noqa: ASYNC110
+        assert store.indexing.build is not None
+        while store.indexing.build.behind > 30_000:  # noqa: ASYNC110
             await asyncio.sleep(0.0005)
-        assert not store.index_build.complete
+        assert not store.indexing.build.complete
         await store.force()
         assert store.index is not None
         assert 0 < store.checkpoint.logics <= store.index.end[0]
@@ -176,7 +176,7 @@ def test_what_a_crash_left_of_the_index_is_checked_behind_the_running_broker() -
         simulation.kill(machine)
         await die(store)
         store = await opened(machine.world, behind(), start=False)
-        build = store.index_build
+        build = store.indexing.build
         assert build is not None
         assert store.index is not None
         assert not store.index.checked
@@ -197,8 +197,8 @@ def test_little_is_indexed_before_the_start_is_done() -> None:
         await filled(machine)
         lose_index(machine)
         store = await opened(machine.world, small())
-        assert store.index_build is not None
-        assert store.index_build.complete
+        assert store.indexing.build is not None
+        assert store.indexing.build.complete
         await assert_whole(machine, store, MESSAGES)
         await store.stop()
 
@@ -215,8 +215,8 @@ def test_after_a_clean_stop_messages_without_keys_are_not_looked_at_again() -> N
             store.append([put(queue)])
         await store.stop()
         store = await opened(machine.world, behind(), start=False)
-        assert store.index_build is not None
-        assert store.index_build.complete
+        assert store.indexing.build is not None
+        assert store.indexing.build.complete
         await store.stop()
 
     run(main())
@@ -292,7 +292,7 @@ def test_an_index_that_cannot_be_written_costs_queries_by_key_alone(
     async def main() -> None:
         machine = Simulation(1).node("a")
         store = await opened(machine.world, small(queue_flush_interval_ms=100))
-        index, build = store.index, store.index_build
+        index, build = store.index, store.indexing.build
         assert index is not None
         assert build is not None
         queue = store.queues.get_or_create("T", 0)

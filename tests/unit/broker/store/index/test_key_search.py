@@ -47,7 +47,7 @@ def test_each_of_many_keys_of_one_hash_is_found() -> None:
         store = await fresh()
         for key in ALIKE:
             with_keys(store, "T", f"first {key} last", b"body of " + key.encode())
-        assert len({store.hasher("T")(key.encode()) for key in ALIKE}) == 1
+        assert len({store.indexing.hasher("T")(key.encode()) for key in ALIKE}) == 1
         for key in ALIKE:
             assert await found(store, "T", key, limit=1) == [b"body of " + key.encode()]
         assert len(await found(store, "T", "first", limit=1000)) == len(ALIKE)
@@ -64,7 +64,7 @@ def test_nothing_of_another_topic_is_found() -> None:
         with_keys(store, "Aa", "key", b"mine")
         for _ in range(40):
             with_keys(store, "BB", "key", b"others", unique="unique")
-        assert store.hasher("Aa")(b"key") == store.hasher("BB")(b"key")
+        assert store.indexing.hasher("Aa")(b"key") == store.indexing.hasher("BB")(b"key")
         assert await found(store, "Aa", "key") == [b"mine"]
         assert await found(store, "Aa", "unique") == []
         assert await found(store, "BB", "unique", limit=3) == [b"others"] * 3

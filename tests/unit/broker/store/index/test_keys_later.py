@@ -29,9 +29,9 @@ def test_they_come_in_the_order_of_the_log() -> None:
         assert store.index.end == (0, 0)
         starts.append(send(store, "a", later=False))
         assert store.index.end[1] == starts[-1]
-        hashed = store.hashers.of("T").of(b"a")
+        hashed = store.indexing.hashers.of("T").of(b"a")
         assert await store.index.query(hashed, 9, 0, 1 << 60) == starts[::-1]
-        store.put_keys()
+        store.indexing.fresh.put()
         assert await store.index.query(hashed, 9, 0, 1 << 60) == starts[::-1]
         await store.stop()
 
@@ -96,7 +96,7 @@ def test_an_index_that_takes_no_keys_costs_no_message(
         send(store, "k0")
         with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
             broken.setattr(store.index, "put_many", refuse)
-            store.put_keys()
+            store.indexing.fresh.put()
         assert "putting keys into the index fails" in caplog.text
         send(store, "k1")
         assert await found_keys(store, "T", ["k1"]) == {"k1": 1}
@@ -108,7 +108,7 @@ def test_an_index_that_takes_no_keys_costs_no_message(
 def refusing(store: Store, refused: str, error: Exception) -> Callable[[list[tuple[int, int]], int], None]:
     """An index that refuses what comes with one key."""
     assert store.index is not None
-    real, bad = store.index.put_many, store.hashers.of("T").of(refused.encode())
+    real, bad = store.index.put_many, store.indexing.hashers.of("T").of(refused.encode())
 
     def put_many(hashes: list[tuple[int, int]], stamp: int) -> None:
         if any(value == bad for value, _ in hashes):
@@ -131,7 +131,7 @@ def test_a_message_whose_keys_are_refused_costs_its_own_keys_alone(
             broken.setattr(store.index, "put_many", refusing(store, refused, OverflowError("too large")))
             span = store.append([put(queue, key=key) for key in KEYS[:4]], keys_later=True)
             later = [send(store, key) for key in KEYS[4:]]
-            store.put_keys()
+            store.indexing.fresh.put()
         place = [*[offset for _, offset in span.offsets], *later][KEYS.index(refused)]
         assert f"those of the message at {place}: too large" in caplog.text
         expected = dict.fromkeys(KEYS, 1) | {refused: 0}
@@ -167,17 +167,17 @@ def test_what_an_index_that_had_stopped_lacks_is_put_from_the_log(
         with monkeypatch.context() as broken:
             broken.setattr(store.index, "put_many", refusing(store, "k2", error))
             starts = [send(store, key) for key in KEYS[:4]]
-            store.put_keys()
+            store.indexing.fresh.put()
             assert f"it has no keys from {starts[2]} on" in caplog.text
             send(store, "k4")
-            store.put_keys()
+            store.indexing.fresh.put()
             await asyncio.sleep(30)
-            assert store.index_build is not None
-            assert not store.index_build.complete
+            assert store.indexing.build is not None
+            assert not store.indexing.build.complete
             assert await found_keys(store, "T", KEYS[:4]) == {"k0": 1, "k1": 1, "k2": 0, "k3": 0}
         send(store, "k5")
         await asyncio.sleep(30)
-        assert store.index_build.complete
+        assert store.indexing.build.complete
         assert "putting keys into the index works again" in caplog.text
         for key in KEYS[6:]:
             send(store, key)

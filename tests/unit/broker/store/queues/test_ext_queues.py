@@ -66,7 +66,7 @@ async def check(store: Store, count: int, topic: str = "T") -> None:
                 assert (code, unit) == (0, None)
                 continue
             assert code == wanted.tags_code
-            record = await store.record_at(offset)
+            record = await store.messages.at(offset)
             assert record is not None
             assert len(record) == size
             assert body_of(record) == wanted.body

@@ -40,7 +40,7 @@ async def held(store: Store, topic: str, queue_id: int = 0) -> list[tuple[bytes,
     for at in range(0, len(data), 20):
         if data.startswith(BLANK_ENTRY, at):
             continue
-        record = await store.record_at(int.from_bytes(data[at : at + 8], "big"))
+        record = await store.messages.at(int.from_bytes(data[at : at + 8], "big"))
         assert record is not None
         assert len(record) == int.from_bytes(data[at + 8 : at + 12], "big")
         message = decode_record(record)

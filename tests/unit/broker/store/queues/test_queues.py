@@ -406,9 +406,9 @@ def test_only_visible_messages_are_found_by_time() -> None:
         assert (queue.next, queue.visible) == (2, 1)
         assert await store.offset_by_time(queue, 1 << 60) == 1
         assert await store.offset_by_time(queue, 1 << 60, upper=True) == 0
-        assert await store.record_at(0) is not None
+        assert await store.messages.at(0) is not None
         end = store.durability.visible
-        assert await store.record_at(end) is None
+        assert await store.messages.at(end) is None
         await store.stop()
 
     run(main())

@@ -65,7 +65,7 @@ async def served(store: Store) -> dict[tuple[str, int, int], bytes]:
             entry = await store.queues.entries_cold(queue, index, 1)
             offset, size = int.from_bytes(entry[:8], "big"), int.from_bytes(entry[8:12], "big")
             if size != 0x7FFFFFFF:
-                record = await store.record_at(offset)
+                record = await store.messages.at(offset)
                 assert record is not None
                 found[queue.topic, queue.id, index] = body_of(record)
     return found
