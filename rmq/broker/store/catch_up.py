@@ -10,18 +10,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.dispatcher import Dispatcher
-from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.durability import Durability
 from rmq.broker.store.log.reader import LogReader
 from rmq.broker.store.log.record_runs import Run
+from rmq.broker.store.parts import OnDisk, StoreGround
 from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.state import Queue
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol.record import store_time
-from rmq.runtime.tasks import TaskOwner
-from rmq.runtime.world import World
 
 __all__ = ["CatchUp"]
 
@@ -35,35 +32,30 @@ class CatchUp:
     """The task behind replicated bytes; there is none while nothing is behind.
 
     :param went_back: told of a record (commit-log offset, store time) that is older than the one before it.
-    :param crc: whether bodies' checksums are compared.
     """
 
     def __init__(
         self,
-        world: World,
-        commit_log: CommitLog,
+        ground: StoreGround,
+        disk: OnDisk,
         dispatcher: Dispatcher,
         durability: Durability,
         writer: QueueWriter,
-        tasks: TaskOwner,
-        damaged: DamagedParts,
         went_back: Callable[[int, int], None],
-        *,
-        crc: bool,
     ) -> None:
-        self._log = commit_log
+        self._log = disk.log
         self._dispatcher = dispatcher
         self._durability = durability
         self._writer = writer
-        self._tasks = tasks
-        self._damaged = damaged
+        self._tasks = ground.tasks
+        self._damaged = disk.damaged
         self._went_back = went_back
-        self.reader = LogReader(world, commit_log, crc=crc)
+        self.reader = LogReader(ground.world, disk.log, crc=ground.settings.check_crc_on_recover)
         self._busy = False
         #: Held while records are dispatched: who cuts the log waits for it.
         self.lock = asyncio.Lock()
         self._trouble = Trouble(
-            world.clock, log, "reading replicated messages from the commit log", "consumers do not see them yet"
+            ground.world.clock, log, "reading replicated messages from the commit log", "consumers do not see them yet"
         )
 
     def wake(self) -> None:

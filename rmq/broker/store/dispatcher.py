@@ -11,19 +11,15 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from struct import Struct, pack
 
-from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.index.feed import IndexFeed
-from rmq.broker.store.index.index import Index
 from rmq.broker.store.index.putting import IndexStopped
-from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.record_runs import Run
 from rmq.broker.store.log.records import Derived, TagsRule, derive
-from rmq.broker.store.queues.deletions import Deletions
+from rmq.broker.store.parts import OnDisk
 from rmq.broker.store.queues.files import BLANK_ENTRY
 from rmq.broker.store.queues.misfits import Misfits
 from rmq.broker.store.queues.multi_dispatch import Copy, MultiDispatch
-from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.queues.sequence import Claim, Verdict
 from rmq.broker.store.state import Queue
 from rmq.protocol.errors import StoreError
@@ -43,32 +39,27 @@ _MOST_ENTRIES = 1 << 58
 class Dispatcher:
     """Reads records in order and hands out what is derived from them.
 
+    :param disk: what was deleted does not come into queues again; places of records that are known to be damaged stay
+        empty.
     :param rule: tags codes.
-    :param index: or None when ``messageIndexEnable`` is off.
-    :param deletions: what of the log is not to come into queues again.
-    :param damaged: records that are known to be damaged: their places in queues stay empty.
     :param multi_dispatch: or None when ``enableMultiDispatch`` is off.
     """
 
     def __init__(
         self,
         offload: Offload,
-        commit_log: CommitLog,
-        queues: QueueTable,
-        index: Index | None,
+        disk: OnDisk,
         rule: TagsRule,
-        deletions: Deletions,
-        damaged: DamagedParts,
         multi_dispatch: MultiDispatch | None = None,
     ) -> None:
-        self._log = commit_log
-        self._queues = queues
-        self._deletions = deletions
-        self._damaged = damaged
-        self.misfits = Misfits(offload, queues, self._misfit)
+        self._log = disk.log
+        self._queues = disk.queues
+        self._deletions = disk.deletions
+        self._damaged = disk.damaged
+        self.misfits = Misfits(offload, disk.queues, self._misfit)
         #: Records found to be damaged by the places they claim, for who keeps the list.
         self.damages: list[Damage] = []
-        self._feed = None if index is None else IndexFeed(index)
+        self._feed = None if disk.index is None else IndexFeed(disk.index)
         self._rule = rule
         #: From TAGS on to the end of the properties -> tags code.
         self._tags: dict[bytes, int] = {}

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from struct import Struct
 
-from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.care.mending import Mending
-from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.durability import Durability
 from rmq.broker.store.log.records import check
+from rmq.broker.store.parts import OnDisk
 from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.queues.fitting import fits, is_size
-from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.state import Queue
 from rmq.protocol.record import FIXED_SIZE, fields, topic_of
 
@@ -24,13 +22,11 @@ _owner = fields("queue_id", "queue_offset", "sys_flag")
 class Messages:
     """Compares what is read before anybody gets it, and has put right what does not fit."""
 
-    def __init__(
-        self, log: CommitLog, queues: QueueTable, durability: Durability, damaged: DamagedParts, mending: Mending
-    ) -> None:
-        self._log = log
-        self._queues = queues
+    def __init__(self, disk: OnDisk, durability: Durability, mending: Mending) -> None:
+        self._log = disk.log
+        self._queues = disk.queues
+        self._damaged = disk.damaged
         self._durability = durability
-        self._damaged = damaged
         self._mending = mending
 
     async def of_entry(self, queue: Queue, index: int, offset: int, size: int) -> bytes:

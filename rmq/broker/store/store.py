@@ -36,6 +36,7 @@ from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.log.records import TagsRule
 from rmq.broker.store.log.stamps import stamped
 from rmq.broker.store.messages import Messages
+from rmq.broker.store.parts import OnDisk, StoreGround
 from rmq.broker.store.queues.buried import BuriedQueues
 from rmq.broker.store.queues.deletions import Deletion, Deletions
 from rmq.broker.store.queues.ext_queues import BitMap, ExtQueueTable, queue_table
@@ -120,20 +121,14 @@ class Store:
         self.writer.before_sweep = self._buried.count
         #: What of the log is known to be damaged, and who looks for more.
         self.damaged = DamagedParts(world, settings.root, self.queues)
-        self.dispatcher = Dispatcher(
-            world.offload, self.log, self.queues, self.index, self.tags, self.deletions, self.damaged,
-            self.multi_dispatch,
-        )  # fmt: skip
-        self.indexing = Indexing(
-            world, self.log, self.queues, self.index, self.dispatcher, crc=settings.check_crc_on_recover
-        )
+        ground = StoreGround(world, settings, self.tasks)
+        disk = OnDisk(self.log, self.queues, self.index, self.checkpoint, self.deletions, self.damaged)
+        self.dispatcher = Dispatcher(world.offload, disk, self.tags, self.multi_dispatch)
+        self.indexing = Indexing(ground, disk, self.dispatcher)
         self.search = QueueSearch(self.log, self.queues, self.checkpoint.steps)
         self.scrub = Scrub(world, self.log, settings, self.damaged, lambda: self.flusher.flushed)
-        self.mending = Mending(
-            world, self.log, self.queues, self.damaged, self.scrub, self.tags, self.deletions,
-            lambda: self.dispatcher.position, self.tasks,
-        )  # fmt: skip
-        self.messages = Messages(self.log, self.queues, self.durability, self.damaged, self.mending)
+        self.mending = Mending(ground, disk, self.scrub, self.tags, lambda: self.dispatcher.position)
+        self.messages = Messages(disk, self.durability, self.mending)
         queue_scrub = QueueScrub(world.clock, self.queues, self.damaged, self.deletions, self.tags, self.mending)
         self.scrub.on_begin.append(queue_scrub.begin)
         self.scrub.compares.append(queue_scrub.compare)
@@ -146,24 +141,16 @@ class Store:
         self.retention = Retention(world, settings, self.log, self.queues, self.index, self.deletions)
         self._full_disk = FullDisk(world.clock, self.log, self.retention, self.tasks)
         self._forbidden = ForbiddenWrites(world.clock, self.log, self.tasks)
-        self._catch_up = CatchUp(
-            world, self.log, self.dispatcher, self.durability, self.writer, self.tasks, self.damaged,
-            self._went_back,
-            crc=settings.check_crc_on_recover,
-        )  # fmt: skip
-        self._opening = Opening(
-            world, settings, self.log, self.queues, self.writer, self.indexing.build, self.checkpoint, self.dispatcher,
-            self.damaged, self.deletions,
-        )  # fmt: skip
+        self._catch_up = CatchUp(ground, disk, self.dispatcher, self.durability, self.writer, self._went_back)
+        self._opening = Opening(ground, disk, self.writer, self.indexing.build, self.dispatcher)
         self._ownership = Ownership(world, settings.root, self._markers, self.log)
         #: The rhythms behind it.
         self.upkeep = Upkeep(
-            world, settings, self.log, self.queues, self.writer, self.index, self.indexing.build, self.flusher,
-            self.retention, self.scrub, self.checkpoint, self._ownership, self.tasks,
-        )  # fmt: skip
+            ground, disk, self.writer, self.indexing.build, self.flusher, self.retention, self.scrub, self._ownership
+        )
         self._truncation = Truncation(
-            self.log, self.queues, self.writer, self.dispatcher, self._catch_up, self.index, self.indexing.build,
-            self.durability, self.flusher, self.checkpoint, self.deletions, self.damaged, self.upkeep,
+            disk, self.writer, self.dispatcher, self._catch_up, self.indexing.build, self.durability, self.flusher,
+            self.upkeep,
         )  # fmt: skip
         self.recovered = Recovered()
         #: Shows how far a long recovery is; the log says so in any case.

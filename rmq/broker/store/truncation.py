@@ -9,21 +9,16 @@ from __future__ import annotations
 import struct
 from contextlib import AsyncExitStack
 
-from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.care.upkeep import Upkeep
 from rmq.broker.store.catch_up import CatchUp
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.index.build import IndexBuild
-from rmq.broker.store.index.index import Index
-from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.durability import Answers, Durability
 from rmq.broker.store.log.flush import LogFlusher
 from rmq.broker.store.log.gate import Gate
-from rmq.broker.store.queues.deletions import Deletions
+from rmq.broker.store.parts import OnDisk
 from rmq.broker.store.queues.files import is_blank
-from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.queues.writer import QueueWriter
-from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.state import ENTRY_SIZE, Queue
 from rmq.protocol.errors import StoreError
 from rmq.protocol.record import store_time
@@ -40,38 +35,32 @@ _HEAD = 80
 class Truncation:
     """Everything that a cut takes back.
 
-    :param index: with
     :param build: None where ``messageIndexEnable`` is off.
     """
 
     def __init__(
         self,
-        commit_log: CommitLog,
-        queues: QueueTable,
+        disk: OnDisk,
         writer: QueueWriter,
         dispatcher: Dispatcher,
         catch_up: CatchUp,
-        index: Index | None,
         build: IndexBuild | None,
         durability: Durability,
         flusher: LogFlusher,
-        checkpoint: Checkpoint,
-        deletions: Deletions,
-        damaged: DamagedParts,
         upkeep: Upkeep,
     ) -> None:
-        self._log = commit_log
-        self._queues = queues
+        self._log = disk.log
+        self._queues = disk.queues
         self._writer = writer
         self._dispatcher = dispatcher
         self._catch_up = catch_up
-        self._index = index
+        self._index = disk.index
         self._build = build
         self._durability = durability
         self._flusher = flusher
-        self._checkpoint = checkpoint
-        self._deletions = deletions
-        self._damaged = damaged
+        self._checkpoint = disk.checkpoint
+        self._deletions = disk.deletions
+        self._damaged = disk.damaged
         self._upkeep = upkeep
 
     async def run(self, to: int) -> Answers:

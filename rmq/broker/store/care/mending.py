@@ -13,23 +13,18 @@ import logging
 from collections.abc import Callable, Sequence
 from struct import Struct
 
-from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.care.scrub import Scrub
-from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.files import file_name
 from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.record_runs import Run
 from rmq.broker.store.log.records import TagsRule, derive
 from rmq.broker.store.log.unreadable import UnreadablePlaces
-from rmq.broker.store.queues.deletions import Deletions
+from rmq.broker.store.parts import OnDisk, StoreGround
 from rmq.broker.store.queues.files import BLANK_ENTRY, is_blank
 from rmq.broker.store.queues.fitting import fits, is_size
 from rmq.broker.store.queues.multi_dispatch import index_named
 from rmq.broker.store.queues.pointing import overwrite, piece_end
-from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.state import ENTRY_SIZE, Queue
-from rmq.runtime.tasks import TaskOwner
-from rmq.runtime.world import World
 
 __all__ = ["Mending"]
 
@@ -46,33 +41,27 @@ _BLOCK = 512
 class Mending:
     """Mends the entries of one store.
 
-    :param world: threads, to read with.
     :param scrub: tells of damaged parts of the log and keeps them apart.
     :param dispatched: up to where the log's records are in queues.
-    :param tasks: own what is under way.
     """
 
     def __init__(
         self,
-        world: World,
-        commit_log: CommitLog,
-        queues: QueueTable,
-        damaged: DamagedParts,
+        ground: StoreGround,
+        disk: OnDisk,
         scrub: Scrub,
         rule: TagsRule,
-        deletions: Deletions,
         dispatched: Callable[[], int],
-        tasks: TaskOwner,
     ) -> None:
-        self._world = world
-        self._log = commit_log
-        self._queues = queues
-        self._damaged = damaged
+        self._world = ground.world
+        self._log = disk.log
+        self._queues = disk.queues
+        self._damaged = disk.damaged
         self._scrub = scrub
         self._rule = rule
-        self._deletions = deletions
+        self._deletions = disk.deletions
         self._dispatched = dispatched
-        self._tasks = tasks
+        self._tasks = ground.tasks
         self._lock = asyncio.Lock()
         #: Entries that were made anew from the log, and that became blank, since the start.
         self.remade = 0

@@ -15,20 +15,14 @@ from rmq.broker.store.care.ownership import Ownership
 from rmq.broker.store.care.retention import Retention
 from rmq.broker.store.care.scrub import Scrub
 from rmq.broker.store.index.build import IndexBuild
-from rmq.broker.store.index.index import Index
 from rmq.broker.store.index.putting import IndexStopped
-from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.files import SyncFailed
 from rmq.broker.store.log.flush import LogFlusher
 from rmq.broker.store.log.gate import Gate
-from rmq.broker.store.queues.queues import QueueTable
+from rmq.broker.store.parts import OnDisk, StoreGround
 from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.refusal import FORBIDDEN, told
-from rmq.broker.store.settings import StoreSettings
-from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.trouble import Trouble
-from rmq.runtime.tasks import TaskOwner
-from rmq.runtime.world import World
 
 __all__ = ["Upkeep"]
 
@@ -52,34 +46,28 @@ class Upkeep:
 
     def __init__(
         self,
-        world: World,
-        settings: StoreSettings,
-        commit_log: CommitLog,
-        queues: QueueTable,
+        ground: StoreGround,
+        disk: OnDisk,
         writer: QueueWriter,
-        index: Index | None,
         index_build: IndexBuild | None,
         flusher: LogFlusher,
         retention: Retention,
         scrub: Scrub,
-        checkpoint: Checkpoint,
         ownership: Ownership,
-        tasks: TaskOwner,
     ) -> None:
+        world, self._settings, self._tasks = ground.world, ground.settings, ground.tasks
         self._world = world
         self._offload = world.offload
-        self._settings = settings
-        self._log = commit_log
-        self._queues = queues
+        self._log = disk.log
+        self._queues = disk.queues
         self._writer = writer
-        self._index = index
+        self._index = disk.index
         self._index_build = index_build
         self._flusher = flusher
         self._retention = retention
         self._scrub = scrub
-        self._checkpoint = checkpoint
+        self._checkpoint = disk.checkpoint
         self._ownership = ownership
-        self._tasks = tasks
         self._boot = world.identity.boot_id()
         self._noted = 0
         self._builds = False
@@ -91,7 +79,7 @@ class Upkeep:
         )
         self._building = Trouble(clock, log, "building the index", "until then not every message is found by key")
         retention.before_delete = self._before_delete
-        commit_log.on_roll.append(lambda _: self._rolled())
+        disk.log.on_roll.append(lambda _: self._rolled())
 
     async def begin(self) -> None:
         """Write what a running store has: the next log file first, since that is what fails where nothing can be made.

@@ -12,13 +12,10 @@ from collections.abc import Callable
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.index.build import IndexBuild
 from rmq.broker.store.index.fresh import FreshKeys
-from rmq.broker.store.index.index import Index
 from rmq.broker.store.index.keyhash import KeyHasher, KeyHashers
 from rmq.broker.store.index.putting import IndexStopped
-from rmq.broker.store.log.commit_log import CommitLog
-from rmq.broker.store.queues.queues import QueueTable
+from rmq.broker.store.parts import OnDisk, StoreGround
 from rmq.broker.store.trouble import Trouble
-from rmq.runtime.world import World
 
 __all__ = ["Indexing"]
 
@@ -29,30 +26,27 @@ _NOWHERE = 1 << 62
 
 
 class Indexing:
-    """Who puts keys now.
-
-    :param index: None where ``messageIndexEnable`` is off.
-    :param crc: whether the build compares bodies' checksums.
-    """
+    """Who puts keys now."""
 
     def __init__(
         self,
-        world: World,
-        commit_log: CommitLog,
-        queues: QueueTable,
-        index: Index | None,
+        ground: StoreGround,
+        disk: OnDisk,
         dispatcher: Dispatcher,
-        *,
-        crc: bool,
     ) -> None:
-        self._queues = queues
+        world, index = ground.world, disk.index
+        self._queues = disk.queues
         self._index = index
         self._dispatcher = dispatcher
         #: Hash the keys of messages; shared with queries.
         self.hashers = KeyHashers()
         #: What is appended gets into the index through it.
         self.fresh = FreshKeys(world.clock, self.hashers, index, self._stopped)
-        self.build = None if index is None else IndexBuild(world, commit_log, index, self._complete, crc=crc)
+        self.build = (
+            None
+            if index is None
+            else IndexBuild(world, disk.log, index, self._complete, crc=ground.settings.check_crc_on_recover)
+        )
         #: Called when there is something to build.
         self.on_behind: Callable[[], None] = lambda: None
         self._trouble = Trouble(

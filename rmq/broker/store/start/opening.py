@@ -5,21 +5,15 @@ from __future__ import annotations
 import logging
 import os
 
-from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.index.build import IndexBuild
-from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.files import file_name
-from rmq.broker.store.queues.deletions import Deletions
+from rmq.broker.store.parts import OnDisk, StoreGround
 from rmq.broker.store.queues.ext_queues import ExtQueueTable
-from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.queues.writer import QueueWriter
-from rmq.broker.store.settings import StoreSettings
-from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.start.progress import Progress, SpokenProgress
-from rmq.broker.store.start.recovery import Recovered, Recovery
+from rmq.broker.store.start.recovery import LastStop, Recovered, Recovery
 from rmq.protocol.errors import StoreError
-from rmq.runtime.world import World
 
 __all__ = ["Opening"]
 
@@ -31,28 +25,22 @@ class Opening:
 
     def __init__(
         self,
-        world: World,
-        settings: StoreSettings,
-        commit_log: CommitLog,
-        queues: QueueTable,
+        ground: StoreGround,
+        disk: OnDisk,
         writer: QueueWriter,
         index_build: IndexBuild | None,
-        checkpoint: Checkpoint,
         dispatcher: Dispatcher,
-        damaged: DamagedParts,
-        deletions: Deletions,
     ) -> None:
-        self._world = world
-        self._offload = world.offload
-        self._settings = settings
-        self._log = commit_log
-        self._queues = queues
+        self._ground = ground
+        self._world = ground.world
+        self._offload = ground.world.offload
+        self._settings = ground.settings
+        self._disk = disk
+        self._log = disk.log
+        self._queues = disk.queues
         self._writer = writer
         self._index_build = index_build
-        self._checkpoint = checkpoint
         self._dispatcher = dispatcher
-        self._damaged = damaged
-        self._deletions = deletions
         #: The list of damaged parts is not what its file says any more.
         self.parts_changed = False
 
@@ -64,10 +52,10 @@ class Opening:
         :raises StoreError: the files do not fit the settings, or are too damaged.
         :raises OSError: one cannot be read or written.
         """
-        checkpoint, damaged = self._checkpoint, self._damaged
+        checkpoint, damaged, deletions = self._disk.checkpoint, self._disk.damaged, self._disk.deletions
         await self._offload(checkpoint.load)
         await self._offload(damaged.load)
-        await self._offload(self._deletions.load)
+        await self._offload(deletions.load)
         await self._offload(self._look_at_folders)
         await self._offload(self._look_at_queue_files)
         if clean:
@@ -75,17 +63,15 @@ class Opening:
         if isinstance(self._queues, ExtQueueTable):
             await self._queues.load_ext(clean=clean)
         recovery = Recovery(
-            self._world, self._log, self._queues, self._writer, self._index_build, checkpoint, self._dispatcher,
-            clean=clean, forced=checkpoint.forced_in(boot), noted=-1 if clean else checkpoint.forced_once,
-            damaged=damaged, deletions=self._deletions, crc=self._settings.check_crc_on_recover,
-            index_at_start=self._settings.index_at_start,
+            self._ground, self._disk, self._writer, self._index_build, self._dispatcher,
+            LastStop(clean, checkpoint.forced_in(boot), -1 if clean else checkpoint.forced_once),
         )  # fmt: skip
         recovery.progress = progress = SpokenProgress(self._world.clock, show_progress)
         recovered = await recovery.run()
         progress("", 0, 0)
         self._look_for_start()
-        self._deletions.log_begins(self._log.start)
-        self._deletions.log_ends(self._log.end)
+        deletions.log_begins(self._log.start)
+        deletions.log_ends(self._log.end)
         self.parts_changed = damaged.forget_from(self._log.end)
         for part in sorted({*damaged.parts, *recovered.damages}):
             # Queues are filled without comparing checksums where nothing can have happened since they were.
@@ -119,7 +105,7 @@ class Opening:
 
     def _look_for_start(self) -> None:
         """Files that retention did not take: what remains is served, and what is missing is told."""
-        start, noted = self._log.start, self._checkpoint.log_start
+        start, noted = self._log.start, self._disk.checkpoint.log_start
         if 0 <= noted < start:
             size = self._log.file_size
             missing = [file_name(noted - noted % size), file_name(start - size)]

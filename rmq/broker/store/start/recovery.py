@@ -28,21 +28,18 @@ import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.index.build import IndexBuild
-from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.files import LogFile
 from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.records import check
 from rmq.broker.store.log.unreadable import UnreadablePlaces
 from rmq.broker.store.open_files import open_each_aside
-from rmq.broker.store.queues.deletions import Deletions
-from rmq.broker.store.queues.queues import QueueTable
+from rmq.broker.store.parts import OnDisk, StoreGround
 from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.refusal import BAD_PLACE, SPOILT
-from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.start.kept_entries import KeptEntries
 from rmq.broker.store.start.lost_tail import LostTail, expect_ends, leave_room, newly_left_out
 from rmq.broker.store.start.progress import Progress
@@ -51,9 +48,8 @@ from rmq.broker.store.start.remade import remade
 from rmq.broker.store.start.tally import Tally
 from rmq.protocol.errors import StoreError
 from rmq.protocol.record import FIXED_SIZE, is_blank, store_time
-from rmq.runtime.world import World
 
-__all__ = ["Recovered", "Recovery"]
+__all__ = ["LastStop", "Recovered", "Recovery"]
 
 log = logging.getLogger(__name__)
 
@@ -92,59 +88,54 @@ class Recovered:
     lost: Damage | None = None
 
 
+class LastStop(NamedTuple):
+    """How the life before ended."""
+
+    #: There was no ``abort`` file.
+    clean: bool
+    #: The log was forced to disk up to here since the machine was booted; -1 when that is not known.
+    forced: int
+    #: The same in whatever boot, -1 after a clean stop.
+    noted: int
+
+
 class Recovery:
     """One start of the store.
 
-    :param clean: there was no ``abort`` file.
-    :param forced: the log was forced to disk up to here since the machine was booted; -1 when that is not known.
-    :param noted: the same in whatever boot, -1 after a clean stop.
-    :param damaged: what earlier lives found damaged: no queue covers it.
-    :param deletions: nor does one cover what deleted topics held.
-    :param index_at_start: bytes of the log that are indexed before the start is done, if there are no more of them.
+    :param disk: no queue covers what earlier lives found damaged, nor what deleted topics held.
     """
 
     def __init__(
         self,
-        world: World,
-        commit_log: CommitLog,
-        queues: QueueTable,
+        ground: StoreGround,
+        disk: OnDisk,
         writer: QueueWriter,
         index: IndexBuild | None,
-        checkpoint: Checkpoint,
         dispatcher: Dispatcher,
-        *,
-        clean: bool,
-        forced: int,
-        noted: int,
-        damaged: DamagedParts,
-        deletions: Deletions,
-        crc: bool,
-        index_at_start: int,
+        last_stop: LastStop,
     ) -> None:
-        self._world = world
-        self._offload = world.offload
-        self._log = commit_log
-        self._queues = queues
+        self._world = ground.world
+        self._offload = ground.world.offload
+        self._log = disk.log
+        self._queues = disk.queues
         self._writer = writer
         self._index = index
-        self._checkpoint = checkpoint
+        self._checkpoint = disk.checkpoint
         self._dispatcher = dispatcher
-        self._clean = clean
-        self._forced = forced
-        self._noted = noted
-        self._damaged = damaged
-        self._deletions = deletions
-        self._crc = crc
-        self._index_at_start = index_at_start
-        self._segment = segment_size(commit_log.file_size)
+        self._clean, self._forced, self._noted = last_stop
+        self._damaged = disk.damaged
+        self._deletions = disk.deletions
+        self._crc = ground.settings.check_crc_on_recover
+        self._index_at_start = ground.settings.index_at_start
+        self._segment = segment_size(disk.log.file_size)
         #: Light message queues are filled here, or there are some from before.
         self._light = self._fills_light = dispatcher.multi_dispatch is not None
         #: Told how far it is.
         self.progress: Progress = lambda what, done, total: None
         self._found = Recovered()
         #: Places met by whoever read the log in this start.
-        self._places = UnreadablePlaces(commit_log.file_size)
-        self._kept = KeptEntries(queues, world.offload, self._segment)
+        self._places = UnreadablePlaces(disk.log.file_size)
+        self._kept = KeptEntries(disk.queues, ground.world.offload, self._segment)
         #: Segment -> offset of the first good record that begins in it.
         self._first_records: dict[int, int] = {}
         #: Segment -> bytes of deleted topics' records, by what was checked.

@@ -20,6 +20,7 @@ from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.records import TagsRule
 from rmq.broker.store.log.unreadable import UnreadablePlaces
 from rmq.broker.store.open_files import open_each_aside
+from rmq.broker.store.parts import OnDisk
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.ext_queues import queue_table
 from rmq.broker.store.queues.files import QueueDisk
@@ -151,9 +152,8 @@ class _Rebuild:
             await self._offload(deletions.load)
             damaged = DamagedParts(world, self._root, queues)
             await self._offload(damaged.load)
-            dispatcher = Dispatcher(
-                self._offload, commit_log, queues, index, TagsRule(settings.delays_ms), deletions, damaged
-            )
+            disk = OnDisk(commit_log, queues, index, self._checkpoint, deletions, damaged)
+            dispatcher = Dispatcher(self._offload, disk, TagsRule(settings.delays_ms))
             if settings.multi_dispatch:
                 dispatcher.multi_dispatch = MultiDispatch(queues, lmq=settings.lmq, most_lmq=settings.most_lmq)
             reader = LogReader(world, commit_log)
