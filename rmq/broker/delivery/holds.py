@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rmq.protocol.command import SerializeType
 
@@ -20,36 +20,40 @@ if TYPE_CHECKING:
     from rmq.remoting.conn import Conn
     from rmq.runtime.world import Clock
 
-__all__ = ["Hold", "Holds"]
+__all__ = ["Hold", "Holds", "Pull"]
 
 #: Woken pulls served before the loop gets its turn.
 _PER_TURN = 64
 
 
+class Pull(NamedTuple):
+    """Who pulls what."""
+
+    conn: Conn
+    opaque: int
+    fields: PullFields
+    serialize: SerializeType
+    #: When it was read, monotonic seconds.
+    began: float
+
+
 class Hold:
     """One parked pull."""
 
-    __slots__ = ("began", "conn", "done", "fields", "next_offset", "opaque", "queue", "refused", "waits", "wants")
+    __slots__ = ("conn", "done", "next_offset", "pull", "queue", "refused", "waits", "wants")
 
-    def __init__(
-        self, conn: Conn, opaque: int, fields: PullFields, queue: Queue, wants: Filter, began: float = 0.0
-    ) -> None:
-        self.conn = conn
-        self.opaque = opaque
-        self.fields = fields
+    def __init__(self, pull: Pull, queue: Queue, wants: Filter) -> None:
+        self.conn = pull.conn
+        #: Answers from the hold queue are always JSON (protocol.md 1.1).
+        self.pull = pull._replace(serialize=SerializeType.JSON)
         self.queue = queue
         self.wants = wants
-        #: When the pull was read, monotonic seconds.
-        self.began = began
         #: Where the scan goes on: behind what the filter has refused so far.
-        self.next_offset = fields.queue_offset
+        self.next_offset = pull.fields.queue_offset
         self.refused = False
         #: It was woken, and waits until its peer takes what it was answered before.
         self.waits = False
         self.done = False
-
-    #: Answers from the hold queue are always JSON (protocol.md 1.1).
-    serialize = SerializeType.JSON
 
 
 class Holds:

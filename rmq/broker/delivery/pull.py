@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from rmq.broker.delivery.answers import code_of, filtering_is_off, pull_answer
-from rmq.broker.delivery.filtering import EVERYTHING, Filter, RetryCondition, filter_of
-from rmq.broker.delivery.holds import Hold, Holds
-from rmq.broker.delivery.read import Batch, Reader, ReadLimits, Scan, Status
+from rmq.broker.delivery.answers import code_of, pull_answer
+from rmq.broker.delivery.checks import SUBSCRIPTION, PullChecks
+from rmq.broker.delivery.cold_pulls import ColdPulls
+from rmq.broker.delivery.filtering import EVERYTHING, Filter
+from rmq.broker.delivery.holds import Hold, Holds, Pull
+from rmq.broker.delivery.read import Batch, Reader, ReadLimits, Status
 from rmq.broker.delivery.slow_readers import SlowReaders
 from rmq.broker.lane.hot_frames import PullFields, PullFrame
-from rmq.broker.store.trouble import Trouble
-from rmq.filter.sql import ExpressionError
 from rmq.protocol import subscription
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import FLAG_RESPONSE, Command, SerializeType
-from rmq.protocol.errors import FAQ, HeaderError, ResponseError, RMQError
+from rmq.protocol.errors import FAQ, HeaderError, ResponseError
 from rmq.protocol.frame import encode
 from rmq.protocol.headers.pull import PullMessageRequest
-from rmq.protocol.names import BROKER_GROUPS, MASTER_ID, group_of_retry_topic, is_private_topic, is_retry_topic
+from rmq.protocol.names import MASTER_ID, is_private_topic
 from rmq.remoting.router import BUSY, handles
 from rmq.runtime.tasks import TaskOwner
 
@@ -31,29 +29,16 @@ if TYPE_CHECKING:
     from rmq.broker.groups.clients import Consumers
     from rmq.broker.parts import Counted, Ground, Tables
     from rmq.broker.store.state import Queue
-    from rmq.protocol.bodies.heartbeat import SubscriptionData
     from rmq.remoting.conn import Conn
     from rmq.remoting.faults import Faults
 
 __all__ = ["Delivery"]
 
-log = logging.getLogger(__name__)
-
 _COMMIT = 1
 _SUSPEND = 2
-_SUBSCRIPTION = 4
 
 #: Parked pulls of all connections together; one more is refused as a busy broker refuses it.
 _HOLD_LIMIT = 100_000
-
-
-def _fault(data: SubscriptionData) -> str:
-    """What is wrong with a subscription's expression, to be put behind a remark."""
-    try:
-        filter_of(data)
-    except ExpressionError as error:
-        return f" {error}"
-    return ""
 
 
 class Delivery:
@@ -77,17 +62,16 @@ class Delivery:
         self._settings = settings
         self._topics = topics = tables.topics
         self._groups = groups = tables.groups
-        self._consumers = consumers
+        self._checks = PullChecks(ground, tables, consumers)
         self._filters = tables.filters
         self._offsets = tables.offsets
-        self._store = store
         self._moved = moved
         self._on_delivered = counted.stats.delivered
         self._latency = counted.latency
         self._faults = faults
         self._tasks = TaskOwner("delivery")
-        self._trouble = Trouble(clock, log, "reading messages from disk", "who pulls them is told so")
         self._reader = Reader(store, limits)
+        self._cold = ColdPulls(clock, self._tasks, limits, self._fail)
         self.holds = Holds(clock, self._wake, self._expire)
         self.slow_readers = SlowReaders(settings, groups)
         self.serve_as(leads=True)
@@ -161,7 +145,7 @@ class Delivery:
                 self._spawn_later(conn, opaque, fields, serialize)
                 return
             try:
-                queue, wants = self._check(conn, fields)
+                queue, wants = self._checks.check(conn, fields)
             except ResponseError as refusal:
                 # Java answers a refused pull with an empty header, not with none.
                 answer = Command(
@@ -174,7 +158,7 @@ class Delivery:
                 self._offsets.commit(fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset)
             if not self._leads and not self._settings.slave_read_enable:
                 kept = Batch(Status.NO_MATCHED_MESSAGE, fields.queue_offset, queue.min, queue.visible, [])
-                self._finish(conn, opaque, fields, serialize, queue, wants, kept, began)
+                self._finish(Pull(conn, opaque, fields, serialize, began), queue, wants, kept)
                 return
             if wants is EVERYTHING:
                 batch = self._reader.at_once(queue, fields.queue_offset, fields.max_msg_nums)
@@ -188,13 +172,13 @@ class Delivery:
                     if self._latency is not None:
                         self._latency.add(RequestCode.PULL_MESSAGE, 0, began)
                     return
-            self._scan(conn, opaque, fields, serialize, queue, wants, began)
+            self._scan(Pull(conn, opaque, fields, serialize, began), queue, wants)
         except Exception as error:
             self._failed(conn, opaque, error, began)
 
     def _waits_for_its_turn(self, fields: PullFields) -> bool:
         """Whether a pull brings an expression for which nothing is left of this turn: else it is compiled now."""
-        if not fields.sys_flag & _SUBSCRIPTION or fields.expression_type != subscription.SQL92:
+        if not fields.sys_flag & SUBSCRIPTION or fields.expression_type != subscription.SQL92:
             return False
         return not self._filters.expressions.may_compile(fields.subscription or "")
 
@@ -214,32 +198,15 @@ class Delivery:
 
         self._tasks.spawn(waiting(), "expression")
 
-    def _scan(
-        self,
-        conn: Conn,
-        opaque: int,
-        fields: PullFields,
-        serialize: SerializeType,
-        queue: Queue,
-        wants: Filter,
-        began: float,
-    ) -> None:
+    def _scan(self, pull: Pull, queue: Queue, wants: Filter) -> None:
         """Look for messages where a filter or the disk has a say."""
-        scan = self._reader.scan(queue, fields.queue_offset, fields.max_msg_nums, wants)
+        scan = self._reader.scan(queue, pull.fields.queue_offset, pull.fields.max_msg_nums, wants)
         try:
             waits_for = next(scan)
         except StopIteration as end:
-            self._finish(conn, opaque, fields, serialize, queue, wants, end.value, began)
+            self._finish(pull, queue, wants, end.value)
             return
-        self._spawn_cold(
-            scan,
-            waits_for,
-            conn,
-            opaque,
-            serialize,
-            lambda batch: self._finish(conn, opaque, fields, serialize, queue, wants, batch, began),
-            began,
-        )
+        self._cold.read(pull, scan, waits_for, lambda batch: self._finish(pull, queue, wants, batch))
 
     def _refuse_more(self, conn: Conn, opaque: int, began: float) -> None:
         """Too many pulls wait already."""
@@ -247,78 +214,17 @@ class Delivery:
         conn.send(encode(answer))
         self._answered(ResponseCode.SYSTEM_BUSY, began)
 
-    def _spawn_cold(
-        self,
-        scan: Scan,
-        waits_for: Awaitable[Any],
-        conn: Conn,
-        opaque: int,
-        serialize: SerializeType,
-        done: Callable[[Batch], None],
-        began: float,
-    ) -> None:
-        """Have a scan read from the disk: until it is answered it counts as owed, as much as it may bring."""
-        size = self._reader.limits.bytes_in_memory
-        conn.promise(size)
-
-        async def reading() -> None:
-            try:
-                await self._read_cold(scan, waits_for, conn, opaque, serialize, done, began)
-            finally:
-                conn.promise(-size)
-
-        self._tasks.spawn(reading(), "cold read")
-
-    async def _read_cold(
-        self,
-        scan: Scan,
-        waits_for: Awaitable[Any],
-        conn: Conn,
-        opaque: int,
-        serialize: SerializeType,
-        done: Callable[[Batch], None],
-        began: float,
-    ) -> None:
-        """Go on with a scan that needs the disk."""
-        try:
-            while True:
-                data = await waits_for
-                try:
-                    waits_for = scan.send(data)
-                except StopIteration as end:
-                    self._trouble.over()
-                    if not conn.closed:
-                        done(end.value)
-                    return
-        except OSError as error:
-            self._trouble.failed(error)
-            answer = Command(
-                ResponseCode.SYSTEM_ERROR,
-                remark="the broker cannot read these messages from its disk",
-                flag=FLAG_RESPONSE,
-                opaque=opaque,
-                serialize=serialize,
-            )
-            conn.send(encode(answer))
-        except Exception as error:
-            self._failed(conn, opaque, error, began)
-
     def _failed(self, conn: Conn, opaque: int, error: Exception, began: float, *, parked: bool = False) -> None:
         """A pull met what nobody expected: it is answered so, and its neighbours are served."""
         code = self._faults.fail(conn, Command(RequestCode.PULL_MESSAGE, opaque=opaque), "Delivery", error)
         self._answered(code, began, parked=parked)
 
-    def _finish(
-        self,
-        conn: Conn,
-        opaque: int,
-        fields: PullFields,
-        serialize: SerializeType,
-        queue: Queue,
-        wants: Filter,
-        batch: Batch,
-        began: float,
-    ) -> None:
+    def _fail(self, pull: Pull, error: Exception) -> None:
+        self._failed(pull.conn, pull.opaque, error, pull.began)
+
+    def _finish(self, pull: Pull, queue: Queue, wants: Filter, batch: Batch) -> None:
+        """Answer a pull with what was found, or have it wait for more."""
+        fields = pull.fields
         code = code_of(batch, fields.queue_offset)
         settings = self._settings
         keeps_back = not self._leads and not settings.slave_read_enable
@@ -326,15 +232,15 @@ class Delivery:
             code == ResponseCode.PULL_NOT_FOUND or keeps_back or self._is_elsewhere(code)
         ):
             if self.holds.count >= _HOLD_LIMIT:
-                self._refuse_more(conn, opaque, began)
+                self._refuse_more(pull.conn, pull.opaque, pull.began)
                 return
             wait_ms = settings.short_polling_time_mills
             if settings.long_polling_enable and not keeps_back:
                 wait_ms = fields.suspend_timeout_millis
-            self.holds.park(Hold(conn, opaque, fields, queue, wants, began), max(0, wait_ms) / 1000)
+            self.holds.park(Hold(pull, queue, wants), max(0, wait_ms) / 1000)
             return
-        self._answer(conn, opaque, fields, serialize, batch, code)
-        self._answered(code, began)
+        self._answer(pull, batch, code)
+        self._answered(code, pull.began)
 
     def _is_elsewhere(self, code: int) -> bool:
         """Whether a slave has not got, or has no longer, what its master may have: who asks is to wait.
@@ -349,12 +255,11 @@ class Delivery:
             self._latency.add(RequestCode.PULL_MESSAGE, code, began, long_polling=parked)
 
     def _answer_hold(self, hold: Hold, batch: Batch, code: int) -> None:
-        self._answer(hold.conn, hold.opaque, hold.fields, hold.serialize, batch, code)
-        self._answered(code, hold.began, parked=True)
+        self._answer(hold.pull, batch, code)
+        self._answered(code, hold.pull.began, parked=True)
 
-    def _answer(
-        self, conn: Conn, opaque: int, fields: PullFields, serialize: SerializeType, batch: Batch, code: int
-    ) -> None:
+    def _answer(self, pull: Pull, batch: Batch, code: int) -> None:
+        fields = pull.fields
         if code == 0:
             self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, len(batch.records), batch.size)
             if self._settings.disable_consume_if_consumer_read_slowly:
@@ -369,114 +274,14 @@ class Delivery:
                 code = int(ResponseCode.PULL_RETRY_IMMEDIATELY)
                 batch = batch._replace(next_offset=fields.queue_offset)
         next_from = self._pull_from(fields.consumer_group, batch.behind)
-        conn.send_parts(*pull_answer(opaque, batch, code, next_from, serialize))
-
-    def _check(self, conn: Conn, fields: PullFields) -> tuple[Queue, Filter]:
-        """The checks of a pull, in Java's order; the queue and what the subscription lets through."""
-        settings = self._settings
-        group = fields.consumer_group
-        topic = fields.topic
-        if not settings.broker_permission & 4:
-            raise ResponseError(
-                ResponseCode.NO_PERMISSION, f"the broker[{settings.broker_ip1}] pulling message is forbidden"
-            )
-        if group in BROKER_GROUPS:
-            raise ResponseError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
-        group_config = self._groups.find(group)
-        if group_config is None:
-            raise ResponseError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group}] does not exist, {FAQ}"
-            )
-        if not group_config.consume_enable:
-            raise ResponseError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
-        config = self._topics.get(topic)
-        if config is None:
-            raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {FAQ}")
-        if not config.perm & 4:
-            raise ResponseError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden")
-        queue_id = fields.queue_id
-        if not 0 <= queue_id < config.read_queue_nums:
-            raise ResponseError(
-                ResponseCode.SYSTEM_ERROR,
-                f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:"
-                f"[{config.read_queue_nums}] consumer:[/{conn.peer}]",
-            )
-        if fields.max_msg_nums < 0:
-            raise ResponseError(
-                ResponseCode.SYSTEM_ERROR, f"maxMsgNums[{fields.max_msg_nums}] is illegal: ask for at least one message"
-            )
-        if fields.sys_flag & _SUBSCRIPTION:
-            try:
-                data = subscription.build(topic, fields.subscription, fields.expression_type)
-            except RMQError:
-                raise ResponseError(
-                    ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
-                ) from None
-        else:
-            members = self._consumers.group(group)
-            if members is None:
-                raise ResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
-            if members.message_model == "BROADCASTING" and not group_config.consume_broadcast_enable:
-                raise ResponseError(
-                    ResponseCode.NO_PERMISSION, f"the consumer group[{group}] can not consume by broadcast way"
-                )
-            if self._groups.forbidden and not self._groups.may_read(group, topic):
-                raise ResponseError(
-                    ResponseCode.NO_PERMISSION, f"the consumer group[{group}] is forbidden for topic[{topic}]"
-                )
-            found = members.subscription(topic)
-            if found is None:
-                raise ResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
-            if found.data.sub_version < fields.sub_version:
-                raise ResponseError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-            data = found.data
-        multi_dispatch = self._store.multi_dispatch
-        if multi_dispatch is not None and multi_dispatch.refuses_queue(topic, queue_id):
-            # The words of a Java broker whose maxLmqConsumeQueueNum is exceeded.
-            raise ResponseError(ResponseCode.SYSTEM_ERROR, "store getMessage return null")
-        wants = EVERYTHING
-        if not data.is_tag_type:
-            wants = self._condition(fields, data)
-        elif data.code_set:
-            wants = filter_of(data)
-        elif settings.filter_support_retry and is_retry_topic(topic):
-            wants = Filter(sql=RetryCondition(self._filters, group_of_retry_topic(topic)))
-        return self._store.queues.get_or_create(topic, queue_id), wants
-
-    def _condition(self, fields: PullFields, data: SubscriptionData) -> Filter:
-        """The SQL92 filter of a pull: the group's, or the one that the pull brings along.
-
-        Of the latter, one that does not compile is refused (Java lets everything through).
-        """
-        inline = bool(fields.sys_flag & _SUBSCRIPTION)
-        held = None if inline else self._filters.get(data.topic, fields.consumer_group)
-        if not inline:
-            if held is None:
-                raise ResponseError(
-                    ResponseCode.FILTER_DATA_NOT_EXIST,
-                    "The broker's consumer filter data is not exist!Your expression may be wrong!" + _fault(data),
-                )
-            if held.client_version < fields.sub_version:
-                raise ResponseError(
-                    ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest"
-                )
-        if not self._settings.enable_property_filter:
-            raise filtering_is_off(data.expression_type)
-        if held is not None:
-            return Filter(sql=held.compiled, bits=held.bits)
-        try:
-            return filter_of(data)
-        except ExpressionError as error:
-            raise ResponseError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
-            ) from None
+        pull.conn.send_parts(*pull_answer(pull.opaque, batch, code, next_from, pull.serialize))
 
     def _wake(self, hold: Hold) -> bool:
         """A message arrived: serve the hold again; whether it is answered. Never raises."""
         try:
             return self._serve_again(hold)
         except Exception as error:
-            self._failed(hold.conn, hold.opaque, error, hold.began, parked=True)
+            self._failed(hold.conn, hold.pull.opaque, error, hold.pull.began, parked=True)
             return True
 
     def _expire(self, hold: Hold) -> None:
@@ -484,7 +289,7 @@ class Delivery:
         try:
             self._give_up(hold)
         except Exception as error:
-            self._failed(hold.conn, hold.opaque, error, hold.began, parked=True)
+            self._failed(hold.conn, hold.pull.opaque, error, hold.pull.began, parked=True)
 
     def _serve_again(self, hold: Hold) -> bool:
         """False while only messages came that its filter refuses, and while its peer does not take its answers."""
@@ -494,7 +299,7 @@ class Delivery:
             return False
         if not self._leads and not self._settings.slave_read_enable:
             return False
-        scan = self._reader.scan(hold.queue, hold.next_offset, hold.fields.max_msg_nums, hold.wants)
+        scan = self._reader.scan(hold.queue, hold.next_offset, hold.pull.fields.max_msg_nums, hold.wants)
         try:
             waits_for = next(scan)
         except StopIteration as end:
@@ -508,14 +313,8 @@ class Delivery:
                 return False
             self._answer_hold(hold, batch, code)
             return True
-        self._spawn_cold(
-            scan,
-            waits_for,
-            hold.conn,
-            hold.opaque,
-            hold.serialize,
-            lambda batch: self._answer_hold(hold, batch, code_of(batch, hold.next_offset)),
-            hold.began,
+        self._cold.read(
+            hold.pull, scan, waits_for, lambda batch: self._answer_hold(hold, batch, code_of(batch, hold.next_offset))
         )
         return True
 
@@ -534,10 +333,10 @@ class Delivery:
                 remark=f"topic[{queue.topic}] not exist, apply first please! {FAQ}",
                 ext={},
                 flag=FLAG_RESPONSE,
-                opaque=hold.opaque,
+                opaque=hold.pull.opaque,
             )
             hold.conn.send(encode(refusal))
-            self._answered(ResponseCode.TOPIC_NOT_EXIST, hold.began, parked=True)
+            self._answered(ResponseCode.TOPIC_NOT_EXIST, hold.pull.began, parked=True)
             return
         if hold.refused:
             status = Status.NO_MATCHED_MESSAGE

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from rmq.broker.delivery.checks import PullChecks
 from rmq.broker.delivery.moved import OffsetMovedEvents
 from rmq.broker.delivery.pull import Delivery
 from rmq.broker.delivery.read import Reader
@@ -197,7 +198,7 @@ async def test_a_batch_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @in_virtual_time
 async def test_a_pull_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    stumbles(monkeypatch, Delivery, "_check", lambda _, conn, fields: fields.consumer_group == "BAD")
+    stumbles(monkeypatch, PullChecks, "check", lambda _, conn, fields: fields.consumer_group == "BAD")
     async with Rig() as tick:
         answers = await tick.ask(pull(), pull("BAD"), send(), pull(), Command(30, ext={"topic": "T", "queueId": "0"}))
         assert [answer.code for answer in answers if answer] == [0, 1, 0, 0, 0]
@@ -223,7 +224,7 @@ async def test_parked_pulls_that_break_when_they_are_woken_or_their_time_is_up(m
         assert await other.codes(send()) == [0]
         assert [answer.code for answer in await waiting if answer] == [1, 0, 1, 0]
         monkeypatch.undo()
-        stumbles(monkeypatch, Delivery, "_give_up", lambda _, hold: hold.fields.max_msg_nums == 31)
+        stumbles(monkeypatch, Delivery, "_give_up", lambda _, hold: hold.pull.fields.max_msg_nums == 31)
         assert [answer.code for answer in await tick.ask(*parked(2), seconds=10.0) if answer] == [1, 19, 1, 19]
         tick.nobody_is_cut_off()
 

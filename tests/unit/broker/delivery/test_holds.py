@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from rmq.broker.delivery.filtering import EVERYTHING
-from rmq.broker.delivery.holds import Hold, Holds
+from rmq.broker.delivery.holds import Hold, Holds, Pull
 from rmq.broker.lane.hot_frames import PullFields
 from rmq.broker.store.state import Queue
+from rmq.protocol.command import SerializeType
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimClock
 
@@ -26,7 +27,7 @@ class Desk:
         self.holds = Holds(SimClock(), self._retry, self._expired)
 
     def _note(self, what: str, hold: Hold) -> None:
-        self.events.append((what, hold.opaque, round(asyncio.get_running_loop().time() - self._start, 3)))
+        self.events.append((what, hold.pull.opaque, round(asyncio.get_running_loop().time() - self._start, 3)))
 
     def _retry(self, hold: Hold) -> bool:
         served = self._decide(hold)
@@ -38,7 +39,7 @@ class Desk:
 
     def park(self, opaque: int, queue: Queue, seconds: float, conn: Any = None) -> Hold:
         fields = PullFields("g", queue.topic, queue.id, 0, 32, 2)
-        hold = Hold(conn or Conn(), opaque, fields, queue, EVERYTHING)
+        hold = Hold(Pull(conn or Conn(), opaque, fields, SerializeType.JSON, 0.0), queue, EVERYTHING)
         self.holds.park(hold, seconds)
         return hold
 
@@ -88,7 +89,7 @@ async def test_a_hold_that_was_served_does_not_expire() -> None:
 
 @sim
 async def test_refused_messages_leave_the_hold_parked() -> None:
-    desk, queue = Desk(served=lambda hold: hold.opaque == 2), Queue("T", 0)
+    desk, queue = Desk(served=lambda hold: hold.pull.opaque == 2), Queue("T", 0)
     desk.park(1, queue, 5)
     desk.park(2, queue, 5)
     desk.holds.wake([queue])
