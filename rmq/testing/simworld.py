@@ -12,7 +12,8 @@ from rmq.runtime.lockstep import LockstepPool, loop_of_turn
 from rmq.runtime.offload import failure_first
 from rmq.runtime.real import seeded
 from rmq.runtime.world import Random, World
-from rmq.testing.simdisk import SimDisk, SimFiles
+from rmq.testing.simdisk import SimDisk
+from rmq.testing.simfiles import SimFiles
 from rmq.testing.simnet import SimNet, SimNetwork
 
 __all__ = ["SimClock", "SimIdentity", "SimNode", "Simulation"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from rmq.broker.transaction.halves import DISCARD_TOPIC
-from rmq.testing.simdisk import SimCrash
+from rmq.testing.simfiles import SimCrash
 from rmq.testing.simworld import Simulation
 from tests.support.kills.campaign import LONG
 from tests.support.scenes.faulty import in_time

@@ -9,7 +9,7 @@ import pytest
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.stopped.opened import StoppedStore
 from rmq.protocol.errors import StoreError
-from rmq.testing.simdisk import SimFiles
+from rmq.testing.simfiles import SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.scenes.store import bodies, die, opened, put, small

@@ -16,7 +16,7 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import StoreError
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
-from rmq.testing.simdisk import SimCrash
+from rmq.testing.simfiles import SimCrash
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.kills.killer import LOG_FILE_SIZE, BrokerProcess

@@ -14,7 +14,7 @@ import pytest
 from rmq.broker.store.store import Store
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import World
-from rmq.testing.simdisk import SimCrash
+from rmq.testing.simfiles import SimCrash
 from rmq.testing.simworld import SimNode, Simulation
 from tests.fault.test_kills import BROKER, POINTS
 from tests.support.kills.campaign import LONG, amount

@@ -20,7 +20,7 @@ from rmq.protocol.ids import decode_offset_msg_id
 from rmq.protocol.message import decode_record, decode_records
 from rmq.remoting.router import Router
 from rmq.runtime.tasks import TaskOwner
-from rmq.testing.simdisk import _SimFile
+from rmq.testing.simfiles import SimFile
 from tests.support.held import held_by
 from tests.support.kills.campaign import amount
 from tests.support.raw_peer import pull, send
@@ -147,7 +147,7 @@ def running() -> Counter[str]:
 
 def open_files() -> Counter[str]:
     """Files that are open, by path; how many of log and index there are is the messages' matter."""
-    paths = [one.path for one in gc.get_objects() if isinstance(one, _SimFile) and not one._closed]
+    paths = [one.path for one in gc.get_objects() if isinstance(one, SimFile) and not one._closed]
     return Counter(path for path in paths if not path.startswith(("/store/commitlog/", "/store/index/")))
 
 

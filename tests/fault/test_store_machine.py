@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
-from rmq.testing.simdisk import SimCrash
+from rmq.testing.simfiles import SimCrash
 from rmq.testing.simloop import SimLoop
 from rmq.testing.simworld import Simulation
 from tests.support.kills.campaign import amount

@@ -16,7 +16,7 @@ from rmq.broker.store.stopped.opened import StoppedStore
 from rmq.broker.store.store import Store
 from rmq.runtime.files import RealFiles
 from rmq.runtime.world import Files
-from rmq.testing.simdisk import SimFiles
+from rmq.testing.simfiles import SimFiles
 
 __all__ = ["watch"]
 

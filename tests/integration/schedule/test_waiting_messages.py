@@ -18,7 +18,7 @@ from rmq.protocol.ids import decode_offset_msg_id
 from rmq.protocol.message import MessageRecord, decode_record
 from rmq.remoting.client import RemotingClient
 from rmq.testing.cluster import Cluster
-from rmq.testing.simdisk import SimFiles
+from rmq.testing.simfiles import SimFiles
 from tests.support.virtual import in_virtual_time, one_world
 
 

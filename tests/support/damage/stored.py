@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.headers.offset import UpdateConsumerOffsetRequest
 from rmq.protocol.headers.topic import DeleteTopicRequest
-from rmq.testing.simdisk import SimFiles
+from rmq.testing.simfiles import SimFiles
 from rmq.testing.simloop import run
 from tests.support.scenes.pop import PopScene
 from tests.support.store_scan import scan_log

@@ -9,7 +9,7 @@ from typing import Any
 from rmq.broker.store.state import Put, Queue
 from rmq.broker.store.store import Store
 from rmq.runtime.world import World
-from rmq.testing.simdisk import SimFiles
+from rmq.testing.simfiles import SimFiles
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.scenes.store import LOG_SIZE, die, found_keys, opened, put, small, snapshot
 from tests.support.store_scan import Record, scan_log

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from rmq.runtime.world import File
-from rmq.testing.simdisk import SimDisk, SimFiles
+from rmq.testing.simdisk import SimDisk
+from rmq.testing.simfiles import SimFiles
 from tests.support.faults.os_calls import FaultyOs, Points
 
 __all__ = ["JournalOs", "before", "lay_out", "replay"]

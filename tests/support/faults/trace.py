@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rmq.runtime.world import File, World
-from rmq.testing.simdisk import SimDisk, SimFiles
+from rmq.testing.simdisk import SimDisk
+from rmq.testing.simfiles import SimFiles
 
 __all__ = ["Trace", "TracingFiles", "traced"]
 

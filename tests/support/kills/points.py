@@ -12,7 +12,8 @@ from typing import Any
 
 from rmq.broker.store.store import Store
 from rmq.runtime.world import File, World
-from rmq.testing.simdisk import SimCrash, SimDisk, SimFiles
+from rmq.testing.simdisk import SimDisk
+from rmq.testing.simfiles import SimCrash, SimFiles
 from tests.support.faults.os_calls import kind_of
 
 __all__ = ["Killer", "watched"]

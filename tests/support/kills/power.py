@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rmq.runtime.real import seeded
-from rmq.testing.simdisk import SimDisk, SimFiles
+from rmq.testing.simdisk import SimDisk
+from rmq.testing.simfiles import SimFiles
 from tests.support.faults.os_calls import Rule
 from tests.support.faults.power import before, lay_out, replay
 from tests.support.history import OK, Seen, Verdict, judge, read_histories, sends_of

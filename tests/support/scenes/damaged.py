@@ -11,7 +11,7 @@ import pytest
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.protocol.errors import StoreError
 from rmq.runtime.real import seeded
-from rmq.testing.simdisk import SimFiles
+from rmq.testing.simfiles import SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.faults.damaged_store import filled, recovered

@@ -17,7 +17,7 @@ import pytest
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.protocol.errors import StoreError
-from rmq.testing.simdisk import SimCrash
+from rmq.testing.simfiles import SimCrash
 from rmq.testing.simloop import SimLoop, run
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.scenes.store import LOG_SIZE, body_of, die, opened, put, records, small

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from rmq.runtime.world import Files
 from rmq.testing import simloop
-from rmq.testing.simdisk import PAGE, SimCrash, SimDisk, SimFiles
+from rmq.testing.simdisk import SimDisk
+from rmq.testing.simfiles import SimCrash, SimFiles
+from rmq.testing.siminode import PAGE
 from rmq.testing.simworld import Simulation
 
 

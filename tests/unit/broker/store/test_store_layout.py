@@ -12,7 +12,8 @@ from rmq.broker.store.state import Put
 from rmq.protocol.message import decode_record
 from rmq.runtime.files import RealFiles
 from rmq.runtime.world import World
-from rmq.testing.simdisk import SimDisk, SimFiles
+from rmq.testing.simdisk import SimDisk
+from rmq.testing.simfiles import SimFiles
 from tests.support.golden_store import unpack
 from tests.support.scenes.store import ENTRIES, HOST, LOG_SIZE, QUEUE_SIZE, SLOTS, opened, put, small
 from tests.support.store_scan import (

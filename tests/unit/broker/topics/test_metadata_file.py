@@ -13,7 +13,8 @@ import pytest
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import World
-from rmq.testing.simdisk import SimDisk, SimFiles
+from rmq.testing.simdisk import SimDisk
+from rmq.testing.simfiles import SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
 

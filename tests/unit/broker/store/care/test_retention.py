@@ -11,7 +11,7 @@ from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import Usage
-from rmq.testing.simdisk import SimFiles
+from rmq.testing.simfiles import SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.scenes.store import LOG_SIZE, QUEUE_SIZE, bodies, die, opened, put, small

@@ -12,7 +12,8 @@ from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.protocol.message import decode_record
-from rmq.testing.simdisk import SimDisk, SimFiles
+from rmq.testing.simdisk import SimDisk
+from rmq.testing.simfiles import SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.scenes.store import die, opened, put, records, small

@@ -17,7 +17,8 @@ from rmq.broker.store.state import Put, Queue
 from rmq.broker.store.store import Store
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import World
-from rmq.testing.simdisk import SimDisk, SimFiles
+from rmq.testing.simdisk import SimDisk
+from rmq.testing.simfiles import SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.scenes.store import LOG_SIZE, QUEUE_SIZE, bodies, body_of, die, opened, put, records, small

@@ -3,7 +3,8 @@
 import pytest
 
 from rmq.broker.store.start.checkpoint import Checkpoint
-from rmq.testing.simdisk import SimDisk, SimFiles
+from rmq.testing.simdisk import SimDisk
+from rmq.testing.simfiles import SimFiles
 
 PATH = "/store/checkpoint"
 

@@ -19,7 +19,8 @@ from rmq.broker.store.store import Store
 from rmq.protocol.errors import StoreError
 from rmq.runtime.files import RealFiles
 from rmq.runtime.world import File, World
-from rmq.testing.simdisk import SimCrash, SimDisk, SimFiles
+from rmq.testing.simdisk import SimDisk
+from rmq.testing.simfiles import SimCrash, SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.golden_store import golden_settings, state_of, unpack
