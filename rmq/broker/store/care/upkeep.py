@@ -139,7 +139,7 @@ class Upkeep:
             if not await self._finish_queues(until):
                 clean = False
             if self._index is not None:
-                await self._index.force()
+                await self._index.writer.force()
             if self.indexed:
                 self._checkpoint.note_indexed(
                     *(self._index.position if self._index is not None else (-1, 0)), self._log.end
@@ -238,7 +238,7 @@ class Upkeep:
     async def _interval(self) -> None:
         await self._writer.interval()
         if self._index is not None:
-            await self._index.try_write()
+            await self._index.writer.try_write()
         if not self._log.prepared and not self._flusher.failed:
             await self._prepare()
 
@@ -296,4 +296,4 @@ class Upkeep:
 
     async def _force_index(self) -> None:
         if self._index is not None:
-            await self._index.force()
+            await self._index.writer.force()

@@ -82,13 +82,13 @@ class IndexBuild:
 
     async def open(self, *, clean: bool) -> None:
         """Open the index; the end of the log is not known yet."""
-        await self._index.open(clean=clean)
+        await self._index.start.open(clean=clean)
 
     def begin(self) -> int:
         """The log is recovered; how much is to be done, in bytes of the log that could be read in the same time."""
         end = self._recovered_end = self._log.end
-        known = max(self._log.start, self._index.known_end)
-        return max(0, end - known) + _CHECK_COST * self._index.unchecked
+        known = max(self._log.start, self._index.start.known_end)
+        return max(0, end - known) + _CHECK_COST * self._index.start.unchecked
 
     @property
     def stamp(self) -> int:
@@ -109,8 +109,8 @@ class IndexBuild:
         whole = max(1, self._log.end - self._log.start)
         done = 100 * (whole - self.behind) / whole
         text = f"the index is being rebuilt and {done:.1f} % done: "
-        if self._index.failed is not None:
-            text = f"the index cannot be written ({told(self._index.failed)}): "
+        if self._index.writer.failed is not None:
+            text = f"the index cannot be written ({told(self._index.writer.failed)}): "
         if not self.stamp:
             return text + "no message is found by key yet"
         until = datetime.fromtimestamp(self.stamp // 1000)
@@ -171,7 +171,7 @@ class IndexBuild:
         """Where to begin to read: what points behind the recovered end of the log is of no use."""
         index, end = self._index, self._recovered_end
         try:
-            found = await index.check()
+            found = await index.start.check()
         except OSError as error:
             log.error("the index cannot be read: %s; it is built anew", told(error))
             found = None
@@ -274,8 +274,9 @@ class IndexBuild:
         self._bad, self._tries = self.position, _TRIES - 1
 
     async def _write(self) -> None:
-        if not await self._index.try_write() and self._index.waiting > _MOST_WAITING and self._index.failed is not None:
-            raise IndexStopped(self.position, self._index.failed)
+        writer = self._index.writer
+        if not await writer.try_write() and self._index.waiting > _MOST_WAITING and writer.failed is not None:
+            raise IndexStopped(self.position, writer.failed)
 
     def _catch_up(self) -> bool:
         """Put what is left in one go, if it is little and in memory; whether the index has everything now."""

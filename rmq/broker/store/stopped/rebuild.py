@@ -168,7 +168,7 @@ class _Rebuild:
             while dispatcher.position < commit_log.end and await dispatcher.advance(reader, _SLICE):
                 await writer.write(everything=True)
                 if index is not None:
-                    await index.write()
+                    await index.writer.write()
                 self._progress("commit log", dispatcher.position - start, commit_log.end - start)
             unread = [*sorted(reader.passed_over), *reader.lost_end(commit_log.end)]
             if unread:
@@ -182,7 +182,7 @@ class _Rebuild:
             await writer.write(everything=True)
             await writer.sync()
             if index is not None:
-                await index.force()
+                await index.writer.force()
             made = Rebuilt(
                 start, reader.end, sum(queue.next > 0 for queue in queues),
                 sum(queue.next - queue.min for queue in queues),

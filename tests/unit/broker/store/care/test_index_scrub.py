@@ -154,7 +154,7 @@ def test_a_file_that_retention_takes_between_two_passes_is_not_held() -> None:
         last = store.index.files[-1]
         for number in range(ENTRIES):
             store.append([put(store.queues.get_or_create("T", 0), b"y", key=f"more-{number}")])
-        await store.index.write()
+        await store.index.writer.write()
         await store.index.delete_expired(store.log.end)
         assert last not in store.index.files
         assert held_by(store.index_scrub)["(IndexFile)"] == len(store.index.files)

@@ -33,8 +33,8 @@ def test_entries_chains_and_headers_are_javas() -> None:
             items.append((java_hash(f"T#k{rng.randrange(30)}"), n * 100, now))
             index.put(items[-1][0], n * 100, now)
             if n % 20 == 0:
-                await index.write()
-        await index.force()
+                await index.writer.write()
+        await index.writer.force()
         files = scan_index(machine.files, "/store", SLOTS, ENTRIES)
         assert [file["count"] for file in files] == [ENTRIES, ENTRIES, 130 - 2 * (ENTRIES - 1) + 1]
         assert files == sorted(files, key=lambda file: file["file"])
@@ -93,7 +93,7 @@ def test_a_query_walks_back_in_time() -> None:
             assert await index.query(7, 1000, begin + 900_000, begin + 1_000_000) == []
             assert await index.query(8, 1000, 0, 1 << 62) == []
             # Once more from files alone, the page cache cold.
-            await index.force()
+            await index.writer.force()
             machine.disk.evict("*")
         index.close()
 
@@ -106,7 +106,7 @@ def test_a_damaged_chain_ends(damage: str) -> None:
         machine, index, _ = fresh()
         for n in range(1, ENTRIES + 20):
             index.put(7, n, 1_000_000)
-        await index.force()
+        await index.writer.force()
         file = machine.disk.open(index.files[0].path)
         at = 40 + 4 * SLOTS + 20 * 10
         change = {"cycle": (16, 10), "forward": (16, 40), "huge": (16, 1 << 30), "negative time": (12, -5)}[damage]
@@ -127,10 +127,10 @@ def test_what_cannot_be_written_stays_findable() -> None:
             index.put(7, n, 1_000_000)
         for _ in range(3):
             with pytest.raises(OSError, match="rror"):
-                await index.write()
+                await index.writer.write()
             assert checkpoint.index == 0
             assert len(await index.query(7, 1000, 0, 1 << 62)) == ENTRIES + 10
-        await index.write()
+        await index.writer.write()
         assert checkpoint.index == 1_000_000
         assert len(await index.query(7, 1000, 0, 1 << 62)) == ENTRIES + 10
         index.close()
@@ -143,7 +143,7 @@ def test_expired_files_go_but_the_newest_stays() -> None:
         machine, index, _ = fresh()
         for n in range(4 * ENTRIES):
             index.put(7, n * 10, 1_000_000)
-        await index.force()
+        await index.writer.force()
         names = [file.name for file in index]
         assert await index.delete_expired(index.files[1].end_offset + 1) == 2
         assert machine.files.list("/store/index") == names[2:]

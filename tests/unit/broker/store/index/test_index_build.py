@@ -11,7 +11,7 @@ import pytest
 
 from rmq.broker.store.index import build as index_build
 from rmq.broker.store.index import feed as index_feed
-from rmq.broker.store.index import index as index_module
+from rmq.broker.store.index import writing as index_writing
 from rmq.broker.store.index.index import Index
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
@@ -76,7 +76,7 @@ async def assert_whole(machine: SimNode, store: Store, messages: int) -> None:
     """Every key in the log's order, and each found; the last of a full file may be there twice, as in Java's."""
     assert [await found(store, number) for number in range(messages)] == [[b"%d" % n] for n in range(messages)]
     assert store.index is not None
-    await store.index.force()
+    await store.index.writer.force()
     entries = list(dict.fromkeys(in_index(machine)))
     assert [value for value, _ in entries] == [java_hash(f"T#k{number}") for number in range(messages)]
     assert [offset for _, offset in entries] == sorted({offset for _, offset in entries})
@@ -286,7 +286,7 @@ def test_others_have_turns_while_messages_with_many_keys_are_read(
 def test_an_index_that_cannot_be_written_costs_queries_by_key_alone(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(index_module, "_MOST_WAITING", 2000)
+    monkeypatch.setattr(index_writing, "_MOST_WAITING", 2000)
     monkeypatch.setattr(index_build, "_MOST_WAITING", 1000)
 
     async def main() -> None:
@@ -315,7 +315,7 @@ def test_an_index_that_cannot_be_written_costs_queries_by_key_alone(
         await built(store)
         send(store, queue, 350, 360)
         await assert_whole(machine, store, 360)
-        assert (build.behind, build.progress(), index.failed) == (0, None, None)
+        assert (build.behind, build.progress(), index.writer.failed) == (0, None, None)
         await store.stop()
         assert not machine.files.exists("/store/abort")
 
