@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from rmq.broker.parts import Ground
 from rmq.broker.replication.master_service import MasterReplication
-from rmq.broker.replication.slave_service import SlaveClient, SlaveStatus
 from rmq.protocol.bodies.replica import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
@@ -22,11 +21,14 @@ class ReplicaAdmin:
     """Handlers of a master, and of a slave.
 
     :param master: what sends the log to slaves; None while the broker is no master.
-    :param slave: what follows a master; None while the broker is no slave.
+    :param slave: how the link to the master is; None while the broker is no slave.
     """
 
     def __init__(
-        self, ground: Ground, master: Callable[[], MasterReplication | None], slave: Callable[[], SlaveClient | None]
+        self,
+        ground: Ground,
+        master: Callable[[], MasterReplication | None],
+        slave: Callable[[], HAClientRuntimeInfo | None],
     ) -> None:
         self._master = master
         self._slave = slave
@@ -37,11 +39,11 @@ class ReplicaAdmin:
     @handles(RequestCode.GET_BROKER_HA_STATUS)
     def ha_status(self, conn: Conn, request: Command) -> Command:
         """907 (5.x): where the log ends, and the slaves that read it; of a slave how far it is itself."""
-        master, slave = self._master(), self._slave()
+        master = self._master()
         if master is not None:
             status = self._of_master(master)
         else:
-            told = HAClientRuntimeInfo(max_offset=self._store.log.end) if slave is None else _of_slave(slave.status())
+            told = self._slave() or HAClientRuntimeInfo(max_offset=self._store.log.end)
             status = HARuntimeInfo(master=False, ha_client_runtime_info=told)
         return request.reply(ResponseCode.SUCCESS, body=status.encode())
 
@@ -59,9 +61,11 @@ class ReplicaAdmin:
                     slave_ack_offset=one.acked,
                     transfer_from_where=one.next,
                     transferred_byte_in_second=int(one.sent / max(one.seconds, 1.0)),
+                    behind_seconds=int(one.behind),
                 )
                 for one in seen
             ],
+            refused=master.refusals() or None,
         )
 
     @handles(RequestCode.EXCHANGE_BROKER_HA_INFO, header=ExchangeHAInfoRequest)
@@ -88,12 +92,3 @@ class ReplicaAdmin:
     def timer_metrics(self, conn: Conn, request: Command) -> Command:
         """61 (5.x): likewise."""
         raise ResponseError(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
-
-
-def _of_slave(status: SlaveStatus) -> HAClientRuntimeInfo:
-    return HAClientRuntimeInfo(
-        last_read_timestamp=status.last_read_ms,
-        last_write_timestamp=status.last_write_ms,
-        master_addr=status.master if status.connected else None,
-        max_offset=status.end,
-    )

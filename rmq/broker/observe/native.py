@@ -148,6 +148,12 @@ class NativeMetrics:
                 [("", (("addr", one.address),), max(0, end - one.acked)) for one in master.replication.slaves()],
             )
             yield Family(
+                "rmq_replica_behind_seconds",
+                "gauge",
+                "For how long a master's log has gone further than a slave which follows has acknowledged",
+                [("", (("addr", one.address),), one.behind) for one in master.replication.slaves()],
+            )
+            yield Family(
                 "rmq_replica_refused_total",
                 "counter",
                 "Connections of slaves that a master has closed, by reason",
@@ -164,6 +170,8 @@ class NativeMetrics:
         if slave.metadata.behind is not None:
             meaning = "Bytes of its master's log that a slave has not got"
             yield _single("rmq_slave_behind_bytes", "gauge", meaning, slave.metadata.behind)
+            meaning = "Age of a slave's newest message while its master has newer ones"
+            yield _single("rmq_slave_behind_seconds", "gauge", meaning, slave.metadata.behind_seconds or 0)
         yield _single(
             "rmq_slave_logs_differ_total",
             "counter",

@@ -8,8 +8,10 @@ from typing import NamedTuple
 from rmq.broker.replication.wire import ReportDecoder, header
 from rmq.protocol.errors import ReplicationError
 
-__all__ = ["Extent", "MasterStream", "Refused", "Why"]
+__all__ = ["CUT_BACK", "Extent", "MasterStream", "Refused", "Why"]
 
+#: What is done where two logs are not the same, at the one that is to be a slave.
+CUT_BACK = "mqadmin store truncate --to-master ADDR"
 #: The bytes that a slave of a 5.x controller begins with (state 1, two flags), as a report.
 _HANDSHAKES = frozenset((1 << 32) + (last << 16) + learner for last in (0, 1) for learner in (0, 1))
 
@@ -115,7 +117,7 @@ class MasterStream:
             raise Refused(
                 Why.AHEAD,
                 f"its log ends at {at}, and this master has given away no more than {log.given} bytes: the two logs "
-                f"are not the same; cut that slave's log back, or empty its store",
+                f"are not the same; stop that slave, and there: {CUT_BACK}",
             )
         if at == 0:
             self.next = log.start if self._from_first_file else max(log.start, log.end - log.end % log.file_size)
@@ -171,5 +173,5 @@ class MasterStream:
 def _behind(at: int, start: int) -> str:
     return (
         f"its log ends at {at}, and this master's begins at {start}: what lies between is deleted here; empty that "
-        f"slave's store, so that it begins anew"
+        f"slave's store, so that it begins anew (mqadmin store truncate --all)"
     )

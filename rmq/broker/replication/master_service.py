@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import cast
 
@@ -30,6 +30,10 @@ _COLD = 1 << 20
 _COLD_READS = 2
 #: Bytes that wait to be sent to one slave before the log is read on for it.
 _UNSENT = 1 << 20
+#: Seconds of which the ends of the log are kept.
+_SAMPLES = 3600
+#: Seconds for which it is shown that a slave was refused.
+_SHOWN = 300.0
 #: Seconds until the log says again why a slave is refused.
 _TELL_AGAIN = 60.0
 
@@ -50,6 +54,9 @@ class SlaveSeen:
     seconds: float
     #: It is near enough for a SYNC_MASTER to wait for it.
     in_sync: bool
+    #: For how many seconds the log has gone further than it has; of what is older than this master, as long as that is
+    #: one.
+    behind: float
 
 
 class MasterReplication:
@@ -78,6 +85,10 @@ class MasterReplication:
         self._available = False
         #: When a reason was last told of an address: a slave that is refused comes back every few seconds.
         self._told: dict[tuple[str, Why], float] = {}
+        #: What each of them was told last, and when; in that order.
+        self._refusals: dict[tuple[str, Why], tuple[float, str]] = {}
+        #: Where the log ended, a second apart, and when: it tells how old what a slave lacks is.
+        self._ends: deque[tuple[int, float]] = deque(maxlen=_SAMPLES)
         self._complaints = Rationed(world.clock)
         self._notes = Rationed(world.clock)
 
@@ -97,6 +108,12 @@ class MasterReplication:
                 f"listenPort + 1: {error.strerror or error}: stop what listens there, or set another listenPort"
             ) from error
         store.acks.has_replica = self._has_replica
+        self._sample()
+        self.tasks.every(1.0, self._sample, "ends")
+
+    def _sample(self) -> None:
+        if not self._ends or self._ends[-1][0] != self.store.log.end:
+            self._ends.append((self.store.log.end, self.world.clock.monotonic()))
 
     async def stop(self) -> None:
         """Close the listener and every connection; who waits for a slave is answered."""
@@ -117,6 +134,18 @@ class MasterReplication:
     def slaves(self) -> list[SlaveSeen]:
         """Every connection that has reported, in the order they were opened."""
         return [slave.seen() for slave in self._connections if slave.stream.next >= 0]
+
+    def refusals(self) -> list[str]:
+        """Who was refused within the last minutes, and why."""
+        now = self.world.clock.monotonic()
+        return [f"{replica}: {text}" for (replica, _), (at, text) in self._refusals.items() if now - at < _SHOWN]
+
+    def behind_seconds(self, acked: int) -> float:
+        """For how long the log has gone further than ``acked``, to the second."""
+        if acked >= self.store.log.end:
+            return 0.0
+        now = self.world.clock.monotonic()
+        return now - next((at for end, at in self._ends if end > acked), now)
 
     @property
     def available(self) -> bool:
@@ -234,6 +263,10 @@ class MasterReplication:
         """Close a connection, and say why."""
         self.refused[error.why] += 1
         now, key = self.world.clock.monotonic(), (slave.replica, error.why)
+        self._refusals.pop(key, None)
+        self._refusals[key] = (now, str(error))
+        if len(self._refusals) > _MOST:
+            del self._refusals[next(iter(self._refusals))]
         if now - self._told.get(key, -_TELL_AGAIN) >= _TELL_AGAIN:
             if len(self._told) >= _MOST:
                 self._told.clear()
@@ -413,6 +446,7 @@ class _Slave(asyncio.Protocol):
         return SlaveSeen(
             self.peer, stream.acked, stream.begun_at, stream.next, stream.sent,
             service.world.clock.monotonic() - self._since, behind < service.settings.ha_slave_fallbehind_max,
+            service.behind_seconds(stream.acked),
         )  # fmt: skip
 
 

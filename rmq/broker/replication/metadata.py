@@ -152,6 +152,18 @@ class MetadataSync:
         """Bytes that the log here lacks of the master's, as that was when it was asked last; None before that."""
         return None if self._master_end is None else max(0, self._master_end - self._log.end)
 
+    @property
+    def behind_seconds(self) -> int | None:
+        """How old the newest message here is while the master has newer ones; None before it was asked."""
+        if not self.behind:
+            return self.behind
+        return max(0, self._clock.now_ms() - self._log.stamp) // 1000
+
+    @property
+    def master_end(self) -> int:
+        """Where the master's log ended when it was asked last; 0 before the first time."""
+        return self._master_end or 0
+
     # -- asking
 
     async def _round_of_progress(self) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from rmq.broker.replication.incoming import IncomingRecords, LogsDiffer
+from rmq.broker.replication.master import CUT_BACK
 from rmq.broker.replication.slave import SlaveStream
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.store import Store
@@ -52,6 +53,8 @@ class SlaveStatus:
     last_write_ms: int
     #: Why the last connection ended, or could not be opened; None while there is one.
     trouble: str | None
+    #: Bytes a second, since the connection was opened.
+    speed: int
 
 
 class SlaveClient:
@@ -102,7 +105,7 @@ class SlaveClient:
             self.address, link is not None, self._store.log.end,
             self._received + (link.stream.taken if link is not None else 0), self._connections, self._refused,
             self._read_ms if link is None else link.read_ms, self._write_ms if link is None else link.write_ms,
-            self._why,
+            self._why, 0 if link is None else int(link.stream.taken / max(self.now() - link.since, 1.0)),
         )  # fmt: skip
 
     @property
@@ -131,6 +134,8 @@ class SlaveClient:
         self._why = f"{address}: {error}"
         if isinstance(error, LogsDiffer):
             self._refused += 1
+            self._why += f"; stop this slave, and: {CUT_BACK}"
+            error = LogsDiffer(f"{error}; stop this slave, and: {CUT_BACK}")
         self._trouble.failed(error)
 
     async def _one_connection(self, address: str) -> None:
@@ -260,6 +265,7 @@ class _Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.read_ms = self.write_ms = 0
+        self.since = client.now()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's is none by its classes

@@ -16,12 +16,12 @@ from rmq.broker.delays import DelayLevels
 from rmq.broker.delivery.pull import Delivery
 from rmq.broker.lane.admit import Admission
 from rmq.broker.replication.master_service import MasterReplication
-from rmq.broker.replication.slave_service import SlaveClient
 from rmq.broker.roles.master import MasterServices
 from rmq.broker.roles.role import FOR_MASTERS, Role
 from rmq.broker.roles.slave import SlaveServices
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.gate import Gate
+from rmq.protocol.bodies.replica import HAClientRuntimeInfo
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import Router
 from rmq.runtime.ending import Parts
@@ -192,10 +192,9 @@ class Roles:
         """What sends the log to slaves; None while the broker is no master."""
         return None if self.master is None else self.master.replication
 
-    @property
-    def follows_log(self) -> SlaveClient | None:
-        """What follows a master's log; None while the broker is no slave."""
-        return None if self.slave is None else self.slave.client
+    def link(self) -> HAClientRuntimeInfo | None:
+        """How the link to the master is; None while the broker is no slave."""
+        return None if self.slave is None else self.slave.link()
 
     def figures(self) -> dict[str, str]:
         """What the runtime information says of the role."""

@@ -12,6 +12,7 @@ from rmq.broker.replication.metadata import MetadataSync
 from rmq.broker.replication.slave_service import SlaveClient
 from rmq.broker.schedule.levels import DelayOffsets
 from rmq.broker.topics.metadata import MetadataFile
+from rmq.protocol.bodies.replica import HAClientRuntimeInfo
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.ending import Parts
 from rmq.runtime.tasks import TaskOwner
@@ -71,10 +72,26 @@ class SlaveServices:
         self.metadata.start(self._tasks)
 
     def figures(self) -> dict[str, str]:
-        """What the runtime information says of it: where its master is, and how many bytes it lacks of its log."""
+        """What the runtime information says of it: where its master is, and how much it lacks of its log."""
         found = {"masterHAAddress": self.client.address or "unknown"}
         behind = self.metadata.behind
-        return found if behind is None else found | {"slaveBehindBytes": str(behind)}
+        if behind is None:
+            return found
+        return found | {"slaveBehindBytes": str(behind), "slaveBehindSeconds": str(self.metadata.behind_seconds)}
+
+    def link(self) -> HAClientRuntimeInfo:
+        """What it says of its link when it is asked (907)."""
+        status, metadata = self.client.status(), self.metadata
+        return HAClientRuntimeInfo(
+            last_read_timestamp=status.last_read_ms,
+            last_write_timestamp=status.last_write_ms,
+            master_addr=status.master if status.connected else None,
+            master_flush_offset=metadata.master_end,
+            max_offset=status.end,
+            transferred_byte_in_second=status.speed,
+            trouble=status.trouble,
+            behind_seconds=metadata.behind_seconds,
+        )
 
     async def end(self) -> bool:
         """End every service and bring to disk what it knows; whether all of them ended as they should."""

@@ -72,7 +72,7 @@ def make_handlers(
         MessageAdmin(settings, store, consumers, lookup),
         StatisticsAdmin(stats),
         MaintenanceAdmin(store, topics),
-        ReplicaAdmin(ground, lambda: roles().sends_log, lambda: roles().follows_log),
+        ReplicaAdmin(ground, lambda: roles().sends_log, lambda: roles().link()),
         AccessAdmin(),
         ReplyAdmin(clock, settings, store, producers, front.admission, front.answers, ground.broker_addr),
         modes,

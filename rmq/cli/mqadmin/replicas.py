@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from rmq.cli.mqadmin.session import admin_command, complain, print_json, seconds
+from rmq.cli.mqadmin.session import admin_command, complain, plain, print_json, seconds
 from rmq.client.admin import AdminClient
 from rmq.protocol.bodies.replica import HARuntimeInfo
 from rmq.protocol.errors import ClientError, ResponseError, TransportError
@@ -70,15 +70,23 @@ def _print_master(addr: str, status: HARuntimeInfo) -> None:
         ("#InSyncSlaveNum", status.in_sync_slave_nums),
     ):
         click.echo(f"{name:<26} {value}")
-    columns = "{:<24} {:>18} {:>14} {:>9} {:>22} {:>18}".format
+    for text in status.refused or ():
+        click.echo(f"{'#Refused':<26} {plain(text)}")
+    columns = "{:<24} {:>18} {:>14} {:>9} {:>22} {:>18} {:>9}".format
     if status.ha_connection_info:
         click.echo(
-            columns("#SlaveAddr", "#SlaveAckOffset", "#Diff", "#InSync", "#TransferSpeed(KB/s)", "#TransferFrom")
+            columns(
+                *("#SlaveAddr", "#SlaveAckOffset", "#Diff", "#InSync", "#TransferSpeed(KB/s)", "#TransferFrom"),
+                "#Diff(s)",
+            )
         )
     for one in status.ha_connection_info:
         speed = f"{one.transferred_byte_in_second / 1024:.2f}"
         in_sync = "true" if one.in_sync else "false"
-        click.echo(columns(one.addr or "", one.slave_ack_offset, one.diff, in_sync, speed, one.transfer_from_where))
+        behind = "-" if one.behind_seconds is None else one.behind_seconds
+        click.echo(
+            columns(one.addr or "", one.slave_ack_offset, one.diff, in_sync, speed, one.transfer_from_where, behind)
+        )
 
 
 def _print_slave(addr: str, status: HARuntimeInfo) -> None:
@@ -87,7 +95,11 @@ def _print_slave(addr: str, status: HARuntimeInfo) -> None:
         ("#SlaveAddr", addr),
         ("#MasterHAAddr", told.master_addr or "not connected"),
         ("#CommitLogMaxOffset", told.max_offset),
+        ("#MasterFlushOffset", told.master_flush_offset),
+        ("#Diff(s)", "-" if told.behind_seconds is None else told.behind_seconds),
+        ("#TransferSpeed(KB/s)", f"{told.transferred_byte_in_second / 1024:.2f}"),
         ("#LastReadTime", seconds(told.last_read_timestamp)),
         ("#LastWriteTime", seconds(told.last_write_timestamp)),
+        *(() if told.trouble is None else (("#Trouble", plain(told.trouble)),)),
     ):
         click.echo(f"{name:<26} {value}")

@@ -24,6 +24,7 @@ __all__ = [
     "cut",
     "masters_of",
     "missing_from",
+    "plain",
     "print_json",
     "seconds",
     "stamp",
@@ -143,6 +144,11 @@ def address(host: tuple[str, int]) -> str:
     """``10.0.0.1:10911`` or ``[::1]:10911``."""
     name, port = host
     return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+
+
+def plain(text: str) -> str:
+    """Harmless to a terminal, on one line: what another machine says may hold anything."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def cut(text: str, width: int) -> str:

@@ -1,10 +1,11 @@
-"""``store verify``, ``store dump`` and ``store rebuild``: tools for the store of a broker that does not run.
+"""``store verify``, ``dump``, ``rebuild`` and ``truncate``: tools for the store of a broker that does not run.
 
 ====  =====================================================================
 0     nothing is damaged; everything was printed or made
 1     something is damaged, or the disk does not give it (rebuild: of the
       commit log; the rest is made; dump: the rest is printed)
 2     it could not be looked at: no store, in use, no permission, wrong use
+      (truncate: or nothing was changed, because nobody has said yes)
 ====  =====================================================================
 """
 
@@ -16,6 +17,7 @@ import dataclasses
 import functools
 import logging
 import os
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
@@ -26,16 +28,24 @@ import orjson
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.refusal import remedy
 from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.stopped import cutting
 from rmq.broker.store.stopped import dump as dumps
 from rmq.broker.store.stopped.findings import Finding
 from rmq.broker.store.stopped.opened import StoppedStore, fitted
 from rmq.broker.store.stopped.rebuild import rebuild
+from rmq.broker.store.stopped.shared_end import shared_end
 from rmq.broker.store.stopped.verify import Verified, verify
 from rmq.cli.command import CONTEXT, FAILED, Commands, Refused
-from rmq.cli.mqadmin.session import address, print_json, stamp
+from rmq.cli.mqadmin.session import address, plain, print_json, stamp
 from rmq.cli.progress import Bar
-from rmq.protocol.errors import ProtocolError, RMQError
+from rmq.protocol.bodies.kv import KVTable
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ProtocolError, ResponseError, RMQError, StoreError
+from rmq.protocol.headers.message import ViewMessageRequest
 from rmq.protocol.message import MessageRecord
+from rmq.remoting.client import RemotingClient
+from rmq.remoting.tls import client_context
 from rmq.runtime.world import World
 
 __all__ = ["store"]
@@ -151,8 +161,7 @@ def _unicode(name: str) -> str:
 
 def _plain(text: str) -> str:
     """The same on one line and harmless to a terminal: names and properties may hold anything."""
-    text = _unicode(text)
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return plain(_unicode(text))
 
 
 def _print_verified(settings: StoreSettings, found: Verified) -> None:
@@ -378,3 +387,100 @@ async def rebuild_store(world: World, settings: StoreSettings, json: bool) -> in
                 "are given to no others"
             )
     return FAILED if made.damages or made.unread or made.lost else 0
+
+
+# -- truncate ----------------------------------------------------------------------------------------------------------
+
+_ASK_SECONDS = 10.0
+
+
+@_command(
+    "truncate",
+    click.option("--to-master", "master", metavar="ADDR", help="Cut what this broker, host:port, does not have."),
+    click.option("--all", "everything", is_flag=True, help="Empty the store: as a slave it begins anew."),
+    click.option("--yes", "yes", is_flag=True, help="Do not ask."),
+    click.option("--tls", "tls", is_flag=True, help="Speak TLS with the master."),
+)
+async def truncate_store(
+    world: World, settings: StoreSettings, master: str | None, everything: bool, yes: bool, tls: bool, json: bool
+) -> int:
+    """Cut the log back to where it is its master's, or empty the store, so that this broker can be that master's slave.
+
+    Shows first what would go, and asks. What goes is kept in a folder below the store, for: mqadmin store dump.
+    """
+    if (master is None) is not everything:
+        raise click.UsageError("give --to-master ADDR or --all, not both", click.get_current_context())
+    async with StoppedStore(world, settings) as opened:
+        with Bar() as bar:
+            at = opened.start if master is None else await _parted_at(opened, master, tls=tls)
+            going = await cutting.what_goes(opened, at, bar)
+    print_json(_going_json(settings, going)) if json else _print_going(settings, going, everything=everything)
+    if going.at == going.end and not everything:
+        return 0
+    if not yes and not (sys.stdin.isatty() and click.confirm("Go on?", err=True)):
+        raise Refused("nothing was changed; --yes does it")
+    kept = await (cutting.empty(world, settings) if everything else cutting.cut(world, settings, going))
+    dump = f"mqadmin store dump records -s {kept}" + ("" if everything else f" --from {going.at}")
+    click.echo(f"done; what was there is kept until you delete it: {dump}", err=json)
+    return 0
+
+
+async def _parted_at(opened: StoppedStore, master: str, *, tls: bool) -> int:
+    """Where the log stops being the master's.
+
+    :raises StoreError: it has nothing in common with it.
+    """
+    client = RemotingClient(opened.world, tls=client_context() if tls else None, name="mqadmin")
+
+    async def ask(code: RequestCode, header: ViewMessageRequest | None = None) -> Command:
+        answer = await client.request(master, Command.request(code, header), _ASK_SECONDS)
+        if answer.code != ResponseCode.SUCCESS:
+            raise ResponseError(answer.code, answer.remark, master)
+        return answer
+
+    async def record(offset: int) -> bytes | None:
+        try:
+            return (await ask(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequest(offset=offset))).body
+        except ResponseError:
+            return None
+
+    try:
+        figures = KVTable.decode((await ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+        start = int(figures.get("commitLogMinOffset", "0"))
+        found = await shared_end(opened, record, start)
+    finally:
+        await client.close()
+    if found is None:
+        raise StoreError(
+            f"{opened.root} has no message in common with {master}, whose log begins at {start}: empty it, with --all"
+        )
+    return found
+
+
+def _going_json(settings: StoreSettings, going: cutting.Going) -> dict[str, object]:
+    return {
+        "root": settings.root,
+        "commitLog": {"start": going.start, "end": going.end},
+        "from": going.at,
+        "records": going.records.total(),
+        "oldest": going.oldest,
+        "newest": going.newest,
+        "queues": [
+            {"topic": _unicode(topic), "queueId": queue_id, "records": count}
+            for (topic, queue_id), count in sorted(going.records.items())
+        ],
+    }
+
+
+def _print_going(settings: StoreSettings, going: cutting.Going, *, everything: bool) -> None:
+    if going.at == going.end and not everything:
+        click.echo(f"{settings.root}: the log ends at {going.end}, and its master has all of it: nothing is to be cut")
+        return
+    times = f", stored {stamp(going.oldest)} to {stamp(going.newest)}" if going.records else ""
+    click.echo(
+        f"{settings.root}: commit log {going.start} to {going.end}; what would go: {going.at} to {going.end}, "
+        f"{going.records.total()} messages{times}"
+    )
+    click.echo(f"{'#Messages':>12} {'#QID':>5} #Topic")
+    for (topic, queue_id), count in sorted(going.records.items()):
+        click.echo(f"{count:>12} {queue_id:>5} {_plain(topic)}")

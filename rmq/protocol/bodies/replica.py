@@ -17,6 +17,8 @@ class HAConnectionRuntimeInfo(Body):
     slave_ack_offset: int = member("slaveAckOffset", default=0)
     transfer_from_where: int = member("transferFromWhere", default=0)
     transferred_byte_in_second: int = member("transferredByteInSecond", default=0)
+    #: Ours: seconds by which what it has is older than what its master has.
+    behind_seconds: int | None = member("behindSeconds", default=None)
 
 
 @body
@@ -30,6 +32,9 @@ class HAClientRuntimeInfo(Body):
     master_flush_offset: int = member("masterFlushOffset", default=0)
     max_offset: int = member("maxOffset", default=0)
     transferred_byte_in_second: int = member("transferredByteInSecond", default=0)
+    #: Ours: why it does not follow, and seconds by which what it has is older than what its master has.
+    trouble: str | None = member("trouble", default=None)
+    behind_seconds: int | None = member("behindSeconds", default=None)
 
 
 @body
@@ -41,3 +46,5 @@ class HARuntimeInfo(Body):
     in_sync_slave_nums: int = member("inSyncSlaveNums", default=0)
     master: bool = member("master", default=False)
     master_commit_log_max_offset: int = member("masterCommitLogMaxOffset", default=0)
+    #: Ours: slaves that were refused within the last minutes, and why.
+    refused: list[str] | None = member("refused", default=None)

@@ -17,7 +17,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 #: Only a slave has them.
 OF_SLAVES = {
-    "rmq_replica_behind_bytes", "rmq_metadata_age_seconds", "rmq_slave_behind_bytes", "rmq_slave_logs_differ_total",
+    "rmq_replica_behind_bytes", "rmq_replica_behind_seconds", "rmq_metadata_age_seconds", "rmq_slave_behind_bytes",
+    "rmq_slave_behind_seconds", "rmq_slave_logs_differ_total",
 }  # fmt: skip
 
 

@@ -35,7 +35,7 @@ BROKER = {
         "timers.floor",
     ),
     *("transaction check.pass", "transaction check.progress", "pop.revive", "pop.positions", "pop.journal"),
-    *("stats.second", "stats.minute", "stats.hour", "stats.day", "registration.periodic"),
+    *("stats.second", "stats.minute", "stats.hour", "stats.day", "registration.periodic", "replication.ends"),
 }
 NAMESRV = {"namesrv.scan"}
 

@@ -19,6 +19,8 @@ from tests.support.peers.ports import broker_port, free_port
 from tests.support.virtual import eventually
 
 COUNT = 20
+#: Messages that the old master alone has.
+LOST = 7
 
 
 def variables(folder: Path, port: int) -> dict[str, str]:
@@ -51,7 +53,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> Tell:
     return tell
 
 
-async def test_the_runbook(tmp_path: Path, told: Tell) -> None:
+async def test_the_runbook(tmp_path: Path, told: Tell, capsys: pytest.CaptureFixture[str]) -> None:
     namesrv_port, first, second = free_port(), broker_port(), broker_port()
     namesrv = f"127.0.0.1:{namesrv_port}"
     common = f"brokerName=broker-a\nnamesrvAddr={namesrv}\n"
@@ -77,10 +79,14 @@ async def test_the_runbook(tmp_path: Path, told: Tell) -> None:
             wanted, reached = {"commitLogMaxOffset": figures["commitLogMaxOffset"], "dispatchBehindBytes": "0"}, {}
             while not wanted.items() <= reached.items():
                 reached = (await told("brokerStatus", "-b", slave, "-n", namesrv))[slave]
-            dead.process.kill()
             status = await told("haStatus", "-b", slave, "-n", namesrv)
-            assert status[slave]["haClientRuntimeInfo"]["maxOffset"] == int(figures["commitLogMaxOffset"])
+            both = int(figures["commitLogMaxOffset"])
+            assert status[slave]["haClientRuntimeInfo"]["maxOffset"] == both
             assert await held.stop() == 0
+            async with Producer("p", namesrv=namesrv) as producer:
+                for number in range(LOST):
+                    await producer.send(Message("T", b"lost-%d" % number))
+            dead.process.kill()
         slave_file.write_text(common + "brokerRole=ASYNC_MASTER\nbrokerId=0\n")
         async with running("mqbroker", "-c", str(slave_file), env=slave_env):
             (row,) = await told("clusterList", "-n", namesrv)
@@ -96,3 +102,15 @@ async def test_the_runbook(tmp_path: Path, told: Tell) -> None:
                     for message in (await puller.pull(MessageQueue("T", "broker-a", queue), "*", 0, 32)).messages
                 ]
             assert sorted(found) == sorted([*(b"%d" % number for number in range(COUNT)), b"after"])
+            # The old master is to be its slave: what it has alone is shown, kept, and cut.
+            where = ("-c", str(master_file), "-s", str(tmp_path / "master" / "store"), "-o", "maxHashSlotNum=1000")
+            cut = ("store", "truncate", "--to-master", slave, *where)
+            assert await asyncio.to_thread(invoke, root, "mqadmin", list(cut)) == 2, "nobody has said yes"
+            capsys.readouterr()
+            shown = await told(*cut, "--yes")
+            assert (shown["from"], shown["records"], {one["topic"] for one in shown["queues"]}) == (both, LOST, {"T"})
+            (kept,) = (tmp_path / "master" / "store").glob("gone-*")
+            assert await asyncio.to_thread(invoke, root, "mqadmin", ["store", "dump", "records", "-s", str(kept)]) == 0
+            assert len(capsys.readouterr().out.splitlines()) == 1 + LOST
+            again = await told(*cut)
+            assert (again["records"], again["from"], again["commitLog"]["end"]) == (0, both, both)

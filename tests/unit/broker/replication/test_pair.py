@@ -123,6 +123,23 @@ async def test_a_link_that_is_cut_is_noticed_on_both_sides_and_made_again() -> N
 
 
 @in_virtual_time
+async def test_how_many_seconds_a_slave_is_behind() -> None:
+    async with pair() as p:
+        fill(p.master, 10)
+        await caught_up(p)
+        await asyncio.sleep(100)
+        assert [one.behind for one in p.service.slaves()] == [0]
+        p.simulation.net.cut("10.0.0.1", "10.0.0.2")
+        for second in range(12):
+            fill(p.master, 1, 10 + second)
+            assert [second - 1.1 < one.behind < second + 0.1 for one in p.service.slaves()] == [True]
+            await asyncio.sleep(1)
+        p.simulation.net.heal()
+        await caught_up(p)
+        assert [one.behind for one in p.service.slaves()] == [0]
+
+
+@in_virtual_time
 async def test_an_idle_link_lives() -> None:
     """Field case B100."""
     async with pair() as p:
