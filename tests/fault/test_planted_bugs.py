@@ -15,7 +15,7 @@ import pytest
 from rmq.broker.replication import master_service
 from rmq.broker.replication.slave import SlaveStream
 from rmq.broker.replication.slave_service import SlaveClient
-from rmq.broker.store import messages
+from rmq.broker.store import messages, store
 from rmq.broker.store.care import scrub
 from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.care.upkeep import Upkeep

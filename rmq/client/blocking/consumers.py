@@ -16,8 +16,8 @@ from rmq.client.settings import (
     PushConsumerOptions,
 )
 from rmq.runtime.aside import logger
-from rmq.runtime.bridge import bridge
 from rmq.runtime.signals import signal_wait
+from rmq.runtime.thread_bridge import bridge
 
 __all__ = ["PullConsumer", "PushConsumer"]
 

@@ -10,7 +10,7 @@ from rmq.client.admin import AdminClient as AioAdminClient
 from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
 from rmq.client.consumer.push import PushConsumer as AioPushConsumer
 from rmq.client.producer import Producer as AioProducer
-from rmq.runtime.bridge import Bridge, bridge, close_in_children, forget_descriptors
+from rmq.runtime.thread_bridge import Bridge, bridge, close_in_children, forget_descriptors
 
 __all__ = ["A", "Blocking", "twin"]
 

@@ -33,7 +33,7 @@ from rmq.client.transaction import (
 )
 from rmq.client.transaction import TransactionProducer as AioTransactionProducer
 from rmq.runtime.aside import logger
-from rmq.runtime.bridge import Bridge, bridge
+from rmq.runtime.thread_bridge import Bridge, bridge
 
 __all__ = ["Producer", "TransactionProducer"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rmq import ClientError, Message, Producer, SendResult
-from rmq.runtime.bridge import Bridge, Waiter, bridge
+from rmq.runtime.thread_bridge import Bridge, Waiter, bridge
 from rmq.testing.cluster import BlockingCluster
 from tests.support.daemons import PATIENCE
 

@@ -12,7 +12,7 @@ import pytest
 
 from rmq.runtime import aside
 from rmq.runtime.aside import finish_records, logger
-from rmq.runtime.bridge import Bridge
+from rmq.runtime.thread_bridge import Bridge
 
 PATIENCE = 20.0
 log = logger("rmq.test.aside")

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from rmq.protocol.errors import ClientError, RequestTimeout
-from rmq.runtime import bridge as module
-from rmq.runtime.bridge import Bridge, Waiter
+from rmq.runtime import thread_bridge as module
 from rmq.runtime.pool import Post
+from rmq.runtime.thread_bridge import Bridge, Waiter
 
 PATIENCE = 20.0
 

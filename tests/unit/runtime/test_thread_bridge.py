@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from rmq.protocol.errors import ClientError
-from rmq.runtime.bridge import Bridge, bridge
+from rmq.runtime.thread_bridge import Bridge, bridge
 
 
 def test_results_and_errors_come_back_to_the_thread_that_asked() -> None:
@@ -85,7 +85,10 @@ atexit.register(lambda: print([thread.name for thread in threading.enumerate()])
 
 @pytest.mark.parametrize(
     "begin",
-    ["from rmq.runtime.bridge import bridge; bridge()", "from rmq.runtime.background import LoopThread; LoopThread()"],
+    [
+        "from rmq.runtime.thread_bridge import bridge; bridge()",
+        "from rmq.runtime.background import LoopThread; LoopThread()",
+    ],
 )
 def test_no_loop_outlives_the_interpreter(begin: str) -> None:
     """One that does crashes the process at its next event, with its work done and its exit code wrong."""
