@@ -101,6 +101,7 @@ class BrokerApp:
         begins("the observer", self.observer.stop)
         await self.observer.start()
         begins("the client of the name servers", self._client.close)
+        begins("the client of its set", self._peers.close)
         begins("the store, as it was found", self.store.abandon)
         await self._load()
         begins("the store", self.store.stop)
@@ -171,6 +172,8 @@ class BrokerApp:
         self.metadata = Metadata(ground, tables, modes)
         self.forgetting = forgetting = Forgetting(store, tables, self.metadata.persist_offsets)
         self._client = RemotingClient(world)
+        #: Calls the brokers of its set.
+        self._peers = RemotingClient(world, tls=settings.peer_tls(), name="set")
         self._registration = registration = Registrar(
             world, settings, tables.topics, self._client, broker_addr=ground.broker_addr, ha_addr=ground.ha_addr,
             broker_id=lambda: self.roles.role.broker_id,
@@ -204,7 +207,7 @@ class BrokerApp:
                 forgetting.forget_topic,
             ),
             lambda: SlaveServices(
-                ground, tables, modes, delays, forgetting, self._client, lambda: registration.master,
+                ground, tables, modes, delays, forgetting, self._peers, lambda: registration.master,
                 registration.announce,
             ),
         )  # fmt: skip
@@ -237,7 +240,7 @@ class BrokerApp:
         recovered = await self.store.load()
         if self.roles.role.leads:
             await self._registration.find_name_servers()
-            await ask_slaves(self.ground, self.offsets, self._client, self._registration.addresses)
+            await ask_slaves(self.ground, self.offsets, self._client, self._peers, self._registration.addresses)
         # Before anybody takes the offsets of a topic that was being deleted for those of messages that are lost.
         self.forgetting.finish()
         if self.roles.role.leads and (recovered.lost is not None or not recovered.clean):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
+
 from rmq.config.settings import Settings, setting
 from rmq.protocol.errors import ConfigError
-from rmq.remoting.tls import CLIENT_AUTH, ServerTls, TlsMode, server_context
+from rmq.remoting.tls import CLIENT_AUTH, ServerTls, TlsMode, client_context, server_context
 
 __all__ = ["TlsSettings"]
 
@@ -55,4 +57,21 @@ class TlsSettings(Settings):
                 trust=self.tls_server_trust_cert_path or None,
                 client_auth=self.tls_server_need_client_auth,
             ),
+        )
+
+    def peer_tls(self) -> ssl.SSLContext | None:
+        """How this daemon calls those of its kind, which are set up alike; None unless TLS is enforced.
+
+        The other side is checked when there are certificates to check it against, and is shown the daemon's own.
+
+        :raises ConfigError: a file cannot be used.
+        """
+        if self.server_tls().mode is not TlsMode.ENFORCING:
+            return None
+        return client_context(
+            verify=bool(self.tls_server_trust_cert_path),
+            trust=self.tls_server_trust_cert_path or None,
+            cert=self.tls_server_cert_path,
+            key=self.tls_server_key_path,
+            password=self.tls_server_key_password or None,
         )

@@ -29,6 +29,8 @@ class Why(Enum):
     STRANGE = "strange"
     #: It has reported nothing for too long.
     SILENT = "silent"
+    #: It speaks no TLS where that is enforced, or speaks it where it is off, or wrongly.
+    TLS = "tls"
     #: Its address is not one that gets the log.
     NOT_ALLOWED = "not_allowed"
     #: There are too many connections.

@@ -14,6 +14,7 @@ from rmq.broker.store.store import Store
 from rmq.protocol import addresses
 from rmq.protocol.errors import ConfigError
 from rmq.remoting.limits import Rationed
+from rmq.remoting.tls import HANDSHAKE, TlsMode, TlsPipe
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import Listener, World
 
@@ -75,6 +76,7 @@ class MasterReplication:
         #: Connections that were closed, by reason.
         self.refused: Counter[Why] = Counter()
         self.cold_reads = asyncio.Semaphore(_COLD_READS)
+        self.tls = settings.server_tls()
         self._allowed = addresses.parse_networks(settings.ha_allowed_addresses)
         self._listener: Listener | None = None
         self._connections: dict[_Slave, None] = {}
@@ -286,7 +288,9 @@ class _Slave(asyncio.Protocol):
         self.peer = "?"
         self.host: addresses.Host | None = None
         self.replica = ""
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport | TlsPipe | None = None
+        #: Nothing has arrived yet: whether it speaks TLS is not known.
+        self._new = True
         self._timer: asyncio.TimerHandle | None = None
         self._paused = False
         #: A read from the disk is under way; what the last one gave, and where that begins.
@@ -319,6 +323,10 @@ class _Slave(asyncio.Protocol):
         service, stream = self._service, self.stream
         first = stream.next < 0
         try:
+            if self._new:
+                self._new = False
+                if self._secured(data):
+                    return
             acked = stream.received(data, service.extent(), service.world.clock.monotonic())
         except Refused as error:
             service.refuse(self, error)
@@ -329,6 +337,31 @@ class _Slave(asyncio.Protocol):
         if first:
             self._arm()
             self.fill()
+
+    def _secured(self, data: bytes) -> bool:
+        """Whether these first bytes begin a handshake, which they do now: no log is so long that a report would.
+
+        :raises Refused: they ought to, or ought not to.
+        """
+        tls, transport = self._service.tls, cast(asyncio.Transport, self._transport)
+        if data[0] != HANDSHAKE:
+            if tls.mode is TlsMode.ENFORCING:
+                raise Refused(
+                    Why.TLS,
+                    "it does not speak TLS, which is enforced here: set tls.server.mode=enforcing at that slave, too; "
+                    "slaves of Java's cannot",
+                )
+            return False
+        if tls.mode is TlsMode.DISABLED or tls.context is None:
+            raise Refused(Why.TLS, "it speaks TLS, which is off here")
+
+        def failed(why: str) -> None:
+            self._service.refuse(self, Refused(Why.TLS, why))
+
+        self._transport = pipe = TlsPipe(transport, self, tls.context, failed)
+        transport.set_protocol(pipe)
+        pipe.data_received(data)
+        return True
 
     def pause_writing(self) -> None:
         self._paused = True

@@ -32,16 +32,23 @@ log = logging.getLogger(__name__)
 _TIMEOUT = 3.0
 
 
-async def ask_slaves(ground: Ground, offsets: OffsetTable, client: RemotingClient, name_servers: Sequence[str]) -> None:
+async def ask_slaves(
+    ground: Ground,
+    offsets: OffsetTable,
+    client: RemotingClient,
+    peers: RemotingClient,
+    name_servers: Sequence[str],
+) -> None:
     """Bring the offsets to where groups are at the slaves that name servers know; at most 6 s.
 
-    :param client: calls name servers and slaves.
+    :param client: calls name servers,
+    :param peers: and slaves.
     """
     if not ground.store.log.end:
         return
     found = await asyncio.gather(*(_slaves(ground, client, address) for address in name_servers))
     slaves = list(dict.fromkeys(address for some in found for address in some))
-    for told in await asyncio.gather(*(_offsets(client, address) for address in slaves)):
+    for told in await asyncio.gather(*(_offsets(peers, address) for address in slaves)):
         moved = offsets.merge(_here(ground, told))
         if moved:
             log.info("%d offsets of groups are where they went on at a slave", moved)

@@ -74,6 +74,7 @@ class SlaveClient:
         self._settings = settings
         self.tasks = TaskOwner("slave")
         self._incoming = IncomingRecords(store.log.file_size, crc=settings.ha_check_crc)
+        self._tls = settings.peer_tls()
         self._link: _Link | None = None
         #: What the log had at its end before the link was made.
         self._tail = b""
@@ -123,7 +124,10 @@ class SlaveClient:
             try:
                 await self._one_connection(address)
             except TimeoutError:
-                self._failed(address, OSError(f"it does not answer within {_CONNECT_SECONDS:.0f} s"))
+                silent = f"it does not answer within {_CONNECT_SECONDS:.0f} s"
+                if self._tls is not None:
+                    silent += ": a master of Java's, and one whose tls.server.mode is another, speaks no TLS here"
+                self._failed(address, OSError(silent))
             except (OSError, RMQError) as error:
                 self._failed(address, error)
             # A link that was good is made again at once; one that is refused, not again and again.
@@ -153,7 +157,7 @@ class SlaveClient:
         link = _Link(self, address)
         try:
             async with patience.timeout(_CONNECT_SECONDS):
-                await self._world.network.connect(lambda: link, host, port)
+                await self._world.network.connect(lambda: link, host, port, ssl_context=self._tls)
             self._link = link
             self._connections += 1
             if self._why is None:

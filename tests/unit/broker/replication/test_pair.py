@@ -189,7 +189,7 @@ async def test_strangers_are_closed_bounded_and_told_of_once() -> None:
             (b"\xff" * 64, Why.STRANGE),
             (report(p.master.log.end + 1), Why.AHEAD),
             (report(0) + report(5), Why.NOT_SENT),
-            (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500), Why.AHEAD),
+            (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500), Why.TLS),
         ):
             stranger = await raw_slave(p, "stranger")
             before = p.service.refused[why]
