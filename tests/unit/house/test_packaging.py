@@ -6,7 +6,9 @@ import os
 import re
 import subprocess
 import tomllib
+from ipaddress import ip_address, ip_network
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -61,9 +63,9 @@ def test_the_dockerfile_copies_what_exists_and_starts_what_is_installed() -> Non
     assert PROJECT["project"]["readme"] in (ROOT / "docker/Dockerfile").read_text()
 
 
-def test_the_compose_file_fits_the_dockerfile_and_the_settings() -> None:
-    compose = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())
-    assert set(compose["services"]) == {"namesrv", "broker"}
+def composed(name: str) -> Any:
+    """A compose file, whose services fit the Dockerfile."""
+    compose = yaml.safe_load((ROOT / "docker" / name).read_text())
     build = compose["services"]["namesrv"]["build"]
     context = ROOT / "docker" / build["context"]
     assert (context / build["dockerfile"]).is_file()
@@ -72,15 +74,46 @@ def test_the_compose_file_fits_the_dockerfile_and_the_settings() -> None:
     for service in compose["services"].values():
         assert service["command"][0] in PROJECT["project"]["scripts"]
         assert service["image"] == compose["services"]["namesrv"]["image"]
-        for port in service["ports"]:
+        for port in service.get("ports", ()):
             assert port.split(":")[1] in exposed
         for volume in service["volumes"]:
             source, target = volume.split(":")[:2]
             assert target in volumes if source in compose["volumes"] else (ROOT / "docker" / source).is_file()
+    assert f"{NamesrvSettings().listen_port}:{NamesrvSettings().listen_port}" in compose["services"]["namesrv"]["ports"]
+    return compose
+
+
+def test_the_compose_file_fits_the_dockerfile_and_the_settings() -> None:
+    compose = composed("compose.yaml")
+    assert set(compose["services"]) == {"namesrv", "broker"}
     broker = BrokerSettings.from_sources(file=str(ROOT / "docker/broker.conf"))
     broker.validate()
     assert f"{broker.listen_port}:{broker.listen_port}" in compose["services"]["broker"]["ports"]
-    assert f"{NamesrvSettings().listen_port}:{NamesrvSettings().listen_port}" in compose["services"]["namesrv"]["ports"]
+
+
+def test_the_compose_file_of_two_pairs_makes_two_pairs() -> None:
+    """Each finds its master by what that registers, so an address is a container's own."""
+    compose = composed("compose-pairs.yaml")
+    (home,) = (words[0].partition("=")[2] for name, words in instructions() if name == "ENV")
+    (subnet,) = (ip_network(one["subnet"]) for one in compose["networks"]["rmq"]["ipam"]["config"])
+    made, places = {}, []
+    for name, service in compose["services"].items():
+        address = service["networks"]["rmq"]["ipv4_address"]
+        assert ip_address(address) in subnet
+        places += [address, *service["volumes"]]
+        if name != "namesrv":
+            file = Path(service["command"][-1]).relative_to(home)
+            settings = BrokerSettings.from_sources(file=str(ROOT / file), env=service["environment"])
+            settings.validate()
+            assert (settings.broker_ip1, settings.broker_ip2) == (address, address)
+            assert service["command"][1:3] == ["-n", "namesrv:9876"]
+            made[settings.broker_name, settings.broker_id] = (name, settings.broker_role)
+    assert len(set(places)) == len(places)
+    assert made == {
+        (f"broker-{one}", number): (f"broker-{one}{'-s' * number}", "SLAVE" if number else "SYNC_MASTER")
+        for one in "ab"
+        for number in (0, 1)
+    }
 
 
 @pytest.mark.parametrize("name", ["mqnamesrv", "mqbroker", "mqshutdown", "mqadmin"])
