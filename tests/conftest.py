@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from tests.support import open_files
 
+_HERE = Path(__file__).parent
 #: The folders whose tests need more than Python, `make test-peers`; all others are `make test`.
 PEERS = frozenset({"interop", "perf", "spark"})
 #: What of them stays in one process, by what it starts and shares, longest first: a test is of the first that its path
@@ -47,12 +50,40 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["RMQ_NO_TOOL_SKIPS"] = "1"
 
 
+def _of_the_other_tier(top: str, config: pytest.Config) -> bool:
+    """Whether a folder at the top has no test that the tier's ``-m`` selects."""
+    return config.option.markexpr == ("not peers" if top in PEERS else "peers")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Reading the other tier, in each process, would cost seconds, and nothing of it is run."""
+    if collection_path.parent == _HERE and collection_path.is_dir():
+        return _of_the_other_tier(collection_path.name, config) or None
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Begin, in each of several processes, with another share of the tests, and find the others' compiled.
+
+    A fresh clone has none of them compiled, and compiling them with their asserts costs more than reading all of them.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or [session.config.rootpath / arg for arg in session.config.args] != [_HERE]:
+        return
+    paths = [path.relative_to(_HERE) for path in sorted(_HERE.rglob("test_*.py"))]
+    names = [path for path in paths if not _of_the_other_tier(path.parts[0], session.config)]
+    for path in names[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # the collection tries again, and tells
+            importlib.import_module(".".join(("tests", *path.with_suffix("").parts)))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: number for number, name in enumerate(GROUPS)}
     rank = {}
     for item in items:
-        path = Path(os.path.relpath(item.path, Path(__file__).parent))
+        path = Path(os.path.relpath(item.path, _HERE))
         rank[item] = -1
         if path.parts[0] in PEERS:
             name = next(name for name, begins in GROUPS.items() if path.as_posix().startswith(begins))
