@@ -37,7 +37,7 @@ test: $(VENV)/.test
 	@$(BIN)/python -m pytest -m "not peers" $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 
 # A group of tests/conftest.py stays in one process: its Java clusters, clients and Spark session are started once.
-# Two processes, the longest groups first: three JVMs at work on two processors miss the time limits of Spark.
+# Two processes, what is longest first: three JVMs at work on two processors miss the time limits of Spark.
 test-peers: $(VENV)/.peers
 	@echo "== running the tests with Java, Go, Node and Spark"
 	@$(BIN)/python -m pytest -m peers -n $(WORKERS:auto=2) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)

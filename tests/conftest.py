@@ -16,18 +16,17 @@ from tests.support import open_files
 _HERE = Path(__file__).parent
 #: The folders whose tests need more than Python, `make test-peers`; all others are `make test`.
 PEERS = frozenset({"interop", "perf", "spark"})
-#: What of them stays in one process, by what it starts and shares, longest first: a test is of the first that its path
-#: begins with. Two run side by side: Spark, whose processes have ten seconds to begin, beside one kind of Java.
+#: What of them shares what it starts, a Spark session or clusters and clients, and so stays in one process: a test is
+#: of the first that its path begins with. A file of none of them is a unit by itself. They begin in this order, the
+#: longest first, so that the processes end together.
 GROUPS = {
+    "Spark's machines": ("spark/test_spark_standalone",),
     "Spark": ("spark/",),
-    "brokers in turn": (
-        "interop/test_store", "interop/test_consumequeue", "interop/test_lmq", "interop/test_filter",
-        "interop/test_delay_exchange", "interop/test_ha", "interop/test_topic", "interop/test_answers",
-        "interop/test_busy",
+    "clients": (
+        "interop/test_matrix", "interop/test_sdk", "interop/test_mixed", "interop/test_headers", "interop/test_begin",
+        "interop/test_cluster", "interop/test_features", "interop/test_delay.", "interop/test_mqadmin",
+        "interop/test_trans", "interop/test_tls",
     ),
-    "matrix": ("interop/test_matrix", "interop/test_sdk", "interop/test_mixed", "interop/test_headers"),
-    "clients": ("interop/",),
-    "load": ("perf/",),
 }  # fmt: skip
 
 # Nothing here says how long something may take: a busy machine failed tests that were right.
@@ -86,11 +85,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         path = Path(os.path.relpath(item.path, _HERE))
         rank[item] = -1
         if path.parts[0] in PEERS:
-            name = next(name for name, begins in GROUPS.items() if path.as_posix().startswith(begins))
-            rank[item] = order[name]
+            rank[item] = order.get(unit(path.as_posix()), len(order))
             item.add_marker(pytest.mark.peers)
-            item.add_marker(pytest.mark.xdist_group(name))
     items.sort(key=rank.__getitem__)
+
+
+def unit(path: str) -> str:
+    """What a test with peers runs in one process with, by its path under tests: the group's name, or the path."""
+    return next((name for name, begins in GROUPS.items() if path.startswith(begins)), path)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    """With `--dist loadgroup` the groups above: xdist goes by marks, which pytest 9.2 made it lose without a word."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Units(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return unit(nodeid.partition("::")[0].removeprefix("tests/"))
+
+    return Units(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)

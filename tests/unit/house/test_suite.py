@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tests.conftest import pytest_xdist_make_scheduler
 
 _ROOT = Path(__file__).parents[3]
 
@@ -53,3 +58,39 @@ def test_what_tests_counted_is_in_the_report_for_junit(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout
     assert '<property name="said" value="42 of them" />' in report.read_text()
     assert "42 of them" in run.stdout
+
+
+class _Process:
+    """A process of pytest-xdist: notes what it is to run."""
+
+    shutting_down = False
+    gateway = SimpleNamespace(id="gw")
+
+    def __init__(self) -> None:
+        self.given: list[int] = []
+
+    def send_runtest_some(self, indices: Sequence[int]) -> None:
+        self.given += indices
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def test_what_shares_a_spark_session_or_a_java_cluster_runs_in_one_process() -> None:
+    """Not by xdist's marks, which pytest 9.2 made say nothing: each test went where there was room."""
+    files = (("spark/test_a", "x@y"), ("spark/test_b", "::"), ("interop/test_matrix", "java"), ("perf/test_load", ""))
+    names = [f"tests/{path}.py::test_{number}[{more}]" for path, more in files for number in range(4)]
+    given = {"dist": "loadgroup", "tx": ["popen", "popen"]}
+    config: Any = SimpleNamespace(
+        getoption=given.get, getvalue=given.get, option=SimpleNamespace(loadscopereorder=False)
+    )
+    scheduler: Any = pytest_xdist_make_scheduler(config, None)
+    processes = [_Process(), _Process()]
+    for each in processes:
+        scheduler.add_node(each)
+        scheduler.add_node_collection(each, names)
+    scheduler.schedule()
+    assert [each.given for each in processes] == [list(range(8)), list(range(8, 12))]
+    for number in (8, 9, 10):
+        scheduler.mark_test_complete(processes[1], number)
+    assert processes[1].given == list(range(8, 16)), "the one that is free first takes the next"
