@@ -41,6 +41,7 @@ __all__ = [
     "MAGIC_V2",
     "fields",
     "fitted",
+    "form",
     "host_places",
     "is_blank",
     "places",
@@ -87,8 +88,8 @@ _short = Struct(">h").unpack_from
 _long = Struct(">q").unpack_from
 
 
-def fields(*names: str) -> Callable[[Buffer, int], tuple[Any, ...]]:
-    """What reads some fields of the record at a position of some bytes in one go; for module level.
+def form(*names: str) -> str:
+    """Some fields of a record, and the bytes between them, as :mod:`struct` writes a layout.
 
     :param names: of :data:`FIELDS`, in their order.
     """
@@ -99,7 +100,15 @@ def fields(*names: str) -> Callable[[Buffer, int], tuple[Any, ...]]:
             raise ValueError(f"{name} lies before the field that is named before it")
         form += f"{at - end}x{letter}"
         end = at + calcsize(f">{letter}")
-    return Struct(form).unpack_from
+    return form
+
+
+def fields(*names: str) -> Callable[[Buffer, int], tuple[Any, ...]]:
+    """What reads some fields of the record at a position of some bytes in one go; for module level.
+
+    :param names: as of :func:`form`.
+    """
+    return Struct(form(*names)).unpack_from
 
 
 def host_places(sys_flag: int) -> tuple[int, int, int, int]:

@@ -10,7 +10,7 @@ again, and passes over what is lost.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain, repeat
@@ -129,13 +129,16 @@ def _runs(offsets: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, int, 
 
 
 def _misfits(
-    queue: Queue, indexes: Iterable[int], spans: Iterable[tuple[int, int]], records: Sequence[bytes], *, crc: bool
+    queue: Queue, indexes: Collection[int], spans: Iterable[tuple[int, int]], records: Sequence[bytes], *, crc: bool
 ) -> list[int]:
     """The indexes of those messages that are not what their entries stand for."""
+    offsets, sizes = zip(*spans, strict=True)
+    if tuple(map(len, records)) == sizes and all_fit(queue, indexes, offsets, sizes, records, repeat(0), crc=crc):
+        return []
     return [
         index
-        for index, (offset, size), record in zip(indexes, spans, records, strict=True)
-        if len(record) != size or not all_fit(queue, index, (offset,), (size,), (record,), (0,), crc=crc)
+        for index, offset, size, record in zip(indexes, offsets, sizes, records, strict=True)
+        if len(record) != size or not all_fit(queue, (index,), (offset,), (size,), (record,), (0,), crc=crc)
     ]
 
 
@@ -181,13 +184,15 @@ class Reader:
             if pieces is None:
                 return None
             counts = [number for _, _, number in runs]
-            held = chain.from_iterable(map(repeat, pieces, counts))
-            at = map(sub, offsets, chain.from_iterable(map(repeat, (begin for begin, _, _ in runs), counts)))
+            held = list(chain.from_iterable(map(repeat, pieces, counts)))
+            at = list(map(sub, offsets, chain.from_iterable(map(repeat, (begin for begin, _, _ in runs), counts))))
         else:
             view, start = found
             pieces = [view[(lo := place - start) : lo + size] for place, size in zip(offsets, sizes, strict=True)]
             held, at = pieces, repeat(0)
-        if not all_fit(queue, offset, offsets, sizes, held, at, crc=self._compares_bodies(first)):
+        if not all_fit(
+            queue, range(offset, offset + count), offsets, sizes, held, at, crc=self._compares_bodies(first)
+        ):
             return None
         return Batch(Status.FOUND, offset + count, least, most, pieces, total, log.end - last)
 
@@ -251,14 +256,15 @@ class Reader:
         log = self._log
         offsets, sizes, total = run
         first, last = offsets[0], offsets[-1]
+        following = offset + len(offsets)
         records = log.read_many(list(zip(offsets, sizes, strict=True)))
         if records is None or sum(map(len, records)) != total:
             return None
         if not (offset >= queue.tail_from and log.has_written(first)) and not all_fit(
-            queue, offset, offsets, sizes, records, repeat(0), crc=self._compares_bodies(first)
+            queue, range(offset, following), offsets, sizes, records, repeat(0), crc=self._compares_bodies(first)
         ):
             return None
-        return Batch(Status.FOUND, offset + len(offsets), queue.min, queue.visible, records, total, log.end - last)
+        return Batch(Status.FOUND, following, queue.min, queue.visible, records, total, log.end - last)
 
     def _scan_entries(
         self, queue: Queue, offset: int, wanted: int, codes: frozenset[int] | None, tried: set[int]

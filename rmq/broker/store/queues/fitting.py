@@ -9,6 +9,9 @@ times, hosts, properties) cannot be compared here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import repeat
+from operator import eq
 from struct import Struct
 from typing import Any
 from zlib import crc32
@@ -16,14 +19,27 @@ from zlib import crc32
 from rmq.broker.store.log.records import LARGEST, check
 from rmq.broker.store.queues.multi_dispatch import index_named
 from rmq.broker.store.state import Queue
-from rmq.protocol.record import FIXED_SIZE, HEAD_SIZE, MAGIC_V1, Buffer, fields, places
+from rmq.protocol.record import FIXED_SIZE, HEAD_SIZE, MAGIC_V1, Buffer, fields, form, places
 
 __all__ = ["all_fit", "fits", "is_size"]
 
-_head = fields("size", "magic", "body_crc", "queue_id", "queue_offset", "physical_offset", "sys_flag", "body_size")
+_COMPARED = ("size", "magic", "queue_id", "queue_offset", "physical_offset", "sys_flag", "body_size")
+_head = fields(*_COMPARED)
+_shape = fields("sys_flag", "body_size")
+_body_crc = fields("body_crc")
 _owner = fields("queue_id", "queue_offset")
-#: What reads topic field and length of the properties, by the bytes of the former.
-_TAILS: list[Callable[[Buffer, int], tuple[Any, ...]]] = [Struct(f">{size}sh").unpack_from for size in range(129)]
+#: What reads topic field and length of the properties, by the bytes of the former: at the body's size from the record.
+_TAILS: list[Callable[[Buffer, int], tuple[Any, ...]]] = [
+    Struct(f">{HEAD_SIZE}x{size}sh").unpack_from for size in range(129)
+]
+#: Bits of sysFlag that tell of IPv6 hosts.
+_IPV6 = 0x30
+
+
+@lru_cache(maxsize=1024)
+def _layout(body: int, ending: int) -> Callable[[Buffer, int], tuple[Any, ...]]:
+    """What reads the compared fields in front of a body of so many bytes, and the ``ending`` bytes behind it."""
+    return Struct(f"{form(*_COMPARED)}{body}x{ending}s").unpack_from
 
 
 def is_size(size: int) -> bool:
@@ -33,7 +49,7 @@ def is_size(size: int) -> bool:
 
 def all_fit(
     queue: Queue,
-    index: int,
+    indexes: Iterable[int],
     offsets: Sequence[int],
     sizes: Sequence[int],
     records: Iterable[Buffer],
@@ -41,44 +57,89 @@ def all_fit(
     *,
     crc: bool,
 ) -> bool:
-    """Whether the records of some messages in a row are those that their entries stand for.
+    """Whether the records of some messages are those that their entries stand for.
 
     Nearly all records are V1 with IPv4 hosts, and of the queue itself; these are told here with few operations each.
 
-    :param index: of the first of them.
+    :param indexes: of the messages, one at least, in any collection.
     :param offsets: where each entry points to, and
     :param sizes: what it says of the record's size, 91 bytes at least.
-    :param records: where each record is found whole.
-    :param at: at which position there.
+    :param records: where each record is found whole; can be gone through again and again, as
+    :param at: can: at which position there.
     :param crc: whether bodies' checksums are compared, too.
     """
+    if sizes.count(sizes[0]) == len(sizes) and _fit_alike(queue, indexes, offsets, sizes[0], records, at, crc=crc):
+        return True
     field = queue.topic_field
-    head, tail = _head, _TAILS[len(field)]
+    tail = _TAILS[len(field)]
     queue_id, overhead = queue.id, queue.overhead
-    behind_field = HEAD_SIZE + 2 + len(field)
-    for offset, size, record, start in zip(offsets, sizes, records, at, strict=False):
-        told, magic, body_crc, of_queue, place, physical, sys_flag, body = head(record, start)
-        if not (
-            told == size
-            and place == index
-            and physical == offset
-            and magic == MAGIC_V1
-            and of_queue == queue_id
-            and not sys_flag & 0x30
-            and 0 <= body <= size - overhead
-            and tail(record, start + HEAD_SIZE + body) == (field, size - body - behind_field)
-            and (not crc or _is_whole(record, start, body, body_crc, start + body + behind_field, start + size))
+    heads = map(_head, records, at)
+    for head, index, offset, size, record, start in zip(heads, indexes, offsets, sizes, records, at, strict=False):
+        told, magic, of_queue, place, physical, sys_flag, body = head
+        rest = size - overhead - body
+        if (
+            told != size
+            or place != index
+            or physical != offset
+            or magic != MAGIC_V1
+            or of_queue != queue_id
+            or sys_flag & _IPV6
+            or body < 0
+            or rest < 0
+            or tail(record, start + body) != (field, rest)
+            or (crc and not _is_whole(record, start, size, body, rest))
         ) and not fits(queue, index, offset, size, record[start : start + size], crc=crc):
             return False
-        index += 1
     return True
 
 
-def _is_whole(piece: Buffer, start: int, body: int, body_crc: int, text: int, end: int) -> bool:
-    """Whether a body has its checksum, and the properties behind it no zero byte, as of a sector that was lost."""
-    if body and crc32(piece[start + HEAD_SIZE : start + HEAD_SIZE + body]) & 0x7FFFFFFF != body_crc:
+def _fit_alike(
+    queue: Queue,
+    indexes: Iterable[int],
+    offsets: Sequence[int],
+    size: int,
+    records: Iterable[Buffer],
+    at: Iterable[int],
+    *,
+    crc: bool,
+) -> bool:
+    """:func:`all_fit` of records that are like the first of them in all their lengths: no statement is run for each.
+
+    What is expected of them is what the queue and its entries say; of the first record only how long its body is, so
+    that everything can be read, and compared, in one go.
+    """
+    sys_flag, body = next(map(_shape, records, at))
+    rest = size - queue.overhead - body
+    if sys_flag & _IPV6 or body < 0 or not 0 <= rest <= 0x7FFF:
         return False
-    return bytes(piece[text:end]).find(0) < 0
+    ending = queue.topic_field + rest.to_bytes(2, "big")
+    expected = zip(
+        repeat(size),
+        repeat(MAGIC_V1),
+        repeat(queue.id),
+        indexes,
+        offsets,
+        repeat(sys_flag),
+        repeat(body),
+        repeat(ending),
+        strict=False,
+    )
+    if not all(map(eq, map(_layout(body, len(ending)), records, at), expected)):
+        return False
+    return not crc or all(map(_is_whole, records, at, repeat(size), repeat(body), repeat(rest)))
+
+
+def _is_whole(piece: Buffer, start: int, size: int, body: int, properties: int) -> bool:
+    """Whether a body has its checksum, and the properties behind it no zero byte, as of a sector that was lost.
+
+    :param size: bytes of the record at ``start``,
+    :param body: of its body, and
+    :param properties: of its properties.
+    """
+    if body and (crc32(piece[start + HEAD_SIZE : start + HEAD_SIZE + body]) & 0x7FFFFFFF,) != _body_crc(piece, start):
+        return False
+    end = start + size
+    return bytes(piece[end - properties : end]).find(0) < 0
 
 
 def fits(queue: Queue, index: int, offset: int, size: int, record: Buffer, *, crc: bool) -> bool:
