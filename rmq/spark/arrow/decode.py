@@ -302,8 +302,7 @@ def decode(records: Records, schema: pa.Schema, tags: frozenset[str] = frozenset
         if not which.all():
             return decode(records.where(which), schema)
     arrays: dict[str, Any] = {}
-    # The map first: it cuts out all values, of which the columns of single properties are then some.
-    for column in sorted(schema, key=lambda column: column.name != "properties"):
+    for column in schema:
         make = _PLAIN.get(column.name)
         if make is not None:
             array = make(records)

@@ -33,7 +33,6 @@ class PropertyColumns:
     def __init__(self, strings: Any) -> None:
         self._count = len(strings)
         self._data, starts = _separated(strings)
-        self._values: Any = None
         self._split(starts)
         self._names = self._cut(self._begins, self._middles)
         if not self._alike():
@@ -112,14 +111,11 @@ class PropertyColumns:
 
     def map(self) -> Any:
         """All properties of each record."""
-        if self._values is None:
-            self._values = self._cut(self._middles + 1, self._ends)
-        return pa.MapArray.from_arrays(pa.array(self._edges.astype(np.int32)), self._names, self._values)
+        values = self._cut(self._middles + 1, self._ends)
+        return pa.MapArray.from_arrays(pa.array(self._edges.astype(np.int32)), self._names, values)
 
     def _some(self, which: Numbers) -> Any:
-        """The values of some items; out of those of all, once these are made."""
-        if self._values is not None:
-            return self._values.take(pa.array(which))
+        """The values of some items."""
         return self._cut(self._middles[which] + 1, self._ends[which])
 
     def _cut(self, begins: Numbers, ends: Numbers) -> Any:
