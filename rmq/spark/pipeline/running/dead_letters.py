@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -207,4 +208,6 @@ def _put(path: str, data: bytes) -> None:
             file.write(data)
         os.replace(path + ".tmp", path)
     except OSError as error:
+        with suppress(OSError):  # half of it would go on taking the room that there is too little of
+            os.remove(path + ".tmp")
         raise StoreError(f"{path} cannot be written: {error.strerror}") from error
