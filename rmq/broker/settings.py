@@ -678,6 +678,14 @@ class BrokerSettings(ObserverSettings):
         doc="Compare bodies' checksums also of messages that this process wrote and that the page cache still has. "
         "Those from the disk, and from before the start, are always compared.",
     )
+    commit_log_checksum_enable: bool = setting(
+        True,
+        key="commitLogChecksumEnable",
+        live=True,
+        doc="Keep checksums of what stands beside the bodies in the commit log (topic, queue, flags, times, hosts, "
+        "properties), in storePathRootDir/checksums, about 4 bytes a message; a record of RocketMQ has one of its body "
+        "only.",
+    )
     commit_log_scrub_rate: int = setting(
         4,
         key="commitLogScrubRate",
@@ -930,6 +938,7 @@ class BrokerSettings(ObserverSettings):
         "queue_flush_interval_ms": "flush_interval_consume_queue",
         "queue_thorough_interval_ms": "flush_consume_queue_thorough_interval",
         "check_crc_in_memory": "check_crc_in_memory",
+        "checksums": "commit_log_checksum_enable",
         "scrub_rate_mib": "commit_log_scrub_rate",
         "scrub_most_mib": "commit_log_scrub_max_rate",
         "scrub_interval_hours": "commit_log_scrub_interval",

@@ -11,6 +11,7 @@ from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.stamps import stamped
 from rmq.broker.store.queues.ext_queues import ExtUnits
 from rmq.broker.store.queues.multi_dispatch import Copies, MultiDispatch
+from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import Put, Span
 from rmq.protocol.errors import StoreError
 
@@ -28,9 +29,15 @@ class AppendBeside:
     """
 
     def __init__(
-        self, log: CommitLog, units: ExtUnits | None, multi_dispatch: MultiDispatch | None, commit: _Commit
+        self,
+        log: CommitLog,
+        settings: StoreSettings,
+        units: ExtUnits | None,
+        multi_dispatch: MultiDispatch | None,
+        commit: _Commit,
     ) -> None:
         self._log = log
+        self._settings = settings
         self._units = units
         self._multi_dispatch = multi_dispatch
         self._commit = commit
@@ -59,7 +66,7 @@ class AppendBeside:
         try:
             if log.gate:
                 raise StoreError(f"the store takes no messages: {log.gate_reason()}")
-            packed = pack(ready, log.place, stamp, together=together)
+            packed = pack(ready, log.place, stamp, together=together, sums=self._settings.checksums)
             if copies and self._multi_dispatch is not None:
                 packed.deltas.extend(self._multi_dispatch.deltas(puts, packed.offsets, copies))
             return self._commit(packed, keys_later=keys_later)

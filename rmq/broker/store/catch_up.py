@@ -100,5 +100,6 @@ class CatchUp:
             if stamp < commit_log.stamp:
                 self._went_back(run.base + at, stamp)
             commit_log.stamp = stamp
+        commit_log.checksums.dispatched(run)
         self._writer.check()
         self._durability.on_dispatched(run.base + run.end, touched)

@@ -69,6 +69,8 @@ class StoreSettings:
     check_crc_on_recover: bool = True
     #: ``checkCRCInMemory``: bodies that this process wrote are checked also where they come from the page cache.
     check_crc_in_memory: bool = False
+    #: ``commitLogChecksumEnable``: checksums of what stands beside the bodies are made, in files of their own.
+    checksums: bool = True
     #: ``commitLogScrubRate``: how fast the log is read behind the running broker, MiB/s; 0 = never.
     scrub_rate_mib: int = 4
     #: ``commitLogScrubMaxRate``: how fast it may get, MiB/s, so that a pass is done before the next is due.

@@ -110,7 +110,7 @@ class Store:
         self._beside = (
             None
             if units is None and self.multi_dispatch is None
-            else AppendBeside(self.log, units, self.multi_dispatch, self.commit)
+            else AppendBeside(self.log, settings, units, self.multi_dispatch, self.commit)
         )
         segment = segment_size(settings.commit_log_file_size)
         #: Which topics were deleted, and up to where the log holds what is left of them.
@@ -130,6 +130,7 @@ class Store:
         self.mending = Mending(ground, disk, self.scrub, self.tags, lambda: self.dispatcher.position)
         self.messages = Messages(disk, self.durability, self.mending)
         queue_scrub = QueueScrub(world.clock, self.queues, self.damaged, self.deletions, self.tags, self.mending)
+        self.scrub.compares.append(self.log.checksums.cover)
         self.scrub.on_begin.append(queue_scrub.begin)
         self.scrub.compares.append(queue_scrub.compare)
         #: Compares the index when the scrub reads the log.
@@ -288,7 +289,8 @@ class Store:
             return self._beside.append(puts, stamp, together=together, keys_later=keys_later)
         if stamp < commit_log.stamp:
             stamp = stamped(stamp, commit_log.stamp)
-        return self.commit(pack(puts, commit_log.place, stamp, together=together), keys_later=keys_later)
+        packed = pack(puts, commit_log.place, stamp, together=together, sums=self.settings.checksums)
+        return self.commit(packed, keys_later=keys_later)
 
     def append_raw(self, offset: int, data: bytes) -> None:
         """Append bytes of another broker's log, cut anywhere, exactly where they are in that log.
@@ -328,7 +330,7 @@ class Store:
             self.flusher.appended()
             self._catch_up.wake()
             return Span(packed.at, commit_log.end, [], [])
-        at, pieces, stamp, deltas, puts, offsets = packed
+        at, pieces, stamp, deltas, puts, offsets, sums = packed
         if at != commit_log.end or at != self.dispatcher.position:
             raise StoreError(
                 f"records for offset {at} of a log that ends at {commit_log.end} and is in queues up to "
@@ -338,6 +340,8 @@ class Store:
             commit_log.write(pieces[0])
         else:
             commit_log.put(pieces)
+        if sums:
+            commit_log.checksums.appended(at, pieces, sums, offsets[-1][1])
         if stamp < commit_log.stamp:
             self._went_back(offsets[0][1], stamp)
         commit_log.stamp = stamp

@@ -93,6 +93,7 @@ class Truncation:
                 self._flusher.log_ends(to)
                 await commit_log.truncate(to)
                 await self._flusher.force_cut()
+                await commit_log.checksums.log_ends(to)
                 await self._note(to)
         finally:
             commit_log.gate &= ~Gate.CUT

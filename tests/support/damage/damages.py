@@ -13,10 +13,11 @@ from struct import calcsize
 from rmq.protocol.record import FIELDS
 from tests.support.damage.stored import LOG_SIZE, QUEUE_SIZE, QUEUES, Files, Stored, Where
 
-__all__ = ["UNSEEN", "Damage", "damages"]
+__all__ = ["CHECKSUMS", "UNSEEN", "Damage", "damages"]
 
-#: Fields of a record that nothing proves: the checksum covers the body alone, and nobody else knows what they were.
-#: They are served as they are. A checksum of whole records, kept beside the log, would see them: then this is empty.
+#: The first file of checksums of what stands beside the bodies.
+CHECKSUMS = f"/store/checksums/{0:020d}"
+#: Fields of a record that nothing else proves: where those are lost, too, they are served as they are.
 UNSEEN = frozenset({
     "flag", "sys_flag", "born_timestamp", "born_ip", "born_port", "store_timestamp", "store_ip", "store_port",
     "reconsume_times", "prepared_transaction_offset", "properties",
@@ -32,6 +33,7 @@ _INDEX = {
     "entry, hash": (_INDEX_ENTRIES + 100, 4), "entry, offset": (_INDEX_ENTRIES + 104, 8),
     "entry, seconds": (_INDEX_ENTRIES + 112, 4), "entry, previous": (_INDEX_ENTRIES + 116, 4),
 }  # fmt: skip
+_CHECKSUMS = {"magic": (0, 4), "number": (8, 4), "begin": (16, 8), "end": (24, 8), "last": (32, 8), "sum": (60, 4)}
 _CHECKPOINT = {
     "log time": (0, 8), "queue time": (8, 8), "index time": (16, 8), "stop note": (2048, 28), "boot note": (2112, 52),
     "start note": (2176, 16),
@@ -47,7 +49,7 @@ class Damage:
     :param changed: what files hold after it; None: they are gone.
     :param records: messages whose records are not as they were: they may be lost.
     :param entries: messages whose queue entries are not as they were: pulls may pass them until the queue is mended.
-    :param unseen: nothing can tell (:data:`UNSEEN`): it is delivered as it is.
+    :param unseen: only checksums can tell (:data:`UNSEEN`): without them it is delivered as it is.
     """
 
     name: str
@@ -72,6 +74,7 @@ def damages(stored: Stored) -> list[Damage]:
         *_waiting(stored),
         *_units(stored),
         *_index(stored),
+        *_checksums(stored),
         *_small_files(stored),
     ]
 
@@ -242,6 +245,14 @@ def _index(stored: Stored) -> Iterator[Damage]:
     paths = stored.paths("/index/")
     for which, path in (("first", paths[0]), ("newest", paths[-1])):
         yield from _of_file(f"index, {which} file", "index", path, stored.files[path], _INDEX)
+
+
+def _checksums(stored: Stored) -> Iterator[Damage]:
+    """Hints: whatever becomes of them costs no message."""
+    data = stored.files[CHECKSUMS]
+    yield from _of_file("checksums", "small", CHECKSUMS, data, _CHECKSUMS)
+    other = stored.paths("/checksums/")[-1]
+    yield Damage("checksums: swap with another file's", "small", {CHECKSUMS: stored.files[other], other: data})
 
 
 def _small_files(stored: Stored) -> Iterator[Damage]:

@@ -53,6 +53,7 @@ WAYS = (
     Way("killed, another boot", clean=False, same_boot=False),
     Way("queues lost", lost=lambda path: "/consumequeue/" in path),
     Way("killed, a queue lost", clean=False, lost=lambda path: "/consumequeue/A/0/" in path),
+    Way("queues and checksums lost", lost=lambda path: "/consumequeue/" in path or "/checksums/" in path),
     Way("index lost", lost=lambda path: "/index/" in path),
     Way("rebuilt", tool="rebuild"),
     Way("killed and rebuilt", clean=False, same_boot=False, tool="rebuild"),

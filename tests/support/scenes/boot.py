@@ -45,6 +45,7 @@ def spoil(machine: SimNode, at_least: int) -> int:
     at = victim.offset % LOG_SIZE + 90
     with machine.disk.unnoticed(path):
         file.pwrite(bytes([file.pread(1, at)[0] ^ 8]), at)
+        file.datasync()
     return victim.offset
 
 

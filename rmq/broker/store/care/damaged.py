@@ -17,6 +17,7 @@ import os
 from collections.abc import Iterable
 from contextlib import aclosing
 
+from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.reader import Damage
 from rmq.broker.store.queues.files import BLANK_ENTRY
 from rmq.broker.store.queues.pointing import entries_into, overwrite, piece_end
@@ -35,6 +36,8 @@ _LATEST = 253_402_300_799_999
 
 #: Queues looked at before the loop goes on.
 _AT_ONCE = 50
+#: Places that a line of the log names.
+_TOLD = 5
 #: Entries made blank with one write.
 _MOST_BLANK = 1024
 
@@ -108,6 +111,22 @@ class DamagedParts:
                 merged.append(part)
         self.parts = merged
         return merged != before
+
+    def tell(self, found: Iterable[Damage], commit_log: CommitLog) -> None:
+        """Say in the log what of this is not known yet."""
+        new = [part for part in sorted(found) if self.bytes_in(*part) < part.end - part.start]
+        if not new:
+            return
+        places = [
+            f"{file.path} at {part.start - file.start}"
+            for part in new[:_TOLD]
+            if (file := commit_log.segment_of(part.start)) is not None
+        ]
+        log.critical(
+            "%d damaged places of the commit log, %d bytes, were skipped: %s; the messages there are lost, all others "
+            "are where they were; have the disk checked",
+            len(new), sum(part.end - part.start for part in new), ", ".join(places + ["..."] * (len(new) > _TOLD)),
+        )  # fmt: skip
 
     async def save(self) -> None:
         """Write the file; what cannot be written is found again by the next pass."""

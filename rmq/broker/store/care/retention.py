@@ -182,6 +182,7 @@ class Retention:
                 await self.before_delete()
             if not await self._log.remove_first():
                 return
+            await self._log.checksums.log_begins(self._log.start)
             self.deleted_files += 1
             if age < settings.file_reserved_hours * _HOUR_MS:
                 self.deleted_early += 1

@@ -135,6 +135,7 @@ class Upkeep:
         if not await self._ownership.look():
             return False
         clean = await self._log.clear() and flushed
+        await self._log.checksums.write(self._flusher.flushed, everything=True)
         try:
             if not await self._finish_queues(until):
                 clean = False
@@ -237,6 +238,7 @@ class Upkeep:
 
     async def _interval(self) -> None:
         await self._writer.interval()
+        await self._log.checksums.write(self._flusher.flushed)
         if self._index is not None:
             await self._index.writer.try_write()
         if not self._log.prepared and not self._flusher.failed:

@@ -6,11 +6,13 @@ state. Record layout: store-and-broker.md 2.1; queue entry: 3.1; the roll at a f
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
+from rmq.broker.store.log.sums import sum_of, sums_of
 from rmq.broker.store.rows import MOST_ROWS, Rows
 from rmq.broker.store.state import Delta, Put, Queue, Span
 from rmq.protocol.errors import StoreError
@@ -70,6 +72,8 @@ class Packed(NamedTuple):
     puts: Sequence[Put]
     #: One (queue index, commit-log offset) a message.
     offsets: list[tuple[int, int]]
+    #: The sums of their records (:mod:`.sums`), as many as pieces; none: they are not made.
+    sums: list[array[int]]
 
 
 class Replicated(NamedTuple):
@@ -80,19 +84,21 @@ class Replicated(NamedTuple):
     data: bytes
 
 
-def pack(puts: Sequence[Put], at: Place, stamp: int, *, together: bool = False) -> Packed:
+def pack(puts: Sequence[Put], at: Place, stamp: int, *, together: bool = False, sums: bool = False) -> Packed:
     """Make records of messages, in order.
 
     :param puts: at least one message.
     :param at: where the first record goes.
     :param stamp: their store time, ms.
     :param together: a batch: all records land in one file (store-and-broker.md 2.5).
+    :param sums: their sums are made, too.
     :raises RecordTooLarge: a record, or a batch, fits in no file.
     """
     if len(puts) == 1:
-        return _pack_one(puts, at, stamp)
+        return _pack_one(puts, at, stamp, sums)
     end, room, file_size = at
     pieces: list[bytes] = []
+    made: list[array[int]] = []
     physical = end
     if together:
         whole = sum(
@@ -103,6 +109,8 @@ def pack(puts: Sequence[Put], at: Place, stamp: int, *, together: bool = False) 
             if whole + _BLANK > file_size:
                 raise RecordTooLarge(f"a batch of {whole} bytes fits in no commit-log file of {file_size}")
             pieces.append(b"")
+            if sums:
+                made.append(sums_of(()))
             physical += room + _BLANK
             room = file_size - _BLANK
     parts: list[bytes] = []
@@ -127,6 +135,8 @@ def pack(puts: Sequence[Put], at: Place, stamp: int, *, together: bool = False) 
         if size > room or properties_size > longest:
             _check_fits(size, properties_size, file_size)
             pieces.append(b"".join(parts))
+            if sums:
+                made.append(sums_of(parts))
             parts.clear()
             physical += room + _BLANK
             room = file_size - _BLANK
@@ -152,15 +162,17 @@ def pack(puts: Sequence[Put], at: Place, stamp: int, *, together: bool = False) 
         physical += size
         room -= size
     pieces.append(b"".join(parts))
+    if sums:
+        made.append(sums_of(parts))
     deltas: list[Delta] = []
     for queue, new in entries.items():
         count = len(new) // 3
         packed = _entries[count](*new) if count <= MOST_ROWS else pack_entries(new)
         deltas.append((queue, packed, count, sum(new[1::3]), new[-3] + new[-2]))
-    return Packed(end, pieces, stamp, deltas, puts, offsets)
+    return Packed(end, pieces, stamp, deltas, puts, offsets, made)
 
 
-def _pack_one(puts: Sequence[Put], at: Place, stamp: int) -> Packed:
+def _pack_one(puts: Sequence[Put], at: Place, stamp: int, sums: bool) -> Packed:
     """The same for one message, which is what a sender that waits for each answer gives: nothing is gathered."""
     ((
         queue, body, properties, flag, sys_flag, born_timestamp, born_host, store_host,
@@ -181,21 +193,20 @@ def _pack_one(puts: Sequence[Put], at: Place, stamp: int) -> Packed:
         _check_fits(size, properties_size, file_size)
         physical += room + _BLANK
     index = queue.next
-    record = b"".join((
-        head(
-            size, _MAGIC, crc32(body) & 0x7FFFFFFF if body_size else 0, queue.id, flag, index, physical,
-            sys_flag, born_timestamp, born_host, stamp, store_host, reconsume_times, prepared_offset,
-            body_size,
-        ),
-        body,
-        queue.topic_field,
-        _LENGTHS[properties_size],
-        properties,
-    ))  # fmt: skip
+    front = head(
+        size, _MAGIC, crc32(body) & 0x7FFFFFFF if body_size else 0, queue.id, flag, index, physical,
+        sys_flag, born_timestamp, born_host, stamp, store_host, reconsume_times, prepared_offset,
+        body_size,
+    )  # fmt: skip
+    field = queue.topic_field
+    record = b"".join((front, body, field, _LENGTHS[properties_size], properties))
     delta = (queue, _entry(physical, size, tags_code), 1, size, physical + size)
     pieces = [b"", record] if rolls else [record]
+    made = [] if not sums else [array("I", (sum_of(front, field, properties),))]
+    if rolls and sums:
+        made.insert(0, array("I"))
     # What ``Packed(...)`` makes, without its call.
-    return tuple.__new__(Packed, (end, pieces, stamp, [delta], puts, [(index, physical)]))
+    return tuple.__new__(Packed, (end, pieces, stamp, [delta], puts, [(index, physical)], made))
 
 
 def _check_fits(size: int, properties_size: int, file_size: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 
 from rmq.broker.store.log.append import Place
+from rmq.broker.store.log.checksums import Checksums
 from rmq.broker.store.log.files import LogFile, LogFiles
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.log.memory_tail import MemoryTail
@@ -46,6 +47,8 @@ class CommitLog:
         self._offload = world.offload
         self.files = LogFiles(world.files, settings)
         self.file_size = settings.commit_log_file_size
+        #: Of what stands beside the bodies.
+        self.checksums = Checksums(world, settings, self)
         #: First readable byte and next byte to write.
         self.start = 0
         self.end = 0

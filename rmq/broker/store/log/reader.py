@@ -39,6 +39,7 @@ class LogReader:
     """
 
     def __init__(self, world: World, commit_log: CommitLog, *, crc: bool = True) -> None:
+        self._world = world
         self._offload = world.offload
         self._log = commit_log
         self._crc = crc
@@ -52,6 +53,8 @@ class LogReader:
         self.unreadable: UnreadablePlaces | None = None
         #: From the last good record before such a place to the first behind it: no damage is told of what is between.
         self.passed_over: list[Damage] = []
+        #: Where checksums are compared, those of what stands beside the bodies are, too.
+        self.beside = True
         #: Checksums are compared in files from here on only.
         self.crc_from = 0
         #: Where the last clean stop left the log, or -1: nothing is looked for behind that.
@@ -124,7 +127,10 @@ class LogReader:
             at = 0
             verdict = 1
             while verdict > 0 and base + at < stop:
-                run = take(data, at, base, stop, file_end, self._topics, crc=self._crc and file.start >= self.crc_from)
+                compares = self._crc and file.start >= self.crc_from
+                run = take(data, at, base, stop, file_end, self._topics, crc=compares)
+                if compares and self.beside and (wrong := await self._first_wrong(run)) >= 0:
+                    run = run.up_to(wrong)
                 verdict = run.verdict
                 at = run.end
                 if run.records:
@@ -152,6 +158,33 @@ class LogReader:
                 # Too little of it to tell.
                 continue
             return
+
+    async def _first_wrong(self, run: Run) -> int:
+        """Position of the first record in which something beside the body changed, or -1."""
+        checksums = self._log.checksums
+        look = await checksums.look(run)
+        if not look.wrong:
+            return -1
+        first = look.wrong[0]
+        if look.fitting > first or await checksums.is_last(run, first) or await self._any_fits(run.base + run.end):
+            return first
+        checksums.forget(run.base + run.records[first][0])
+        return -1
+
+    async def _any_fits(self, start: int) -> bool:
+        """Whether a record from ``start`` on has the checksum that is kept of it."""
+        checksums = self._log.checksums
+        behind = LogReader(self._world, self._log)
+        behind.beside = False
+        behind.unreadable = UnreadablePlaces(self._log.file_size)
+        if not await checksums.reaches(start):
+            return False
+        async for run in behind.runs(start, self._log.end):
+            if (await checksums.look(run)).fitting >= 0:
+                return True
+            if not await checksums.reaches(run.base + run.end):
+                return False
+        return False
 
     async def _read(self, file: LogFile, offset: int, size: int) -> bytes:
         """Bytes of a file; fewer where it ends, or before a place that is to be passed over."""

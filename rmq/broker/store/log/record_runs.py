@@ -41,6 +41,10 @@ class Run(NamedTuple):
     #: Positive when there may be more, otherwise what ``check`` said of the bytes at ``end``.
     verdict: int
 
+    def up_to(self, number: int) -> Run:
+        """The same, where the record at some position is none."""
+        return Run(self.data, self.base, self.records[:number], self.records[number][0], 0)
+
 
 def take(data: bytes, at: int, base: int, stop: int, file_end: int, topics: Topics, *, crc: bool) -> Run:
     """The good records at ``at``, as many as one slice should have.

@@ -204,6 +204,8 @@ class Recovery:
                 other = self._first_difference(light, self._kept.apart(loader.light, light=True), segment)
                 differs = other if differs is None else differs if other is None else min(differs, other)
         await commit_log.settle(end)
+        await commit_log.checksums.log_begins(commit_log.start)
+        await commit_log.checksums.log_ends(end)
         commit_log.stamp = reader.stamp
         found.end = end
         found.damages.sort()
@@ -443,6 +445,7 @@ class Recovery:
         self._first_records, self._dead = sums.first_records, sums.dead
         async for run in reader.runs(start, stop):
             sums.add(run)
+            await self._log.checksums.cover(run)
             self.progress("checking the commit log", run.base + run.end - start, stop - start)
             if fill:
                 await self._dispatcher.put(run, {})
@@ -520,6 +523,4 @@ class Recovery:
                 "clean one: they were made anew from there; if nobody changed or removed their files, have the disk "
                 "checked", found.dispatched_from,
             )  # fmt: skip
-        if found.damages:
-            lost = sum(damage.end - damage.start for damage in found.damages)
-            log.critical("%d damaged places of the commit log, %d bytes, were skipped", len(found.damages), lost)
+        self._damaged.tell(found.damages, self._log)

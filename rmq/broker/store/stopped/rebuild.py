@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.index.index import Index
+from rmq.broker.store.log.checksums import Checksums
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.records import TagsRule
@@ -131,6 +132,7 @@ class _Rebuild:
         reading = dataclasses.replace(world, files=ReadOnlyFiles(world.files))
         commit_log = CommitLog(reading, settings)
         commit_log.files.extends = False
+        commit_log.checksums = Checksums(reading, dataclasses.replace(settings, root=self._root), commit_log)
         commit_log.adopt_loaded(
             await open_each_aside(self._offload, commit_log.files.open_all, close=lambda file: file.shared.drop())
         )
@@ -197,6 +199,7 @@ class _Rebuild:
             if clean and unread and unread[-1].start <= ended < unread[-1].end:
                 # Nothing but this note says where a log ends whose end the disk does not give.
                 self._checkpoint.note_indexed(*(index.position if index is not None else (-1, 0)), ended)
+            damaged.tell(made.damages, commit_log)
             if damaged.add(made.damages, start) or queues.left_out:
                 await damaged.save()
             return made

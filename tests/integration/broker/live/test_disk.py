@@ -75,6 +75,14 @@ async def test_how_often_queues_are_forced(s: LiveScene) -> None:
     assert await actions(s, "datasync", "/consumequeue/T/", 60) >= 10
 
 
+@live("commitLogChecksumEnable")
+async def test_whether_checksums_are_kept(s: LiveScene) -> None:
+    assert await actions(s, "pwrite", "/checksums/", 30) >= 2
+    await s.update(commitLogChecksumEnable="false")
+    await asyncio.sleep(20)
+    assert await actions(s, "pwrite", "/checksums/", 30) == 0
+
+
 @live("commitLogScrubRate", "commitLogScrubInterval")
 async def test_when_the_log_is_checked(s: LiveScene) -> None:
     await fill(s, 3)

@@ -54,7 +54,7 @@ async def test_a_directory_written_here(tmp_path: Path) -> None:
     await store.stop()
     tree = RealFiles()
     assert sorted(path.name for path in (tmp_path / "store").iterdir()) == [
-        "checkpoint", "commitlog", "consumequeue", "index", "lock",
+        "checkpoint", "checksums", "commitlog", "consumequeue", "index", "lock",
     ]  # fmt: skip
     assert (tmp_path / "store" / "lock").read_bytes() == b"lock"
     scan = check_store(tree, root, log_size=LOG_SIZE, queue_size=QUEUE_SIZE)
