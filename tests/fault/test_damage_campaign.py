@@ -166,6 +166,7 @@ def give_offsets_of_a_lost_tail_again(patch: pytest.MonkeyPatch) -> None:
 def tell_nothing(patch: pytest.MonkeyPatch) -> None:
     """What is mended, or given up, is not told."""
     patch.setattr(logging.Logger, "critical", lambda *_, **__: None)
+    patch.setattr(logging.Logger, "error", lambda *_, **__: None)
 
 
 def believe_names_of_queue_files(patch: pytest.MonkeyPatch) -> None:

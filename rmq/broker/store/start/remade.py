@@ -54,7 +54,7 @@ class Remade(NamedTuple):
                 sum(self.wrong.values()), _named([*self.wrong]),
             )  # fmt: skip
         if self.lacking:
-            log.critical(
+            log.error(
                 "%d consume queues lacked entries that had been on disk, says checkpoint (%s): they were made anew "
                 "from the commit log; if nobody removed their files, have the disk checked",
                 len(self.lacking), _named(self.lacking),
