@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["LockstepPool", "loop_of_turn", "on_loop"]
+__all__ = ["LockstepPool", "loop_of_turn", "on_loop", "takes_turns"]
 
 T = TypeVar("T")
 
@@ -78,6 +78,12 @@ def on_loop(coro: Coroutine[Any, Any, T]) -> T:
         coro.close()
         raise RuntimeError("only a function that a lockstep pool runs can wait for its loop")
     return call.wait(coro)
+
+
+def takes_turns(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this thread takes turns with a loop, and now it is its own."""
+    call: _Call | None = getattr(_here, "call", None)
+    return call is not None and call.pool.loop is loop
 
 
 def loop_of_turn() -> asyncio.AbstractEventLoop:

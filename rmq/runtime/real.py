@@ -13,6 +13,7 @@ from rmq.runtime.network import RealNetwork
 from rmq.runtime.offload import ThreadOffload
 from rmq.runtime.pool import ThreadPool
 from rmq.runtime.stall import ThreadWatch
+from rmq.runtime.thread_bridge import bridge
 from rmq.runtime.world import Random, World
 
 __all__ = ["RealClock", "real_world", "seeded"]
@@ -60,5 +61,6 @@ def real_world() -> World:
         offload=ThreadOffload(),
         identity=RealIdentity(),
         pool=ThreadPool,
+        bridge=bridge,
         stalls=ThreadWatch,
     )

@@ -16,23 +16,16 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, InvalidStateError
-from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from concurrent.futures import InvalidStateError
+from typing import Any
 
 from rmq.protocol.errors import ClientError, RequestTimeout
 from rmq.runtime.aside import finish_records, logger, records_aside
+from rmq.runtime.bridge import Bridge, Waiter
 from rmq.runtime.loop import loop_factory
-from rmq.runtime.pool import Post, ThreadPool
+from rmq.runtime.pool import ThreadPool
 
-__all__ = [
-    "Bridge",
-    "Waiter",
-    "bridge",
-    "close_in_children",
-    "forget_descriptors",
-]
+__all__ = ["ThreadBridge", "bridge"]
 
 log = logger(__name__)
 
@@ -45,30 +38,8 @@ _STANDSTILL = 10.0
 #: The most a lock can be waited for.
 _LONGEST = threading.TIMEOUT_MAX
 
-T = TypeVar("T")
 
-
-class Waiter(Generic[T]):
-    """What a thread waits on: one for each call.
-
-    A call may be interrupted anywhere by a signal handler, which may raise or make calls of its own: what comes late
-    for one that was given up finds this, and nothing of the next.
-    """
-
-    __slots__ = ("done", "error", "given_up", "lock", "result", "task")
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.lock.acquire()
-        self.result: T | None = None
-        self.error: BaseException | None = None
-        #: Answered: the lock is or will be released.
-        self.done = False
-        self.given_up = False
-        self.task: asyncio.Task[T] | None = None
-
-
-class Bridge:
+class ThreadBridge(Bridge):
     """An event loop on a daemon thread, for a process's blocking clients.
 
     :raises ClientError: threads are none here.
@@ -76,20 +47,9 @@ class Bridge:
 
     def __init__(self) -> None:
         _refuse_green_threads()
-        self._loop = loop_factory()()
-        self.post = Post(self._loop)
+        super().__init__(loop_factory()(), ThreadPool)
         self._finished: list[Waiter[Any]] = []
         self._waiting: set[Waiter[Any]] = set()
-        #: Results that callers wait for in their own way; they fail when the loop ends.
-        self.futures: set[Future[Any]] = set()
-        self._tasks: set[asyncio.Task[Any]] = set()
-        #: Given the chance to stop when the process ends, by key: whether it comes first, and what to await.
-        self._at_exit: dict[object, tuple[bool, Callable[[], Coroutine[Any, Any, object]]]] = {}
-        #: Why no call can be made any more.
-        self._stopped = ""
-        self._callbacks: ThreadPool | None = None
-        #: One at a time: whoever renews a client that a fork brought here.
-        self.renewing = threading.RLock()
         started = threading.Event()
         self._ident = 0
         self._thread = threading.Thread(target=self._serve, args=(started,), name="rmq", daemon=True)
@@ -127,40 +87,11 @@ class Bridge:
                     waiter.lock.release()
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        return self._loop
-
-    # -- waiting ------------------------------------------------------------------------------------------------------
-
-    def check(self) -> None:
-        """:raises ClientError: the loop ended: nothing would come back from it."""
-        if self._stopped:
-            raise ClientError(self._stopped)
-
-    @property
     def inside(self) -> bool:
         """Whether this thread is the loop's own."""
         return threading.get_ident() == self._ident
 
-    def waiter(self) -> Waiter[Any]:
-        """What this call of this thread waits on.
-
-        :raises ClientError: waiting would be for ever: this thread is the loop's own, or the loop ended.
-        """
-        self.check()
-        if self.inside:
-            raise ClientError(
-                "a blocking call from the SDK's own loop thread would never return: use rmq.aio in coroutines"
-            )
-        return Waiter()
-
-    def wait(self, waiter: Waiter[T], seconds: float | None = None) -> T:
-        """Wait until the waiter is answered; its result, or its error raised.
-
-        :param seconds: after which the loop ends the call. None: the loop knows when. When it does not get to it, the
-            call ends here: no thread waits for a loop that stands still.
-        :raises RequestTimeout: the loop stands still.
-        """
+    def _wait(self, waiter: Waiter[Any], seconds: float | None) -> None:
         waiting = self._waiting
         try:
             waiting.add(waiter)
@@ -175,9 +106,6 @@ class Bridge:
                 raise self._standing(seconds + _GRACE)
         finally:
             waiting.discard(waiter)
-        if waiter.error is not None:
-            raise waiter.error
-        return cast(T, waiter.result)
 
     def _wait_while_alive(self, waiter: Waiter[Any]) -> None:
         turned: list[bool] | None = None
@@ -214,89 +142,7 @@ class Bridge:
         for waiter in finished:
             waiter.lock.release()
 
-    def run(self, coro: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
-        """Run a coroutine on the loop and wait for it.
-
-        An interrupt (Ctrl-C) while waiting cancels it.
-
-        :param seconds: the coroutine's own limit, see :meth:`wait`.
-        """
-        try:
-            waiter = self.waiter()
-        except ClientError:
-            coro.close()
-            raise
-        try:
-            self.post(self._start, coro, waiter)
-            result: T = self.wait(waiter, seconds)
-            return result
-        except BaseException:
-            if not waiter.done:
-                self.post(self._give_up, waiter)
-            raise
-
-    def answer(self, waiter: Waiter[Any], result: object) -> None:
-        """Let a thread go on with a result. On the loop only."""
-        waiter.result = result
-        self.release(waiter)
-
-    def callbacks(self) -> ThreadPool:
-        """Two threads for callbacks of asynchronous calls. On the loop only."""
-        if self._callbacks is None:
-            self._callbacks = ThreadPool(2, "rmq-callback")
-        return self._callbacks
-
-    def spawn(self, coro: Coroutine[Any, Any, Any], finish: Callable[[Any], object]) -> None:
-        """Run a coroutine as a task; ``finish`` is told its result or its error. On the loop only."""
-        task = self._loop.create_task(coro)
-        self._tasks.add(task)
-
-        def done(ended: asyncio.Task[Any]) -> None:
-            self._tasks.discard(ended)
-            if ended.cancelled():
-                finish(ClientError("the call was cancelled"))
-            else:
-                finish(ended.exception() or ended.result())
-
-        task.add_done_callback(done)
-
-    def _start(self, coro: Coroutine[Any, Any, Any], waiter: Waiter[Any]) -> None:
-        if waiter.given_up:
-            coro.close()
-            return
-        waiter.task = task = self._loop.create_task(coro)
-        self._tasks.add(task)
-        task.add_done_callback(partial(self._ended, waiter))
-
-    def _ended(self, waiter: Waiter[Any], task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled():
-            waiter.error = ClientError("the call was cancelled")
-        else:
-            waiter.error = task.exception()
-            if waiter.error is None:
-                waiter.result = task.result()
-        self.release(waiter)
-
-    def _give_up(self, waiter: Waiter[Any]) -> None:
-        """Whoever waited does not any more."""
-        waiter.given_up = True
-        if waiter.task is not None:
-            waiter.task.cancel()
-
     # -- the end ------------------------------------------------------------------------------------------------------
-
-    def stop_at_exit(
-        self, key: object, stop: Callable[[], Coroutine[Any, Any, object]], *, first: bool = False
-    ) -> None:
-        """Have ``stop`` awaited when the process ends without a shutdown.
-
-        :param first: before those without it, which listeners may still be using.
-        """
-        self._at_exit[key] = (first, stop)
-
-    def forget(self, key: object) -> None:
-        self._at_exit.pop(key, None)
 
     def exit(self, limit: float = 5.0) -> None:
         """Stop what was not stopped, within ``limit`` seconds, and end the loop; called by atexit.
@@ -313,38 +159,27 @@ class Bridge:
         self._thread.join(_END_SECONDS)
         finish_records(_END_SECONDS)
 
-    async def _stop_all(self) -> None:
-        stops = list(self._at_exit.values())
-        self._at_exit.clear()
-        for turn in (True, False):
-            chosen = [stop() for first, stop in stops if first is turn]
-            for outcome in await asyncio.gather(*chosen, return_exceptions=True):
-                if isinstance(outcome, Exception):
-                    log.warning("a client did not stop cleanly at exit: %s", outcome)
 
-
-_bridge: Bridge | None = None
+_bridge: ThreadBridge | None = None
 #: A signal handler may need the bridge while the thread it interrupts makes it.
 _starting = threading.RLock()
 #: Loops of parents: kept, because ending one here would touch what the parent still uses.
 _inherited: list[object] = []
-#: Closes inherited sockets in a child; clients add to it what they have open.
-_descriptors: list[Callable[[], list[int]]] = []
 
 
-def bridge() -> Bridge:
+def bridge() -> ThreadBridge:
     """This process's bridge, started at first use."""
     made = _bridge
     if made is None:
         with _starting:
             if _bridge is None:
-                _keep(Bridge())
+                _keep(ThreadBridge())
             made = _bridge
     assert made is not None
     return made
 
 
-def _keep(fresh: Bridge) -> None:
+def _keep(fresh: ThreadBridge) -> None:
     """Take a bridge for this process's; a signal handler may have made one meanwhile."""
     global _bridge
     if _bridge is None:
@@ -375,22 +210,11 @@ def _after_fork_in_child() -> None:
     if _bridge is not None:
         # close(), not shutdown(): the connection is the parent's, and goes on there.
         _inherited.append(_bridge)
-        for descriptors in _descriptors:
+        for descriptors in _bridge._descriptors.values():
             for number in descriptors():
                 with contextlib.suppress(OSError):
                     os.close(number)
-        _descriptors.clear()
         _bridge = None
-
-
-def close_in_children(descriptors: Callable[[], list[int]]) -> None:
-    """Name the descriptors that a forked child closes."""
-    _descriptors.append(descriptors)
-
-
-def forget_descriptors(descriptors: Callable[[], list[int]]) -> None:
-    if descriptors in _descriptors:
-        _descriptors.remove(descriptors)
 
 
 @atexit.register

@@ -11,7 +11,10 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from rmq.runtime.bridge import Bridge
 
 __all__ = [
     "Clock",
@@ -313,6 +316,8 @@ class World:
     identity: Identity
     #: Makes a pool of so many threads at most, with the name that they get.
     pool: Callable[[int, str], Pool]
+    #: How blocking calls get to a loop of this world.
+    bridge: Callable[[], Bridge]
     #: Makes a watch over the running loop from the seconds it may stand still; None where time is not real.
     stalls: Callable[[float], StallWatch] | None = None
 

@@ -8,12 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from rmq.protocol.errors import ClientError
 from rmq.runtime.lockstep import LockstepPool, loop_of_turn
+from rmq.runtime.lockstep_bridge import LockstepBridge
 from rmq.runtime.offload import failure_first
 from rmq.runtime.real import seeded
 from rmq.runtime.world import Random, World
 from rmq.testing.simdisk import SimDisk
 from rmq.testing.simfiles import SimFiles
+from rmq.testing.simloop import SimLoop
 from rmq.testing.simnet import SimNet, SimNetwork
 
 __all__ = ["SimClock", "SimIdentity", "SimNode", "Simulation"]
@@ -27,14 +30,20 @@ _boots = itertools.count(1)
 
 
 class SimClock:
-    """Both clocks of one node, over the time of the running loop; ``skew_ms`` moves the wall clock alone."""
+    """Both clocks of one node; ``skew_ms`` moves the wall clock alone.
 
-    def __init__(self, epoch_ms: int = _EPOCH_MS) -> None:
+    :param loop: whose time it is; the running one's when not given.
+    """
+
+    def __init__(self, epoch_ms: int = _EPOCH_MS, loop: SimLoop | None = None) -> None:
         self._epoch_ms = epoch_ms
+        self._loop = loop
         self._begin: float | None = None
         self.skew_ms = 0
 
     def monotonic(self) -> float:
+        if self._loop is not None:
+            return self._loop.time()
         try:
             return asyncio.get_running_loop().time()
         except RuntimeError:  # a listener's thread
@@ -123,15 +132,27 @@ class Simulation:
     """Nodes on one loop, one switch, one seed.
 
     :param seed: what every choice of the simulation comes from.
+    :param loop: for blocking code: runs, on the thread that waits, while a blocking call does (:attr:`bridge`). Without
+        one everything happens in coroutines of the loop that runs.
     """
 
     seed: int = 0
+    loop: SimLoop | None = None
     net: SimNet = field(default_factory=SimNet)
     nodes: dict[str, SimNode] = field(default_factory=dict)
     random: Random = field(init=False)
+    _bridge: LockstepBridge | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.random = seeded(self.seed)
+        if self.loop is not None:
+            self._bridge = LockstepBridge(self.loop)
+
+    def bridge(self) -> LockstepBridge:
+        """How blocking calls get to its loop. :raises ClientError: it has none of its own."""
+        if self._bridge is None:
+            raise ClientError("this simulation is one of coroutines: blocking clients need one that has a loop")
+        return self._bridge
 
     def node(self, name: str, *, fsync_seconds: float = 0.0005) -> SimNode:
         """A new machine; the first has the address 10.0.0.1.
@@ -141,7 +162,7 @@ class Simulation:
         if name in self.nodes:
             raise ValueError(f"the node {name} exists")
         address = f"10.0.{len(self.nodes) // 250}.{len(self.nodes) % 250 + 1}"
-        clock = SimClock()
+        clock = SimClock(loop=self.loop)
         disk = SimDisk(clock.now_ms)
         boot = _boot()
         node = SimNode(name, address, disk, clock, self._world(name, address, disk, clock, fsync_seconds, boot), boot)
@@ -159,6 +180,7 @@ class Simulation:
             offload=SimOffload(fsync_seconds),
             identity=SimIdentity(name, address, boot=boot),
             pool=LockstepPool,
+            bridge=self.bridge,
         )
 
     def kill(self, node: SimNode) -> World:

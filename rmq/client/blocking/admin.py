@@ -9,6 +9,7 @@ from rmq.client.blocking.mirror import AdminClientMirror
 from rmq.client.settings import (
     AdminOptions,
 )
+from rmq.runtime.world import World
 
 __all__ = ["AdminClient"]
 
@@ -16,8 +17,9 @@ __all__ = ["AdminClient"]
 class AdminClient(AdminClientMirror):
     """Asks and changes a cluster; any thread may use it (Java: DefaultMQAdminExt).
 
+    :param world: the ports it touches the world through; the real ones by default.
     :param options: see :class:`~rmq.client.settings.AdminOptions`.
     """
 
-    def __init__(self, **options: Unpack[AdminOptions]) -> None:
-        super().__init__(AioAdminClient(**options))
+    def __init__(self, *, world: World | None = None, **options: Unpack[AdminOptions]) -> None:
+        super().__init__(AioAdminClient(world=world, **options))

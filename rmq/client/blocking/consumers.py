@@ -15,9 +15,10 @@ from rmq.client.settings import (
     PullConsumerOptions,
     PushConsumerOptions,
 )
+from rmq.protocol.errors import ClientError
 from rmq.runtime.aside import logger
 from rmq.runtime.signals import signal_wait
-from rmq.runtime.thread_bridge import bridge
+from rmq.runtime.world import World
 
 __all__ = ["PullConsumer", "PushConsumer"]
 
@@ -29,6 +30,7 @@ class PushConsumer(PushConsumerMirror):
     """Gets messages as they come and hands them to listeners on a pool of threads (Java: DefaultMQPushConsumer).
 
     :param group: the consumer group: the same subscriptions and the same listeners in every member.
+    :param world: the ports it touches the world through; the real ones by default.
     :param options: see :class:`~rmq.client.settings.PushConsumerOptions`.
 
     ::
@@ -45,8 +47,8 @@ class PushConsumer(PushConsumerMirror):
     _restarts = False
     _receives = True
 
-    def __init__(self, group: str, **options: Unpack[PushConsumerOptions]) -> None:
-        super().__init__(AioPushConsumer(group, **options))
+    def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PushConsumerOptions]) -> None:
+        super().__init__(AioPushConsumer(group, world=world, **options))
         self.group = group
 
     def on(self, topic: str, expression: str = "*", *, sql: bool = False, batch: bool = False) -> Callable[[F], F]:
@@ -61,8 +63,9 @@ class PushConsumer(PushConsumerMirror):
         if pool is not None and pool.inside():
             # Called by a listener: the shutdown waits for it, so it cannot wait for the shutdown.
             self._started = False
-            bridge().forget(self)
-            bridge().post(bridge().spawn, client.shutdown(timeout), _ended)
+            made = self._bridge_now()
+            made.forget(self)
+            made.post(made.spawn, client.shutdown(timeout), _ended)
             return
         self._stop(lambda started: started.shutdown(timeout))
 
@@ -72,7 +75,10 @@ class PushConsumer(PushConsumerMirror):
         A second signal, more than a second later, ends the process at once with exit code 1.
 
         :raises SystemExit: a listener did, with its code; likewise KeyboardInterrupt. Its message comes again.
+        :raises ClientError: time is virtual: none would pass until the signal.
         """
+        if not self._bridge_now().runs:
+            raise ClientError("run() waits for a signal, and no virtual time passes meanwhile: use start()")
         with signal_wait() as came, self._alive()._exits(came.end) as exits:
             self.start()
             try:
@@ -91,9 +97,10 @@ def _ended(result: object) -> None:
 class PullConsumer(PullConsumerMirror):
     """Pulls when asked to; any thread may use it (Java: DefaultMQPullConsumer).
 
+    :param world: the ports it touches the world through; the real ones by default.
     :param options: see :class:`~rmq.client.settings.PullConsumerOptions`.
     """
 
-    def __init__(self, group: str, **options: Unpack[PullConsumerOptions]) -> None:
-        super().__init__(AioPullConsumer(group, **options))
+    def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PullConsumerOptions]) -> None:
+        super().__init__(AioPullConsumer(group, world=world, **options))
         self.group = group

@@ -10,7 +10,7 @@ from rmq.client.admin import AdminClient as AioAdminClient
 from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
 from rmq.client.consumer.push import PushConsumer as AioPushConsumer
 from rmq.client.producer import Producer as AioProducer
-from rmq.runtime.thread_bridge import Bridge, bridge, close_in_children, forget_descriptors
+from rmq.runtime.bridge import Bridge
 
 __all__ = ["A", "Blocking", "twin"]
 
@@ -46,9 +46,14 @@ class Blocking(Generic[A]):
 
     def _alive(self) -> A:
         """The asyncio client of this process: another one after a fork."""
-        if bridge() is not self._bridge:
-            self._adopt(bridge())
+        made = self._bridge_now()
+        if made is not self._bridge:
+            self._adopt(made)
         return self._client
+
+    def _bridge_now(self) -> Bridge:
+        """The way to the loop of this process, in the world of this client."""
+        return self._client.world.bridge()
 
     def _adopt(self, made: Bridge) -> None:
         with made.renewing:
@@ -72,10 +77,10 @@ class Blocking(Generic[A]):
     def _keep_track(self, made: Bridge) -> None:
         """Have it stopped when the process ends, and its sockets closed in children."""
         made.stop_at_exit(self, self._client.shutdown, first=self._receives)
-        close_in_children(self._descriptors)
+        made.close_in_children(self, self._descriptors)
 
     def _run(self, coro: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
-        return bridge().run(coro, seconds)
+        return self._bridge_now().run(coro, seconds)
 
     def _on_loop(self, call: Callable[[A], T]) -> T:
         """Make a plain call: on the loop while the client runs there, right here otherwise."""
@@ -97,14 +102,13 @@ class Blocking(Generic[A]):
         if not self._started:
             self._run(client.start())
             self._started = True
-            self._keep_track(bridge())
+            self._keep_track(self._bridge_now())
 
     def _stop(self, coro: Callable[[A], Coroutine[Any, Any, object]]) -> None:
         client = self._alive()
         if self._started:
             self._started = False
-            bridge().forget(self)
-            forget_descriptors(self._descriptors)
+            self._bridge_now().forget(self)
             self._run(coro(client))
 
     def shutdown(self) -> None:

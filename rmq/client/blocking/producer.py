@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, Unpack
 
@@ -33,14 +33,13 @@ from rmq.client.transaction import (
 )
 from rmq.client.transaction import TransactionProducer as AioTransactionProducer
 from rmq.runtime.aside import logger
-from rmq.runtime.thread_bridge import Bridge, bridge
+from rmq.runtime.bridge import Bridge
+from rmq.runtime.world import World
 
 __all__ = ["Producer", "TransactionProducer"]
 
 log = logger(__name__)
 
-#: Seconds between two looks whether sends under way can still end.
-_LOOK_SECONDS = 5.0
 #: A request may wait for being written as long as for its answer (:mod:`rmq.remoting.calls`): only then is it the loop
 #: that stands still.
 _WRITTEN_AND_ANSWERED = 2
@@ -51,6 +50,7 @@ class Producer(ProducerMirror):
     """Sends messages; any thread may use it (Java: DefaultMQProducer).
 
     :param group: the producer group: one an application.
+    :param world: the ports it touches the world through; the real ones by default.
     :param options: see :class:`~rmq.client.settings.ProducerOptions`.
 
     ::
@@ -59,8 +59,8 @@ class Producer(ProducerMirror):
             result = producer.send(Message("TopicTest", b"hello", tags="TagA", keys="order-1"))
     """
 
-    def __init__(self, group: str, **options: Unpack[ProducerOptions]) -> None:
-        super().__init__(AioProducer(group, **options))
+    def __init__(self, group: str, *, world: World | None = None, **options: Unpack[ProducerOptions]) -> None:
+        super().__init__(AioProducer(group, world=world, **options))
         self.group = group
         self._under_way: set[Future[SendResult]] = set()
 
@@ -76,10 +76,11 @@ class Producer(ProducerMirror):
         arg: object = None,
         timeout: Duration | None = None,
     ) -> SendResult:
-        made = bridge()
+        client = self._client
+        made = client.world.bridge()
         if made is not self._bridge:
             self._adopt(made)
-        client = self._client
+            client = self._client
         send = client._prepare(message)
         limit = client._limit(timeout)
         attempts = client._attempts(send, queue, selector, arg, limit)
@@ -126,7 +127,7 @@ class Producer(ProducerMirror):
         :raises TooManyRequests: its turn did not come, because nothing before it was answered for ``timeout``.
         """
         client = self._alive()
-        made = bridge()
+        made = self._bridge_now()
         made.check()
         instance = client.instance
         check_callback(callback)
@@ -190,10 +191,9 @@ class Producer(ProducerMirror):
         return self._client.split(messages, limit, oversize)
 
     def shutdown(self) -> None:
-        if self._under_way and bridge() is self._bridge:
-            made = bridge()
-            while wait(list(self._under_way), _LOOK_SECONDS).not_done:
-                made.run(asyncio.sleep(0))  # raises when the loop that ends them does not turn
+        made = self._bridge_now()
+        if self._under_way and made is self._bridge:
+            made.until_ended(list(self._under_way))
         super().shutdown()
 
 
@@ -205,6 +205,12 @@ class _SendFuture(Future[SendResult]):
         self._made = made
         made.futures.add(self)
         self.on_loop(made.futures.discard)
+
+    def result(self, timeout: float | None = None) -> SendResult:
+        return super().result(self._made.pass_time(self, timeout))
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        return super().exception(self._made.pass_time(self, timeout))
 
     def on_loop(self, told: Callable[[Any], object]) -> None:
         """A callback of ours, which does not wait and does not raise."""
@@ -238,6 +244,7 @@ class TransactionProducer(Producer):
 
     :param check: asked, on a thread of its own, how the transaction of a message ended when the broker was not told, by
         any member of the group and maybe long after.
+    :param world: the ports it touches the world through; the real ones by default.
     :param options: see :class:`~rmq.client.settings.ProducerOptions`.
 
     ::
@@ -254,8 +261,10 @@ class TransactionProducer(Producer):
 
     _client: AioTransactionProducer
 
-    def __init__(self, group: str, check: TransactionCheck, **options: Unpack[ProducerOptions]) -> None:
-        ProducerMirror.__init__(self, AioTransactionProducer(group, check, **options))
+    def __init__(
+        self, group: str, check: TransactionCheck, *, world: World | None = None, **options: Unpack[ProducerOptions]
+    ) -> None:
+        ProducerMirror.__init__(self, AioTransactionProducer(group, check, world=world, **options))
         self.group = group
         self._under_way = set()
 

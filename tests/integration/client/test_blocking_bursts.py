@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from rmq import ClientError, Message, Producer, SendResult
-from rmq.runtime.thread_bridge import Bridge, Waiter, bridge
+from rmq.runtime.bridge import Waiter
+from rmq.runtime.thread_bridge import ThreadBridge, bridge
 from rmq.testing.cluster import BlockingCluster
 from tests.support.daemons import PATIENCE
 
@@ -108,13 +109,13 @@ def test_a_send_that_waits_for_being_written_blames_no_loop(
 ) -> None:
     """A broker that reads nothing for a while costs its time, and the answer as much again."""
     waits: list[float | None] = []
-    wait = Bridge.wait
+    wait = ThreadBridge.wait
 
-    def noted(made: Bridge, waiter: Waiter[Any], seconds: float | None = None) -> Any:
+    def noted(made: ThreadBridge, waiter: Waiter[Any], seconds: float | None = None) -> Any:
         waits.append(seconds)
         return wait(made, waiter, seconds)
 
-    monkeypatch.setattr(Bridge, "wait", noted)
+    monkeypatch.setattr(ThreadBridge, "wait", noted)
     for _ in range(2):  # without a route, and with one
         assert producer.send(Message("Written", b"x"), timeout=PATIENCE).ok
     assert all(seconds is not None and seconds > 1.5 * PATIENCE for seconds in waits), waits

@@ -12,7 +12,7 @@ import pytest
 
 from rmq.runtime import aside
 from rmq.runtime.aside import finish_records, logger
-from rmq.runtime.thread_bridge import Bridge
+from rmq.runtime.thread_bridge import ThreadBridge
 
 PATIENCE = 20.0
 log = logger("rmq.test.aside")
@@ -30,8 +30,8 @@ class Handler(logging.Handler):
 
 
 @pytest.fixture(name="made")
-def make_bridge() -> Iterator[Bridge]:
-    made = Bridge()
+def make_bridge() -> Iterator[ThreadBridge]:
+    made = ThreadBridge()
     yield made
     made.exit()
 
@@ -56,7 +56,7 @@ async def speak(text: str) -> str:
     return text
 
 
-def test_a_handler_may_wait_for_the_loop(made: Bridge, root: Any) -> None:
+def test_a_handler_may_wait_for_the_loop(made: ThreadBridge, root: Any) -> None:
     """The loop used to wait for the handler's lock, whose holder waited for the loop."""
     heard: list[str] = []
 
@@ -73,7 +73,7 @@ def test_a_handler_may_wait_for_the_loop(made: Bridge, root: Any) -> None:
     assert sorted(heard) == ["from the application: another", "heard one: another"]
 
 
-def test_records_keep_their_time_thread_and_order(made: Bridge, caplog: pytest.LogCaptureFixture) -> None:
+def test_records_keep_their_time_thread_and_order(made: ThreadBridge, caplog: pytest.LogCaptureFixture) -> None:
     async def speak_often() -> None:
         for number in range(3):
             log.warning("%d", number)
@@ -90,7 +90,7 @@ def test_records_keep_their_time_thread_and_order(made: Bridge, caplog: pytest.L
     assert "KeyError: 'why'" in caplog.text
 
 
-def test_what_raises_in_logging_ends_there(made: Bridge, root: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_raises_in_logging_ends_there(made: ThreadBridge, root: Any, capsys: pytest.CaptureFixture[str]) -> None:
     def fail(record: logging.LogRecord) -> None:
         raise OSError("the disk is full")
 
@@ -104,7 +104,7 @@ def test_what_raises_in_logging_ends_there(made: Bridge, root: Any, capsys: pyte
 
 
 def test_a_record_factory_and_a_filter_are_not_asked_on_the_loop(
-    made: Bridge, caplog: pytest.LogCaptureFixture
+    made: ThreadBridge, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = logging.getLogRecordFactory()
     asked: list[str] = []
@@ -134,7 +134,7 @@ def test_a_record_factory_and_a_filter_are_not_asked_on_the_loop(
 
 
 def test_a_handler_that_never_returns_costs_a_bounded_number_of_records(
-    made: Bridge, root: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    made: ThreadBridge, root: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(aside, "_MOST_WAITING", 5)
     go_on, began = threading.Event(), threading.Event()

@@ -15,16 +15,18 @@ from typing import Any
 import pytest
 
 from rmq.protocol.errors import ClientError, RequestTimeout
+from rmq.runtime import bridge as shared
 from rmq.runtime import thread_bridge as module
+from rmq.runtime.bridge import Waiter
 from rmq.runtime.pool import Post
-from rmq.runtime.thread_bridge import Bridge, Waiter
+from rmq.runtime.thread_bridge import ThreadBridge
 
 PATIENCE = 20.0
 
 
 @pytest.fixture(name="made")
-def make_bridge() -> Iterator[Bridge]:
-    made = Bridge()
+def make_bridge() -> Iterator[ThreadBridge]:
+    made = ThreadBridge()
     yield made
     made.exit()
 
@@ -34,14 +36,14 @@ async def echo(value: object) -> object:
     return value
 
 
-def by_waiter(made: Bridge, value: object) -> object:
+def by_waiter(made: ThreadBridge, value: object) -> object:
     """The way of a producer's first attempt."""
     waiter: Waiter[object] = made.waiter()
     made.post(made.answer, waiter, value)
     return made.wait(waiter, PATIENCE)
 
 
-def by_coroutine(made: Bridge, value: object) -> object:
+def by_coroutine(made: ThreadBridge, value: object) -> object:
     return made.run(echo(value), PATIENCE)
 
 
@@ -57,7 +59,7 @@ class At:
         self.done = False
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if frame.f_code.co_filename != module.__file__:
+        if frame.f_code.co_filename not in (module.__file__, shared.__file__):
             return None
         frame.f_trace_opcodes = True
         return self._instruction
@@ -89,7 +91,7 @@ def _raise() -> None:
 
 @WAYS
 def test_a_call_interrupted_at_any_instruction_leaves_nothing_to_the_next(
-    made: Bridge, call: Callable[[Bridge, object], object]
+    made: ThreadBridge, call: Callable[[ThreadBridge, object], object]
 ) -> None:
     for number in itertools.count():
         with warnings.catch_warnings(), At(number, _raise) as interrupt:
@@ -111,7 +113,7 @@ def test_a_call_interrupted_at_any_instruction_leaves_nothing_to_the_next(
 
 @WAYS
 def test_a_call_made_inside_another_at_any_instruction_gets_its_own_result(
-    made: Bridge, call: Callable[[Bridge, object], object]
+    made: ThreadBridge, call: Callable[[ThreadBridge, object], object]
 ) -> None:
     for number in itertools.count():
         inner: list[object] = []
@@ -123,7 +125,7 @@ def test_a_call_made_inside_another_at_any_instruction_gets_its_own_result(
     assert number > 50
 
 
-def test_a_loop_that_ended_lets_every_caller_go(made: Bridge) -> None:
+def test_a_loop_that_ended_lets_every_caller_go(made: ThreadBridge) -> None:
     waits = threading.Event()
     ended: list[BaseException] = []
 
@@ -140,7 +142,7 @@ def test_a_loop_that_ended_lets_every_caller_go(made: Bridge) -> None:
     caller = threading.Thread(target=wait, daemon=True)
     caller.start()
     assert waits.wait(PATIENCE)
-    made.loop.call_soon_threadsafe(made.loop.stop)
+    made._loop.call_soon_threadsafe(made._loop.stop)
     caller.join(PATIENCE)
     assert len(ended) == 1
     with pytest.raises(ClientError, match="its clients are stopped"):
@@ -149,7 +151,7 @@ def test_a_loop_that_ended_lets_every_caller_go(made: Bridge) -> None:
         by_coroutine(made, 1)
 
 
-def test_what_ends_a_program_ends_no_loop(made: Bridge) -> None:
+def test_what_ends_a_program_ends_no_loop(made: ThreadBridge) -> None:
     async def leave() -> None:
         raise SystemExit(3)
 
@@ -161,7 +163,7 @@ def test_what_ends_a_program_ends_no_loop(made: Bridge) -> None:
 
 @pytest.mark.parametrize("seconds", [0.01, None])
 def test_no_call_waits_for_a_loop_that_stands_still(
-    made: Bridge, seconds: float | None, monkeypatch: pytest.MonkeyPatch
+    made: ThreadBridge, seconds: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_GRACE", 0.01)
     monkeypatch.setattr(module, "_STANDSTILL", 0.01)
@@ -175,7 +177,9 @@ def test_no_call_waits_for_a_loop_that_stands_still(
     assert made.run(echo(2)) == 2
 
 
-def test_an_answer_within_the_last_moment_of_a_loop_that_stood_still_is_not_waited_for_again(made: Bridge) -> None:
+def test_an_answer_within_the_last_moment_of_a_loop_that_stood_still_is_not_waited_for_again(
+    made: ThreadBridge,
+) -> None:
     class Lock:
         """Free at the third look, which is the one that is made when the loop has not turned for long."""
 
@@ -196,7 +200,7 @@ def test_an_answer_within_the_last_moment_of_a_loop_that_stood_still_is_not_wait
 
 
 def test_a_call_that_takes_long_on_a_loop_that_turns_is_waited_for(
-    made: Bridge, monkeypatch: pytest.MonkeyPatch
+    made: ThreadBridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_STANDSTILL", 0.001)
     looks = 0

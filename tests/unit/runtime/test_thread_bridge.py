@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from rmq.protocol.errors import ClientError
-from rmq.runtime.thread_bridge import Bridge, bridge
+from rmq.runtime.thread_bridge import ThreadBridge, bridge
 
 
 def test_results_and_errors_come_back_to_the_thread_that_asked() -> None:
@@ -47,7 +47,7 @@ def test_the_loop_thread_may_not_wait_for_itself() -> None:
 
 def test_the_end_of_a_process_stops_all_at_once_and_receivers_first(caplog: pytest.LogCaptureFixture) -> None:
     """One that takes its time is not to cost the others theirs: their offsets would not be kept."""
-    made = Bridge()
+    made = ThreadBridge()
     ended: list[str] = []
     meeting: list[asyncio.Event] = []
 
@@ -110,6 +110,6 @@ def test_threads_that_are_none_are_refused_with_one_line(
     patched = [True]
     monkeypatch.setitem(sys.modules, module, SimpleNamespace(**{asked: lambda what: patched[0]}))  # type: ignore[arg-type]
     with pytest.raises(ClientError, match=line):
-        Bridge()
+        ThreadBridge()
     patched[0] = False
-    Bridge().exit()
+    ThreadBridge().exit()
