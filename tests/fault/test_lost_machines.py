@@ -13,7 +13,7 @@ import pytest
 
 from rmq.broker.store.log.durability import Durability
 from rmq.runtime.real import seeded
-from rmq.testing.simdisk import SimCrash
+from rmq.testing.simfiles import SimCrash
 from rmq.testing.simloop import run
 from tests.support.history import OK, Seen, Send, Verdict, judge, read_histories, sends_of
 from tests.support.kills.campaign import amount
