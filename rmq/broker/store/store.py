@@ -134,7 +134,9 @@ class Store:
         self.scrub.on_begin.append(queue_scrub.begin)
         self.scrub.compares.append(queue_scrub.compare)
         #: Compares the index when the scrub reads the log.
-        self.index_scrub = None if self.index is None else IndexScrub(world.clock, self.index, self.indexing.hasher)
+        self.index_scrub = (
+            None if self.index is None else IndexScrub(world.clock, self.index, self.indexing.hasher, self.messages.at)
+        )
         if self.index_scrub is not None:
             self.scrub.on_begin.append(self.index_scrub.begin)
             self.scrub.on_end.append(self.index_scrub.end)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from struct import Struct
 from typing import NamedTuple
 
@@ -53,10 +53,20 @@ class IndexScrub:
     """Compares the index of one store.
 
     :param hasher: hashes a topic's keys.
+    :param record_at: the record at a commit-log offset; None where there is none to be had.
     """
 
-    def __init__(self, clock: Clock, index: Index, hasher: Callable[[str], KeyHasher]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        index: Index,
+        hasher: Callable[[str], KeyHasher],
+        record_at: Callable[[int], Awaitable[bytes | None]],
+    ) -> None:
         self._index = index
+        self._record_at = record_at
+        #: Files whose headers were compared in this pass.
+        self._headed: set[IndexFile] = set()
         self._hasher = hasher
         #: The links of the file that is being filled are to be compared: once a pass.
         self._unlinked = True
@@ -71,10 +81,12 @@ class IndexScrub:
     def begin(self) -> None:
         """A pass begins, or goes on somewhere."""
         self._unlinked = True
+        self._headed.clear()
 
     def end(self) -> None:
         """A pass ends, or is broken off: files that retention takes before the next are not held."""
         self._lose()
+        self._headed.clear()
 
     def _lose(self) -> None:
         self._at = None
@@ -137,12 +149,40 @@ class IndexScrub:
         """Entries from a place on, those in the next files, too; only what is on disk."""
         found: list[_Entry] = []
         for one in self._index.files[self._index.files.index(file) :]:
+            await self._compare_header(one)
             data = await self._index.read_entries(one, number, count - len(found))
             found += [_Entry(one, n, says) for n, says in enumerate(_entry.iter_unpack(data), number)]
             number = 1
             if len(found) >= count or not one.full:
                 break
         return found
+
+    async def _compare_header(self, file: IndexFile) -> None:
+        """Compare what a header says of the first and the last message with these: times in entries count from it."""
+        if file in self._headed:
+            return
+        self._headed.add(file)
+        last = file.count - 1
+        first = await self._index.read_entries(file, 1, 1)
+        if not first:
+            return
+        begin = _entry.unpack(first)[1]
+        right: dict[str, int] = {"begin_offset": begin}
+        if (record := await self._record_at(begin)) is not None:
+            right["begin_timestamp"] = store_time(record, 0)
+        if file.on_disk > last and (data := await self._index.read_entries(file, last, 1)):
+            end = right["end_offset"] = _entry.unpack(data)[1]
+            record = await self._record_at(end)
+            # Where a start has followed the entries, it is known to the second.
+            if record is not None and not 0 <= file.end_timestamp - store_time(record, 0) <= 1000:
+                right["end_timestamp"] = store_time(record, 0)
+        await self._correct(file, right)
+
+    async def _correct(self, file: IndexFile, right: dict[str, int]) -> None:
+        """Have a header say what is right."""
+        wrong = {name: value for name, value in right.items() if getattr(file, name) != value}
+        if wrong and await self._index.correct(file, wrong):
+            self._tell(file, -1, len(wrong), "fields of its header")
 
     async def _put(self, wrong: list[tuple[_Entry, _Key]]) -> None:
         for entry, key in wrong:
@@ -166,6 +206,8 @@ class IndexScrub:
                 table[slot] = number
                 number += 1
             await asyncio.sleep(_PAUSE)
+        if number == file.count:
+            await self._correct(file, {"slot_count": len(table) - table.tolist().count(0)})
         if file.filling:
             if number == file.count and file.take_slots(table):
                 slots = 1
@@ -188,7 +230,7 @@ class IndexScrub:
         log.critical(
             "%s is damaged at %d: %d %s did not lead to their messages, and were made anew from the commit log; have "
             "the disk checked",
-            file.path, file.entry_position(number), count, what,
+            file.path, max(0, file.entry_position(number)) if number >= 0 else 0, count, what,
         )  # fmt: skip
 
 

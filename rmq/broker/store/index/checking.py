@@ -53,7 +53,7 @@ class IndexCheck:
             except BaseException:
                 file.close()
                 raise
-            if not fits or (self._files.all and file.count > 1 and file.begin_offset < self._files.all[-1].end_offset):
+            if not fits or (self._files.all and not _follows(file, self._files.all[-1])):
                 log.warning("index file %s does not fit; it and what follows is built anew", file.path)
                 file.close()
                 if not await self._files.discard(names[at:]):
@@ -63,6 +63,15 @@ class IndexCheck:
             self._files.all.append(file)
         if clean:
             self.noted = self._checkpoint.indexed_to(*self._files.newest)
+            lacks = self.noted is None and self._checkpoint.has_index
+        else:
+            lacks = self._checkpoint.index > max((file.end_timestamp for file in self._files.all), default=0)
+        if lacks:
+            log.error(
+                "the index in %s is not what had been brought to disk there, says checkpoint: what is missing is made "
+                "anew from the commit log; if nobody changed or removed its files, have the disk checked",
+                self._files.directory,
+            )  # fmt: skip
         self._files.checked = self.noted is not None or not self._files.all
 
     @property
@@ -90,8 +99,14 @@ class IndexCheck:
                 await load_slots(self._offload, self._files.all[-1])
             return self.noted, self.noted
         for file in self._files.all[-2:]:
-            if file in self._files.all and not (file.full and not file.unfinished and await self._whole(file)):
-                await self._reopen(file)
+            if file not in self._files.all or (file.full and not file.unfinished and await self._whole(file)):
+                continue
+            if file.full and not file.unfinished:
+                log.critical(
+                    "index file %s was whole, and is not: its slots are made anew from its entries, and what else is "
+                    "wrong from the commit log; have the disk checked", file.path,
+                )  # fmt: skip
+            await self._reopen(file)
         self._files.checked = True
         if not self._files.all:
             return None
@@ -178,3 +193,8 @@ class IndexCheck:
         for item in following:
             item.close()
             self._files.all.remove(item)
+
+
+def _follows(file: IndexFile, before: IndexFile) -> bool:
+    """Whether a file can come behind another one: that has entries, and none of a later message."""
+    return before.count > 1 and (file.count <= 1 or file.begin_offset >= before.end_offset)

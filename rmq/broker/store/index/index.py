@@ -201,6 +201,23 @@ class Index:
             if file in self._files and file.shared is not None and self._disk.checked:
                 await self._offload(file.shared.file.pwrite, data, position)
 
+    async def correct(self, file: IndexFile, right: dict[str, int]) -> bool:
+        """Have a file's header say something else, on disk at once where it is full; whether that was done.
+
+        :param right: names of its fields, and what they are.
+        :raises OSError: it cannot be written.
+        """
+        async with self._disk.lock:
+            if file not in self._files or file.shared is None or not self._disk.checked:
+                return False
+            for name, value in right.items():
+                setattr(file, name, value)
+            if self.is_whole(file):
+                await self._offload(file.shared.file.pwrite, file.header().encode(), 0)
+            else:
+                file.forced = max(1, min(file.forced, file.count - 1))  # it is written with the next force
+            return True
+
     def is_whole(self, file: IndexFile) -> bool:
         """Whether all of a full file is on disk, its slots, too."""
         return not file.filling and file not in self._disk.unsealed and not file.unfinished

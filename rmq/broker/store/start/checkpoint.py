@@ -159,6 +159,11 @@ class Checkpoint:
         """Where the log ended at the last clean stop of ours, or -1."""
         return -1 if self._indexed is None else self._indexed[2]
 
+    @property
+    def has_index(self) -> bool:
+        """The last clean stop of ours noted where an index ended."""
+        return self._indexed is not None and self._indexed[0] > 0
+
     def note_indexed(self, name: int, count: int, offset: int) -> None:
         """A clean stop: the log ends at ``offset``, and so does the index.
 

@@ -84,10 +84,10 @@ class IndexCheck:
         self._unread = unread
         self._hashers: dict[str, KeyHasher] = {}
         self._files: list[IndexFile] = []
-        self._items: AsyncIterator[tuple[int, int, int, IndexFile]] = self._entries()
-        #: The next entry: its commit-log offset and hash, what it says of the time of its message, and its file.
+        self._items: AsyncIterator[tuple[int, int, int, IndexFile, int]] = self._entries()
+        #: The next entry: its commit-log offset and hash, what it says of the time of its message, its file and number.
         self._at = _END
-        self._hash = self._seconds = 0
+        self._hash = self._seconds = self._number = 0
         self._file: IndexFile | None = None
         self._before = -1
         #: Commit-log offsets: the first and the last record without an entry, those of entries without a record.
@@ -123,14 +123,29 @@ class IndexCheck:
         met: set[int] = set()
         while self._at == offset:
             met.add(self._hash)
-            if self._file is not None and self._seconds != self._file.seconds_of(found.store_timestamp):
-                self._mistimed = (self._mistimed[0] if self._mistimed else offset, offset)
+            if self._file is not None:
+                self._compare_times(self._file, found.store_timestamp, offset)
             await self._step()
         self._before = offset
         if not met.issuperset(map(hasher, found.keys)):
             self._lacking = (self._lacking[0] if self._lacking else offset, offset)
         elif self._lacking:
             self._report_lacking()
+
+    def _compare_times(self, file: IndexFile, stamp: int, offset: int) -> None:
+        """What entry and header say of a message's store time, and of where the first and the last one are."""
+        if self._seconds != file.seconds_of(stamp):
+            self._mistimed = (self._mistimed[0] if self._mistimed else offset, offset)
+        wrong = self._number == 1 and (file.begin_timestamp, file.begin_offset) != (stamp, offset)
+        # Where a start has followed the entries, the end is known to the second.
+        if wrong or (
+            self._number == file.count - 1
+            and (file.end_offset != offset or not 0 <= file.end_timestamp - stamp <= 1000)
+        ):  # fmt: skip
+            self._add(
+                Finding("index", "header", file.path, "its header does not say of its first and last message when they "
+                        "were stored, and where", start=offset, end=offset + 1)
+            )  # fmt: skip
 
     async def finish(self) -> None:
         """The log has been read."""
@@ -161,13 +176,13 @@ class IndexCheck:
 
     async def _step(self) -> None:
         try:
-            self._at, self._hash, self._seconds, self._file = await anext(self._items)
+            self._at, self._hash, self._seconds, self._file, self._number = await anext(self._items)
         except StopAsyncIteration:
             self._at = _END
         else:
             self.keys += 1
 
-    async def _entries(self) -> AsyncIterator[tuple[int, int, int, IndexFile]]:
+    async def _entries(self) -> AsyncIterator[tuple[int, int, int, IndexFile, int]]:
         for file in self._files:
             shared = file.shared
             assert shared is not None
@@ -180,7 +195,7 @@ class IndexCheck:
                 for at, (value, offset, seconds, _) in enumerate(_entry(data[: len(data) // ENTRY * ENTRY])):
                     first = position + at * ENTRY
                     if not any(lo < first + ENTRY and first < hi for lo, hi in bad):
-                        yield offset, value, seconds, file
+                        yield offset, value, seconds, file, (first - file.entry_position(0)) // ENTRY
                 position += _BLOCK
 
     def _report_lacking(self) -> None:
