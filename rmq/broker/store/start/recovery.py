@@ -527,4 +527,5 @@ class Recovery:
                 "clean one: they were made anew from there; if nobody changed or removed their files, have the disk "
                 "checked", found.dispatched_from,
             )  # fmt: skip
-        self._damaged.tell(found.damages, self._log)
+        # The dispatcher has told of those that it found itself.
+        self._damaged.tell([part for part in found.damages if part not in self._dispatcher.damages], self._log)

@@ -199,7 +199,7 @@ class _Rebuild:
             if clean and unread and unread[-1].start <= ended < unread[-1].end:
                 # Nothing but this note says where a log ends whose end the disk does not give.
                 self._checkpoint.note_indexed(*(index.position if index is not None else (-1, 0)), ended)
-            damaged.tell(made.damages, commit_log)
+            damaged.tell(reader.damages, commit_log)
             if damaged.add(made.damages, start) or queues.left_out:
                 await damaged.save()
             return made
