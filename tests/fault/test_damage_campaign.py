@@ -28,6 +28,7 @@ import pytest
 from rmq.broker.delivery import read
 from rmq.broker.store.care.index_scrub import IndexScrub
 from rmq.broker.store.care.queue_scrub import QueueScrub
+from rmq.broker.store.log.checksums import Checksums, Look
 from rmq.broker.store.queues import misfits
 from rmq.broker.store.queues.misfits import Misfits
 from rmq.broker.store.queues.queues import QueueTable
@@ -172,6 +173,15 @@ def tell_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(logging.Logger, "error", lambda *_, **__: None)
 
 
+def compare_no_checksums(patch: pytest.MonkeyPatch) -> None:
+    """What stands beside a body is believed."""
+
+    async def nothing(*_: Any) -> Look:
+        return Look([], -1)
+
+    patch.setattr(Checksums, "look", nothing)
+
+
 def believe_names_of_queue_files(patch: pytest.MonkeyPatch) -> None:
     """A start asks no message whether its queue's files are those of this queue."""
 
@@ -217,6 +227,8 @@ BUGS = (
     Bug(tell_nothing, "killed", "queue A-0: cut the file", "untold"),
     Bug(tell_nothing, "stopped", "queue A-0, entry 7, tags: flip", "untold"),
     Bug(believe_headers_of_the_index, "stopped", "index, newest file, header, end time: zero", "untold"),
+    Bug(compare_no_checksums, "stopped", "log, middle record, flag: flip", "untold"),
+    Bug(compare_no_checksums, "verified", "log, newest record, store_timestamp: flip", "untold"),
     Bug(believe_names_of_queue_files, "killed", "queue A-0: move the file", "lost"),
     Bug(believe_names_of_queue_files, "stopped", "queue A-0: move the directory", "lost"),
     Bug(reset_a_queue_at_a_lower_offset, "queues and checksums lost", "log, middle record, queue_offset: zero", "lost"),

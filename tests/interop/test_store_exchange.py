@@ -20,6 +20,8 @@ filters                                           everything: consumerFilter.jso
 Java continues ours, we continue Java's           everything: third and fourth life; ``_dense``: no offset is left out
 what an ordinary client reads and consumes        ``test_each_reads_what_the_other_wrote``, stopped and killed
 nothing is damaged in the eyes of our tools       everything: ``verified``
+Java leaves our checksums alone, and what it      everything: ``_checksums``, ``verified``
+writes behind them is no damage
 a small one with its manifest                     ``tests/unit/broker/store/test_golden_store.py``
 V2 records of 5.x                                 ``test_records_with_long_topics_are_read``
 several commit log paths, read-only ones          ``test_store_paths.py``
@@ -102,6 +104,10 @@ def _delete_oldest(store: Path, count: int) -> None:
         file.unlink()
 
 
+def _checksums(store: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (store / "checksums").glob("*")}
+
+
 @pytest.mark.parametrize(("first", "second"), [("java-4.9.4", "ours"), ("ours", "java-4.9.4")])
 def test_everything_a_directory_can_hold_changes_hands(first: str, second: str, store: Path) -> None:
     """Rolled files of all kinds, the oldest deleted, IPv4 and IPv6 hosts; each goes on where the other stopped."""
@@ -116,6 +122,8 @@ def test_everything_a_directory_can_hold_changes_hands(first: str, second: str, 
     assert scan.records[0].offset >= LOG_SIZE
     assert {record.sys_flag & 0x30 for record in scan.records} == {0, 0x30}, "IPv4 and IPv6 hosts"
     verified(store)
+    kept_sums = _checksums(store)
+    assert bool(kept_sums) == (first == "ours")
     filters = turn.filters()
     with Turn(second, store) as turn:
         again, opened = turn.view()
@@ -127,6 +135,8 @@ def test_everything_a_directory_can_hold_changes_hands(first: str, second: str, 
         kept = turn.filters()
         assert {group: kept.get(group) for group in filters} == filters
         turn.kill()
+    if first == "ours":
+        assert _checksums(store) == kept_sums, "Java does not look at them"
     with Turn(first, store) as turn:
         _, returned = turn.view()
         handed_over(continued, returned)

@@ -91,6 +91,8 @@ class Truncation:
                         self._dispatcher.index_from = min(self._dispatcher.index_from, to)
                 answers = self._durability.log_ends(to)
                 self._flusher.log_ends(to)
+                # First, as all that was made of it; and again, for who reads the log meanwhile makes more.
+                await commit_log.checksums.log_ends(to)
                 await commit_log.truncate(to)
                 await self._flusher.force_cut()
                 await commit_log.checksums.log_ends(to)

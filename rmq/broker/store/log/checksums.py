@@ -52,6 +52,8 @@ _MOST_KNOWN = 4
 #: Blocks taken in before the loop goes on.
 _AT_ONCE = 256
 _UNKNOWN = Identity(0, 0, 0)
+#: Behind every offset.
+_NEVER = 1 << 62
 
 
 class Look(NamedTuple):
@@ -122,7 +124,7 @@ class Checksums:
         self._waiting: list[_Stretch] = []
         self._known: dict[int, _Known] = {}
         #: From here on sums are of another log; the files that hold them go with the next write.
-        self._stale = 1 << 62
+        self._stale = _NEVER
         self._lock = asyncio.Lock()
         self._writing = Trouble(
             world.clock, log, "writing checksums of the commit log",
@@ -273,6 +275,7 @@ class Checksums:
                 if len(kept) < len(known.blocks):
                     await self._keep(file, kept)
             except OSError as error:
+                self._stale = min(self._stale, to)
                 self._writing.failed(error)
 
     async def _keep(self, file: int, blocks: Sequence[Block]) -> None:
@@ -307,12 +310,12 @@ class Checksums:
             )  # fmt: skip
 
     async def _remove_stale(self) -> None:
-        stale, self._stale = self._stale, 1 << 62
-        if stale == 1 << 62:
+        if (stale := self._stale) == _NEVER:
             return
         for start in await self._offload(self._there):
             if start + self._file_size > stale:
                 await self._remove(start)
+        self._stale = _NEVER
 
     async def _remove(self, start: int) -> None:
         self._known.pop(start, None)

@@ -180,7 +180,7 @@ class _Verify:
             file = run.segment_of(start)
             self._add(
                 Finding("commitlog", "record", file.path if file is not None else "",
-                        f"{end - start} bytes are no record, and good records follow", start=start, end=end)
+                        f"{end - start} bytes are no good record, and good records follow", start=start, end=end)
             )  # fmt: skip
 
     async def _look_behind(self, run: CommitLog, end: int) -> None:
