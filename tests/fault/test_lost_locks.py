@@ -7,7 +7,7 @@ import re
 import pytest
 
 from rmq.broker.store.log.gate import Gate
-from rmq.broker.store.stopped.opened import StoppedStore
+from rmq.broker.store.stopped.stopped_store import StoppedStore
 from rmq.protocol.errors import StoreError
 from rmq.testing.simfiles import SimFiles
 from rmq.testing.simloop import run

@@ -13,7 +13,7 @@ import pytest
 
 from rmq.broker.store.queues.ext_units import ExtUnit
 from rmq.broker.store.settings import StoreSettings
-from rmq.broker.store.stopped.opened import StoppedStore, fitted
+from rmq.broker.store.stopped.stopped_store import StoppedStore, fitted
 from rmq.broker.store.stopped.verify import verify
 from rmq.broker.store.store import Store
 from rmq.protocol.command import Command

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rmq.broker.store.stopped.opened import StoppedStore
+from rmq.broker.store.stopped.stopped_store import StoppedStore
 from rmq.broker.store.store import Store
 from rmq.runtime.files import RealFiles
 from rmq.runtime.world import Files

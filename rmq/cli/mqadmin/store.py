@@ -31,9 +31,9 @@ from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.stopped import cutting
 from rmq.broker.store.stopped import dump as dumps
 from rmq.broker.store.stopped.findings import Finding
-from rmq.broker.store.stopped.opened import StoppedStore, fitted
 from rmq.broker.store.stopped.rebuild import rebuild
 from rmq.broker.store.stopped.shared_end import shared_end
+from rmq.broker.store.stopped.stopped_store import StoppedStore, fitted
 from rmq.broker.store.stopped.verify import Verified, verify
 from rmq.cli.command import CONTEXT, FAILED, Commands, Refused
 from rmq.cli.mqadmin.session import address, plain, print_json, stamp

@@ -86,9 +86,9 @@ class Rebalance:
         self._beginning = beginning
         self._on_changed = on_changed
         #: Topics whose last rebalance failed: said once while it lasts.
-        self._waiting: set[str] = set()
+        self._failing: set[str] = set()
         #: This rebalance has given last owners their time.
-        self._waited = False
+        self._gave_time = False
 
     async def run(self) -> None:
         """Take and give up queues as the group stands now; one at a time."""
@@ -96,7 +96,7 @@ class Rebalance:
         async with assignment.changing:
             if assignment.stopped:
                 return
-            self._waited = False
+            self._gave_time = False
             for topic in list(self._subscriptions):
                 await self._try_topic(topic)
             for queue, pq in list(assignment.queues.items()):
@@ -112,11 +112,11 @@ class Rebalance:
     async def _try_topic(self, topic: str) -> None:
         try:
             await self._topic(topic)
-            self._waiting.discard(topic)
+            self._failing.discard(topic)
         except RMQError as error:
-            level = logging.DEBUG if topic in self._waiting else logging.WARNING
+            level = logging.DEBUG if topic in self._failing else logging.WARNING
             log.log(level, "group %s: rebalance of %s waits: %s", self._group, topic, error)
-            self._waiting.add(topic)
+            self._failing.add(topic)
 
     async def _topic(self, topic: str) -> None:
         if self._assignment.stopped:
@@ -145,8 +145,8 @@ class Rebalance:
 
     async def _wait_for_last_owners(self) -> None:
         """They have heard of it when we have: what they note now is where we go on."""
-        if not self._waited:
-            self._waited = True
+        if not self._gave_time:
+            self._gave_time = True
             await asyncio.sleep(_HANDOVER)
 
     def _note_missing(self, topic: str) -> None:

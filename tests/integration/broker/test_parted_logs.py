@@ -11,8 +11,8 @@ import pytest
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.stopped import cutting
 from rmq.broker.store.stopped.dump import records
-from rmq.broker.store.stopped.opened import StoppedStore, fitted
 from rmq.broker.store.stopped.shared_end import shared_end
+from rmq.broker.store.stopped.stopped_store import StoppedStore, fitted
 from rmq.broker.store.stopped.verify import verify
 from rmq.protocol.bodies.replica import HARuntimeInfo
 from rmq.protocol.codes import RequestCode

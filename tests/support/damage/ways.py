@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rmq.broker.store.settings import StoreSettings
-from rmq.broker.store.stopped.opened import StoppedStore
 from rmq.broker.store.stopped.rebuild import rebuild
+from rmq.broker.store.stopped.stopped_store import StoppedStore
 from rmq.broker.store.stopped.verify import Verified, verify
 from rmq.testing.simworld import SimNode
 from tests.support.damage.damages import Damage

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rmq.broker.store.settings import StoreSettings
-from rmq.broker.store.stopped.opened import StoppedStore
+from rmq.broker.store.stopped.stopped_store import StoppedStore
 from rmq.broker.store.stopped.verify import Verified, verify
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World

@@ -25,7 +25,7 @@ from rmq.broker.store.log.unreadable import UnreadablePlaces
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.start.markers import Markers
 from rmq.broker.store.stopped.findings import Progress
-from rmq.broker.store.stopped.opened import StoppedStore
+from rmq.broker.store.stopped.stopped_store import StoppedStore
 from rmq.broker.store.store import Store
 from rmq.protocol.errors import StoreError
 from rmq.protocol.record import store_time

@@ -19,8 +19,8 @@ from rmq.broker.store.refusal import BAD_PLACE
 from rmq.broker.store.state import ENTRY_SIZE
 from rmq.broker.store.stopped.findings import Finding, unread_bytes, unreadable
 from rmq.broker.store.stopped.index_check import open_index
-from rmq.broker.store.stopped.opened import StoppedStore
 from rmq.broker.store.stopped.pages import read_pages
+from rmq.broker.store.stopped.stopped_store import StoppedStore
 from rmq.protocol.errors import StoreError
 from rmq.protocol.message import MessageRecord, decode_record
 

@@ -16,8 +16,8 @@ from rmq.broker.store.log.reader import Damage
 from rmq.broker.store.log.records import Derived
 from rmq.broker.store.open_files import SharedFile, open_aside
 from rmq.broker.store.stopped.findings import Finding, unread_bytes, unreadable, within
-from rmq.broker.store.stopped.opened import StoppedStore
 from rmq.broker.store.stopped.pages import read_pages
+from rmq.broker.store.stopped.stopped_store import StoppedStore
 
 __all__ = ["IndexCheck", "open_index"]
 

@@ -22,9 +22,9 @@ from rmq.broker.store.queues.files import BLANK_ENTRY_SIZE, FileKey, is_blank
 from rmq.broker.store.refusal import SPOILT
 from rmq.broker.store.state import ENTRY_SIZE
 from rmq.broker.store.stopped.findings import Finding, Progress, unreadable, within
-from rmq.broker.store.stopped.opened import StoppedStore
 from rmq.broker.store.stopped.pages import read_pages
 from rmq.broker.store.stopped.runs import Runs
+from rmq.broker.store.stopped.stopped_store import StoppedStore
 from rmq.protocol.names import is_system_topic
 
 __all__ = ["QueueCheck"]

@@ -35,8 +35,8 @@ from rmq.broker.store.start.markers import Markers
 from rmq.broker.store.start.queue_loader import segment_size
 from rmq.broker.store.stopped.findings import Progress
 from rmq.broker.store.stopped.old_entries import keep_old_entries
-from rmq.broker.store.stopped.opened import look_for_store
 from rmq.broker.store.stopped.readonly import ReadOnlyFiles
+from rmq.broker.store.stopped.stopped_store import look_for_store
 from rmq.protocol.errors import StoreError
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.reader import LogReader
 from rmq.broker.store.log.unreadable import UnreadablePlaces
-from rmq.broker.store.stopped.opened import StoppedStore
+from rmq.broker.store.stopped.stopped_store import StoppedStore
 
 __all__ = ["Ask", "shared_end"]
 

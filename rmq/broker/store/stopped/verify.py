@@ -24,9 +24,9 @@ from rmq.broker.store.start.queue_loader import segment_size
 from rmq.broker.store.stopped.findings import Finding, Findings, Progress, unread_bytes, unreadable
 from rmq.broker.store.stopped.index_check import IndexCheck
 from rmq.broker.store.stopped.metadata_check import MetadataCheck
-from rmq.broker.store.stopped.opened import StoppedStore
 from rmq.broker.store.stopped.pages import read_pages
 from rmq.broker.store.stopped.queue_check import QueueCheck
+from rmq.broker.store.stopped.stopped_store import StoppedStore
 from rmq.protocol.record import is_blank
 
 __all__ = ["Verified", "verify"]

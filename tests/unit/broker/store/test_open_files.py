@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import pytest
 
-from rmq.broker.store.stopped.opened import StoppedStore
 from rmq.broker.store.stopped.rebuild import rebuild
+from rmq.broker.store.stopped.stopped_store import StoppedStore
 from rmq.broker.store.store import Store
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import Offload, World

@@ -10,8 +10,8 @@ import pytest
 
 from rmq.broker.store.queues.deletions import Deletion, Deletions
 from rmq.broker.store.settings import StoreSettings
-from rmq.broker.store.stopped.opened import StoppedStore
 from rmq.broker.store.stopped.rebuild import rebuild
+from rmq.broker.store.stopped.stopped_store import StoppedStore
 from rmq.broker.store.stopped.verify import verify
 from rmq.broker.store.store import Store
 from rmq.testing.simloop import run

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from rmq.broker.store.stopped import dump
-from rmq.broker.store.stopped.opened import StoppedStore
+from rmq.broker.store.stopped.stopped_store import StoppedStore
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import World
 from tests.support.golden_store import MANIFEST, golden_settings, state_of, unpack

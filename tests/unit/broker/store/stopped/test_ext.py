@@ -9,8 +9,8 @@ import pytest
 
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.stopped.findings import Finding
-from rmq.broker.store.stopped.opened import StoppedStore, fitted
 from rmq.broker.store.stopped.rebuild import rebuild
+from rmq.broker.store.stopped.stopped_store import StoppedStore, fitted
 from rmq.broker.store.stopped.verify import verify
 from rmq.broker.store.store import Store
 from rmq.runtime.world import World

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from rmq.broker.store.start.checkpoint import Checkpoint
-from rmq.broker.store.stopped.opened import StoppedStore
 from rmq.broker.store.stopped.rebuild import rebuild
+from rmq.broker.store.stopped.stopped_store import StoppedStore
 from rmq.broker.store.stopped.verify import verify
 from rmq.broker.store.store import Store
 from rmq.protocol.errors import StoreError

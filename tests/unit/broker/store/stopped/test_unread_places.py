@@ -13,8 +13,8 @@ import pytest
 
 from rmq.broker.store.stopped.dump import index_entries, queue_entries, records
 from rmq.broker.store.stopped.findings import Finding
-from rmq.broker.store.stopped.opened import StoppedStore, fitted
 from rmq.broker.store.stopped.rebuild import rebuild
+from rmq.broker.store.stopped.stopped_store import StoppedStore, fitted
 from rmq.broker.store.stopped.verify import verify
 from rmq.cli.command import invoke
 from rmq.cli.mqadmin.commands import root as mqadmin

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rmq.broker.store.settings import StoreSettings
-from rmq.broker.store.stopped.opened import StoppedStore, fitted
+from rmq.broker.store.stopped.stopped_store import StoppedStore, fitted
 from rmq.broker.store.stopped.verify import Verified, verify
 from rmq.protocol.errors import StoreError
 from rmq.runtime.files import RealFiles
