@@ -7,15 +7,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from rmq.client.consumer.fetch import Fetch
 from rmq.client.consumer.kept_locks import KeptLocks
-from rmq.client.consumer.offsets import OffsetStore
+from rmq.client.consumer.member import Member
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.consumer.service import Service
-from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageQueue
 from rmq.protocol.errors import RMQError
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
-from rmq.runtime.tasks import TaskOwner
 
 __all__ = ["Assignment"]
 
@@ -32,31 +30,26 @@ class Assignment:
 
     :param locks: where queues must be locked at their broker.
     :param beginning: asked for the offset that a new queue starts at. :raises RMQError: it cannot be known now.
-    :param shared: the group's offsets are kept at brokers and go on with the next owner; else each member has its own.
     """
 
     def __init__(
         self,
-        *,
-        instance: ClientInstance,
-        group: str,
-        store: OffsetStore,
-        tasks: TaskOwner,
+        member: Member,
         fetch: Fetch,
         service: Service,
         locks: KeptLocks | None,
         beginning: Callable[[MessageQueue], Awaitable[int]],
-        shared: bool,
     ) -> None:
-        self._instance = instance
-        self._group = group
-        self._store = store
-        self._tasks = tasks
+        self._instance = instance = member.instance
+        self._group = member.group
+        self._store = member.store
+        self._tasks = member.tasks
         self._fetch = fetch
         self._service = service
         self._locks = locks
         self._beginning = beginning
-        self._shared = shared
+        #: The group's offsets are kept at brokers and go on with the next owner; else each member has its own.
+        self._shared = not member.settings.broadcasting
         self._clock = instance.world.clock
         self.queues: dict[MessageQueue, ProcessQueue] = {}
         self._paused: set[MessageQueue] = set()

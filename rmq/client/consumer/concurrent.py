@@ -8,13 +8,12 @@ from collections.abc import Awaitable, Callable
 
 from rmq.client.consumer.listeners import ConsumeContext, Listener, Outcome
 from rmq.client.consumer.process_queue import ProcessQueue
-from rmq.client.consumer.service import Service
+from rmq.client.consumer.service import Listening, Service
 from rmq.client.message import MessageExt
 from rmq.client.results import ConsumeResult
+from rmq.client.settings import PushConsumerSettings
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
-from rmq.runtime.tasks import TaskOwner
-from rmq.runtime.world import Clock, Pool
 
 __all__ = ["ConcurrentService"]
 
@@ -43,42 +42,28 @@ class _Job:
 class ConcurrentService(Service):
     """Calls listeners, settles what succeeded, sends back what failed.
 
-    :param pick: the listener for a topic.
     :param give_back: sends a failed message back (message, delay level); says whether that worked.
-    :param settled: told a queue and the offset that may be committed.
-    :param on_consume: told (topic, ok, failed, seconds) for statistics.
-    :param on_failed: told what a listener raised.
-    :param limit: listener calls at the same time, for coroutine listeners; plain ones are bounded by the pool.
     """
 
     def __init__(
         self,
-        *,
-        clock: Clock,
-        tasks: TaskOwner,
-        pool: Pool,
-        pick: Callable[[str], Listener | None],
+        listening: Listening,
+        settings: PushConsumerSettings,
         give_back: Callable[[MessageExt, int], Awaitable[bool]],
-        settled: Callable[[ProcessQueue, int], None],
-        on_consume: Callable[[str, int, int, float], None],
-        on_failed: Callable[[BaseException], None],
-        broadcasting: bool,
-        batch_max: int,
-        limit: int,
-        timeout: float,
     ) -> None:
-        self._clock = clock
-        self._tasks = tasks
-        self._pool = pool
-        self._pick = pick
+        self._clock = listening.clock
+        self._tasks = listening.tasks
+        self._pool = listening.pool
+        self._pick = listening.pick
         self._give_back = give_back
-        self._settled = settled
-        self._on_consume = on_consume
-        self._on_failed = on_failed
-        self._broadcasting = broadcasting
-        self._batch_max = batch_max
-        self._limit = limit
-        self._timeout = timeout
+        self._settled = listening.settled
+        self._on_consume = listening.on_consume
+        self._on_failed = listening.on_failed
+        self._broadcasting = settings.broadcasting
+        self._batch_max = settings.consume_message_batch_max_size
+        #: Listener calls at the same time, for coroutine listeners; plain ones are bounded by the pool.
+        self._limit = settings.consume_thread_max
+        self._timeout = timeout = settings.consume_timeout
         self._waiting: deque[tuple[_Job, Listener]] = deque()
         self._workers = 0
         #: Calls that succeeded since the last settling, by queue: settled together at the end of the loop's turn.
@@ -90,7 +75,7 @@ class ConcurrentService(Service):
         self._idle = asyncio.Event()
         if timeout > 0:
             # Looked at often, so that the limit is the limit and not twice that (field case B044).
-            tasks.every(min(60.0, max(0.05, timeout / 10)), self.expire, "consume timeout")
+            self._tasks.every(min(60.0, max(0.05, timeout / 10)), self.expire, "consume timeout")
 
     @property
     def busy(self) -> int:

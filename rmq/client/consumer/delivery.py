@@ -3,22 +3,17 @@ calls listeners (``service``); which queues it has, ``rebalance`` decides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from rmq.client.allocate import AllocateMessageQueueStrategy
 from rmq.client.consumer.assignment import Assignment
 from rmq.client.consumer.beginning import Beginning
 from rmq.client.consumer.fetch import Fetch
 from rmq.client.consumer.kept_locks import KeptLocks
-from rmq.client.consumer.offsets import OffsetStore
+from rmq.client.consumer.member import Member
 from rmq.client.consumer.rebalance import Rebalance
 from rmq.client.consumer.service import Service
-from rmq.client.consumer.statistics import TopicStatistics
-from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageQueue
-from rmq.client.settings import PushConsumerSettings
-from rmq.protocol.bodies.heartbeat import SubscriptionData
-from rmq.runtime.tasks import TaskOwner
 
 __all__ = ["Delivery"]
 
@@ -32,55 +27,22 @@ class Delivery:
 
     def __init__(
         self,
-        *,
-        instance: ClientInstance,
-        group: str,
-        settings: PushConsumerSettings,
-        store: OffsetStore,
+        member: Member,
         strategy: AllocateMessageQueueStrategy,
-        subscriptions: Mapping[str, SubscriptionData],
-        statistics: Callable[[str], TopicStatistics],
-        tasks: TaskOwner,
         make_service: Callable[[KeptLocks | None], Service],
         on_changed: Callable[[str, list[MessageQueue], list[MessageQueue]], object],
     ) -> None:
+        settings = member.settings
         self.locks: KeptLocks | None = None
         if settings.orderly and not settings.broadcasting:
-            self.locks = KeptLocks(instance, group, tasks, lambda topics: self._rebalance.topics(topics))
+            self.locks = KeptLocks(
+                member.instance, member.group, member.tasks, lambda topics: self._rebalance.topics(topics)
+            )
         self.service = make_service(self.locks)
-        self.fetch = Fetch(
-            instance=instance,
-            group=group,
-            settings=settings,
-            store=store,
-            subscriptions=subscriptions,
-            statistics=statistics,
-            tasks=tasks,
-            submit=self.service.submit,
-            locks=self.locks is not None,
-        )
-        beginning = Beginning(instance, store, settings)
-        self.assignment = Assignment(
-            instance=instance,
-            group=group,
-            store=store,
-            tasks=tasks,
-            fetch=self.fetch,
-            service=self.service,
-            locks=self.locks,
-            beginning=beginning.offset,
-            shared=not settings.broadcasting,
-        )
-        self._rebalance = Rebalance(
-            instance=instance,
-            group=group,
-            broadcasting=settings.broadcasting,
-            strategy=strategy,
-            subscriptions=subscriptions,
-            assignment=self.assignment,
-            beginning=beginning,
-            on_changed=on_changed,
-        )
+        self.fetch = Fetch(member, self.service.submit, locks=self.locks is not None)
+        beginning = Beginning(member.instance, member.store, settings)
+        self.assignment = Assignment(member, self.fetch, self.service, self.locks, beginning.offset)
+        self._rebalance = Rebalance(member, strategy, self.assignment, beginning, on_changed)
 
     def start(self) -> None:
         if self.locks is not None:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from rmq.client.consumer.offsets import OffsetStore
+from rmq.client.consumer.member import Member
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.consumer.puller import Puller
-from rmq.client.consumer.statistics import TopicStatistics
-from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import PullResult, PullStatus
 from rmq.client.settings import PushConsumerSettings
-from rmq.protocol.bodies.heartbeat import SubscriptionData
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError, RMQError
 from rmq.protocol.names import is_retry_topic
 from rmq.runtime.aside import logger
-from rmq.runtime.tasks import TaskOwner
 
 __all__ = ["Fetch", "Limits"]
 
@@ -76,29 +72,23 @@ class Fetch:
 
     def __init__(
         self,
-        *,
-        instance: ClientInstance,
-        group: str,
-        settings: PushConsumerSettings,
-        store: OffsetStore,
-        subscriptions: Mapping[str, SubscriptionData],
-        statistics: Callable[[str], TopicStatistics],
-        tasks: TaskOwner,
+        member: Member,
         submit: Callable[[ProcessQueue, list[MessageExt]], None],
+        *,
         locks: bool,
     ) -> None:
-        self._instance = instance
-        self._group = group
-        self._settings = settings
-        self._limits = Limits.of(settings)
-        self._store = store
-        self._subscriptions = subscriptions
-        self._statistics = statistics
-        self._tasks = tasks
+        self._instance = instance = member.instance
+        self._group = member.group
+        self._settings = member.settings
+        self._limits = Limits.of(member.settings)
+        self._store = member.store
+        self._subscriptions = member.subscriptions
+        self._statistics = member.statistics
+        self._tasks = member.tasks
         self._submit = submit
         self._locks = locks
         self._clock = instance.world.clock
-        self._puller = Puller(instance, group)
+        self._puller = Puller(instance, member.group)
         self._pulls: dict[ProcessQueue, asyncio.Task[None]] = {}
         #: Queues whose last pull failed: said once while it lasts.
         self._failing: set[MessageQueue] = set()

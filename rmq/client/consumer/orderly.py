@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from rmq.client.consumer.listeners import ConsumeContext, Listener, Outcome
+from rmq.client.consumer.listeners import ConsumeContext, Outcome
 from rmq.client.consumer.process_queue import ProcessQueue
-from rmq.client.consumer.service import Service
+from rmq.client.consumer.service import Listening, Service
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult
+from rmq.client.settings import PushConsumerSettings
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
-from rmq.runtime.tasks import TaskOwner
-from rmq.runtime.world import Clock, Pool
 
 __all__ = ["OrderlyService"]
 
@@ -29,38 +28,28 @@ class OrderlyService(Service):
     :param relock: asks the broker for the lock of one queue again, and says whether it is ours; None where queues need
         not be locked.
     :param bury: sends a message that was tried too often to the retry topic, whose broker rule makes it a dead letter.
-    :param on_failed: told what a listener raised.
-    :param max_reconsume_times: -1 = tried for ever.
     """
 
     def __init__(
         self,
-        *,
-        clock: Clock,
-        tasks: TaskOwner,
-        pool: Pool,
-        pick: Callable[[str], Listener | None],
+        listening: Listening,
+        settings: PushConsumerSettings,
         bury: Callable[[MessageExt], Awaitable[bool]],
         relock: Callable[[MessageQueue], Awaitable[bool]] | None,
-        settled: Callable[[ProcessQueue, int], None],
-        on_consume: Callable[[str, int, int, float], None],
-        on_failed: Callable[[BaseException], None],
-        batch_max: int,
-        suspend: float,
-        max_reconsume_times: int,
     ) -> None:
-        self._clock = clock
-        self._tasks = tasks
-        self._pool = pool
-        self._pick = pick
+        self._clock = listening.clock
+        self._tasks = listening.tasks
+        self._pool = listening.pool
+        self._pick = listening.pick
         self._bury = bury
         self._relock = relock
-        self._settled = settled
-        self._on_consume = on_consume
-        self._on_failed = on_failed
-        self._batch_max = batch_max
-        self._suspend = suspend
-        self._max_reconsume_times = max_reconsume_times
+        self._settled = listening.settled
+        self._on_consume = listening.on_consume
+        self._on_failed = listening.on_failed
+        self._batch_max = settings.consume_message_batch_max_size
+        self._suspend = settings.suspend_current_queue_time
+        #: -1 = tried for ever.
+        self._max_reconsume_times = settings.max_reconsume_times
         self._workers: dict[MessageQueue, tuple[asyncio.Event, asyncio.Task[None]]] = {}
         self._busy = 0
         #: Workers: they call coroutine listeners.

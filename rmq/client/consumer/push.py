@@ -16,10 +16,11 @@ from rmq.client.consumer.delivery import Delivery
 from rmq.client.consumer.describe import consume_directly, describe
 from rmq.client.consumer.kept_locks import KeptLocks
 from rmq.client.consumer.listeners import F, Listener, ListenerResult
+from rmq.client.consumer.member import Member
 from rmq.client.consumer.offsets import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from rmq.client.consumer.orderly import OrderlyService
 from rmq.client.consumer.process_queue import ProcessQueue
-from rmq.client.consumer.service import Service
+from rmq.client.consumer.service import Listening, Service
 from rmq.client.consumer.statistics import TopicStatistics
 from rmq.client.consumer.subscriptions import Subscriptions, refuse_mixture
 from rmq.client.instance import ClientInstance, connect_instance, instances_of
@@ -194,17 +195,9 @@ class PushConsumer(Lookups):
         self.started_ms = self.world.clock.now_ms()
         self._tasks = tasks = TaskOwner(f"consumer {self.group}")
         self._pool = pool = self.world.pool(settings.consume_thread_max, f"rmq-{self.group}")
+        member = Member(instance, self.group, settings, store, self._subscriptions.table, self.statistics, tasks)
         self._delivery = delivery = Delivery(
-            instance=instance,
-            group=self.group,
-            settings=settings,
-            store=store,
-            strategy=self._strategy,
-            subscriptions=self._subscriptions.table,
-            statistics=self.statistics,
-            tasks=tasks,
-            make_service=lambda locks: self._make_service(instance, store, tasks, pool, locks),
-            on_changed=self._on_assignment,
+            member, self._strategy, lambda locks: self._make_service(member, pool, locks), self._on_assignment
         )
         delivery.fetch.paused = self._paused
         self._instance = instance
@@ -245,10 +238,8 @@ class PushConsumer(Lookups):
             )
         return RemoteBrokerOffsetStore(instance, self.group)
 
-    def _make_service(
-        self, instance: ClientInstance, store: OffsetStore, tasks: TaskOwner, pool: Pool, locks: KeptLocks | None
-    ) -> Service:
-        settings = self.settings
+    def _make_service(self, member: Member, pool: Pool, locks: KeptLocks | None) -> Service:
+        settings, instance, store = member.settings, member.instance, member.store
 
         def settled(pq: ProcessQueue, offset: int) -> None:
             store.update(pq.queue, offset)
@@ -260,35 +251,18 @@ class PushConsumer(Lookups):
         async def bury(message: MessageExt) -> bool:
             return await sendback.bury(instance, self.group, message)
 
-        if settings.orderly:
-            return OrderlyService(
-                clock=self.world.clock,
-                tasks=tasks,
-                pool=pool,
-                pick=self.listener_of,
-                bury=bury,
-                relock=locks.relock if locks is not None else None,
-                settled=settled,
-                on_consume=self._on_consume,
-                on_failed=self._on_failed,
-                batch_max=settings.consume_message_batch_max_size,
-                suspend=settings.suspend_current_queue_time,
-                max_reconsume_times=settings.max_reconsume_times,
-            )
-        return ConcurrentService(
+        listening = Listening(
             clock=self.world.clock,
-            tasks=tasks,
+            tasks=member.tasks,
             pool=pool,
             pick=self.listener_of,
-            give_back=give_back,
             settled=settled,
             on_consume=self._on_consume,
             on_failed=self._on_failed,
-            broadcasting=settings.broadcasting,
-            batch_max=settings.consume_message_batch_max_size,
-            limit=settings.consume_thread_max,
-            timeout=settings.consume_timeout,
         )
+        if settings.orderly:
+            return OrderlyService(listening, settings, bury, locks.relock if locks is not None else None)
+        return ConcurrentService(listening, settings, give_back)
 
     async def shutdown(self, timeout: Duration | None = None) -> None:
         """Stop receiving, let running listeners finish, keep the offsets, leave the group.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Set
 
 from rmq.client.allocate import AllocateMessageQueueStrategy
 from rmq.client.consumer.assignment import Assignment
 from rmq.client.consumer.beginning import Beginning
+from rmq.client.consumer.member import Member
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageQueue
-from rmq.protocol.bodies.heartbeat import SubscriptionData
 from rmq.protocol.bodies.kv import GetConsumerListByGroupResponseBody
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.errors import ClientError, RMQError
@@ -67,21 +67,17 @@ class Rebalance:
 
     def __init__(
         self,
-        *,
-        instance: ClientInstance,
-        group: str,
-        broadcasting: bool,
+        member: Member,
         strategy: AllocateMessageQueueStrategy,
-        subscriptions: Mapping[str, SubscriptionData],
         assignment: Assignment,
         beginning: Beginning,
         on_changed: Callable[[str, list[MessageQueue], list[MessageQueue]], object],
     ) -> None:
-        self._instance = instance
-        self._group = group
-        self._broadcasting = broadcasting
+        self._instance = member.instance
+        self._group = member.group
+        self._broadcasting = member.settings.broadcasting
         self._strategy = strategy
-        self._subscriptions = subscriptions
+        self._subscriptions = member.subscriptions
         self._assignment = assignment
         self._beginning = beginning
         self._on_changed = on_changed

@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
+from rmq.client.consumer.listeners import Listener
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.message import MessageExt
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import Clock, Pool
 
-__all__ = ["Service"]
+__all__ = ["Listening", "Service"]
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """How listeners are called, and who is told what came of it."""
+
+    clock: Clock
+    tasks: TaskOwner
+    #: Where plain listeners run.
+    pool: Pool
+    #: The listener for a topic.
+    pick: Callable[[str], Listener | None]
+    #: Told a queue and the offset that may be committed.
+    settled: Callable[[ProcessQueue, int], None]
+    #: Told (topic, ok, failed, seconds) for statistics.
+    on_consume: Callable[[str, int, int, float], None]
+    #: Told what a listener raised.
+    on_failed: Callable[[BaseException], None]
 
 
 class Service(Protocol):

@@ -11,7 +11,9 @@ import pytest
 from rmq.client.consumer.concurrent import ConcurrentService
 from rmq.client.consumer.listeners import Listener
 from rmq.client.consumer.process_queue import ProcessQueue
+from rmq.client.consumer.service import Listening
 from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.settings import PushConsumerSettings
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import Pool
 from rmq.testing.simloop import run
@@ -55,13 +57,13 @@ class Scene:
         self.seen: list[int] = []
         self.given_back: list[tuple[int, float]] = []
         self.pq = ProcessQueue(QUEUE, 0)
-        self.service = ConcurrentService(
+        listening = Listening(
             clock=self.clock, tasks=self.tasks, pool=cast(Pool, self.pool),
             pick=lambda topic: Listener(lambda message: self.seen.append(message.queue_offset)),
-            give_back=self._give_back, settled=lambda pq, offset: None,
-            on_consume=lambda topic, ok, failed, seconds: None, on_failed=lambda error: None,
-            broadcasting=False, batch_max=1, limit=20, timeout=timeout,
+            settled=lambda pq, offset: None, on_consume=lambda topic, ok, failed, seconds: None,
+            on_failed=lambda error: None,
         )  # fmt: skip
+        self.service = ConcurrentService(listening, PushConsumerSettings(consume_timeout=timeout), self._give_back)
 
     async def _give_back(self, message: MessageExt, level: int) -> bool:
         self.given_back.append((message.queue_offset, self.clock.monotonic()))

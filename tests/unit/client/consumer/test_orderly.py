@@ -11,7 +11,9 @@ import pytest
 from rmq.client.consumer.listeners import Listener
 from rmq.client.consumer.orderly import OrderlyService
 from rmq.client.consumer.process_queue import ProcessQueue
+from rmq.client.consumer.service import Listening
 from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.settings import PushConsumerSettings
 from rmq.runtime.tasks import TaskOwner
 from tests.support.scenes.client import as_plain
 from tests.support.virtual import in_virtual_time, one_world
@@ -36,13 +38,14 @@ class Scene:
         self.seconds = 0.0
         listener = Listener(kind(self._handle))
         self.pq = ProcessQueue(QUEUE, 0)
-        self.service = OrderlyService(
+        listening = Listening(
             clock=self.world.clock, tasks=self.tasks, pool=self.world.pool(4, "listener"), pick=lambda topic: listener,
-            bury=self._bury, relock=self._relock if locks else None,
             settled=lambda pq, offset: self.settled.append(offset),
             on_consume=lambda topic, ok, failed, seconds: self.counted.append((ok, failed)),
-            on_failed=lambda error: None, batch_max=1, suspend=suspend, max_reconsume_times=most,
+            on_failed=lambda error: None,
         )  # fmt: skip
+        settings = PushConsumerSettings(suspend_current_queue_time=suspend, max_reconsume_times=most)
+        self.service = OrderlyService(listening, settings, self._bury, self._relock if locks else None)
         self.service.open(self.pq)
 
     async def _handle(self, message: MessageExt) -> bool:
