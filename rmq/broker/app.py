@@ -11,14 +11,16 @@ from rmq.broker.delivery.slow_readers import JUDGED_EVERY
 from rmq.broker.forgetting import Forgetting
 from rmq.broker.groups.clients import SCAN_SECONDS
 from rmq.broker.metadata import Metadata
-from rmq.broker.observe.figures import Figures
+from rmq.broker.observe.figures import Figures, Serving
 from rmq.broker.observe.pages import BrokerMetrics
 from rmq.broker.observe.sizes import COUNT_SECONDS
 from rmq.broker.outward.registration import Registrar
 from rmq.broker.parts import Ground
+from rmq.broker.pop.assignment import Assignment
 from rmq.broker.pop.modes import RequestModes
+from rmq.broker.replication.metadata import BesideTables
 from rmq.broker.replication.returning import ask_slaves
-from rmq.broker.roles.change import Roles
+from rmq.broker.roles.change import Roles, Switched
 from rmq.broker.roles.master import MasterServices
 from rmq.broker.roles.role import Role
 from rmq.broker.roles.slave import SlaveServices
@@ -181,17 +183,21 @@ class BrokerApp:
         runtime = RuntimeAdmin(
             world, settings, store, counted.stats, delays, front.pressure, lambda: self.roles.figures()
         )
-        for service in make_handlers(
-            ground, tables, members, counted, front, modes, delays, forgetting, runtime, self._client,
-            lambda: registration.addresses, lambda: self.roles,
-        ):  # fmt: skip
+        beside = BesideTables(modes, delays, forgetting)
+        for service in make_handlers(ground, tables, members, counted, front, beside, runtime, lambda: self.roles):
             router.add(service)
+        router.add(
+            Assignment(
+                world.clock, settings, tables.topics, members.consumers, modes, self._client,
+                lambda: registration.addresses,
+            )
+        )  # fmt: skip
         self.server = server = make_server(ground, router, front)
         arrivals = Arrivals(world.clock)
         arrivals.told.append(front.delivery.holds.wake)
         store.durability.on_visible = arrivals.tell
         figures = Figures(
-            ground, tables, members, counted, front.pressure, front.delivery, front.timer_sends, server,
+            ground, tables, members, counted, Serving(front.pressure, front.delivery, front.timer_sends, server),
             lambda: self.roles.master, lambda: self.roles.slave,
         )  # fmt: skip
         self.metrics = BrokerMetrics(figures, runtime.table)
@@ -200,15 +206,14 @@ class BrokerApp:
         )
         self.observer.services.watch(self._tasks, store.tasks, counted.stats.tasks, registration.tasks)
         self.roles = roles = Roles(
-            Role.of(settings), store.log, router, front.admission, front.delivery, arrivals, front.levels,
-            self.observer.services,
+            Role.of(settings),
+            Switched(store.log, router, front.admission, front.delivery, arrivals, self.observer.services),
+            front.levels,
             lambda: MasterServices(
-                ground, tables, members, counted, front.admission, front.limits, front.levels, delays,
-                forgetting.forget_topic,
+                ground, tables, members, counted, front.admission, front.limits, front.levels, beside
             ),
             lambda: SlaveServices(
-                ground, tables, modes, delays, forgetting, self._peers, lambda: registration.master,
-                registration.announce,
+                ground, tables, beside, self._peers, lambda: registration.master, registration.announce
             ),
         )  # fmt: skip
         roles.on_change.append(lambda _: registration.announce())

@@ -26,15 +26,11 @@ from rmq.protocol.sysflags import perm_text
 from rmq.protocol.tags import string_hash
 
 if TYPE_CHECKING:
-    from rmq.broker.groups.configs import GroupTable
     from rmq.broker.lane.topic_lane import LaneTable
-    from rmq.broker.settings import BrokerSettings
+    from rmq.broker.parts import Ground, Tables
     from rmq.broker.store.queues.multi_dispatch import MultiDispatch
-    from rmq.broker.store.store import Store
-    from rmq.broker.topics.table import TopicTable
     from rmq.protocol.bodies.topic import TopicConfig
     from rmq.remoting.conn import Conn
-    from rmq.runtime.world import World
 
 __all__ = ["SENT_PROPERTIES", "Admission", "DelayLevels", "Ticket", "keys_to_index"]
 
@@ -137,26 +133,22 @@ class Admission:
 
     def __init__(
         self,
-        world: World,
-        settings: BrokerSettings,
-        topics: TopicTable,
-        groups: GroupTable,
-        store: Store,
+        ground: Ground,
+        tables: Tables,
         lanes: LaneTable,
         levels: DelayLevels,
         timers: Timers,
-        store_host: bytes,
     ) -> None:
-        self._clock = world.clock
-        self._random = world.random
-        self._settings = settings
-        self._topics = topics
-        self._groups = groups
-        self._store = store
+        self._clock = ground.world.clock
+        self._random = ground.world.random
+        self._settings = settings = ground.settings
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._store = ground.store
         self._lanes = lanes
         self.levels = levels
         self.timers = timers
-        self._store_host = store_host
+        self._store_host = ground.store_host
         self._cluster_size = len(f"\x02CLUSTER\x01{settings.broker_cluster_name}".encode())
 
     def admit(self, conn: Conn, header: AnySend, body: bytes, version: int) -> Ticket:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import DecodeError, ValidationError
 
@@ -65,6 +65,15 @@ _SLOW_WEIGHT = 400
 _KEY_WEIGHT = 32
 
 
+class Sends(NamedTuple):
+    """What sends pass through."""
+
+    lanes: LaneTable
+    admission: Admission
+    answers: SendAnswers
+    pressure: Pressure
+
+
 class Lane:
     """The step of the broker's server, and the send handlers for servers without a step."""
 
@@ -73,14 +82,12 @@ class Lane:
         ground: Ground,
         topics: TopicTable,
         counted: Counted,
-        lanes: LaneTable,
-        admission: Admission,
-        answers: SendAnswers,
+        sends: Sends,
         delivery: Delivery,
-        pressure: Pressure,
         router: Router,
     ) -> None:
         world, settings = ground.world, ground.settings
+        lanes, admission, answers, pressure = sends
         self._settings = settings
         self._store = ground.store
         self._topics = topics

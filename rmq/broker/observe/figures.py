@@ -36,6 +36,15 @@ class Lag(NamedTuple):
     total: int | None
 
 
+class Serving(NamedTuple):
+    """What serves clients."""
+
+    pressure: Pressure
+    delivery: Delivery
+    timer_sends: TimerSends
+    server: Server
+
+
 class Figures:
     """The parts of a broker that metrics are made from.
 
@@ -49,10 +58,7 @@ class Figures:
         tables: Tables,
         members: Members,
         counted: Counted,
-        pressure: Pressure,
-        delivery: Delivery,
-        timer_sends: TimerSends,
-        server: Server,
+        serving: Serving,
         master: Callable[[], MasterServices | None],
         slave: Callable[[], SlaveServices | None],
     ) -> None:
@@ -67,12 +73,9 @@ class Figures:
         self.stats = counted.stats
         self.kinds = counted.kinds
         self.latency = counted.latency
-        self.pressure = pressure
-        self.timer_sends = timer_sends
+        self.pressure, self._delivery, self.timer_sends, self._server = serving
         self.master = master
         self.slave = slave
-        self._delivery = delivery
-        self._server = server
 
     def connections(self) -> int:
         """Open connections."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rmq.broker.groups.offsets import read_offsets
 from rmq.broker.store.trouble import Trouble
@@ -74,6 +74,15 @@ class _Table:
         self.taken_at: float | None = None
 
 
+class BesideTables(NamedTuple):
+    """What a broker knows beside its tables, and how it forgets topics and groups in all of them."""
+
+    modes: RequestModes
+    #: How far each delay level is delivered.
+    delays: DelayOffsets
+    forgetting: Forgetting
+
+
 class MetadataSync:
     """Has a slave's tables follow its master's (Java: SlaveSynchronize; store-and-broker.md 6.6).
 
@@ -87,10 +96,8 @@ class MetadataSync:
         self,
         ground: Ground,
         tables: Tables,
-        modes: RequestModes,
-        delays: DelayOffsets,
+        beside: BesideTables,
         delays_file: MetadataFile,
-        forgetting: Forgetting,
         client: RemotingClient,
         master: Callable[[], str | None],
         seek: Callable[[], None],
@@ -102,10 +109,8 @@ class MetadataSync:
         self._topics = tables.topics
         self._groups = tables.groups
         self._offsets = tables.offsets
-        self._modes = modes
-        self._delays = delays
+        self._modes, self._delays, self._forgetting = beside
         self._delays_file = delays_file
-        self._forgetting = forgetting
         self._client = client
         self._master = master
         self._seek = seek

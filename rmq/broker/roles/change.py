@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
 from rmq.broker.arrivals import Arrivals
 from rmq.broker.delays import DelayLevels
@@ -27,9 +28,21 @@ from rmq.remoting.router import Router
 from rmq.runtime.ending import Parts
 from rmq.runtime.services import Services
 
-__all__ = ["Roles"]
+__all__ = ["Roles", "Switched"]
 
 log = logging.getLogger(__name__)
+
+
+class Switched(NamedTuple):
+    """What a broker has in whatever role, and what each role does something to."""
+
+    log: CommitLog
+    router: Router
+    admission: Admission
+    delivery: Delivery
+    arrivals: Arrivals
+    #: Notices services that end.
+    services: Services
 
 
 class Roles:
@@ -37,7 +50,6 @@ class Roles:
 
     :param role: what it begins with.
     :param levels: the delays, for a broker that does not deliver what is delayed.
-    :param services: notices those that end.
     :param make_master: makes the services of a master,
     :param make_slave: and those of a slave.
     """
@@ -45,13 +57,8 @@ class Roles:
     def __init__(
         self,
         role: Role,
-        commit_log: CommitLog,
-        router: Router,
-        admission: Admission,
-        delivery: Delivery,
-        arrivals: Arrivals,
+        switched: Switched,
         levels: DelayLevels,
-        services: Services,
         make_master: Callable[[], MasterServices],
         make_slave: Callable[[], SlaveServices],
     ) -> None:
@@ -64,13 +71,8 @@ class Roles:
         self.missing: str | None = None
         #: Called when a role has begun, with it.
         self.on_change: list[Callable[[Role], None]] = []
-        self._log = commit_log
-        self._router = router
-        self._admission = admission
-        self._delivery = delivery
-        self._arrivals = arrivals
+        self._log, self._router, self._admission, self._delivery, self._arrivals, self._services = switched
         self._levels = levels
-        self._services = services
         self._make_master = make_master
         self._make_slave = make_slave
         self._begun = Parts("the broker")

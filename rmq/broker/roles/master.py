@@ -10,7 +10,8 @@ from rmq.broker.lane.admit import Admission
 from rmq.broker.parts import Counted, Ground, Members, Tables
 from rmq.broker.pop.service import PopService
 from rmq.broker.replication.master_service import MasterReplication
-from rmq.broker.schedule.levels import DelayLevels, DelayOffsets
+from rmq.broker.replication.metadata import BesideTables
+from rmq.broker.schedule.levels import DelayLevels
 from rmq.broker.schedule.recall import Recall
 from rmq.broker.schedule.service import ScheduleService
 from rmq.broker.schedule.steady import SteadyClock
@@ -31,8 +32,6 @@ class MasterServices:
     They are made anew for each time that the broker is master: what they know is read from the store by :meth:`load`,
     and what ended stays ended.
 
-    :param delays: how far each level is delivered.
-    :param delete_topic: forgets a topic with all that is known of it.
     """
 
     def __init__(
@@ -44,15 +43,14 @@ class MasterServices:
         admission: Admission,
         limits: ReadLimits,
         levels: DelayLevels,
-        delays: DelayOffsets,
-        delete_topic: Callable[[str], None],
+        beside: BesideTables,
     ) -> None:
         world, settings, store, store_host = ground.world, ground.settings, ground.store, ground.store_host
         clock, topics, offsets = world.clock, tables.topics, tables.offsets
         steady = SteadyClock(clock)
         self.schedule = schedule = ScheduleService(
             world, store, levels, settings.config_path("delayOffset.json"), settings.flush_delay_offset_interval,
-            steady, delays,
+            steady, beside.delays,
         )  # fmt: skip
         self.timers = timers = TimerService(world, settings, store, offsets, steady, store_host)
         schedule.on_delivered = timers.on_delivered = lambda puts: counted.kinds.count(DELAY, puts)
@@ -60,7 +58,9 @@ class MasterServices:
         self.check = check = TransactionCheck(world, settings, topics, offsets, members.producers, store, halves)
         self.ends = ends = TransactionEnds(clock, store, halves, admission, check)
         ends.on_committed = lambda puts: counted.kinds.count(TRANSACTION, puts)
-        self.pop = PopService(ground, tables, admission, counted.stats.delivered, limits, delete_topic)
+        self.pop = PopService(
+            ground, tables, admission, counted.stats.delivered, limits, beside.forgetting.forget_topic
+        )
         self.replication = MasterReplication(world, settings, store)
         self._store = store
         self._sync = settings.broker_role == "SYNC_MASTER"

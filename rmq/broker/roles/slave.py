@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rmq.broker.forgetting import Forgetting
 from rmq.broker.outward.registration import MasterAddresses
 from rmq.broker.parts import Ground, Tables
-from rmq.broker.pop.modes import RequestModes
-from rmq.broker.replication.metadata import MetadataSync
+from rmq.broker.replication.metadata import BesideTables, MetadataSync
 from rmq.broker.replication.slave_service import SlaveClient
-from rmq.broker.schedule.levels import DelayOffsets
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.protocol.bodies.replica import HAClientRuntimeInfo
 from rmq.remoting.client import RemotingClient
@@ -25,7 +22,6 @@ class SlaveServices:
 
     It is made anew for each time that the broker is a slave, as the services of a master are.
 
-    :param delays: how far each level is delivered.
     :param master: where the name servers say that the master is.
     :param seek: asks them again.
     """
@@ -34,23 +30,19 @@ class SlaveServices:
         self,
         ground: Ground,
         tables: Tables,
-        modes: RequestModes,
-        delays: DelayOffsets,
-        forgetting: Forgetting,
+        beside: BesideTables,
         client: RemotingClient,
         master: Callable[[], MasterAddresses],
         seek: Callable[[], None],
     ) -> None:
         self._store = ground.store
-        self._delays = delays
+        self._delays = delays = beside.delays
         self._delays_file = delays_file = MetadataFile(
             ground.world, ground.settings.config_path("delayOffset.json"), delays.render
         )
         self._tasks = TaskOwner("metadata")
         self._begun = Parts("the broker")
-        self.metadata = MetadataSync(
-            ground, tables, modes, delays, delays_file, forgetting, client, lambda: master().broker, seek
-        )
+        self.metadata = MetadataSync(ground, tables, beside, delays_file, client, lambda: master().broker, seek)
         self.client = SlaveClient(ground.world, ground.store, lambda: master().ha, ground.settings)
         #: The owners of its background services.
         self.tasks: tuple[TaskOwner, ...] = (self._tasks, self.client.tasks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from rmq.broker.admin.access import AccessAdmin
 from rmq.broker.admin.client import ClientAdmin
@@ -19,15 +19,11 @@ from rmq.broker.admin.reset import ResetAdmin
 from rmq.broker.admin.runtime import RuntimeAdmin
 from rmq.broker.admin.statistics import StatisticsAdmin
 from rmq.broker.admin.topic import TopicAdmin
-from rmq.broker.forgetting import Forgetting
 from rmq.broker.lane.send_back import SendBack
 from rmq.broker.parts import Counted, Ground, Members, Tables
-from rmq.broker.pop.assignment import Assignment
-from rmq.broker.pop.modes import RequestModes
+from rmq.broker.replication.metadata import BesideTables
 from rmq.broker.roles.change import Roles
-from rmq.broker.schedule.levels import DelayOffsets
 from rmq.broker.wiring.front import Front
-from rmq.remoting.client import RemotingClient
 
 __all__ = ["make_handlers"]
 
@@ -38,23 +34,18 @@ def make_handlers(
     members: Members,
     counted: Counted,
     front: Front,
-    modes: RequestModes,
-    delays: DelayOffsets,
-    forgetting: Forgetting,
+    beside: BesideTables,
     runtime: RuntimeAdmin,
-    client: RemotingClient,
-    namesrvs: Callable[[], Sequence[str]],
     roles: Callable[[], Roles],
 ) -> tuple[object, ...]:
     """What the router serves whatever the broker's role is.
 
-    :param client: calls the name servers.
-    :param namesrvs: their addresses.
     :param roles: what the broker is now.
     """
     settings, store, clock = ground.settings, ground.store, ground.world.clock
     topics, groups, offsets = tables.topics, tables.groups, tables.offsets
     consumers, producers, stats = members.consumers, members.producers, counted.stats
+    modes, delays, forgetting = beside
     lookup = Lookup(store, front.limits)
     offset_admin = OffsetAdmin(offsets, topics, store, lookup, delays)
     return (
@@ -76,5 +67,4 @@ def make_handlers(
         AccessAdmin(),
         ReplyAdmin(clock, settings, store, producers, front.admission, front.answers, ground.broker_addr),
         modes,
-        Assignment(clock, settings, topics, consumers, modes, client, namesrvs),
     )

@@ -11,7 +11,7 @@ from rmq.broker.delivery.read import ReadLimits
 from rmq.broker.lane.admit import Admission
 from rmq.broker.lane.answers import SendAnswers
 from rmq.broker.lane.pressure import Pressure
-from rmq.broker.lane.step import Lane
+from rmq.broker.lane.step import Lane, Sends
 from rmq.broker.lane.topic_lane import LaneTable
 from rmq.broker.parts import Counted, Ground, Members, Tables
 from rmq.broker.schedule.timing import TimerSends
@@ -44,7 +44,7 @@ def make_front(ground: Ground, tables: Tables, members: Members, counted: Counte
     levels = DelayLevels(settings.message_delay_level)
     lanes = LaneTable(topics, store.queues)
     timer_sends = TimerSends(clock, settings, topics, store)
-    admission = Admission(world, settings, topics, tables.groups, store, lanes, levels, timer_sends, store_host)
+    admission = Admission(ground, tables, lanes, levels, timer_sends)
     limits = ReadLimits.following(settings, world.identity.physical_memory())
     moved = OffsetMovedEvents(clock, settings, store, store_host)
     delivery = Delivery(ground, tables, members.consumers, counted, moved, limits, router.faults)
@@ -52,7 +52,7 @@ def make_front(ground: Ground, tables: Tables, members: Members, counted: Counte
     answers = SendAnswers(store_host, settings)
     pressure = Pressure(clock, settings, store, stats)
     router.latency = pressure.latency = counted.latency
-    lane = Lane(ground, topics, counted, lanes, admission, answers, delivery, pressure, router)
+    lane = Lane(ground, topics, counted, Sends(lanes, admission, answers, pressure), delivery, router)
     return Front(lane, delivery, admission, answers, pressure, limits, timer_sends, levels)
 
 

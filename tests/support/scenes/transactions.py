@@ -12,6 +12,7 @@ from rmq.broker.groups.configs import GroupTable
 from rmq.broker.groups.offsets import OffsetTable
 from rmq.broker.lane.admit import Admission
 from rmq.broker.lane.topic_lane import LaneTable
+from rmq.broker.parts import Ground, Tables
 from rmq.broker.schedule.timing import TimerSends
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.settings import StoreSettings
@@ -120,11 +121,12 @@ class TransactionBroker:
             ),
         )
         self.topics = TopicTable(world, settings_, "/store/config/topics.json")
-        groups = GroupTable(world, settings_, "/store/config/groups.json")
-        lanes = LaneTable(self.topics, self.store.queues)
+        tables = Tables(
+            self.topics, GroupTable(world, settings_, "/store/config/groups.json"), self.offsets, cast(Any, None)
+        )
         self.admission = Admission(
-            world, settings_, self.topics, groups, self.store, lanes, DelayLevels("1s 5s"),
-            TimerSends(world.clock, settings_, self.topics, self.store), HOST,
+            Ground(world, settings_, self.store, HOST), tables, LaneTable(self.topics, self.store.queues),
+            DelayLevels("1s 5s"), TimerSends(world.clock, settings_, self.topics, self.store),
         )  # fmt: skip
         halves = Halves(world.clock, self.store, self.admission, HOST)
         self.members = Members()
