@@ -11,7 +11,7 @@ from rmq.protocol import ids, sysflags
 from rmq.protocol import properties as property_string
 from rmq.protocol.compression import compress, decompress
 from rmq.protocol.errors import ProtocolError
-from rmq.protocol.record import FIELDS, FIXED_SIZE, MAGIC_V1, MAGIC_V2, fields, fitted, host_places
+from rmq.protocol.record import FIELDS, FIXED_SIZE, HEADS, MAGIC_V1, MAGIC_V2, fields, fitted, host_places
 
 __all__ = [
     "MessageRecord",
@@ -24,9 +24,6 @@ __all__ = [
     "record_size",
 ]
 
-_HEAD = Struct(">iiIiiqqiq")
-_TAIL = Struct(">iqi")
-_LONG = Struct(">q")
 _SHORT = Struct(">h")
 _head = fields(*FIELDS)
 _V6 = sysflags.BORN_HOST_V6 | sysflags.STORE_HOST_V6
@@ -118,7 +115,7 @@ def encode_record(record: MessageRecord) -> bytes:
     crc = body_crc(body) if record.body_crc is None else record.body_crc
     return b"".join(
         (
-            _HEAD.pack(
+            HEADS[len(born), len(store)].pack(
                 size,
                 record.magic,
                 crc,
@@ -128,11 +125,13 @@ def encode_record(record: MessageRecord) -> bytes:
                 record.physical_offset,
                 sys_flag,
                 record.born_timestamp,
+                born,
+                record.store_timestamp,
+                store,
+                record.reconsume_times,
+                record.prepared_transaction_offset,
+                len(body),
             ),
-            born,
-            _LONG.pack(record.store_timestamp),
-            store,
-            _TAIL.pack(record.reconsume_times, record.prepared_transaction_offset, len(body)),
             body,
             len(topic).to_bytes(1 if record.magic == MAGIC_V1 else 2, "big"),
             topic,
@@ -186,9 +185,10 @@ def _decode(buf: bytes | bytearray | memoryview, pos: int, check_crc: bool) -> M
     if sys_flag & _V6:
         born_at, born_end, store_at, store_end = host_places(sys_flag)
         born_host = ids.unpack_host(bytes(buf[pos + born_at : pos + born_end]))
-        store_timestamp = _LONG.unpack_from(buf, pos + born_end)[0]
         store_host = ids.unpack_host(bytes(buf[pos + store_at : pos + store_end]))
-        reconsume_times, prepared, _ = _TAIL.unpack_from(buf, pos + store_end)
+        *_, store_timestamp, _, reconsume_times, prepared, _ = HEADS[
+            born_end - born_at, store_end - store_at
+        ].unpack_from(buf, pos)
     else:
         born_host = ids.host_text(born_ip), born_port
         store_host = ids.host_text(store_ip), store_port

@@ -36,6 +36,7 @@ __all__ = [
     "BLANK_MAGIC",
     "FIELDS",
     "FIXED_SIZE",
+    "HEADS",
     "HEAD_SIZE",
     "MAGIC_V1",
     "MAGIC_V2",
@@ -109,6 +110,15 @@ def fields(*names: str) -> Callable[[Buffer, int], tuple[Any, ...]]:
     :param names: as of :func:`form`.
     """
     return Struct(form(*names)).unpack_from
+
+
+def _whole_head(born: int, store: int) -> Struct:
+    hosts = {"born_ip": f"{born}s", "born_port": "", "store_ip": f"{store}s", "store_port": ""}
+    return Struct(">" + "".join(hosts.get(name, letter) for name, (_, letter) in FIELDS.items()))
+
+
+#: All that lies in front of the body, a host one field, by the bytes of born host and store host: 8, or 20 of IPv6.
+HEADS: Final = {(born, store): _whole_head(born, store) for born in (8, 20) for store in (8, 20)}
 
 
 def host_places(sys_flag: int) -> tuple[int, int, int, int]:

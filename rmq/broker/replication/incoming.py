@@ -6,16 +6,14 @@ followed without a word. Records say what they are and where they lie, and they 
 
 from __future__ import annotations
 
-from struct import Struct
-
 from rmq.broker.store.log.records import check
 from rmq.protocol.errors import ReplicationError
-from rmq.protocol.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, is_blank
+from rmq.protocol.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, fields, is_blank
 
 __all__ = ["IncomingRecords", "LogsDiffer"]
 
 #: Size, magic, and the offset at which a record says it lies.
-_head = Struct(">ii20xq").unpack_from
+_head = fields("size", "magic", "physical_offset")
 _HEAD_SIZE = 36
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 

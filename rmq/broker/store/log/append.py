@@ -17,19 +17,14 @@ from rmq.broker.store.rows import MOST_ROWS, Rows
 from rmq.broker.store.state import Delta, Put, Queue, Span
 from rmq.protocol.errors import StoreError
 from rmq.protocol.properties import MAX_BYTES
+from rmq.protocol.record import FIXED_SIZE, HEADS, MAGIC_V1
 
 __all__ = ["Packed", "PartlyAppended", "Place", "RecordTooLarge", "Replicated", "pack", "pack_entries"]
 
-_MAGIC = -626843481
-_FIXED = 91
 #: A file keeps room for the blank record that ends it.
 _BLANK = 8
-_HEADS = {
-    (8, 8): Struct(">iiIiiqqiq8sq8siqi").pack,
-    (20, 8): Struct(">iiIiiqqiq20sq8siqi").pack,
-    (8, 20): Struct(">iiIiiqqiq8sq20siqi").pack,
-    (20, 20): Struct(">iiIiiqqiq20sq20siqi").pack,
-}
+_MAGIC, _FIXED = MAGIC_V1, FIXED_SIZE
+_HEADS = {hosts: head.pack for hosts, head in HEADS.items()}
 _head = _HEADS[8, 8]
 _entry = Struct(">qiq").pack
 _rows = Rows("qiq")
