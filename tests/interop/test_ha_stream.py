@@ -12,15 +12,21 @@ import pytest
 from rmq.protocol.command import Command
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
-from tests.support.exchange.load import Filler
-from tests.support.exchange.turn import LOG_SIZE, SMALL
+from tests.support.exchange.load import TOPIC, Filler
+from tests.support.exchange.turn import SMALL
+from tests.support.kills.campaign import amount
 from tests.support.peers import Cluster, ToolMissing, skip_or_fail, start_cluster
 from tests.support.peers.cluster import FAST_RETRIES, Broker, start_broker
 
 JAVA = "java-4.9.4"
 #: Master and slave.
 PAIRS = {"Java's slave under ours": ("ours", JAVA), "our slave under Java's": (JAVA, "ours")}
-SETTINGS = {**SMALL, **FAST_RETRIES}
+#: A file has room for the largest message, and not for two.
+LOG_SIZE = 5 << 20
+LARGEST = (4 << 20) - 1024
+SETTINGS = {**SMALL, **FAST_RETRIES, "mappedFileSizeCommitLog": str(LOG_SIZE)}
+#: Messages of a life, besides those of other kinds; both lives have 100,000 with ``make torture``.
+PLAIN = amount(700, 50_000)
 
 
 def start(master: str, slave: str, **settings: str) -> Iterator[tuple[Cluster, Broker, Broker]]:
@@ -85,19 +91,33 @@ async def _level(client: RemotingClient, master: Broker, slave: Broker) -> bool:
     return -1 < end == await end_of(client, slave) == await end_of(client, master)
 
 
+async def fill(client: RemotingClient, broker: Broker, life: int, *, delays: bool = True) -> None:
+    """Everything that a store can hold, the largest messages between it, and some whose sender has an IPv6 address."""
+    filler = Filler(client, broker.addr, life)
+    await filler.send(TOPIC, 0, size=LARGEST)
+    await filler.fill(plain=PLAIN, delays=delays)
+    over_6 = Filler(client, f"[::1]:{broker.addr.rpartition(':')[2]}", 10 + life)
+    for number in range(8):
+        await over_6.send(TOPIC, number % 4, size=100)
+    await filler.send(TOPIC, 1, size=LARGEST)
+    await filler.send(TOPIC, 2, size=LARGEST)
+
+
 def test_logs_are_equal_byte_for_byte_with_kills_of_either_side(pair: tuple[Cluster, Broker, Broker]) -> None:
     _, master, slave = pair
 
     async def main() -> None:
         async with RemotingClient(World.real()) as client:
-            filling = asyncio.create_task(Filler(client, master.addr, 1).fill(delays=False))
-            await until(lambda: _beyond(LOG_SIZE // 2))
+            filling = asyncio.create_task(fill(client, master, 1, delays=False))
+            await until(lambda: _beyond(LARGEST + (128 << 10)))
             await killed_and_started(slave)
             await filling
             first = await same(client, master, slave)
             await killed_and_started(master)
-            await Filler(client, master.addr, 2).fill()
-            assert await same(client, master, slave) > first + LOG_SIZE
+            await fill(client, master, 2)
+            assert await same(client, master, slave) > first + 2 * LOG_SIZE
+            _, log = log_of(slave)
+            assert log.count(bytes(15) + b"\x01" + bytes(2)) >= 8, "the senders' ::1 is in the records"
 
     async def _beyond(end: int) -> bool:
         async with RemotingClient(World.real()) as client:
