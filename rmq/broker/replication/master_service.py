@@ -239,6 +239,10 @@ class MasterReplication:
                 slave.peer, slave.stream.next, acked,
             )  # fmt: skip
             self._replicas[slave.replica] += 1
+            # What it had before may be another log's: it answers nobody, what it says of what it was sent does.
+            oldest = self.store.durability.oldest
+            if oldest is not None:
+                acked = min(acked, oldest.end - 1)
             self._be_woken(True)
         self.store.acks.replicated(slave.replica, acked)
         if first:

@@ -126,6 +126,26 @@ async def test_a_report_of_what_was_not_sent_acknowledges_nothing() -> None:
         assert await sender.code() == NOT_AVAILABLE
 
 
+@in_virtual_time
+async def test_what_a_slave_had_before_it_connected_acknowledges_nothing() -> None:
+    """Its log may have parted from this one: that is found out by what it is sent."""
+    async with pair(sync=True) as p:
+        await replicas(p)
+        p.simulation.net.cut("10.0.0.1", "10.0.0.2")
+        sender = Sender(p)
+        number = sender.send()
+        await asyncio.sleep(0.1)
+        parted = await raw_slave(p, "parted")
+        parted.report(p.master.log.end)
+        await replicas(p, 2)
+        await asyncio.sleep(0.5)
+        assert number not in sender.answers
+        assert await sender.code() == TIMEOUT
+        assert sender.answers[number][0] == TIMEOUT
+        parted.report(p.master.log.end)
+        assert await sender.code() == TIMEOUT
+
+
 @pytest.mark.parametrize(("fsync", "latency"), [(0.5, 0.2), (0.1, 0.4)])
 @in_virtual_time
 async def test_the_flush_and_the_slave_are_waited_for_at_once(fsync: float, latency: float) -> None:
