@@ -201,7 +201,10 @@ class Roles:
     def figures(self) -> dict[str, str]:
         """What the runtime information says of the role."""
         found = {"brokerRole": self.role.name}
-        return found if self.slave is None else found | self.slave.figures()
+        for services in (self.master, self.slave):
+            if services is not None:
+                found |= services.figures()
+        return found
 
     def closed(self, conn: Conn) -> None:
         """A connection is gone."""

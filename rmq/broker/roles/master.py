@@ -113,6 +113,18 @@ class MasterServices:
         self.check.start()
         self.pop.start()
 
+    def figures(self) -> dict[str, str]:
+        """What the runtime information says of slaves, when there are any: how many, and how far the last one is."""
+        slaves, end = self.replication.slaves(), self._store.log.end
+        if not slaves:
+            return {}
+        return {
+            "slavesConnected": str(len(slaves)),
+            "slavesInSync": str(sum(one.in_sync for one in slaves)),
+            "slaveBehindBytes": str(max(max(0, end - one.acked) for one in slaves)),
+            "slaveBehindSeconds": str(int(max(one.behind for one in slaves))),
+        }
+
     async def release(self) -> bool:
         """Answer who waits; :meth:`end` follows when nobody is served any more."""
         return not await self._waiting.unwind()

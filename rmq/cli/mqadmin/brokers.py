@@ -65,11 +65,14 @@ Row = tuple[str, str, int, str, dict[str, str]]
 
 
 def _print_rows(rows: list[Row], now_ms: int) -> None:
-    columns = "{:<16}  {:<22}  {:<4}  {:<22} {:<16} {:>19} {:>19} {:>10} {:>5} {:>6}".format
+    columns = "{:<16}  {:<22}  {:<4}  {:<22} {:<16} {:>19} {:>19} {:>10} {:>5} {:>6}{}".format
+    # Brokers of Java's do not tell, and their clusters look as Java's tool shows them.
+    roles = any("brokerRole" in figures for *_, figures in rows)
     click.echo(
         columns(
             *("#Cluster Name", "#Broker Name", "#BID", "#Addr", "#Version"),
             *("#InTPS(LOAD)", "#OutTPS(LOAD)", "#PCWait(ms)", "#Hour", "#SPACE"),
+            f" {'#Role':<8} #Behind" if roles else "",
         )
     )
     for cluster, name, broker_id, addr, figures in rows:
@@ -86,8 +89,16 @@ def _print_rows(rows: list[Row], now_ms: int) -> None:
                 figures.get("pageCacheLockTimeMills", ""),
                 f"{(now_ms - earliest) / HOUR_MS:.2f}" if earliest > 0 else "-",
                 f"{_number(figures, 'commitLogDiskRatio'):.4f}",
+                f" {figures.get('brokerRole', '-'):<8} {_behind(figures)}" if roles else "",
             )
         )
+
+
+def _behind(figures: Mapping[str, str]) -> str:
+    """How far a slave is behind, or the last of a master's."""
+    if "slaveBehindBytes" not in figures:
+        return "-"
+    return f"{figures['slaveBehindBytes']}B/{figures.get('slaveBehindSeconds', '0')}s"
 
 
 def _load(figures: Mapping[str, str], tps: float, pool: str) -> str:

@@ -191,7 +191,14 @@ async def test_masters_and_slaves_tell_how_far_each_is(admin: Admin) -> None:
     assert [figures[number]["brokerRole"] for number in (0, 1)] == ["master", "slave"]
     assert slave.roles.slave is not None
     await slave.roles.slave.metadata.round(slave.roles.slave.metadata._progress, arrived=True)
-    assert "slaveBehindBytes                : 0" in await admin.run("brokerStatus", "-b", addresses[1])
+    of_master, of_slave = [await admin.run("brokerStatus", "-b", address) for address in addresses]
+    for line in ("slaveBehindBytes                : 0", "slaveBehindSeconds              : 0"):
+        assert line in of_master
+        assert line in of_slave
+    assert "slavesConnected                 : 1\nslavesInSync                    : 1" in of_master
+    head, *rows = (await admin.run("clusterList")).splitlines()
+    assert head.endswith("#SPACE #Role    #Behind")
+    assert [row.split()[-2:] for row in rows] == [["master", "0B/0s"], ["slave", "0B/0s"]]
 
 
 async def test_a_broker_tells_its_figures(admin: Admin) -> None:
