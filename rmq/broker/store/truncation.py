@@ -105,6 +105,7 @@ class Truncation:
         for queue in list(self._queues):
             if queue.max_phys > to:
                 await self._queues.cut(queue, await self._behind(queue, to))
+                self._writer.was_cut(queue)
 
     async def _behind(self, queue: Queue, to: int) -> int:
         """Index behind the last entry of a queue whose record begins before ``to``."""

@@ -227,6 +227,13 @@ class QueueWriter:
         for path in (os.path.dirname(root), root, topic, directory):
             self._unsynced_directories[path] = None
 
+    def was_cut(self, queue: Queue) -> None:
+        """Entries on disk were taken away beside the writer: :meth:`sync` forces that as what it has written."""
+        files: QueueFiles = queue.files
+        if files.starts:
+            self._unsynced[files.directory, files.starts[-1]] = None
+            self._unsynced_directories[files.directory] = None
+
     async def sync(self, *, until: float = math.inf) -> bool:
         """Force to disk what was written.
 
