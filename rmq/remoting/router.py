@@ -86,6 +86,19 @@ def handles(
     return mark
 
 
+#: The marks of the methods of each kind of service, by method: services come and go with roles.
+_known: dict[type, tuple[tuple[str, Any], ...]] = {}
+
+
+def _marks(kind: type) -> tuple[tuple[str, Any], ...]:
+    marks = _known.get(kind)
+    if marks is None:
+        methods = [(name, inspect.getattr_static(kind, name, None)) for name in dir(kind)]
+        marks = tuple((name, mark) for name, method in methods for mark in getattr(method, _MARK, ()))
+        _known[kind] = marks
+    return marks
+
+
 class Router:
     """Request code -> handler (Java: the processor table of the remoting server).
 
@@ -111,21 +124,16 @@ class Router:
 
         :raises ValueError: it has none, or a code has a handler already.
         """
-        found = 0
         kind = type(service)
-        for name in dir(kind):
-            marks = getattr(inspect.getattr_static(kind, name, None), _MARK, ())
-            for code, header, body, answer in marks:
-                found += 1
-                self._put(Handler(code, header, getattr(service, name), f"{kind.__name__}.{name}", body, answer))
-        if not found:
+        marks = _marks(kind)
+        for name, (code, header, body, answer) in marks:
+            self._put(Handler(code, header, getattr(service, name), f"{kind.__name__}.{name}", body, answer))
+        if not marks:
             raise ValueError(f"{kind.__name__} marks no method with @handles")
 
     def remove(self, service: object) -> None:
         """Take back what :meth:`add` has collected of a service; what it was asked before it still answers."""
-        kind = type(service)
-        marks = [mark for name in dir(kind) for mark in getattr(inspect.getattr_static(kind, name, None), _MARK, ())]
-        for code, *_ in marks:
+        for _, (code, *_) in _marks(type(service)):
             del self._served[code]
         self._handlers = {**self._served, **self._refusing}
 

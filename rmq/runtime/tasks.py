@@ -107,7 +107,7 @@ class TaskOwner:
             await asyncio.sleep(pause)
             try:
                 result = what()
-                if inspect.isawaitable(result):
+                if result is not None and inspect.isawaitable(result):
                     await result
             except Exception as error:
                 # What fails every second fills no log.

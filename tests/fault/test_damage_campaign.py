@@ -10,9 +10,10 @@ scrub makes one pass, they read again, and one more message is sent to each queu
 - no offset is used twice;
 - the damage is told, by the start or by the pass; ``store verify`` finds it.
 
-CI takes a share of the cases, ``make torture`` all of them. Fields that only checksums prove (``damages.UNSEEN``)
-are damaged without these, too, and delivered as they are. What does not hold yet is in :data:`GAPS`, with its reason; a
-gap that nothing falls into any more fails the long form.
+CI damages every place once, in the ways of a start and the kinds of damage by turns, and meets each kind of damage in
+each way; ``make torture`` takes all of them. Fields that only checksums prove (``damages.UNSEEN``) are damaged without
+these, too, and delivered as they are. What does not hold yet is in :data:`GAPS`, with its reason; a gap that nothing
+falls into any more fails the long form.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -39,9 +41,6 @@ from tests.support.damage.stored import Stored, stored
 from tests.support.damage.trial import Finding, tried
 from tests.support.damage.ways import WAYS, Way
 from tests.support.kills.campaign import LONG
-
-#: Of how many cases CI takes one.
-SHARE = 17
 
 
 class Gap(NamedTuple):
@@ -95,10 +94,35 @@ def _stored(clean: bool, ext: bool) -> Stored:
 def cases(way: Way) -> Iterator[tuple[Stored, Damage]]:
     """The cases of one way that are to be tried now."""
     made, all_of_them = of(way)
-    begin = WAYS.index(way) * 3
-    for number, damage in enumerate(all_of_them):
-        if LONG or number % SHARE == begin % SHARE:
+    for damage in all_of_them:
+        if LONG or damage.name in _share()[way]:
             yield made, damage
+
+
+@functools.cache
+def _share() -> dict[Way, set[str]]:
+    """What CI tries: every place in one way, and every kind of damage in every way that knows it."""
+    found: dict[Way, set[str]] = {way: set() for way in WAYS}
+    met: set[tuple[Way, str]] = set()
+    places: dict[str, list[tuple[Way, str]]] = defaultdict(list)
+    for way in WAYS:
+        for damage in of(way)[1]:
+            places[_place_and_kind(damage)[0]].append((way, damage.name))
+    for number, there in enumerate(places.values()):
+        way, name = there[number * 7 % len(there)]
+        found[way].add(name)
+        met.add((way, name.rpartition(": ")[2]))
+    for number, way in enumerate(WAYS):
+        kinds: dict[str, list[str]] = defaultdict(list)
+        for damage in of(way)[1]:
+            kinds[_place_and_kind(damage)[1]].append(damage.name)
+        found[way].update(names[number * 5 % len(names)] for kind, names in kinds.items() if (way, kind) not in met)
+    return found
+
+
+def _place_and_kind(damage: Damage) -> tuple[str, str]:
+    place, _, kind = damage.name.rpartition(": ")
+    return place, kind
 
 
 #: The gaps that something fell into.
