@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import cast
 
@@ -80,8 +81,12 @@ async def through(
     for base in bases(cases, good):
         for case in spoilt(base):
             await pair.compare(case)
-    for case in last:
-        await pair.compare(case)
+    for silent, together in itertools.groupby(last, lambda case: case.silent):
+        if silent:
+            await pair.silent(list(together))
+        else:
+            for case in together:
+                await pair.compare(case)
     await pair.close()
 
 

@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -170,8 +170,7 @@ class Side:
         either: set[asyncio.Future[Any]] = {future, ended}
         await asyncio.wait(either, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
         ended.cancel()
-        if peer.ended.is_set():
-            del self._peers[ask.client]
+        if peer.ended.is_set() and self._peers.pop(ask.client, None) is not None:
             await peer.close()
         self._unanswered = None if future.done() or peer.ended.is_set() else future
         return self._learned(ask, future.result()) if future.done() else None
@@ -301,6 +300,13 @@ class Pair:
         elif differs:
             self.report.problems.append((ask.id, differs))
         return java, ours
+
+    async def silent(self, asks: Sequence[Ask]) -> None:
+        """Compare what nobody answers: the silence is waited for once."""
+        for side in (self.java, self.ours):
+            for client in {ask.client for ask in asks}:
+                await side.peer(client)
+        await asyncio.gather(*map(self.compare, asks))
 
     async def close(self) -> None:
         await self.java.close()
