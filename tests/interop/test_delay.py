@@ -70,8 +70,8 @@ def test_recall(scene: Callable[[str, str], Scene]) -> None:
     topic, other = where.topic("recall"), where.topic("other")
     client, namesrv = where.client, where.cluster.namesrv
     # The time is for a busy machine: what is due can be recalled no more.
-    taken = delayed(where, topic, "taken", setter="setDelayTimeMs", value=15_000)
-    kept = delayed(where, topic, "kept", setter="setDelayTimeMs", value=15_000)
+    taken = delayed(where, topic, "taken", setter="setDelayTimeMs", value=8_000)
+    kept = delayed(where, topic, "kept", setter="setDelayTimeMs", value=8_000)
     answer = client.call("recall", namesrv=namesrv, topic=topic, handle=taken["handle"])
     assert answer["uniqueId"] == taken["uniqueId"]
     refused = client.call("recall", namesrv=namesrv, topic=other, handle=kept["handle"])["refused"]

@@ -9,18 +9,23 @@ from tests.support.interop import Scene, fresh, until
 from tests.support.peers import Client, start_cluster
 
 TIMED = sorted(f"timed-{number}" for number in range(5))
-#: Thirty seconds: due after the timed ones, which wait for twenty.
+#: Due after the timed ones, which wait for ten seconds.
 LEVEL = 4
+LEVELS = {"messageDelayLevel": "1s 5s 10s 15s"}
 
 
 def test_java_keeps_what_waits_for_a_time_of_its_own(clients: Callable[[str, str], Client], tmp_path: Path) -> None:
-    paths = {"storePathRootDir": str(tmp_path / "store"), "storePathCommitLog": str(tmp_path / "store/commitlog")}
+    paths = {
+        "storePathRootDir": str(tmp_path / "store"),
+        "storePathCommitLog": str(tmp_path / "store/commitlog"),
+        **LEVELS,
+    }
     client, reader = clients("java-4.9.8", "tested"), clients("java-4.9.8", "reader")
     topic = fresh("exchanged-delay")
     with start_cluster("ours", properties=paths) as ours:
         reader.call("topic", namesrv=ours.namesrv, topic=topic, queues=4)
         for key, how in [
-            *((key, {"properties": {"TIMER_DELAY_MS": "20000"}}) for key in TIMED),
+            *((key, {"properties": {"TIMER_DELAY_MS": "10000"}}) for key in TIMED),
             ("level", {"level": LEVEL}),
         ]:
             client.call("delayed", namesrv=ours.namesrv, topic=topic, key=key, **how)

@@ -200,13 +200,13 @@ def test_filters(java: Client, cluster: Cluster, how: dict[str, str]) -> None:
 def test_a_killed_broker_loses_nothing(java: Client, cluster: Cluster, say: Callable[[str], None]) -> None:
     group = Group(java, cluster)
     group.produce()
-    group.join(invisible=10_000, pause=40)
+    group.join(invisible=5_000, pause=40)
     rows = group.until(lambda rows: len(rows) > COUNT // 4)
     daemon = cluster.brokers[0].daemon
     daemon.kill()
     daemon.start()
     group.until(complete)
-    time.sleep(12)  # longer than the invisible time: what was not acknowledged before the kill comes again
+    time.sleep(6)  # longer than the invisible time: what was not acknowledged before the kill comes again
     given = numbers(group.all_rows())
     # The first ones were acknowledged long before.
     assert sum(given[row[0]] == 1 for row in rows[:100]) > 50, "pops began anew"
@@ -233,11 +233,11 @@ def test_a_java_broker_opens_the_store_between(java: Client) -> None:
         with start("ours", properties=paths) as ours:
             group = Group(java, ours)
             group.produce()
-            group.join(invisible=30_000, failEvery=1, pause=1)
+            group.join(invisible=10_000, failEvery=1, pause=1)
             group.until(lambda rows: len(rows) > COUNT // 2)
             ours.brokers[0].daemon.stop()
             group.leave()
-        with start("java-4.9.4", properties=paths) as theirs:
+        with start("java-4.9.4", properties=paths, our_namesrv=True) as theirs:
             java.call("produce", namesrv=theirs.namesrv, topic=group.topic, count=10)
             theirs.brokers[0].daemon.stop()
         with start("ours", properties=paths) as ours:

@@ -64,7 +64,7 @@ def test_a_running_job_is_watched_and_stopped(cluster: BlockingCluster, spark: A
 def test_what_spark_says_in_many_lines_is_one(cluster: BlockingCluster, spark: Any, tmp_path: Path) -> None:
     bench = Bench(cluster, spark, tmp_path)
     with pytest.raises(RMQError) as raised:
-        bench.run(ARCHIVE.replace("Events", "Nowhere") + "trigger: once\n", name="orders")
+        bench.run(ARCHIVE.replace("Events", "Nowhere") + "trigger: 1s\n", name="orders")
     said = str(raised.value)
     assert said.startswith("the job orders failed: ")
     assert "Nowhere" in said
