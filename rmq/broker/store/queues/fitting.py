@@ -32,6 +32,8 @@ _owner = fields("queue_id", "queue_offset")
 _TAILS: list[Callable[[Buffer, int], tuple[Any, ...]]] = [
     Struct(f">{HEAD_SIZE}x{size}sh").unpack_from for size in range(129)
 ]
+#: Of fewer records, each by itself is compared sooner than all in one go.
+_MANY = 8
 #: Bits of sysFlag that tell of IPv6 hosts.
 _IPV6 = 0x30
 
@@ -68,7 +70,8 @@ def all_fit(
     :param at: can: at which position there.
     :param crc: whether bodies' checksums are compared, too.
     """
-    if sizes.count(sizes[0]) == len(sizes) and _fit_alike(queue, indexes, offsets, sizes[0], records, at, crc=crc):
+    alike = len(sizes) >= _MANY and sizes.count(sizes[0]) == len(sizes)
+    if alike and _fit_alike(queue, indexes, offsets, sizes[0], records, at, crc=crc):
         return True
     field = queue.topic_field
     tail = _TAILS[len(field)]

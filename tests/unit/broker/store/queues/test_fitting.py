@@ -12,7 +12,7 @@ from rmq.protocol.message import MessageRecord, encode_record
 from rmq.protocol.record import FIELDS, HEAD_SIZE
 
 QUEUE = Queue("the topic", 3)
-INDEXES = range(1000, 1006)
+INDEXES = range(1000, 1009)
 FIRST = 1 << 40
 #: What nothing else says as well, of a record with four bytes of body.
 UNKNOWN = {
