@@ -24,8 +24,24 @@ __all__ = ["Backlog"]
 _BLOCK = 1024
 #: Blocks kept: 5 MiB.
 _MOST_BLOCKS = 256
-#: How runs of entries are read, by their number: commit-log offset and size of each.
-_RUNS: list[Callable[[bytes, int], tuple[Any, ...]] | None] = [None] * (_BLOCK + 1)
+
+
+class _Layouts(dict[int, "Callable[[bytes, int], tuple[Any, ...]]"]):
+    """How runs of entries are read, by their number.
+
+    :param entry: the layout of one.
+    """
+
+    def __init__(self, entry: str) -> None:
+        self._entry = entry
+
+    def __missing__(self, count: int) -> Callable[[bytes, int], tuple[Any, ...]]:
+        made = self[count] = Struct(">" + self._entry * count).unpack_from
+        return made
+
+
+_PLAIN = _Layouts("qi8x")
+_TAGGED = _Layouts("qi4xI")
 
 
 class Backlog:
@@ -39,10 +55,11 @@ class Backlog:
         self._blocks: dict[tuple[Queue, int], bytes] = {}
         self._cuts = queues.cuts
 
-    def find(self, queue: Queue, index: int, count: int) -> tuple[int, ...] | None:
+    def find(self, queue: Queue, index: int, count: int, *, tags: bool = False) -> tuple[int, ...] | None:
         """The next ``count`` entries from ``index`` on: commit-log offset and size of the first, of the second ...
 
         :param count: 1 to 1,024.
+        :param tags: whether behind each two there is the hash of the tag, too, an unsigned 32-bit number.
         :returns: None when they are not all on disk and in the page cache; ask the queue table then.
         """
         if self._cuts != self._queues.cuts:
@@ -52,9 +69,7 @@ class Backlog:
         block = self._blocks.get((queue, number)) or self._read(queue, number)
         if block is None:
             return None
-        unpack = _RUNS[count]
-        if unpack is None:
-            unpack = _RUNS[count] = Struct(">" + "qi8x" * count).unpack_from
+        unpack = (_TAGGED if tags else _PLAIN)[count]
         if at + count <= _BLOCK:
             return unpack(block, at * ENTRY_SIZE)
         following = self._blocks.get((queue, number + 1)) or self._read(queue, number + 1)

@@ -9,7 +9,7 @@ import msgspec
 from rmq.broker.delivery.answers import code_of, pull_answer
 from rmq.broker.delivery.checks import SUBSCRIPTION, PullChecks
 from rmq.broker.delivery.cold_pulls import ColdPulls
-from rmq.broker.delivery.filtering import EVERYTHING, Filter
+from rmq.broker.delivery.filtering import Filter
 from rmq.broker.delivery.holds import Hold, Holds, Pull
 from rmq.broker.delivery.read import Batch, Reader, ReadLimits, Status
 from rmq.broker.delivery.slow_readers import SlowReaders
@@ -160,11 +160,10 @@ class Delivery:
                 kept = Batch(Status.NO_MATCHED_MESSAGE, fields.queue_offset, queue.min, queue.visible, [])
                 self._finish(Pull(conn, opaque, fields, serialize, began), queue, wants, kept)
                 return
-            if wants is EVERYTHING:
-                batch = self._reader.at_once(queue, fields.queue_offset, fields.max_msg_nums)
+            if wants.sql is None:
+                batch = self._reader.at_once(queue, fields.queue_offset, fields.max_msg_nums, wants.codes)
                 if batch is not None:
-                    count = batch.next_offset - fields.queue_offset
-                    self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, count, batch.size)
+                    self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, batch.messages, batch.size)
                     if self._settings.disable_consume_if_consumer_read_slowly:
                         self.slow_readers.read(fields.consumer_group, fields.topic, fields.queue_id, batch.behind)
                     next_from = self._pull_from(fields.consumer_group, batch.behind)
@@ -261,7 +260,7 @@ class Delivery:
     def _answer(self, pull: Pull, batch: Batch, code: int) -> None:
         fields = pull.fields
         if code == 0:
-            self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, len(batch.records), batch.size)
+            self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, batch.messages, batch.size)
             if self._settings.disable_consume_if_consumer_read_slowly:
                 self.slow_readers.read(fields.consumer_group, fields.topic, fields.queue_id, batch.behind)
         else:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import chain, repeat
-from operator import sub
+from itertools import chain, compress, islice, repeat
+from operator import add, sub
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -35,6 +35,8 @@ _entries = Struct(">qiq").iter_unpack
 _RUNS: dict[int, Callable[[bytes], tuple[Any, ...]]] = {}
 #: Entries looked at for one pull, however many of them a filter refuses.
 _WINDOW = 800
+#: Entries of a backlog looked at together for tags.
+_TAGS_AT_ONCE = 128
 #: Records read at a time when a condition has to see each of them.
 _RECORDS_AT_ONCE = 64
 #: What conditions on records may weigh in one turn of the loop (:meth:`Filter.judge`): some milliseconds.
@@ -73,6 +75,8 @@ class Batch(NamedTuple):
     size: int = 0
     #: Bytes of the commit log behind the last record looked at.
     behind: int = 0
+    #: How many messages they are.
+    messages: int = 0
 
 
 @dataclass(slots=True)
@@ -153,18 +157,31 @@ class Reader:
         self.limits = limits
         self._conditions = Share(_CONDITIONS)
 
-    def at_once(self, queue: Queue, offset: int, wanted: int) -> Batch | None:
-        """What :meth:`scan` finds of a backlog without a filter, when all of it is at hand; None: scan."""
+    def at_once(self, queue: Queue, offset: int, wanted: int, codes: frozenset[int] | None = None) -> Batch | None:
+        """What :meth:`scan` finds of a backlog, when all of it is at hand; None: scan.
+
+        :param codes: the tags that are wanted (:class:`Filter`).
+        """
         least, most = queue.min, queue.visible
         limits = self.limits
         count = min(wanted, most - offset, limits.count_in_memory)
         if offset < least or not 0 < count <= 1024 or offset + count > queue.tail_from:
             return None
-        run = self._backlog.find(queue, offset, count)
-        if run is None:
-            return None
+        indexes: Collection[int]
+        offsets: Sequence[int]
+        sizes: Sequence[int]
+        if codes is None:
+            run = self._backlog.find(queue, offset, count)
+            if run is None:
+                return None
+            following = offset + count
+            indexes, offsets, sizes = range(offset, following), run[::2], run[1::2]
+        else:
+            tagged = self._tagged(queue, offset, count, codes)
+            if tagged is None:
+                return None
+            indexes, offsets, sizes, following = tagged
         log = self._log
-        offsets, sizes = run[::2], run[1::2]
         first, last = offsets[0], offsets[-1]
         total = sum(sizes)
         if first < log.start or total > limits.bytes_in_memory or log.end - first > limits.memory_bound:
@@ -190,11 +207,35 @@ class Reader:
             view, start = found
             pieces = [view[(lo := place - start) : lo + size] for place, size in zip(offsets, sizes, strict=True)]
             held, at = pieces, repeat(0)
-        if not all_fit(
-            queue, range(offset, offset + count), offsets, sizes, held, at, crc=self._compares_bodies(first)
-        ):
+        if not all_fit(queue, indexes, offsets, sizes, held, at, crc=self._compares_bodies(first)):
             return None
-        return Batch(Status.FOUND, offset + count, least, most, pieces, total, log.end - last)
+        return Batch(Status.FOUND, following, least, most, pieces, total, log.end - last, len(indexes))
+
+    def _tagged(
+        self, queue: Queue, offset: int, count: int, codes: frozenset[int]
+    ) -> tuple[Collection[int], Sequence[int], Sequence[int], int] | None:
+        """The next ``count`` messages with some tags: indexes, places and sizes, and the index of the one behind them.
+
+        None when the entries that a scan would look at first have not that many, or one of them is wrong.
+        """
+        looked = min(max(count, _TAGS_AT_ONCE), queue.visible - offset)
+        if offset + looked > queue.tail_from:
+            return None
+        run = self._backlog.find(queue, offset, looked, tags=True)
+        if run is None:
+            return None
+        offsets, sizes = run[::3], run[1::3]
+        log = self._log
+        if min(offsets) < log.start or max(map(add, offsets, sizes)) > log.end:
+            return None
+        if not (is_size(min(sizes)) and is_size(max(sizes))):
+            return None
+        wanted = list(map(codes.__contains__, run[2::3]))
+        indexes = tuple(islice(compress(range(offset, offset + looked), wanted), count + 1))
+        if len(indexes) <= count:
+            return None
+        offsets, sizes = tuple(compress(offsets, wanted)), tuple(compress(sizes, wanted))
+        return indexes[:-1], offsets[:count], sizes[:count], indexes[-1]
 
     def _apart(self, runs: Sequence[tuple[int, int, int]]) -> list[memoryview] | None:
         """Views of parts of the log; None when one is not in memory."""
@@ -264,7 +305,7 @@ class Reader:
             queue, range(offset, following), offsets, sizes, records, repeat(0), crc=self._compares_bodies(first)
         ):
             return None
-        return Batch(Status.FOUND, following, queue.min, queue.visible, records, total, log.end - last)
+        return Batch(Status.FOUND, following, queue.min, queue.visible, records, total, log.end - last, len(records))
 
     def _scan_entries(
         self, queue: Queue, offset: int, wanted: int, codes: frozenset[int] | None, tried: set[int]
@@ -289,7 +330,7 @@ class Reader:
         refused = removed = full = gone = False
         physical = end
         while position < stop and not full:
-            count = min(stop - position, wanted if codes is None else max(wanted, 128))
+            count = min(stop - position, wanted if codes is None else max(wanted, _TAGS_AT_ONCE))
             entries = self._queues.entries(queue, position, count)
             if entries is None:
                 entries = yield self._queues.entries_cold(queue, position, count)
@@ -355,7 +396,7 @@ class Reader:
             total = sum(map(len, records))
             if not records:
                 return Batch(Status.MESSAGE_WAS_REMOVING, position, least, most, [])
-        return Batch(Status.FOUND, position, least, most, records, total, end - spans[-1][0])
+        return Batch(Status.FOUND, position, least, most, records, total, end - spans[-1][0], len(records))
 
     def _run(self, queue: Queue, offset: int, count: int) -> tuple[Sequence[int], Sequence[int], int] | None:
         """Offsets, sizes and bytes together of the next ``count`` messages, when nothing about them is special.
@@ -457,13 +498,13 @@ class Reader:
                             or len(found) >= (limits.count_on_disk if far else limits.count_in_memory)
                             or total + size > (limits.bytes_on_disk if far else limits.bytes_in_memory)
                         ):
-                            return Batch(Status.FOUND, position, least, most, found, total, end - physical)
+                            return Batch(Status.FOUND, position, least, most, found, total, end - physical, len(found))
                         found.append(record)
                         total += size
                     else:
                         refused = True
                 position += 1
         if found:
-            return Batch(Status.FOUND, position, least, most, found, total, end - physical)
+            return Batch(Status.FOUND, position, least, most, found, total, end - physical, len(found))
         status = Status.NO_MATCHED_MESSAGE if refused else Status.MESSAGE_WAS_REMOVING
         return Batch(status, position, least, most, [])

@@ -43,7 +43,7 @@ async def pulled(store: Store, queue: Queue, wants: Filter = EVERYTHING, *, most
 
 
 async def _read(reader: Reader, queue: Queue, offset: int, most: int, wants: Filter) -> Batch:
-    batch = reader.at_once(queue, offset, most) if wants is EVERYTHING else None
+    batch = reader.at_once(queue, offset, most, wants.codes) if wants.sql is None else None
     if batch is not None:
         return batch
     scan = reader.scan(queue, offset, most, wants)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
+import struct
+from itertools import pairwise, product
 
 import pytest
 
@@ -11,12 +12,14 @@ from rmq.broker.delivery.filtering import EVERYTHING, Filter
 from rmq.broker.delivery.read import Batch, Reader, ReadLimits, Status
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
+from rmq.protocol.record import FIELDS
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.scenes.store import opened, put, small
 
 LOG_SIZE = 256 << 10
 MESSAGES = 2300
+TAGS = {"all": None, "some": frozenset(map(ord, "AC")), "few": frozenset({ord("B")})}
 _WISHES = [(0, 1), (0, 1024), (7, 1000), (499, 3), (1000, 32), (1020, 40), (1024, 1), (900, 700), (1024, 1000)]
 
 
@@ -30,7 +33,8 @@ async def _filled(machine: SimNode, pattern: str) -> Store:
     while min(queue.next for queue in queues) < MESSAGES:
         count = {"by turns": 1, "batches": 500, "mixed": chance.randrange(1, 9)}[pattern]
         queue = queues[turn % 2]
-        store.append([put(queue, b"%d" % at * chance.randrange(1, 40)) for at in range(count)])
+        tags = ["ABC"[(turn + at) % 3] for at in range(count)]
+        store.append([put(queue, b"%d" % at * chance.randrange(1, 40), tag=tag) for at, tag in enumerate(tags)])
         turn += 1
         if turn % 50 == 0:
             await store.writer.write(everything=True)
@@ -57,19 +61,54 @@ def test_at_once_is_what_a_scan_finds(pattern: str) -> None:
         store = await _filled(Simulation(1).node("a"), pattern)
         reader = Reader(store, ReadLimits(bytes_in_memory=4 << 20, count_in_memory=1024))
         crossed = 0
-        for queue in store.queues:
-            for offset, wanted in _WISHES:
-                batch = reader.at_once(queue, offset, wanted)
-                assert batch is not None
-                scanned = _scanned(reader, queue, offset, wanted)
-                assert b"".join(batch.records) == b"".join(scanned.records)
-                assert batch._replace(records=[]) == scanned._replace(records=[])
-                assert batch.size == sum(map(len, batch.records))
+        for queue, codes, (offset, wanted) in product(store.queues, TAGS.values(), _WISHES):
+            batch = reader.at_once(queue, offset, wanted, codes)
+            scanned = _scanned(reader, queue, offset, wanted, Filter(codes))
+            if batch is None:
+                assert codes is not None
+                assert wanted > 40, "128 entries tell of 40 with a tag"
+                continue
+            assert b"".join(batch.records) == b"".join(scanned.records)
+            assert batch._replace(records=[]) == scanned._replace(records=[])
+            assert batch.size == sum(map(len, batch.records))
+            assert batch.messages == len(scanned.records) == wanted
+            if codes is None:
                 assert batch.next_offset == offset + wanted
                 if pattern == "batches":
                     assert len(batch.records) <= wanted // 500 + 3
-                crossed += _files(scanned) > 1
+            crossed += _files(scanned) > 1
         assert crossed  # some lie on both sides of a file's end
+        await store.stop()
+
+    run(main())
+
+
+def test_a_wrong_entry_or_record_is_left_to_the_scan() -> None:
+    """Also an entry that its tag keeps out: the scan has it mended."""
+
+    async def main() -> None:
+        machine = Simulation(1).node("a")
+        store = await _filled(machine, "by turns")
+        reader = Reader(store, ReadLimits(bytes_in_memory=4 << 20, count_in_memory=1024))
+        queue = store.queues.get_or_create("T", 0)
+        entries = machine.disk.open(f"{queue.files.directory}/{0:020d}")
+        log = store.log.segments[0].shared.file
+        for codes, index in product(TAGS.values(), range(3)):  # one of the three has each tag
+            assert reader.at_once(queue, 0, 30, codes) is not None
+            good = await store.queues.entries_cold(queue, index, 1)
+            offset, size, code = struct.unpack(">qiq", good)
+            record = log.pread(size, offset)
+            for at in (FIELDS["queue_offset"][0] + 7, FIELDS["physical_offset"][0] + 7, len(record) - 8):
+                log.pwrite(bytes((record[at] ^ 1,)), offset + at)
+                served = reader.at_once(queue, 0, 30, codes)
+                assert (served is None) == (codes is None or code in codes)
+                log.pwrite(record, offset)
+            for place, told in ((offset, 0), (offset, 90), (offset, 0x7FFFFFFF), (-5, size), (store.log.end - 1, size)):
+                entries.pwrite(struct.pack(">qiq", place, told, code), index * 20)
+                store.queues.cuts += 1
+                assert reader.at_once(queue, 0, 30, codes) is None
+            entries.pwrite(good, index * 20)
+            store.queues.cuts += 1
         await store.stop()
 
     run(main())
