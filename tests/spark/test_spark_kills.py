@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,41 +11,10 @@ from typing import Any
 import pytest
 
 from tests.support.peers.cluster import Cluster
-from tests.support.peers.process import kill_group, spawn
+from tests.support.spark.drivers import Driver
 from tests.support.spark.topics import create, fill, open_batches, places, stored
 
 pytestmark = pytest.mark.timeout(600)
-
-ROOT = Path(__file__).parents[2]
-
-
-class Driver:
-    """One run of tests/support/spark/driver.py, in a process group of its own."""
-
-    def __init__(self, master: str, cluster: Cluster, topic: str, folder: Path) -> None:
-        self.folder = folder
-        self._log = folder / "driver.log"
-        command = [sys.executable, "-m", "tests.support.spark.driver", master, cluster.namesrv, topic, str(folder)]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-        self.process: subprocess.Popen[bytes] = spawn(command, log=self._log, cwd=ROOT, env=env)
-
-    def until_open(self, tasks: int) -> list[list[int]]:
-        """Wait until so many tasks stand at the gate; their (partition, attempt, pid, pid of the parent)."""
-        while len(found := sorted(self.folder.glob("open-*"))) < tasks:
-            assert self.process.poll() is None, self.tail()
-            time.sleep(0.02)
-        return [[int(part) for part in path.name.split("-")[1:]] for path in found]
-
-    def end(self) -> str:
-        """Wait for its own end; what it printed."""
-        assert self.process.wait(500) == 0, self.tail()
-        return self.tail()
-
-    def kill(self) -> None:
-        kill_group(self.process)
-
-    def tail(self) -> str:
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-30:])
 
 
 @pytest.fixture(scope="module")

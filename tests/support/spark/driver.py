@@ -1,6 +1,7 @@
 """A Spark driver of its own for tests that kill it: reads a topic into Parquet files until it has all of it.
 
-``python -m tests.support.spark.driver MASTER NAMESRV TOPIC FOLDER``: checkpoint, output and gate are in the folder.
+``python -m tests.support.spark.driver MASTER NAMESRV TOPIC FOLDER [SINK]``: checkpoint, output and gate are in the
+folder; with a sink, a topic, it sends what names each message there instead.
 """
 
 from __future__ import annotations
@@ -14,19 +15,23 @@ from tests.spark.conftest import CONFIG
 from tests.support.spark.gate import gate
 
 
-def main(master: str, namesrv: str, topic: str, folder: Path) -> None:
+def main(master: str, namesrv: str, topic: str, folder: Path, sink: str | None = None) -> None:
     spark = rmq.spark.session("driver", master=master, config={**CONFIG, "spark.local.dir": str(folder / "local")})
     given = {"nameServer": namesrv, "topic": topic, "startingOffsets": "earliest", "minPartitions": "2"}
     if LIMITS:
         given["maxOffsetsPerTrigger"] = "3000"
     frame = spark.readStream.format("rocketmq").options(**given, columns="topic,brokerName,queueId,offset,value").load()
-    writer = frame.mapInArrow(gate(folder), frame.schema).writeStream.format("parquet").trigger(availableNow=True)
-    writer = writer.option("checkpointLocation", str(folder / "checkpoint")).option("path", str(folder / "out"))
-    query = writer.start()
+    rows = frame.mapInArrow(gate(folder), frame.schema)
+    if sink is None:
+        writer = rows.writeStream.format("parquet").option("path", str(folder / "out"))
+    else:
+        names = rows.selectExpr("concat(queueId, ' ', offset) AS value")
+        writer = names.writeStream.format("rocketmq").options(nameServer=namesrv, topic=sink)
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
     print([each.numInputRows for each in query.recentProgress], flush=True)
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]), *sys.argv[5:])
