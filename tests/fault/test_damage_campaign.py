@@ -10,10 +10,9 @@ scrub makes one pass, they read again, and one more message is sent to each queu
 - no offset is used twice;
 - the damage is told, by the start or by the pass; ``store verify`` finds it.
 
-CI damages every place once, in the ways of a start and the kinds of damage by turns, and meets each kind of damage in
-each way; ``make torture`` takes all of them. Fields that only checksums prove (``damages.UNSEEN``) are damaged without
-these, too, and delivered as they are. What does not hold yet is in :data:`GAPS`, with its reason; a gap that nothing
-falls into any more fails the long form.
+CI damages every place once, in ways and manners by turns, ``make torture`` takes all cases. Fields that only checksums
+prove (``damages.UNSEEN``) are damaged without these, too, and delivered as they are. What does not hold yet is in
+:data:`GAPS`, with its reason; a gap that nothing falls into any more fails the long form.
 """
 
 from __future__ import annotations
@@ -101,28 +100,17 @@ def cases(way: Way) -> Iterator[tuple[Stored, Damage]]:
 
 @functools.cache
 def _share() -> dict[Way, set[str]]:
-    """What CI tries: every place in one way, and every kind of damage in every way that knows it."""
-    found: dict[Way, set[str]] = {way: set() for way in WAYS}
-    met: set[tuple[Way, str]] = set()
+    """What CI tries: every place, and what is done to a log as a whole, in one of its ways and manners by turns."""
     places: dict[str, list[tuple[Way, str]]] = defaultdict(list)
     for way in WAYS:
         for damage in of(way)[1]:
-            places[_place_and_kind(damage)[0]].append((way, damage.name))
+            place = damage.name.rpartition(": ")[0]
+            places[damage.name if place == "log" else place].append((way, damage.name))
+    found: dict[Way, set[str]] = {way: set() for way in WAYS}
     for number, there in enumerate(places.values()):
         way, name = there[number * 7 % len(there)]
         found[way].add(name)
-        met.add((way, name.rpartition(": ")[2]))
-    for number, way in enumerate(WAYS):
-        kinds: dict[str, list[str]] = defaultdict(list)
-        for damage in of(way)[1]:
-            kinds[_place_and_kind(damage)[1]].append(damage.name)
-        found[way].update(names[number * 5 % len(names)] for kind, names in kinds.items() if (way, kind) not in met)
     return found
-
-
-def _place_and_kind(damage: Damage) -> tuple[str, str]:
-    place, _, kind = damage.name.rpartition(": ")
-    return place, kind
 
 
 #: The gaps that something fell into.

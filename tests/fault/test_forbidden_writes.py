@@ -18,6 +18,7 @@ from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
 from tests.support.faults.os_calls import Rule
 from tests.support.history import judge, read_histories
+from tests.support.kills.campaign import amount
 from tests.support.kills.killer import LOG_FILE_SIZE, BrokerProcess, OsTree
 from tests.support.kills.load import Load, read_back, scan_back
 from tests.support.scenes.faulty import Ledger, in_time
@@ -74,7 +75,7 @@ def test_s09_messages_are_taken_again_without_a_restart(fault: Callable[[SimDisk
         store = Store(machine.world, settings, ledger.send)
         await store.load()
         await store.start()
-        for _ in range(8):
+        for _ in range(amount(3, 8)):
             for _ in range(rng.randint(3, 12)):
                 ledger.append(store, rng, rng.randint(1, 6), together=rng.random() < 0.3)
                 await asyncio.sleep(0.01)
@@ -105,7 +106,7 @@ def test_s09_messages_are_taken_again_without_a_restart(fault: Callable[[SimDisk
         store = await opened(machine.world, settings, start=False)
         assert not store.recovered.damages
         await ledger.check(store)
-        assert len(ledger.acknowledged) > 100
+        assert len(ledger.acknowledged) > amount(40, 100)
         await store.stop()
         check_store(machine.files, "/store", log_size=LOG_SIZE, queue_size=QUEUE_SIZE)
 

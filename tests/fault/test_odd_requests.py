@@ -43,7 +43,7 @@ def test_what_is_drawn(kind: str) -> None:
         chance = random.Random(f"{kind} {seed}")
 
         async def ask(made: Campaign, chance: random.Random = chance) -> None:
-            for address, number in ((made.broker, amount(2_000, 8_000)), (made.namesrv, amount(400, 2_000))):
+            for address, number in ((made.broker, amount(1_000, 8_000)), (made.namesrv, amount(300, 2_000))):
                 codes = made.codes(address)
                 await made.ask(address, [odd_requests.drawn(chance, codes) for _ in range(number)])
 

@@ -343,7 +343,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.loop.close()
 
 
-StoreMachine.TestCase.settings = settings(max_examples=amount(30, 1500), stateful_step_count=20, deadline=None)
+StoreMachine.TestCase.settings = settings(max_examples=amount(20, 1500), stateful_step_count=20, deadline=None)
 TestStoreMachine = StoreMachine.TestCase
 
 
