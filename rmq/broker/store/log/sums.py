@@ -102,22 +102,24 @@ def sums_in(run: Run) -> array[int]:
     """Of good records that were read."""
     data, records = run.data, run.records
     topics = {record[5] for record in records}
+    if any(_LOST in topic for topic in topics):
+        return array("I", [_exact(data, at, size) for at, size, _, _, _, _, _ in records])
     seeds = {topic: _seed(_field(topic)) for topic in topics}
-    sums = array(
+    return array(
         "I",
-        map(
-            adler32,
-            [data[record[6] : record[0] + record[1]] for record in records],
-            map(adler32, [data[r[0] : r[0] + HEAD_SIZE] for r in records], [seeds[r[5]] for r in records]),
-        ),
+        [
+            adler32(data[text : at + size], adler32(data[at : at + HEAD_SIZE], seeds[topic]))
+            if data[at + _KIND_AT] == _V1 and not sys_flag & 0x30
+            else _exact(data, at, size)
+            for at, size, sys_flag, _, _, topic, text in records
+        ],
     )
-    # What was taken for V1 with IPv4 hosts, and a topic that is UTF-8, is not always.
-    odd = any(_LOST in topic for topic in topics)
-    for number, (at, size, sys_flag, *_) in enumerate(records):
-        if sys_flag & 0x30 or data[at + _KIND_AT] != _V1 or odd:
-            body_at, topic_at, _, behind = places(data, at)
-            sums[number] = sum_of(data[at:body_at], data[topic_at:behind], data[behind + 2 : at + size])
-    return sums
+
+
+def _exact(data: bytes, at: int, size: int) -> int:
+    """Of a record of whatever kind."""
+    body_at, topic_at, _, behind = places(data, at)
+    return sum_of(data[at:body_at], data[topic_at:behind], data[behind + 2 : at + size])
 
 
 def _field(topic: str) -> bytes:
