@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct
 
 from rmq.broker.delivery.read import ReadLimits
-from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.state import ENTRY, ENTRY_SIZE, Queue
 from rmq.broker.store.store import Store
 
 __all__ = ["Lookup"]
 
-_entry = Struct(">qiq").unpack_from
+_entry = ENTRY.unpack_from
 
 
 class Lookup:

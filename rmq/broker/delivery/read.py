@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from rmq.broker.delivery.backlog import Backlog
 from rmq.broker.share import Share
 from rmq.broker.store.queues.fitting import all_fit, is_size
-from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.state import ENTRY, ENTRY_SIZE, Queue
 
 if TYPE_CHECKING:
     from rmq.broker.delivery.filtering import Filter
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "ReadLimits", "Reader", "Status"]
 
-_entries = Struct(">qiq").iter_unpack
+_entries = ENTRY.iter_unpack
 #: Layouts of runs of entries, by their number.
 _RUNS: dict[int, Callable[[bytes], tuple[Any, ...]]] = {}
 #: Entries looked at for one pull, however many of them a filter refuses.

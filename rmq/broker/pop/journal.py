@@ -26,7 +26,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -34,7 +33,7 @@ import orjson
 from rmq.broker.pop.checkpoints import Checkpoints, Key, PopCheckpoint
 from rmq.broker.pop.ordered import OrderedBatch, OrderedQueues, Place
 from rmq.broker.pop.shapes import check_event
-from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
+from rmq.broker.store.state import ENTRY_SIZE, PLACE, Put, Queue
 from rmq.protocol.errors import ProtocolError, StoreError
 from rmq.protocol.message import decode_record
 from rmq.protocol.names import POP_JOURNAL_TOPIC
@@ -49,7 +48,7 @@ __all__ = ["Event", "Journal", "Replayed", "batch_event", "checkpoint_event"]
 
 log = logging.getLogger(__name__)
 
-_entry = Struct(">qi8x").unpack_from
+_entry = PLACE.unpack_from
 
 Event = tuple[Any, ...]
 

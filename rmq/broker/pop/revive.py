@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from rmq.broker.pop.checkpoints import Key, PopCheckpoint
 from rmq.broker.pop.handles import FIRST_POP_TIME, POP_CK, pop_retry_topic
 from rmq.broker.pop.ordered import Place
 from rmq.broker.store.aside import SetAside
-from rmq.broker.store.state import ENTRY_SIZE, Put
+from rmq.broker.store.state import ENTRY_SIZE, PLACE, Put
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol.errors import ProtocolError, ResponseError, StoreError
 from rmq.protocol.ids import offset_msg_id, pack_host
@@ -35,7 +34,7 @@ __all__ = ["Reviver"]
 
 log = logging.getLogger(__name__)
 
-_entry = Struct(">qi8x").unpack
+_entry = PLACE.unpack
 
 #: Checkpoints given back before the loop gets its turn.
 _AT_ONCE = 16

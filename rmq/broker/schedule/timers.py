@@ -13,7 +13,6 @@ import logging
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from rmq.broker.schedule.done import DoneMap, decode_marks, encode_marks
@@ -22,7 +21,7 @@ from rmq.broker.schedule.timing import DELETE_KEY, LATEST, OUT_MS, decode_code, 
 from rmq.broker.schedule.wheel import Wheel
 from rmq.broker.store.aside import SetAside
 from rmq.broker.store.queues.deletions import TopicDeleted
-from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
+from rmq.broker.store.state import ENTRY, ENTRY_SIZE, Put, Queue
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol import properties
 from rmq.protocol.errors import ProtocolError, StoreError
@@ -65,7 +64,7 @@ _HOUR_MS = 3_600_000
 #: How often it is noted where the next start may begin, seconds.
 _NOTE_SECONDS = 5.0
 
-_entry = Struct(">qiq").unpack_from
+_entry = ENTRY.unpack_from
 
 
 class TimerService:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from itertools import islice
-from struct import Struct, pack
+from struct import pack
 
 from rmq.broker.store.index.feed import IndexFeed
 from rmq.broker.store.index.putting import IndexStopped
@@ -21,7 +21,7 @@ from rmq.broker.store.queues.files import BLANK_ENTRY
 from rmq.broker.store.queues.misfits import Misfits
 from rmq.broker.store.queues.multi_dispatch import Copy, MultiDispatch
 from rmq.broker.store.queues.sequence import Claim, Verdict
-from rmq.broker.store.state import Queue
+from rmq.broker.store.state import ENTRY, Queue
 from rmq.protocol.errors import StoreError
 from rmq.protocol.names import SCHEDULE_TOPIC
 from rmq.runtime.world import Offload
@@ -30,7 +30,7 @@ __all__ = ["Dispatcher"]
 
 log = logging.getLogger(__name__)
 
-_entry = Struct(">qiq").pack
+_entry = ENTRY.pack
 _MOST_TAGS = 4096
 #: Entries of a queue, so that every byte of its files has a number.
 _MOST_ENTRIES = 1 << 58

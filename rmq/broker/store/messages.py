@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from struct import Struct
-
 from rmq.broker.store.care.mending import Mending
 from rmq.broker.store.log.durability import Durability
 from rmq.broker.store.log.records import check
 from rmq.broker.store.parts import OnDisk
 from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.queues.fitting import fits, is_size
-from rmq.broker.store.state import Queue
+from rmq.broker.store.state import PLACE, Queue
 from rmq.protocol.record import FIXED_SIZE, fields, topic_of
 
 __all__ = ["Messages"]
 
-_place = Struct(">qi8x").unpack
+_place = PLACE.unpack
 _owner = fields("queue_id", "queue_offset", "sys_flag")
 
 

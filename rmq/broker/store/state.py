@@ -6,14 +6,18 @@ subclasses or patches them, so that they can be compiled as they are.
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ENTRY_SIZE", "Delta", "Put", "Queue", "Span"]
+__all__ = ["ENTRY", "ENTRY_SIZE", "PLACE", "Delta", "Put", "Queue", "Span"]
 
-#: Bytes of one consume-queue entry (store-and-broker.md 3.1).
+#: One consume-queue entry (store-and-broker.md 3.1): commit-log offset and size of a record, and the tags code;
+ENTRY = Struct(">qiq")
+#: and of these the two that say where the record is.
+PLACE = Struct(">qi8x")
 ENTRY_SIZE = 20
 
 

@@ -6,7 +6,6 @@ log itself goes last. A kill on the way leaves what any kill leaves, for the nex
 
 from __future__ import annotations
 
-import struct
 from contextlib import AsyncExitStack
 
 from rmq.broker.store.care.upkeep import Upkeep
@@ -19,13 +18,13 @@ from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.parts import OnDisk
 from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.queues.writer import QueueWriter
-from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.state import ENTRY, ENTRY_SIZE, Queue
 from rmq.protocol.errors import StoreError
 from rmq.protocol.record import store_time
 
 __all__ = ["Truncation"]
 
-_entries = struct.Struct(">qiq").iter_unpack
+_entries = ENTRY.iter_unpack
 #: Entries of a queue looked at in one go.
 _AT_ONCE = 4096
 #: Bytes of a record in which its store time is.

@@ -16,11 +16,10 @@ import dataclasses
 import logging
 from collections import deque
 from enum import Enum, auto
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from rmq.broker.store.aside import SetAside
-from rmq.broker.store.state import ENTRY_SIZE, Put, Queue, Span
+from rmq.broker.store.state import ENTRY, ENTRY_SIZE, Put, Queue, Span
 from rmq.broker.transaction.halves import CHECK_GROUP, DISCARD_TOPIC
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
@@ -47,7 +46,7 @@ __all__ = ["TransactionCheck", "Verdict", "judge"]
 
 log = logging.getLogger(__name__)
 
-_entry = Struct(">qiq").unpack_from
+_entry = ENTRY.unpack_from
 #: A queue index, and its record as :meth:`TransactionCheck._records` finds it.
 _Numbered = tuple[int, MessageRecord | OSError | None]
 #: Entries read at a time, bytes of records after which they are enough, and what one pass may take, seconds.

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from struct import Struct
 from typing import NamedTuple
 
 from rmq.broker.store.index.feed import ROLLED_BACK
-from rmq.broker.store.index.file import IndexFile
+from rmq.broker.store.index.file import INDEX_ENTRY, IndexFile
 from rmq.broker.store.index.index import Index
 from rmq.broker.store.index.keyhash import KeyHasher
 from rmq.broker.store.log.record_runs import Run
@@ -27,7 +26,7 @@ __all__ = ["IndexScrub"]
 
 log = logging.getLogger(__name__)
 
-_entry = Struct(">iqii")
+_entry = INDEX_ENTRY
 #: Entries that are read at a time, and the pause between two such blocks when a whole file is read, s.
 _BLOCK = 4096
 _PAUSE = 0.01

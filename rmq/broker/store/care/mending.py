@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from struct import Struct
 
 from rmq.broker.store.care.scrub import Scrub
 from rmq.broker.store.log.files import file_name
@@ -24,13 +23,13 @@ from rmq.broker.store.queues.files import BLANK_ENTRY, is_blank
 from rmq.broker.store.queues.fitting import fits, is_size
 from rmq.broker.store.queues.multi_dispatch import index_named
 from rmq.broker.store.queues.pointing import overwrite, piece_end
-from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.state import ENTRY, ENTRY_SIZE, Queue
 
 __all__ = ["Mending"]
 
 log = logging.getLogger(__name__)
 
-_entry = Struct(">qiq")
+_entry = ENTRY
 #: Seconds that a reader waits; the search goes on without it.
 _PATIENCE = 5.0
 #: Entries looked at before the loop goes on, and read at a time.

@@ -8,7 +8,6 @@ time, so no more of the log is read for them.
 from __future__ import annotations
 
 import logging
-from struct import Struct
 
 from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.care.mending import Mending
@@ -17,7 +16,7 @@ from rmq.broker.store.log.records import TagsRule, derive
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.queues.queues import QueueTable
-from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.state import ENTRY, ENTRY_SIZE, Queue
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from rmq.protocol.record import store_time
@@ -27,7 +26,7 @@ __all__ = ["QueueScrub"]
 
 log = logging.getLogger(__name__)
 
-_entry = Struct(">qiq")
+_entry = ENTRY
 #: Entries without a record of this run that are looked at before one with a record: more are not between neighbours.
 _GAP = 1024
 #: No message waits longer, ms: what an entry says of a later delivery is wrong.

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncGenerator
 from struct import Struct
 
-from rmq.broker.store.index.file import ENTRY, IndexFile
+from rmq.broker.store.index.file import INDEX_ENTRY, INDEX_ENTRY_SIZE, IndexFile
 from rmq.runtime.world import Offload
 
 __all__ = ["offset_of", "offsets_in", "read_entry"]
 
 _int = Struct(">i").unpack
-_entry = Struct(">iqii").unpack
+_entry = INDEX_ENTRY.unpack
 _offset = Struct(">4xq8x").unpack
 #: Entries of one chain looked at in one query: a cycle in a damaged file ends there.
 _CHAIN_LIMIT = 1 << 20
@@ -52,7 +52,7 @@ async def offsets_in(offload: Offload, file: IndexFile, value: int, begin: int, 
 
 async def read_entry(offload: Offload, file: IndexFile, number: int) -> bytes:
     """An entry that is on disk; zeros where there is none."""
-    return await _bytes(offload, file, file.entry_position(number), ENTRY)
+    return await _bytes(offload, file, file.entry_position(number), INDEX_ENTRY_SIZE)
 
 
 def offset_of(entry: bytes) -> int:

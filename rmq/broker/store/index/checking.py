@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from struct import Struct
 
 from rmq.broker.store.index.cutting import load_slots, take_back
-from rmq.broker.store.index.file import ENTRY, HEADER_SIZE, IndexFile, IndexHeader
+from rmq.broker.store.index.file import HEADER_SIZE, INDEX_ENTRY, INDEX_ENTRY_SIZE, IndexFile, IndexHeader
 from rmq.broker.store.index.files import IndexFiles
 from rmq.broker.store.open_files import SharedFile, open_aside
 from rmq.broker.store.refusal import SPOILT, told
@@ -18,7 +17,7 @@ __all__ = ["IndexCheck"]
 
 log = logging.getLogger(__name__)
 
-_entry = Struct(">iqii").unpack
+_entry = INDEX_ENTRY.unpack
 _VERIFY = 1 << 20
 #: Entries looked at in one go: some milliseconds.
 _ENTRIES_AT_ONCE = 10_000
@@ -84,7 +83,7 @@ class IndexCheck:
     @property
     def unchecked(self) -> int:
         """Bytes of entries that :meth:`check` has to look at, as far as headers tell."""
-        return 0 if self._files.checked else sum(ENTRY * file.count for file in self._files.all[-2:])
+        return 0 if self._files.checked else sum(INDEX_ENTRY_SIZE * file.count for file in self._files.all[-2:])
 
     async def check(self) -> tuple[int, int] | None:
         """Throw away what cannot be trusted after an unclean stop; takes long when there is much.
@@ -170,15 +169,15 @@ class IndexCheck:
         first = 1
         while was.begin_timestamp > 0 and first < file.capacity:
             want = min(_ENTRIES_AT_ONCE, file.capacity - first)
-            data = await self._offload(shared.file.pread, want * ENTRY, file.entry_position(first))
-            if not file.verify(first, data) or len(data) < want * ENTRY:
+            data = await self._offload(shared.file.pread, want * INDEX_ENTRY_SIZE, file.entry_position(first))
+            if not file.verify(first, data) or len(data) < want * INDEX_ENTRY_SIZE:
                 break
             first += want
             await asyncio.sleep(0)
         following = self._files.all[self._files.all.index(file) + 1 :]
         found = file.count
         if following and found == file.capacity:
-            entry = await self._offload(shared.file.pread, ENTRY, file.entry_position(found - 1))
+            entry = await self._offload(shared.file.pread, INDEX_ENTRY_SIZE, file.entry_position(found - 1))
             file.end_timestamp = min(was.end_timestamp, file.begin_timestamp + 1000 * _entry(entry)[2] + 999)
             self._files.unsealed.append(file)
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmq.broker.store.index.file import ENTRY, IndexFile
+from rmq.broker.store.index.file import INDEX_ENTRY_SIZE, IndexFile
 from rmq.broker.store.index.files import IndexFiles
 from rmq.broker.store.index.writing import IndexWriter
 from rmq.runtime.world import Offload
@@ -25,7 +25,7 @@ async def take_back(offload: Offload, file: IndexFile, to: int) -> None:
     assert shared is not None
     while file.count > 1:
         first = max(1, file.count - 64)
-        data = await offload(shared.file.pread, (file.count - first) * ENTRY, file.entry_position(first))
+        data = await offload(shared.file.pread, (file.count - first) * INDEX_ENTRY_SIZE, file.entry_position(first))
         if file.take_back(first, data, to):
             break
 

@@ -31,14 +31,15 @@ from rmq.broker.store.log.stamps import AHEAD_MS
 from rmq.broker.store.open_files import SharedFile
 from rmq.broker.store.rows import MOST_ROWS, Rows
 
-__all__ = ["ENTRY", "HEADER_SIZE", "IndexFile", "IndexHeader"]
+__all__ = ["HEADER_SIZE", "INDEX_ENTRY", "INDEX_ENTRY_SIZE", "IndexFile", "IndexHeader"]
 
 HEADER_SIZE = 40
-ENTRY = 20
+INDEX_ENTRY_SIZE = 20
+#: An entry: hash, commit-log offset, seconds after the file's first message, and the entry before it of its slot.
+INDEX_ENTRY = Struct(">iqii")
 _header = Struct(">qqqqii")
 _rows = Rows("iqii")
 _entries = _rows.packs
-_entry = Struct(">iqii")
 _INT_MAX = 0x7FFFFFFF
 _PIECE = 256 << 10
 _UNFINISHED = (1 << 63) - 1
@@ -112,7 +113,7 @@ class IndexFile:
 
     @property
     def size(self) -> int:
-        return HEADER_SIZE + 4 * self.slots + ENTRY * self.capacity
+        return HEADER_SIZE + 4 * self.slots + INDEX_ENTRY_SIZE * self.capacity
 
     @property
     def full(self) -> bool:
@@ -209,14 +210,14 @@ class IndexFile:
 
     def buffered(self, number: int) -> bytes | None:
         """An entry that is not in the file yet, or None."""
-        at = (number - self._buffered_from) * ENTRY
-        return bytes(self._buffer[at : at + ENTRY]) if at >= 0 else None
+        at = (number - self._buffered_from) * INDEX_ENTRY_SIZE
+        return bytes(self._buffer[at : at + INDEX_ENTRY_SIZE]) if at >= 0 else None
 
     def slot_position(self, slot: int) -> int:
         return HEADER_SIZE + 4 * slot
 
     def entry_position(self, number: int) -> int:
-        return HEADER_SIZE + 4 * self.slots + ENTRY * number
+        return HEADER_SIZE + 4 * self.slots + INDEX_ENTRY_SIZE * number
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -236,7 +237,7 @@ class IndexFile:
 
     def written(self, size: int) -> None:
         del self._buffer[:size]
-        self._buffered_from += size // ENTRY
+        self._buffered_from += size // INDEX_ENTRY_SIZE
 
     def header(self, *, unfinished: bool = False) -> IndexHeader:
         """The header for what there is now.
@@ -301,7 +302,7 @@ class IndexFile:
         slots = self.slots
         number = first
         offset_before = self.end_offset
-        for value, offset, seconds, before in _entry.iter_unpack(data):
+        for value, offset, seconds, before in INDEX_ENTRY.iter_unpack(data):
             if value < 0 or seconds < 0 or offset < offset_before:
                 break
             slot = value % slots
@@ -312,7 +313,7 @@ class IndexFile:
             table[slot] = number
             number += 1
             offset_before = offset
-        whole = number - first == len(data) // ENTRY
+        whole = number - first == len(data) // INDEX_ENTRY_SIZE
         self.count = self._buffered_from = number
         self.end_offset = offset_before
         return whole
@@ -325,8 +326,8 @@ class IndexFile:
         """
         table = self._slots
         assert table is not None
-        for at in range(len(data) - ENTRY, -1, -ENTRY):
-            value, offset, seconds, before = _entry.unpack_from(data, at)
+        for at in range(len(data) - INDEX_ENTRY_SIZE, -1, -INDEX_ENTRY_SIZE):
+            value, offset, seconds, before = INDEX_ENTRY.unpack_from(data, at)
             if offset < to:
                 self.end_offset = offset
                 self.end_timestamp = self.begin_timestamp + 1000 * seconds + 999
@@ -334,7 +335,7 @@ class IndexFile:
             table[value % self.slots] = before
             if not before:
                 self.slot_count -= 1
-            self.count = self._buffered_from = first + at // ENTRY
+            self.count = self._buffered_from = first + at // INDEX_ENTRY_SIZE
         return False
 
     def close(self) -> None:

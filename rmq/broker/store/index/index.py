@@ -11,7 +11,7 @@ from contextlib import aclosing
 from rmq.broker.store.index.chains import offset_of, offsets_in, read_entry
 from rmq.broker.store.index.checking import IndexCheck
 from rmq.broker.store.index.cutting import cut
-from rmq.broker.store.index.file import ENTRY, IndexFile
+from rmq.broker.store.index.file import INDEX_ENTRY_SIZE, IndexFile
 from rmq.broker.store.index.files import IndexFiles
 from rmq.broker.store.index.writing import IndexWriter
 from rmq.broker.store.settings import StoreSettings
@@ -177,7 +177,7 @@ class Index:
         :raises OSError: it cannot be read.
         """
         count = min(count, file.on_disk - number)
-        return await self.read_bytes(file, file.entry_position(number), count * ENTRY) if count > 0 else b""
+        return await self.read_bytes(file, file.entry_position(number), count * INDEX_ENTRY_SIZE) if count > 0 else b""
 
     async def read_bytes(self, file: IndexFile, position: int, size: int) -> bytes:
         """Bytes of a file as they are on disk; none when it is closed.

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
 from rmq.broker.store.log.sums import sum_of, sums_of
 from rmq.broker.store.rows import MOST_ROWS, Rows
-from rmq.broker.store.state import Delta, Put, Queue, Span
+from rmq.broker.store.state import ENTRY, Delta, Put, Queue, Span
 from rmq.protocol.errors import StoreError
 from rmq.protocol.properties import MAX_BYTES
 from rmq.protocol.record import FIXED_SIZE, HEADS, MAGIC_V1
@@ -26,7 +25,7 @@ _BLANK = 8
 _MAGIC, _FIXED = MAGIC_V1, FIXED_SIZE
 _HEADS = {hosts: head.pack for hosts, head in HEADS.items()}
 _head = _HEADS[8, 8]
-_entry = Struct(">qiq").pack
+_entry = ENTRY.pack
 _rows = Rows("qiq")
 _entries = _rows.packs
 #: Queue entries as they are on disk, of commit-log offset, size and tags code of each.

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from struct import Struct
 
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.files import BLANK_ENTRY_SIZE, QueueDisk
 from rmq.broker.store.queues.queues import QueueTable
-from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.state import ENTRY_SIZE, PLACE, Queue
 from rmq.protocol.errors import StoreError
 from rmq.protocol.names import is_lmq
 from rmq.runtime.world import Offload
@@ -23,7 +22,7 @@ __all__ = ["BuriedQueues"]
 
 log = logging.getLogger(__name__)
 
-_pairs = Struct(">qi8x").iter_unpack
+_pairs = PLACE.iter_unpack
 #: Entries added up before the loop goes on: about a millisecond.
 _AT_ONCE = 4096
 

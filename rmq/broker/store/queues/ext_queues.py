@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from struct import Struct
 from typing import NamedTuple
 
 from rmq.broker.store.open_files import open_aside
@@ -18,15 +17,15 @@ from rmq.broker.store.queues.files import FileKey
 from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.refusal import SPOILT, told
 from rmq.broker.store.settings import StoreSettings
-from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
+from rmq.broker.store.state import ENTRY, ENTRY_SIZE, Put, Queue
 from rmq.runtime.world import Offload, World
 
 __all__ = ["BitMap", "ExtQueueTable", "ExtUnits", "UnitReader", "queue_table"]
 
 log = logging.getLogger(__name__)
 
-_entries = Struct(">qiq").iter_unpack
-_entry = Struct(">qiq").pack
+_entries = ENTRY.iter_unpack
+_entry = ENTRY.pack
 #: What is read of one unit at first: with the bit maps of a few hundred filters it is all of it.
 _UNIT = 128
 _LARGEST = 0x7FFF

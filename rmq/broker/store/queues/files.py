@@ -9,14 +9,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from struct import Struct
 from typing import NamedTuple
 
 from rmq.broker.store.again import write_again
 from rmq.broker.store.log.files import file_name, offset_of
 from rmq.broker.store.refusal import SPOILT, told
 from rmq.broker.store.spoilt import bury, make_way
-from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.state import ENTRY, ENTRY_SIZE, Queue
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import File, Files
 
@@ -25,7 +24,7 @@ __all__ = ["BLANK_ENTRY", "BLANK_ENTRY_SIZE", "FileKey", "QueueDisk", "QueueFile
 log = logging.getLogger(__name__)
 
 BLANK_ENTRY_SIZE = 0x7FFFFFFF
-BLANK_ENTRY = Struct(">qiq").pack(0, BLANK_ENTRY_SIZE, 0)
+BLANK_ENTRY = ENTRY.pack(0, BLANK_ENTRY_SIZE, 0)
 
 #: Topics looked at to see what size the files have, and how many files tell.
 _SAMPLE = 20

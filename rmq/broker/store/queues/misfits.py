@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
-from struct import Struct
 from typing import NamedTuple
 
 from rmq.broker.store.log.reader import Damage
@@ -17,13 +16,13 @@ from rmq.broker.store.queues.files import BLANK_ENTRY, is_blank
 from rmq.broker.store.queues.pointing import overwrite
 from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.queues.sequence import MOST_WAITING, Claim, Verdict, decide, kin, weigh
-from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.state import ENTRY, ENTRY_SIZE, PLACE, Queue
 from rmq.runtime.world import Offload
 
 __all__ = ["Former", "Misfits"]
 
-_entry = Struct(">qiq").pack
-_pair = Struct(">qi8x").unpack_from
+_entry = ENTRY.pack
+_pair = PLACE.unpack_from
 #: Gaps and claims without a place that are held against each other; what is more stays as it was judged first.
 _MOST = 1000
 _FOREVER = 1 << 62

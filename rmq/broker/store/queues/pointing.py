@@ -6,16 +6,15 @@ The entries of a queue are in the log's order, with blank ones among them.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from struct import Struct
 
 from rmq.broker.store.queues.files import FileKey, QueueDisk, QueueFiles, is_blank
 from rmq.broker.store.queues.queues import QueueTable
-from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.state import ENTRY_SIZE, PLACE, Queue
 from rmq.runtime.world import Offload
 
 __all__ = ["entries_into", "overwrite", "piece_end"]
 
-_pair = Struct(">qi8x").unpack_from
+_pair = PLACE.unpack_from
 
 
 async def entries_into(queues: QueueTable, queue: Queue, start: int, end: int) -> AsyncGenerator[tuple[int, bytes]]:

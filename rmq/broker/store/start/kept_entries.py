@@ -12,13 +12,12 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
-from struct import Struct
 
 from rmq.broker.store.log.reader import Damage
 from rmq.broker.store.queues.files import BLANK_ENTRY, is_blank
 from rmq.broker.store.queues.pointing import entries_into, overwrite, piece_end
 from rmq.broker.store.queues.queues import QueueTable
-from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.state import ENTRY_SIZE, PLACE, Queue
 from rmq.protocol.names import is_lmq
 from rmq.runtime.world import Offload
 
@@ -26,7 +25,7 @@ __all__ = ["KeptEntries"]
 
 log = logging.getLogger(__name__)
 
-_pair = Struct(">qi8x").unpack_from
+_pair = PLACE.unpack_from
 #: Entries looked at before the loop goes on.
 _AT_ONCE = 1000
 #: Entries that are left blank for what nobody knows, in all queues together: 20 MB.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping
-from struct import Struct
 from typing import NamedTuple
 
 from rmq.broker.store.care.damaged import DamagedParts
@@ -16,7 +15,7 @@ from rmq.broker.store.queues.files import BLANK_ENTRY, QueueDisk
 from rmq.broker.store.queues.misfits import Former
 from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.queues.sequence import MOST_BLANK, room
-from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.state import ENTRY_SIZE, PLACE, Queue
 from rmq.protocol.errors import StoreError
 from rmq.protocol.record import FIXED_SIZE
 
@@ -24,7 +23,7 @@ __all__ = ["LostTail", "ends_on_disk", "expect_ends", "leave_room", "newly_left_
 
 log = logging.getLogger(__name__)
 
-_pair = Struct(">qi8x").unpack_from
+_pair = PLACE.unpack_from
 #: Queues named in one line of the log.
 _SHOWN = 20
 

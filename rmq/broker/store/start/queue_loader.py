@@ -25,7 +25,7 @@ from rmq.broker.store.queues.files import BLANK_ENTRY_SIZE, FileKey, QueueFiles,
 from rmq.broker.store.queues.fitting import fits, is_size
 from rmq.broker.store.queues.misfits import Former
 from rmq.broker.store.queues.queues import QueueTable
-from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.state import ENTRY_SIZE, PLACE, Queue
 from rmq.protocol.errors import StoreError
 from rmq.protocol.names import is_lmq
 from rmq.protocol.record import fields, topic_of
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 _BLOCK = 1024
 _OFFSETS = Struct(">" + "q12x" * _BLOCK).unpack_from
 _SIZES = Struct(">" + "8xi8x" * _BLOCK).unpack_from
-_entry = Struct(">qi8x").unpack_from
+_entry = PLACE.unpack_from
 _owner = fields("queue_id", "queue_offset")
 _TOPICS_AT_ONCE = 64
 _FILES_AT_ONCE = 16

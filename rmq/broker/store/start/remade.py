@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from struct import Struct
 from typing import NamedTuple
 
 from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.queues.misfits import Former
 from rmq.broker.store.queues.queues import QueueTable
-from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.state import ENTRY_SIZE, PLACE, Queue
 from rmq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from rmq.protocol.record import store_time
 from rmq.runtime.world import Offload
@@ -24,7 +23,7 @@ __all__ = ["Remade", "remade"]
 
 log = logging.getLogger(__name__)
 
-_pair = Struct(">qi8x").unpack
+_pair = PLACE.unpack
 #: Entries compared in one go.
 _BLOCK = 4096
 #: Bytes of an entry without its tags code.

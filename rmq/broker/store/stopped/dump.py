@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable
-from struct import Struct
 from typing import NamedTuple
 
-from rmq.broker.store.index.file import ENTRY
+from rmq.broker.store.index.file import INDEX_ENTRY, INDEX_ENTRY_SIZE
 from rmq.broker.store.index.keyhash import KeyHasher
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.files import file_name
@@ -16,7 +15,7 @@ from rmq.broker.store.log.unreadable import UnreadablePlaces
 from rmq.broker.store.open_files import open_aside
 from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.refusal import BAD_PLACE
-from rmq.broker.store.state import ENTRY_SIZE
+from rmq.broker.store.state import ENTRY, ENTRY_SIZE
 from rmq.broker.store.stopped.findings import Finding, unread_bytes, unreadable
 from rmq.broker.store.stopped.index_check import open_index
 from rmq.broker.store.stopped.pages import read_pages
@@ -29,8 +28,8 @@ __all__ = ["END", "IndexEntry", "QueueEntry", "Unread", "index_entries", "queue_
 #: Later than every offset and time.
 END = 1 << 62
 
-_entry = Struct(">qiq").iter_unpack
-_index_entry = Struct(">iqii").iter_unpack
+_entry = ENTRY.iter_unpack
+_index_entry = INDEX_ENTRY.iter_unpack
 _READ = 4096
 
 
@@ -181,13 +180,15 @@ async def index_entries(
             shared = one.shared
             assert shared is not None
             for first in range(1, max(1, one.count), _READ):
-                want = min(_READ, one.count - first) * ENTRY
+                want = min(_READ, one.count - first) * INDEX_ENTRY_SIZE
                 position = one.entry_position(first)
                 data, bad = await store.world.offload(read_pages, shared.file, want, position)
                 for place in bad:
                     unread(unread_bytes("index", one.path, *place))
-                for number, item in enumerate(_index_entry(data[: len(data) // ENTRY * ENTRY]), first):
-                    if _touches(bad, one.entry_position(number), ENTRY):
+                for number, item in enumerate(
+                    _index_entry(data[: len(data) // INDEX_ENTRY_SIZE * INDEX_ENTRY_SIZE]), first
+                ):
+                    if _touches(bad, one.entry_position(number), INDEX_ENTRY_SIZE):
                         continue
                     value, offset, seconds, before = item
                     if start <= offset < end and wanted in (None, value):

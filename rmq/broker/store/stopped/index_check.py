@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from struct import Struct
 
-from rmq.broker.store.index.file import ENTRY, HEADER_SIZE, IndexFile, IndexHeader
+from rmq.broker.store.index.file import HEADER_SIZE, INDEX_ENTRY, INDEX_ENTRY_SIZE, IndexFile, IndexHeader
 from rmq.broker.store.index.keyhash import KeyHasher
 from rmq.broker.store.log.reader import Damage
 from rmq.broker.store.log.records import Derived
@@ -21,8 +20,8 @@ from rmq.broker.store.stopped.stopped_store import StoppedStore
 
 __all__ = ["IndexCheck", "open_index"]
 
-_entry = Struct(">iqii").iter_unpack
-_BLOCK = 52_000 * ENTRY
+_entry = INDEX_ENTRY.iter_unpack
+_BLOCK = 52_000 * INDEX_ENTRY_SIZE
 _END = 1 << 62
 
 
@@ -190,12 +189,13 @@ class IndexCheck:
             while position < end:
                 want = min(_BLOCK, end - position)
                 data, bad = await self._store.world.offload(read_pages, shared.file, want, position)
-                if len(data) < ENTRY:
+                if len(data) < INDEX_ENTRY_SIZE:
                     break
-                for at, (value, offset, seconds, _) in enumerate(_entry(data[: len(data) // ENTRY * ENTRY])):
-                    first = position + at * ENTRY
-                    if not any(lo < first + ENTRY and first < hi for lo, hi in bad):
-                        yield offset, value, seconds, file, (first - file.entry_position(0)) // ENTRY
+                whole = data[: len(data) // INDEX_ENTRY_SIZE * INDEX_ENTRY_SIZE]
+                for at, (value, offset, seconds, _) in enumerate(_entry(whole)):
+                    first = position + at * INDEX_ENTRY_SIZE
+                    if not any(lo < first + INDEX_ENTRY_SIZE and first < hi for lo, hi in bad):
+                        yield offset, value, seconds, file, (first - file.entry_position(0)) // INDEX_ENTRY_SIZE
                 position += _BLOCK
 
     def _report_lacking(self) -> None:
@@ -239,12 +239,12 @@ class IndexCheck:
         try:
             while file.count < was.next:
                 first = file.count
-                want = min(_BLOCK // ENTRY, was.next - first)
-                data, bad = await offload(read_pages, shared.file, want * ENTRY, file.entry_position(first))
+                want = min(_BLOCK // INDEX_ENTRY_SIZE, was.next - first)
+                data, bad = await offload(read_pages, shared.file, want * INDEX_ENTRY_SIZE, file.entry_position(first))
                 if bad:
                     self._unread_of(file, bad)
                     return
-                if not file.verify(first, data) or len(data) < want * ENTRY:
+                if not file.verify(first, data) or len(data) < want * INDEX_ENTRY_SIZE:
                     self._add(
                         Finding("index", "entry", file.path, "entries from this number on do not follow from those "
                                 "before them", start=file.count, end=was.next)

@@ -6,7 +6,6 @@ So no offset is used twice, and what can be read one day is served then, as afte
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct
 
 from rmq.broker.store.log.append import pack_entries
 from rmq.broker.store.log.reader import Damage
@@ -18,13 +17,13 @@ from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.refusal import SPOILT
 from rmq.broker.store.start.kept_entries import KeptEntries
 from rmq.broker.store.start.queue_loader import segment_size
-from rmq.broker.store.state import ENTRY_SIZE, Queue
+from rmq.broker.store.state import ENTRY, ENTRY_SIZE, Queue
 from rmq.broker.store.stopped.findings import within
 from rmq.runtime.world import Files, Offload
 
 __all__ = ["keep_old_entries"]
 
-_entries = Struct(">qiq").iter_unpack
+_entries = ENTRY.iter_unpack
 
 #: Topic, queue id, index, commit-log offset, size and tags code.
 _Old = tuple[str, int, int, int, int, int]

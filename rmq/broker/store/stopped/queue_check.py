@@ -11,7 +11,6 @@ import errno
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from struct import Struct
 
 from rmq.broker.store.log.files import file_name, offset_of
 from rmq.broker.store.log.reader import Damage
@@ -20,7 +19,7 @@ from rmq.broker.store.queues.ext_queues import UnitReader
 from rmq.broker.store.queues.ext_units import ExtDisk, QueueExt, is_address, position_of
 from rmq.broker.store.queues.files import BLANK_ENTRY_SIZE, FileKey, is_blank
 from rmq.broker.store.refusal import SPOILT
-from rmq.broker.store.state import ENTRY_SIZE
+from rmq.broker.store.state import ENTRY, ENTRY_SIZE
 from rmq.broker.store.stopped.findings import Finding, Progress, unreadable, within
 from rmq.broker.store.stopped.pages import read_pages
 from rmq.broker.store.stopped.runs import Runs
@@ -29,8 +28,8 @@ from rmq.protocol.names import is_system_topic
 
 __all__ = ["QueueCheck"]
 
-_entry = Struct(">qiq").unpack_from
-_entries = Struct(">qiq").iter_unpack
+_entry = ENTRY.unpack_from
+_entries = ENTRY.iter_unpack
 #: Entries read at a time, and how many such blocks are kept: 40,000 queues take turns in the log.
 _BLOCK = 512
 _BLOCKS = 4096
