@@ -153,8 +153,9 @@ def open_files() -> Counter[str]:
 
 #: What is as large as the messages or the answers are many, or bounded by itself.
 OF_MESSAGES = (
-    "MemoryTail.", "Queue.", "(IndexFile)", "Index._files", "(SharedFile)", "SharedFile.", "(Histogram)", "Histogram.",
-    "CallLatency.", "_Window._", "Rates._samples", "BrokerStats._put_times", "TopicTable._history", "(DataVersion)",
+    "MemoryTail.", "Queue.", "(IndexFile)", "IndexFiles.", "_Known.", "(SharedFile)", "SharedFile.", "(Histogram)",
+    "Histogram.", "CallLatency.", "_Window._", "Rates._samples", "BrokerStats._put_times", "TopicTable._history",
+    "(DataVersion)",
 )  # fmt: skip
 
 
