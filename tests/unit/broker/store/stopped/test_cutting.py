@@ -8,11 +8,11 @@ import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
-from rmq.broker.store.stopped.opened import StoppedStore
 
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.stopped import cutting
 from rmq.broker.store.stopped.dump import records
+from rmq.broker.store.stopped.stopped_store import StoppedStore
 from rmq.runtime.world import World
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.scenes.replication import fill, log_bytes
