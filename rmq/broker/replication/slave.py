@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rmq.broker.replication.incoming import IncomingRecords, LogsDiffer
 from rmq.broker.replication.wire import UnitDecoder, report
 from rmq.protocol.errors import ReplicationError
 
-__all__ = ["SlaveStream"]
+__all__ = ["HolesFound", "SlaveStream"]
+
+
+class HolesFound(ReplicationError):
+    """The master has all that this log has, and what it has lost: it is to be cut back, and copied again.
+
+    :param at: commit-log offset where what was lost begins.
+    """
+
+    def __init__(self, at: int) -> None:
+        super().__init__(f"the master has what this log has lost from {at} on")
+        self.at = at
 
 
 class SlaveStream:
@@ -21,6 +32,7 @@ class SlaveStream:
     :param incoming: compares what arrives; it outlives the connection.
     :param tail: what this log has before ``end``: the master is asked for it again, and must have the same. The stream
         has no checksums, and two logs that parted may both have a record that ends here.
+    :param holes: offsets from, to, of what is lost in it: bytes that are no records, whatever the master has there.
     :param heartbeat: seconds without a report until one is made.
     :param silence: seconds without a byte of the master after which it is given up.
     """
@@ -32,6 +44,7 @@ class SlaveStream:
         now: float,
         *,
         tail: bytes = b"",
+        holes: Sequence[tuple[int, int]] = (),
         heartbeat: float = 5.0,
         silence: float = 20.0,
     ) -> None:
@@ -46,6 +59,7 @@ class SlaveStream:
         self._end = end
         #: What the master has not sent of it yet, and heartbeats since it has sent some.
         self._tail = tail
+        self._holes = holes
         self._idle = 0
         self._incoming = incoming
         self._decoder = UnitDecoder()
@@ -58,6 +72,7 @@ class SlaveStream:
         """What is to be stored: offset and bytes of one file, each before the next is asked for.
 
         :raises LogsDiffer: the master's log is not this one.
+        :raises HolesFound: it is, and has what is missing here.
         :raises ReplicationError: this is no such stream.
         """
         self.last_read = now
@@ -98,12 +113,19 @@ class SlaveStream:
                 f"has not"
             )
         size = min(len(body), len(tail))
-        if body[:size] != tail[:size]:
+        mine, theirs = tail[:size], body[:size]
+        for start, end in self._holes:
+            lo, hi = max(start - at, 0), min(end - at, size)
+            if lo < hi:
+                mine = mine[:lo] + theirs[lo:hi] + mine[hi:]
+        if mine != theirs:
             raise LogsDiffer(
                 f"the master has another record at {at} than this slave, whose log ends at {self._end}: the two logs "
                 f"have parted before that"
             )
         self._tail = tail[size:]
+        if self._holes and not self._tail:
+            raise HolesFound(self._holes[0][0])
         return size
 
     def stored(self, end: int, now: float) -> bytes:

@@ -10,8 +10,9 @@ from typing import cast
 
 from rmq.broker.replication.incoming import IncomingRecords, LogsDiffer
 from rmq.broker.replication.master import CUT_BACK
-from rmq.broker.replication.slave import SlaveStream
+from rmq.broker.replication.slave import HolesFound, SlaveStream
 from rmq.broker.settings import BrokerSettings
+from rmq.broker.store.log.reader import Damage
 from rmq.broker.store.store import Store
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol import addresses
@@ -30,6 +31,8 @@ _CONNECT_SECONDS = 10.0
 #: Bytes of the newest record that the master is asked for again, at most, and where no queue knows that record.
 _MOST_TAIL = 8 << 20
 _LEAST_TAIL = 64 << 10
+#: Bytes from the first hole in the log to its end that are compared with the master's and copied again, at most.
+_MOST_AGAIN = 64 << 20
 #: Seconds between two looks whether there is an address, while there is none.
 _LOOK_PAUSE = 1.0
 
@@ -78,6 +81,8 @@ class SlaveClient:
         self._link: _Link | None = None
         #: What the log had at its end before the link was made.
         self._tail = b""
+        #: What is known to be damaged in the log, near its end: a master that has it sends it again.
+        self._holes: list[Damage] = []
         self._trouble = Trouble(
             world.clock, log, "following the master", "this slave's log does not grow; it is tried again"
         )
@@ -123,6 +128,9 @@ class SlaveClient:
             began = self._world.clock.monotonic()
             try:
                 await self._one_connection(address)
+            except HolesFound as found:
+                await self._cut_back(found.at)
+                continue
             except TimeoutError:
                 silent = f"it does not answer within {_CONNECT_SECONDS:.0f} s"
                 if self._tls is not None:
@@ -133,6 +141,18 @@ class SlaveClient:
             # A link that was good is made again at once; one that is refused, not again and again.
             if self._world.clock.monotonic() - began < _PAUSE:
                 await asyncio.sleep(_PAUSE)
+
+    async def _cut_back(self, at: int) -> None:
+        """The master has all that lies behind, and what is missing between it."""
+        log.warning(
+            "this slave's log has lost what was at %d; its master has that, and all that follows to %d: the log is cut "
+            "back and copied from there again", at, self._store.log.end,
+        )  # fmt: skip
+        try:
+            await self._store.truncate(at)
+        except (OSError, RMQError) as error:
+            self._trouble.failed(error)
+            await asyncio.sleep(_PAUSE)
 
     def _failed(self, address: str, error: Exception) -> None:
         self._why = f"{address}: {error}"
@@ -180,20 +200,33 @@ class SlaveClient:
             await asyncio.sleep(0.01)
 
     async def _read_tail(self) -> bytes:
-        """The newest record without its first byte, so that a master whose log ends before it sees that at once.
+        """What the master is asked for again: the newest record, or all from the first hole in the log on.
 
         :raises OSError: it cannot be read.
         """
         store, log = self._store, self._store.log
         end = log.end
+        first = max(log.start, end - _MOST_AGAIN)
+        self._holes = sorted(part for part in store.damaged.parts if first <= part.start and part.end <= end)
+        if self._holes:
+            try:
+                return await self._read(max(log.start, self._holes[0].start - _LEAST_TAIL, 1))
+            except OSError:  # what the disk does not give is not written again either
+                self._holes = []
         at = max(log.start, end - _LEAST_TAIL, 1)
         newest = max(store.queues, key=lambda queue: queue.max_phys, default=None)
         if newest is not None and newest.max_phys > max(log.start, end - _MOST_TAIL):
             entry = await store.queues.entries_cold(newest, newest.next - 1, 1)
+            # Without its first byte: a master whose log ends where this record begins sees at once that it has less.
             at = max(log.start, end - _MOST_TAIL, int.from_bytes(entry[:8], "big") + 1)
+        return await self._read(at)
+
+    async def _read(self, at: int) -> bytes:
+        """The log from ``at`` to its end."""
+        log = self._store.log
         pieces: list[bytes] = []
-        while log.segments and at < end:
-            data = await log.read_cold(at, min(end - at, log.file_size - at % log.file_size))
+        while log.segments and at < log.end:
+            data = await log.read_cold(at, min(log.end - at, log.file_size - at % log.file_size))
             if not data:
                 raise OSError(f"the end of the commit log cannot be read at {at}")
             pieces.append(data)
@@ -212,7 +245,7 @@ class SlaveClient:
         end = store.log.end if store.log.segments else 0
         if end:
             self._incoming.begin(end, at_record=store.dispatcher.position == end)
-        return SlaveStream(end, self._incoming, self.now(), tail=self._tail)
+        return SlaveStream(end, self._incoming, self.now(), tail=self._tail, holes=self._holes)
 
     def set_times(self, stream: SlaveStream) -> None:
         """As they are configured now."""

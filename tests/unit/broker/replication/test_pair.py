@@ -306,6 +306,58 @@ async def test_logs_that_parted_are_not_joined_where_records_of_both_end_at_one_
         assert "have parted" in (slave.client.status().trouble or "")
 
 
+def spoil(p: Pair) -> None:
+    """The slave's disk has lost pages in the middle of its second file."""
+    file = p.slaves[0].node.files.open(f"/store/commitlog/{SIZE:020d}")
+    file.pwrite(bytes(3000), 1000)
+    file.close()
+
+
+@pytest.mark.parametrize("after_flush", [False, True])
+@in_virtual_time
+async def test_what_a_power_cut_takes_from_the_middle_of_a_slaves_log_comes_again(after_flush: bool) -> None:
+    """Pages that were written later may be on the disk, and earlier ones not."""
+    async with pair(ha_ack_after_flush=after_flush, ha_copy_from_first_file=True) as p:
+        fill(p.master, 90)
+        await caught_up(p)
+        await p.kill_slave(0)
+        spoil(p)
+        # Without its master the slave keeps what it has.
+        await p.service.stop()
+        end = await p.restart_slave(0)
+        await asyncio.sleep(20)
+        store = p.slaves[0].store
+        assert (store.log.end, len(store.recovered.damages)) == (end, 1)
+        await p.kill_slave(0)
+        await p.service.stop()
+        await p.master.stop()
+        await p.start_master()
+        fill(p.master, 5, 90)
+        await p.restart_slave(0)
+        await caught_up(p)
+        store = p.slaves[0].store
+        assert log_bytes(store) == log_bytes(p.master)
+        assert await snapshot(store) == await snapshot(p.master)
+        assert store.damaged.parts == []
+        assert p.slaves[0].client.status().refused == 0
+
+
+@in_virtual_time
+async def test_a_slaves_log_with_a_hole_is_not_cut_where_its_master_has_another_one() -> None:
+    async with pair(ha_copy_from_first_file=True) as p:
+        fill(p.master, 60)
+        await caught_up(p)
+        await p.kill_slave(0)
+        spoil(p)
+        await p.restart_master(cut_to=SIZE)
+        fill(p.master, 60, 30, mirrored=True)
+        await p.restart_master()
+        end = await p.restart_slave(0)
+        await asyncio.sleep(20)
+        assert p.slaves[0].store.log.end == end
+        assert p.slaves[0].client.status().refused >= 2
+
+
 @in_virtual_time
 async def test_a_slave_whose_next_bytes_are_deleted_is_refused() -> None:
     async with pair() as p:
