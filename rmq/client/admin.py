@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -11,7 +12,7 @@ from rmq.client.instance import ClientInstance, connect_instance
 from rmq.client.lookup import Lookups
 from rmq.client.reset import OffsetReset, reset_queue, reset_to_time
 from rmq.client.results import GroupConnections, GroupStats, TopicStats
-from rmq.client.settings import AdminOptions, AdminSettings
+from rmq.client.settings import AdminOptions, AdminSettings, lists_options
 from rmq.client.topics import create_topic_on
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.connection import Connection, ConsumerConnection
@@ -45,6 +46,7 @@ _NOT_AGAIN_SECONDS = 10.0
 _NOTHING_THERE = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE, 213)
 
 
+@lists_options(AdminSettings)
 @typed()
 class AdminClient(Lookups):
     """Asks and changes a cluster; coroutines of one loop may share it.
@@ -340,11 +342,11 @@ class AdminClient(Lookups):
     # -- offsets ------------------------------------------------------------------------------------------------------
 
     async def reset_offset_by_timestamp(
-        self, topic: str, group: str, timestamp: int, *, force: bool = True
+        self, topic: str, group: str, timestamp: int | datetime, *, force: bool = True
     ) -> list[OffsetReset]:
         """Move a group on a topic to a time (resetOffsetByTime): its members go there, or its stored offsets do.
 
-        :param timestamp: milliseconds since the epoch; -1: the end of each queue.
+        :param timestamp: a datetime, or milliseconds since the epoch; -1: the end of each queue.
         :param force: forward as well; False: never beyond where the group stands.
         :raises ClientError: the group has no offset on the topic.
         """

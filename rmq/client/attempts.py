@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from rmq.client.checks import check_queue
 from rmq.client.cluster.route import PublishInfo
-from rmq.client.cluster.routes import Routes
+from rmq.client.cluster.routes import Routes, no_such_topic
 from rmq.client.fault import LatencyFault
 from rmq.client.message import MessageQueue
 from rmq.client.results import SendResult, SendStatus
@@ -163,7 +163,7 @@ class Attempts:
             try:
                 check_queue(self._queue, self.send.topic)
             except ClientError as error:
-                return Done(error)
+                return self._end(error)
             return self._leave_for(self._queue, now)
         return self._leave(now)
 
@@ -197,7 +197,7 @@ class Attempts:
             try:
                 self._queue = queue = self._selected(self._selector, info)
             except Exception as error:
-                return Done(error)
+                return self._end(error)
             return self._leave_for(queue, now)
         if self._deadline <= now:
             return self._give_up()
@@ -230,15 +230,18 @@ class Attempts:
             return self._failed(error, now)
         address = self._routes.master_addr(queue.broker_name)
         if address is None:
+            if queue.topic not in self._routes.publish:
+                return self._end(no_such_topic(queue.topic))
             return self._failed(
-                ConnectFailed(f"the broker {queue.broker_name} of {queue.topic} has no master now"), now
+                ConnectFailed(f"the broker {queue.broker_name} of {queue.topic} has no master now").about(queue=queue),
+                now,
             )
         return self._send_to(queue, address, now)
 
     def _send_to(self, queue: MessageQueue, address: str, now: float) -> Step:
         rest = self._deadline - now
         if rest <= 0:
-            return self._failed(RequestTimeout(f"no time was left to send to {queue}"), now)
+            return self._failed(RequestTimeout(f"no time was left to send to {queue}").about(queue=queue), now)
         if self._others:
             # Another broker can only be tried when the first one does not use up the whole time (field case B082);
             # where there is no other one, it gets the time there is.
@@ -258,7 +261,7 @@ class Attempts:
             try:
                 result = send_result(outcome, self.send, queue, address)
             except Exception as refused:
-                return self._failed(refused, now)
+                return self._failed(refused, now, address)
             if (
                 result.send_status is not SendStatus.SEND_OK
                 and self._settings.retry_another_broker_when_not_store_ok
@@ -271,14 +274,23 @@ class Attempts:
         assert outcome is not None
         if isinstance(outcome, TransportError):
             faults.on_failure(queue.broker_name, now)
-        return self._failed(outcome, now)
+        return self._failed(outcome, now, address)
 
     # -- after a failure ----------------------------------------------------------------------------------------------
 
-    def _failed(self, error: Exception, now: float) -> Step:
-        """Go on when another attempt makes sense; ask for the route where the error says that it changed."""
+    def _end(self, error: Exception) -> Done:
+        """The end of this send, which is said of its topic."""
+        return Done(error.about(topic=self.send.topic) if isinstance(error, RMQError) else error)
+
+    def _failed(self, error: Exception, now: float, address: str | None = None) -> Step:
+        """Go on when another attempt makes sense; ask for the route where the error says that it changed.
+
+        :param address: of the broker that was asked.
+        """
+        if isinstance(error, RMQError) and address is not None:
+            error.about(queue=self._queue, address=address)
         if not self._tries or not isinstance(error, RMQError):
-            return Done(error)
+            return self._end(error)
         self._error = error
         if isinstance(error, ResponseError):
             if error.code not in self._settings.retry_response_codes:
@@ -310,28 +322,28 @@ class Attempts:
         error, tried = self._error, self._tried
         how = f"tried {len(tried)} time{'s' if len(tried) != 1 else ''}" + (f": {', '.join(tried)}" if tried else "")
         if error is None:
-            return Done(
+            return self._end(
                 RequestTimeout(f"the message for {self.send.topic} was not sent in {self._timeout:g} s ({how})")
             )
         if isinstance(error, ResponseError):
-            made: RMQError = ResponseError(error.code, f"{error.remark or 'no remark'} ({how})", error.addr)
+            made: RMQError = ResponseError(error.code, f"{error.remark or 'no remark'} ({how})", error.address)
         else:
             made = type(error)(f"{error} ({how})")
         made.__cause__ = error.__cause__
-        return Done(made)
+        return self._end(made.about(queue=error.queue, address=error.address))
 
     # -- a topic without queues ---------------------------------------------------------------------------------------
 
     def _look_up(self, now: float) -> Step:
         rest = self._deadline - now
         if rest <= 0:
-            return Done(RequestTimeout(f"no time was left to look up the route of {self.send.topic}"))
+            return self._end(RequestTimeout(f"no time was left to look up the route of {self.send.topic}"))
         self._then = Attempts._looked_up
         return AskRoute(rest, (self._settings.create_topic_key, self._settings.default_topic_queue_nums))
 
     def _looked_up(self, error: Outcome, now: float) -> Step:
         if isinstance(error, Exception):
-            return Done(error)
+            return self._end(error)
         info = self._routes.publish.get(self.send.topic)
         if info is not None and info.queues:
             return self._leave(now)
@@ -341,7 +353,7 @@ class Attempts:
     def _told_why(self, error: Outcome, now: float) -> Step:
         assert isinstance(error, Exception)
         if not isinstance(error, RMQError) or not error.retriable or self._deadline - now <= _LOOK_AGAIN:
-            return Done(error)
+            return self._end(error)
         self._then = Attempts._looks_again
         return Pause(_LOOK_AGAIN)
 

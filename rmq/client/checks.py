@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection
+from datetime import datetime
 from enum import Enum
 from typing import Any, TypeVar
 
 from rmq.protocol import names
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, RMQError
 from rmq.protocol.queue import MessageQueue
 
 __all__ = [
+    "check_delay_level",
     "check_expression",
     "check_flag",
     "check_group",
@@ -21,6 +23,7 @@ __all__ = [
     "check_text",
     "check_topic",
     "check_word",
+    "milliseconds",
     "typed",
 ]
 
@@ -35,10 +38,17 @@ def check_topic(topic: object) -> None:
         raise ClientError(f"{fault} Given: {name[:64]!r}")
 
 
+def check_delay_level(level: object, most: int) -> None:
+    """:raises ClientError: it is no delay level, or over ``most``."""
+    if not isinstance(level, int) or isinstance(level, bool) or not 0 <= level <= most:
+        raise ClientError(f"delay_level is {level!r}: give 0 (none) or 1 to 18")
+
+
 def check_text(topic: object) -> str:
     """:raises ClientError: a topic to look up is no text. Those that brokers make have longer names than others."""
     if not isinstance(topic, str):
-        raise ClientError(f"a topic is a text, not {type(topic).__name__}")
+        how = ": say whose listener it is, @consumer.on('TopicTest')" if callable(topic) else ""
+        raise ClientError(f"a topic is a text, not {type(topic).__name__}{how}")
     check_word(topic, "the topic")
     return topic
 
@@ -84,6 +94,21 @@ def check_number(value: object, name: str) -> None:
         raise ClientError(f"{name} is {value!r}: give a whole number of 64 bits")
 
 
+def milliseconds(value: object, name: str) -> int:
+    """A time as milliseconds since the epoch, of such a number or of a datetime (one without a zone is local time).
+
+    :raises ClientError: it is neither, or out of range.
+    """
+    if isinstance(value, datetime):
+        try:
+            return round(value.timestamp() * 1000)
+        except (ValueError, OverflowError, OSError):  # a local time at the edge of the calendar
+            raise ClientError(f"{name} is {value}: it is out of range") from None
+    if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 63) <= value < 1 << 63:
+        raise ClientError(f"{name} is {value!r:.60}: give a datetime, or milliseconds since the epoch")
+    return value
+
+
 def check_expression(expression: object) -> None:
     """:raises ClientError: a subscription is no text; None stands for everything, as in Java."""
     if expression is not None and not isinstance(expression, str):
@@ -95,7 +120,8 @@ def typed(*, but: Collection[str] = (), inner: Collection[str] = ()) -> Callable
     """Have the public methods of a class refuse arguments of another type than they declare, in one line.
 
     Flags, whole numbers, texts and objects of the SDK are looked at; what else a method declares is its own business.
-    A misunderstood argument would otherwise mean something else (a text "false" is true), or fail somewhere inside.
+    A misunderstood argument would otherwise mean something else (a text "false" is true), or fail somewhere inside. An
+    error of the call says of which topic or queue it is.
 
     :param but: names of arguments that the methods look at themselves.
     :param inner: methods that the SDK alone calls, some of them for every message.
@@ -169,18 +195,33 @@ def _checking(method: Callable[..., Any], checks: dict[str, _Check | None]) -> C
             if (check := checks.get(name)) is not None:
                 check(value, name)
 
+    def about(error: RMQError, given: tuple[object, ...], named: dict[str, object]) -> None:
+        subject = {**dict(zip(checks, given, strict=False)), **named}
+        topic, queue = subject.get("topic"), subject.get("queue")
+        error.about(
+            topic=topic if isinstance(topic, str) else None, queue=queue if isinstance(queue, MessageQueue) else None
+        )
+
     if inspect.iscoroutinefunction(method):
 
         @functools.wraps(method)
         async def call_later(self: object, *given: object, **named: object) -> Any:
-            look(given, named)
-            return await method(self, *given, **named)
+            try:
+                look(given, named)
+                return await method(self, *given, **named)
+            except RMQError as error:
+                about(error, given, named)
+                raise
 
         return call_later
 
     @functools.wraps(method)
     def call(self: object, *given: object, **named: object) -> Any:
-        look(given, named)
-        return method(self, *given, **named)
+        try:
+            look(given, named)
+            return method(self, *given, **named)
+        except RMQError as error:
+            about(error, given, named)
+            raise
 
     return call

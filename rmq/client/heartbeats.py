@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Protocol
 
 from rmq.client.cluster.routes import Routes
+from rmq.client.outages import Outages
 from rmq.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
@@ -39,6 +41,7 @@ class Household(Protocol):
     client_id: str
     remoting: RemotingClient
     routes: Routes
+    outages: Outages
     #: Masters that are told, whether or not a topic in use leads there.
     masters: dict[str, str]
     producers: set[str]
@@ -114,13 +117,16 @@ class Heartbeats:
                 return_exceptions=True,
             )
             for address, outcome in zip(addresses, outcomes, strict=True):
+                if isinstance(outcome, Command):
+                    household.outages.answered(address)
                 if isinstance(outcome, Command) and outcome.code == ResponseCode.SUCCESS:
                     self._beaten.add(address)
                     self._failing.discard(address)
                 elif address not in self._failing:
                     self._failing.add(address)
                     what = outcome.remark if isinstance(outcome, Command) else outcome
-                    log.warning("the broker %s does not take heartbeats: %s", address, what)
+                    level = logging.WARNING if isinstance(outcome, Command) else household.outages.level(outcome)
+                    log.log(level, "the broker %s does not take heartbeats: %s", address, what)
             if household.consumers and self._failing & set(addresses):
                 self.soon(_AGAIN)
 

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from rmq.client.answers import Answers
-from rmq.client.cluster.routes import Routes
+from rmq.client.cluster.routes import Routes, no_such_topic
 from rmq.client.heartbeats import Heartbeats
 from rmq.client.identity import client_id
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import NameServers, parse_addresses
+from rmq.client.outages import Outages
 from rmq.client.settings import ClientSettings
 from rmq.protocol import frame
 from rmq.protocol.bodies.heartbeat import ConsumerData
@@ -119,6 +120,7 @@ class ClientInstance:
         self.remoting = RemotingClient(world, tls=context or None)
         self.remoting.router.add(Answers(self))
         self.beats = Heartbeats(self)
+        self.outages = Outages()
         self.remoting.on_close.append(self.beats.lost)
         self.name_servers = NameServers(
             world, self.remoting, parse_addresses(settings.namesrv or ""), settings.unit_name
@@ -280,6 +282,7 @@ class ClientInstance:
             raise ClientError(f"the address of a broker is a text, host:port, not {type(address).__name__}")
         limit = self.settings.mq_client_api_timeout if timeout is None else timeout
         reply = await self.remoting.request(address, Command.request(code, header, body), limit)
+        self.outages.answered(address)
         if reply.code not in accept:
             raise ResponseError(reply.code, reply.remark, address)
         return reply
@@ -311,7 +314,7 @@ class ClientInstance:
                 conn = await self.remoting.connection(address)
             conn.call_frame(data, opaque, max(0.001, timeout - (clock.monotonic() - began)), done)
         except TimeoutError:
-            done(ConnectFailed(f"connect to {address} failed: no answer in {timeout:g} s"))
+            done(ConnectFailed(f"connect to {address} failed: no answer in {timeout:g} s").about(address=address))
         except asyncio.CancelledError:
             done(ConnectFailed(f"{address}: the client is shut down"))
             raise
@@ -378,16 +381,16 @@ class ClientInstance:
             try:
                 async with patience.timeout(rest + 0.1):
                     return await asyncio.shield(task)
+            except TransportError:
+                # The question was of somebody with less time than we have.
+                if ours or deadline - self.world.clock.monotonic() <= 0:
+                    raise
             except TimeoutError:
                 raise RequestTimeout(f"no name server answered in {timeout:g} s for the route of {topic}") from None
             except asyncio.CancelledError:
                 if not task.cancelled() or _being_cancelled():
                     raise
                 raise ConnectFailed(f"the route of {topic} is not known: the client is shut down") from None
-            except TransportError:
-                # The question was of somebody with less time than we have.
-                if ours or deadline - self.world.clock.monotonic() <= 0:
-                    raise
 
     def _refreshed(self, key: tuple[str, str | None], task: asyncio.Task[bool]) -> None:
         self._refreshing.pop(key, None)
@@ -430,21 +433,23 @@ class ClientInstance:
     async def find_master(self, queue: MessageQueue) -> str:
         """The master's address of a queue's broker; asks for the route when it is not known.
 
-        :raises ConnectFailed: the broker has no master now.
+        :raises ConnectFailed: the broker has no master now. :raises ClientError: there is no such topic.
         """
         address = self.routes.master_addr(queue.broker_name)
         if address is None:
-            await self.refresh_route(queue.topic)
+            there = await self.refresh_route(queue.topic)
             address = self.routes.master_addr(queue.broker_name)
+            if address is None and not there:
+                raise no_such_topic(queue.topic)
         if address is None:
-            raise ConnectFailed(f"the broker {queue.broker_name} of {queue.topic} has no master now")
+            raise ConnectFailed(f"the broker {queue.broker_name} of {queue.topic} has no master now").about(queue=queue)
         return address
 
     async def find_reader(self, queue: MessageQueue, broker_id: int = 0, *, only_this: bool = False) -> tuple[str, int]:
         """(address, broker id) to read a queue from (protocol.md 7.3).
 
         :param broker_id: the one the broker suggested; where it is not there, the next slave, then any.
-        :raises ConnectFailed: nobody serves the queue now.
+        :raises ConnectFailed: nobody serves the queue now. :raises ClientError: there is no such topic.
         """
         for again in (False, True):
             known = self.routes.broker_addrs.get(queue.broker_name, {})
@@ -458,6 +463,6 @@ class ClientInstance:
             if addrs and not only_this:
                 found = min(addrs)
                 return addrs[found], found
-            if not again:
-                await self.refresh_route(queue.topic)
-        raise ConnectFailed(f"no broker named {queue.broker_name} serves {queue.topic} now")
+            if not again and not await self.refresh_route(queue.topic):
+                raise no_such_topic(queue.topic)
+        raise ConnectFailed(f"no broker named {queue.broker_name} serves {queue.topic} now").about(queue=queue)

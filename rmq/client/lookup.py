@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Collection, Iterable
+from datetime import datetime
 
-from rmq.client.checks import check_number, check_queue, check_text, check_word, typed
+from rmq.client.checks import check_queue, check_text, check_word, milliseconds, typed
 from rmq.client.cluster.route import publish_queues
+from rmq.client.cluster.routes import no_such_topic
 from rmq.client.decode import decode_messages
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageExt, MessageQueue
@@ -57,7 +60,7 @@ async def fetch_publish_message_queues(instance: ClientInstance, topic: str) -> 
         # Just created by a send: the name servers learn of it in a moment.
         if (info := instance.routes.publish.get(topic)) is not None:
             return list(info.queues)
-        raise ClientError(f"the topic {topic} does not exist: no broker has registered it")
+        raise no_such_topic(topic)
     return publish_queues(topic, route)
 
 
@@ -67,7 +70,7 @@ async def fetch_subscribe_message_queues(instance: ClientInstance, topic: str) -
     await instance.refresh_route(topic, instance.settings.mq_client_api_timeout)
     queues = instance.routes.subscribe_queues(topic)
     if queues is None:
-        raise ClientError(f"the topic {topic} does not exist: no broker has registered it")
+        raise no_such_topic(topic)
     return queues
 
 
@@ -90,12 +93,12 @@ async def min_offset(instance: ClientInstance, queue: MessageQueue, timeout: flo
 
 
 async def search_offset(
-    instance: ClientInstance, queue: MessageQueue, timestamp: int, timeout: float | None = None
+    instance: ClientInstance, queue: MessageQueue, timestamp: int | datetime, timeout: float | None = None
 ) -> int:
-    """The offset of the first message stored at a time (milliseconds since the epoch) or later."""
+    """The offset of the first message stored at a time (a datetime, or milliseconds since the epoch) or later."""
     check_queue(queue)
-    check_number(timestamp, "timestamp")
-    header = SearchOffsetRequest(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp)
+    at = milliseconds(timestamp, "timestamp")
+    header = SearchOffsetRequest(topic=queue.topic, queue_id=queue.queue_id, timestamp=at)
     address, _ = await instance.find_reader(queue)
     reply = await instance.call(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, timeout=timeout)
     return reply.header(SearchOffsetResponse).offset
@@ -151,15 +154,33 @@ async def view_message(instance: ClientInstance, offset_msg_id: str, timeout: fl
 async def view_message_by_either(instance: ClientInstance, msg_id: str, topic: str | None) -> MessageExt:
     """By offset id; with a topic by unique id as well.
 
-    :raises ResponseError: there is no such message. :raises ClientError: the id is no offset id and no topic is given.
+    :raises ResponseError: code 22: there is no such message.
+    :raises ClientError: the id is no offset id, and no topic is given.
     """
     if topic is None:
-        return await view_message(instance, msg_id)
+        try:
+            return await view_message(instance, msg_id)
+        except ResponseError as error:
+            if error.code != ResponseCode.QUERY_NOT_FOUND or not _may_be_unique(msg_id):
+                raise
+            raise ResponseError(
+                error.code,
+                f"{error.remark}; for the unique id that a producer gave, say the topic: "
+                f"view_message({msg_id!r}, topic=...)",
+                error.address,
+            ) from None
     try:
         return await view_message(instance, msg_id)
     except RMQError:
         found = await query_message(instance, topic, msg_id, unique=True)
+        if not found.messages:
+            raise ResponseError(ResponseCode.QUERY_NOT_FOUND, found.remark) from None
         return found.messages[-1]
+
+
+def _may_be_unique(msg_id: object) -> bool:
+    """Whether a text may be an id of :func:`rmq.protocol.ids.unique_id`, which looks like an offset id."""
+    return isinstance(msg_id, str) and len(msg_id) in (32, 56)
 
 
 async def query_message(
@@ -167,8 +188,8 @@ async def query_message(
     topic: str,
     key: str,
     max_num: int = 32,
-    begin: int = 0,
-    end: int = FOREVER,
+    begin: int | datetime = 0,
+    end: int | datetime = FOREVER,
     *,
     unique: bool = False,
     timeout: float | None = None,
@@ -176,13 +197,13 @@ async def query_message(
 ) -> QueryResult:
     """Messages of a topic with a key, from every broker of the topic.
 
-    What is missing is said in the result's remark: brokers that do not answer, and a broker that may have more.
+    What is missing is said in the result's remark: brokers that do not answer, and a broker that may have more. Where
+    there is no such message the result is empty, and the remark says so.
 
     :param max_num: most messages a broker is asked for.
-    :param begin: from this store time on (milliseconds since the epoch). :param end: up to this one.
+    :param begin: from this store time on, a datetime or milliseconds since the epoch. :param end: up to this one.
     :param unique: the key is a ``msg_id``.
     :param without: addresses of brokers that are not asked.
-    :raises ResponseError: code 22: no broker has one; with what they say about it.
     :raises TransportError: those that answer have none, and one does not answer.
     """
     check_text(topic)
@@ -192,9 +213,14 @@ async def query_message(
     limit = _QUERY_SECONDS if timeout is None else timeout
     route = await instance.name_servers.route(topic, limit)
     if route is None:
-        raise ClientError(f"the topic {topic} does not exist: no broker has registered it")
+        raise no_such_topic(topic)
     header = QueryMessageRequest(
-        topic=topic, key=key, max_num=max_num, begin_timestamp=begin, end_timestamp=end, unique_key_query=unique
+        topic=topic,
+        key=key,
+        max_num=max_num,
+        begin_timestamp=milliseconds(begin, "begin"),
+        end_timestamp=milliseconds(end, "end"),
+        unique_key_query=unique,
     )
 
     async def ask(broker_name: str, address: str) -> tuple[int, list[MessageExt], str]:
@@ -235,7 +261,7 @@ async def query_message(
         if error is not None:
             raise error
         said = f" ({'; '.join(remarks)})" if remarks else ""
-        raise ResponseError(ResponseCode.QUERY_NOT_FOUND, f"no message of {topic} with the key {key}{said}")
+        return QueryResult(updated, [], f"no message of {topic} with the key {key}{said}")
     found.sort(key=lambda message: message.store_timestamp)
     return QueryResult(updated, found, "; ".join(remarks))
 
@@ -259,6 +285,15 @@ class Lookups:
         started = getattr(self, "_instance", None) is not None
         return f"<{type(self).__name__}{f' {group}' if group else ''}, {'started' if started else 'not started'}>"
 
+    def __del__(self) -> None:
+        if getattr(self, "_instance", None) is not None:
+            warnings.warn(
+                f"{self!r} was not shut down: use it with 'async with', or await shutdown()",
+                ResourceWarning,
+                1,
+                self,
+            )
+
     @property
     def client_id(self) -> str:
         """Who this client is for brokers."""
@@ -279,8 +314,8 @@ class Lookups:
         """The queues consumers read. :raises ClientError: the topic does not exist."""
         return await fetch_subscribe_message_queues(self.instance, topic)
 
-    async def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
-        """The offset of the first message stored at a time (milliseconds since the epoch) or later."""
+    async def search_offset(self, queue: MessageQueue, timestamp: int | datetime) -> int:
+        """The offset of the first message stored at a time (a datetime, or milliseconds since the epoch) or later."""
         return await search_offset(self.instance, queue, timestamp)
 
     async def max_offset(self, queue: MessageQueue) -> int:
@@ -303,11 +338,12 @@ class Lookups:
         return await view_message_by_either(self.instance, msg_id, topic)
 
     async def query_message(
-        self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int = FOREVER
+        self, topic: str, key: str, max_num: int = 32, begin: int | datetime = 0, end: int | datetime = FOREVER
     ) -> QueryResult:
-        """Messages of a topic with a key; times are store times in milliseconds since the epoch.
+        """Messages of a topic with a key, none where there is none; the result's remark says what is to be known.
 
-        :raises ResponseError: code 22: there is none.
+        :param max_num: most messages a broker is asked for.
+        :param begin: from this store time on, a datetime or milliseconds since the epoch. :param end: up to this one.
         """
         return await query_message(self.instance, topic, key, max_num, begin, end)
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from rmq.client.checks import check_delay_level, check_topic
 from rmq.protocol import ids
 from rmq.protocol.errors import ClientError
 from rmq.protocol.numbers import INT_MAX, whole
 from rmq.protocol.queue import MessageQueue
 
 __all__ = ["Message", "MessageExt", "MessageQueue", "body_bytes", "join_keys"]
+
+#: Names of topics that were looked at and found good, and most of them.
+_good_topics: set[str] = set()
+_MOST_TOPICS = 4096
+#: Levels of a broker by default (``messageDelayLevel``).
+_DELAY_LEVELS = 18
 
 
 def join_keys(keys: str | Iterable[str] | None) -> str | None:
@@ -37,6 +45,19 @@ def body_bytes(body: object) -> bytes:
     raise ClientError(f"the body of a message is bytes or text, not {type(body).__name__}: encode it first")
 
 
+def _check_topic(topic: str) -> None:
+    check_topic(topic)
+    if len(_good_topics) >= _MOST_TOPICS:
+        _good_topics.clear()
+    _good_topics.add(topic)
+
+
+def _values(message: object) -> dict[str, Any]:
+    """The attributes of a message that are set, by name."""
+    values = {name: getattr(message, name) for name in type(message).__slots__ if hasattr(message, name)}  # type: ignore[attr-defined]
+    return {**values, "properties": dict(values["properties"])}
+
+
 class Message:
     """A message to send (Java: Message).
 
@@ -46,12 +67,13 @@ class Message:
     :param keys: one key or several: what ``query_message`` finds it by. Make them unique (an order id).
     :param flag: a 32-bit number of the application's own; the broker stores it and looks at nothing in it.
     :param delay_level: 1 to 18 = 1s 5s 10s 30s 1m ... 10m 20m 30m 1h 2h by default; 0 = at once. Cannot be recalled.
+        For brokers that have more levels set the attribute.
     :param delay: seconds or a ``timedelta`` to wait, by the broker's clock (brokers of ours and of 5.x).
     :param deliver_at: when to deliver it, a ``datetime`` (one without a zone is local time); a past one means at once.
     :param wait_store_ok: False = the broker answers before the flush or the slave that its configuration asks for.
     :param properties: texts of the application's own; RocketMQ's own names are refused when it is sent.
-    :raises ClientError: the body is neither bytes nor text, or keys or properties are of another type. The rest is
-        looked at when it is sent.
+    :raises ClientError: no topic may have this name, there is no such delay level, the body is neither bytes nor text,
+        or keys or properties are of another type. The rest is looked at when it is sent.
 
     Its attributes may be set until it is sent, and are looked at then. The SDK never changes a message it is given: the
     same object may be sent again.
@@ -84,6 +106,10 @@ class Message:
         wait_store_ok: bool = True,
         properties: Mapping[str, str] | None = None,
     ) -> None:
+        if type(topic) is not str or topic not in _good_topics:
+            _check_topic(topic)
+        if delay_level != 0:
+            check_delay_level(delay_level, _DELAY_LEVELS)
         self.topic = topic
         self.body: bytes = body if type(body) is bytes else body_bytes(body)
         self.tags = tags
@@ -102,6 +128,15 @@ class Message:
     def waits(self) -> bool:
         """Whether it is to be delivered later."""
         return self.delay_level != 0 or self.delay is not None or self.deliver_at is not None
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and _values(self) == _values(other)
+
+    __hash__ = None  # type: ignore[assignment]  # what it says may change until it is sent
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the constructor takes, by name."""
+        return _values(self)
 
     def __repr__(self) -> str:
         return f"Message({self.topic!r}, {len(self.body)} B, tags={self.tags!r}, keys={self.keys!r})"
@@ -195,6 +230,18 @@ class MessageExt:
     def store_time(self) -> datetime.datetime:
         """When the broker stored it, in UTC."""
         return datetime.datetime.fromtimestamp(self.store_timestamp / 1000, datetime.UTC)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and _values(self) == _values(other)
+
+    def __hash__(self) -> int:
+        place = ("topic", "broker_name", "queue_id", "queue_offset", "commit_log_offset")
+        return hash(tuple(getattr(self, name, None) for name in place))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its attributes by name, with ``msg_id``, ``offset_msg_id``, ``tags`` and ``keys``."""
+        told = ("msg_id", "offset_msg_id", "tags", "keys")
+        return {**_values(self), **{name: getattr(self, name) for name in told}}
 
     def __repr__(self) -> str:
         # One that was made by hand may lack where it is stored.

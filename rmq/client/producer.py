@@ -19,7 +19,7 @@ from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.results import SendResult
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import PreparedSend, SendEncoder, next_opaque, weight
-from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, seconds
+from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, lists_options, seconds
 from rmq.client.topics import create_topic
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
@@ -41,6 +41,7 @@ _WRITE_FIRST = 1 << 20
 Sendable = Message | MessageExt | Sequence[Message | MessageExt]
 
 
+@lists_options(ProducerSettings)
 @typed(but=("recall_handle", "queue"))
 class Producer(Lookups):
     """Sends messages; coroutines of one loop may share it.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
+from rmq.client.checks import milliseconds
 from rmq.client.instance import ClientInstance
 from rmq.client.lookup import fetch_subscribe_message_queues, max_offset, min_offset, search_offset
 from rmq.protocol.bodies.connection import ConsumerConnection
@@ -64,9 +66,10 @@ async def _members(instance: ClientInstance, group: str, address: str) -> int:
 
 
 async def reset_to_time(
-    instance: ClientInstance, group: str, topic: str, timestamp: int, *, force: bool
+    instance: ClientInstance, group: str, topic: str, timestamp: int | datetime, *, force: bool
 ) -> list[OffsetReset]:
     """Move every queue of a topic; see :meth:`rmq.client.admin.AdminClient.reset_offset_by_timestamp`."""
+    at = milliseconds(timestamp, "timestamp")
     done: list[OffsetReset] = []
     by_address: dict[str, list[MessageQueue]] = {}
     for queue in await fetch_subscribe_message_queues(instance, topic):
@@ -76,7 +79,7 @@ async def reset_to_time(
     for address, queues in by_address.items():
         stored = {queue: await committed(instance, group, queue) for queue in queues}
         known[address] = stored, await _members(instance, group, address)
-    header = ResetOffsetRequest(topic=topic, group=group, timestamp=timestamp, is_force=force)
+    header = ResetOffsetRequest(topic=topic, group=group, timestamp=at, is_force=force)
     for address, (old, clients) in known.items():
         if all(offset is None for offset in old.values()):
             continue
@@ -98,7 +101,7 @@ async def reset_to_time(
                 new = ResetOffsetBody.decode(reply.body).offset_table
         if not clients:
             for queue, offset in old.items():
-                target = await _target(instance, queue, timestamp)
+                target = await _target(instance, queue, at)
                 if offset is not None and not force:
                     target = min(target, offset)
                 await _commit(instance, address, group, queue, target)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
+from typing import Any
 
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.protocol.bodies.connection import ConsumerConnection
@@ -20,6 +21,21 @@ __all__ = [
     "SendStatus",
     "TopicStats",
 ]
+
+
+def _plain(result: SendResult | PullResult | QueryResult) -> dict[str, Any]:
+    return {one.name: _of(getattr(result, one.name)) for one in fields(result)}
+
+
+def _of(value: object) -> object:
+    match value:
+        case Enum():
+            return value.name
+        case MessageQueue() | MessageExt():
+            return value.as_dict()
+        case list():
+            return [_of(each) for each in value]
+    return value
 
 
 class SendStatus(Enum):
@@ -50,6 +66,10 @@ class SendResult:
     #: What ``recall_message`` takes back a message by that waits for its delivery time; None for any other.
     recall_handle: str | None = None
 
+    def as_dict(self) -> dict[str, Any]:
+        """Its attributes by name; the queue's likewise, the status as its name."""
+        return _plain(self)
+
     @property
     def ok(self) -> bool:
         """Stored as the broker's configuration promises, not merely stored."""
@@ -73,6 +93,10 @@ class PullResult:
     max_offset: int
     messages: list[MessageExt] = field(default_factory=list)
 
+    def as_dict(self) -> dict[str, Any]:
+        """Its attributes by name; each message likewise, the status as its name."""
+        return _plain(self)
+
 
 @dataclass(slots=True)
 class QueryResult:
@@ -83,6 +107,10 @@ class QueryResult:
     #: What is to be known about it: brokers that did not answer, an answer that was cut, an index that is being rebuilt
     #: and does not find every message yet.
     remark: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its attributes by name; each message likewise."""
+        return _plain(self)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from struct import Struct
 
 import orjson
 
-from rmq.client.checks import check_flag, check_topic
+from rmq.client.checks import check_delay_level, check_flag, check_topic
 from rmq.client.message import Message, MessageExt, MessageQueue, body_bytes, join_keys
 from rmq.client.results import SendResult, SendStatus
 from rmq.client.settings import ProducerSettings, seconds
@@ -28,6 +28,7 @@ from rmq.protocol.command import VERSION, Command
 from rmq.protocol.compression import compress, flags_of
 from rmq.protocol.errors import ClientError, HeaderError, ResponseError
 from rmq.protocol.names import BROKER_TOPICS
+from rmq.protocol.numbers import INT_MAX
 from rmq.protocol.properties import RESERVED
 from rmq.protocol.sysflags import TRANSACTION_PREPARED
 
@@ -219,8 +220,7 @@ class SendEncoder:
         if isinstance(message, Message):
             level = message.delay_level
             if type(level) is not int or level:
-                if not isinstance(level, int) or isinstance(level, bool) or not 0 < level < 1 << 31:
-                    raise ClientError(f"delay_level is {level!r}: give 0 (none) or 1 to 18")
+                check_delay_level(level, INT_MAX)
                 text += f"\x02DELAY\x01{level:d}"
                 count += 1
             if message.delay is not None or message.deliver_at is not None:

@@ -17,7 +17,7 @@ from typing import Any, Self, TypedDict, TypeVar
 from rmq.client.allocate import AllocateMessageQueueStrategy
 from rmq.client.checks import check_flag, check_word
 from rmq.client.message import MessageQueue
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, UnknownOption
 from rmq.protocol.frame import MAX_FRAME
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "PullConsumerSettings",
     "PushConsumerOptions",
     "PushConsumerSettings",
+    "lists_options",
     "seconds",
 ]
 
@@ -47,6 +48,8 @@ _PAUSES = frozenset({
     "rebalance_interval", "consumer_pull_timeout",
 })  # fmt: skip
 _INT_MAX = (1 << 31) - 1
+#: Threads for the listeners of one consumer (Java: consumeThreadMin and consumeThreadMax).
+_THREADS = 20
 E = TypeVar("E", bound=Enum)
 T = TypeVar("T")
 
@@ -80,8 +83,9 @@ class ClientOptions(TypedDict, total=False):
     """Keyword arguments of every client; docs/sdk.md has each setting with its default.
 
     ``namesrv``: ``host:port`` list separated by ``;`` (default: the environment's NAMESRV_ADDR, then the HTTP address
-    server). ``client_ip``: our address in the client id. ``instance_name``: clients of one process with the same one
-    share connections and heartbeats. ``tls``: True, or an ``ssl.SSLContext``. ``vip_channel``: send to port - 2.
+    server). ``client_ip``: our address in the client id. ``instance_name``: clients of one process with the same one,
+    if it is not DEFAULT, share connections and heartbeats. ``tls``: True, or an ``ssl.SSLContext``. ``vip_channel``:
+    send to port - 2.
     """
 
     namesrv: str | None
@@ -205,7 +209,8 @@ class ClientSettings:
     def of(cls, options: Any) -> Self:
         """Settings from a constructor's keyword arguments.
 
-        :raises ClientError: names the keyword that does not exist or whose value cannot be used.
+        :raises UnknownOption: names the keyword that does not exist, and the nearest one.
+        :raises ClientError: names the keyword whose value cannot be used.
         """
         known = {field.name: field for field in fields(cls)}
         for name in options:
@@ -213,7 +218,7 @@ class ClientSettings:
                 import difflib
 
                 near = difflib.get_close_matches(name, known, 1)
-                raise ClientError(f"no setting {name!r}" + (f": did you mean {near[0]}?" if near else ""))
+                raise UnknownOption(f"no setting {name!r}" + (f": did you mean {near[0]}?" if near else ""))
         made = cls(**options)
         for name, field in known.items():
             setattr(made, name, _value(str(field.type), getattr(made, name), name))
@@ -289,8 +294,8 @@ class PushConsumerSettings(ConsumerSettings):
     orderly: bool = False
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     consume_timestamp: datetime | str | None = None
-    consume_thread_min: int = 20
-    consume_thread_max: int = 20
+    consume_thread_min: int = _THREADS
+    consume_thread_max: int = _THREADS
     consume_concurrently_max_span: int = 2000
     pull_threshold_for_queue: int = 1000
     pull_threshold_size_for_queue: int = 100 << 20
@@ -331,6 +336,16 @@ class PushConsumerSettings(ConsumerSettings):
             )
         _suspend_below_timeout(self.broker_suspend_max_time, self.consumer_timeout_when_suspend)
 
+    @classmethod
+    def of(cls, options: Any) -> Self:
+        """As everywhere; of the two numbers of threads, one that is not given follows the other."""
+        least, most = options.get("consume_thread_min"), options.get("consume_thread_max")
+        if least is None and isinstance(most, int):
+            options = {**options, "consume_thread_min": min(most, _THREADS)}
+        elif most is None and isinstance(least, int):
+            options = {**options, "consume_thread_max": max(least, _THREADS)}
+        return super(PushConsumerSettings, cls).of(options)
+
 
 @dataclass(slots=True, kw_only=True)
 class PullConsumerSettings(ConsumerSettings):
@@ -342,6 +357,22 @@ class PullConsumerSettings(ConsumerSettings):
     def check(self) -> None:
         ConsumerSettings.check(self)
         _suspend_below_timeout(self.broker_suspend_max_time, self.consumer_timeout_when_suspend)
+
+
+def lists_options(settings: type[ClientSettings]) -> Callable[[type[T]], type[T]]:
+    """Have ``help()`` of a client list its keyword arguments with their types and defaults."""
+
+    def listed(client: type[T]) -> type[T]:
+        rows = (f"{field.name}: {field.type} = {_shown(field.default)}" for field in fields(settings))
+        head = f"{client.__doc__ or ''}\n    Options, and their defaults::\n"
+        client.__doc__ = "\n        ".join((head, *rows))
+        return client
+
+    return listed
+
+
+def _shown(value: object) -> str:
+    return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
 
 
 def _value(kind: str, value: object, name: str) -> object:

@@ -13,7 +13,7 @@ from rmq.client.consumer.listeners import ends_task
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer
 from rmq.client.results import SendResult, SendStatus
-from rmq.client.settings import Duration, ProducerOptions
+from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, lists_options
 from rmq.protocol import ids
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
@@ -57,6 +57,7 @@ LocalTransaction = Callable[[Message], TransactionState | Awaitable[TransactionS
 TransactionCheck = Callable[[MessageExt], TransactionState | Awaitable[TransactionState]]
 
 
+@lists_options(ProducerSettings)
 class TransactionProducer(Producer):
     """Sends messages that are delivered when a local transaction has committed.
 

@@ -8,21 +8,29 @@
     │   └── HeaderError        one request is wrong: answer it, keep the connection
     │       └── BodyError      the same, about its body
     ├── TransportError         no answer was had from the other side
-    │   ├── ConnectFailed
-    │   ├── ConnectionLost
-    │   ├── RequestTimeout
+    │   ├── ConnectFailed      a ConnectionError, too
+    │   ├── ConnectionLost     a ConnectionError, too
+    │   ├── RequestTimeout     a TimeoutError, too
     │   └── TooManyRequests    a limit of ours refused the call before it was sent
     ├── ResponseError          the other side answered with a code that is not success
     ├── ClientError            a call that the SDK refuses before anything is sent
+    │   └── UnknownOption      a TypeError, too
     ├── ConfigError            settings or command line that cannot be used
     ├── StoreError             files that cannot be read, written or trusted
     ├── ReplicationError
     └── AuthError
 
-Callers branch on the class, on ``code`` or on a flag; never on a text.
+Callers branch on the class, on ``code`` or on a flag; never on a text. Python's own classes serve who catches those, as
+with any other client: ``except ConnectionError``, ``except TimeoutError``, ``except OSError``.
 """
 
 from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rmq.protocol.queue import MessageQueue
 
 __all__ = [
     "FAQ",
@@ -42,6 +50,7 @@ __all__ = [
     "StoreError",
     "TooManyRequests",
     "TransportError",
+    "UnknownOption",
 ]
 
 #: How Java ends a remark about a topic or a group that is not there.
@@ -51,10 +60,35 @@ FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 class RMQError(Exception):
     """Base of every error of this project."""
 
-    #: The same call may succeed on another broker.
+    #: The same call may succeed on another broker, or later.
     retriable: bool = False
     #: The route the call was based on is out of date.
     refresh_route: bool = False
+    #: The response code, where the other side answered (``ResponseCode`` where it is a known one).
+    code: int | None = None
+    #: The topic the call was about, where it was about one.
+    topic: str | None = None
+    #: The queue it was about.
+    queue: MessageQueue | None = None
+    #: ``host:port`` of the broker or name server that failed it.
+    address: str | None = None
+
+    def about(self, *, topic: str | None = None, queue: MessageQueue | None = None, address: str | None = None) -> Self:
+        """This error, which now says what it is about; what it says already stays."""
+        if self.queue is None:
+            self.queue = queue
+        if self.topic is None:
+            self.topic = topic if queue is None else queue.topic
+        if self.address is None:
+            self.address = address
+        return self
+
+    @property
+    def hint(self) -> str | None:
+        """The command that tells more, or None where none does; name servers are those of NAMESRV_ADDR."""
+        if self.queue is not None and self.address is not None and self.code != _NO_TOPIC:
+            return f"mqadmin brokerStatus -b {self.address}"
+        return None if self.topic is None else f"mqadmin topicRoute -t {shlex.quote(self.topic)}"
 
 
 class ProtocolError(RMQError):
@@ -79,15 +113,15 @@ class TransportError(RMQError):
     retriable = True
 
 
-class ConnectFailed(TransportError):
+class ConnectFailed(TransportError, ConnectionError):
     """The connection could not be opened."""
 
 
-class ConnectionLost(TransportError):
+class ConnectionLost(TransportError, ConnectionError):
     """The connection closed while the call was under way; whether it took effect is unknown."""
 
 
-class RequestTimeout(TransportError):
+class RequestTimeout(TransportError, TimeoutError):
     """No answer in the time given; whether the call took effect is unknown."""
 
 
@@ -97,10 +131,11 @@ class TooManyRequests(TransportError):
     retriable = False
 
 
+_NO_TOPIC = 17
 #: Codes on which the Java producer tries another broker (protocol.md 2.2, client.md 2).
 _RETRIABLE = frozenset({1, 2, 14, 16, 17, 204, 205})
 #: Codes which say that the route is out of date.
-_REFRESH = frozenset({17})
+_REFRESH = frozenset({_NO_TOPIC})
 
 
 class ResponseError(RMQError):
@@ -108,21 +143,27 @@ class ResponseError(RMQError):
 
     :param code: the response code (``ResponseCode`` where it is a known one).
     :param remark: what the other side said, or None.
-    :param addr: ``host:port`` of the one that answered, or None.
+    :param address: ``host:port`` of the one that answered, or None.
     """
 
-    def __init__(self, code: int, remark: str | None = None, addr: str | None = None) -> None:
+    code: int
+
+    def __init__(self, code: int, remark: str | None = None, address: str | None = None) -> None:
         self.code = code
         self.remark = remark
-        self.addr = addr
+        self.address = address
         self.retriable = code in _RETRIABLE
         self.refresh_route = code in _REFRESH
-        where = f" from {addr}" if addr else ""
+        where = f" from {address}" if address else ""
         super().__init__(f"code {code}{where}: {remark or 'no remark'}")
 
 
 class ClientError(RMQError):
     """A call that is refused before anything is sent."""
+
+
+class UnknownOption(ClientError, TypeError):
+    """A keyword argument that a client does not have: names the nearest one."""
 
 
 class ConfigError(RMQError):

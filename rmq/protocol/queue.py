@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from rmq.protocol.fastjson.keys import ObjectKey
 
@@ -23,6 +23,10 @@ class MessageQueue:
     def __str__(self) -> str:
         """Java's text form, which consistent hashing and ``$ref`` paths are made from."""
         return f"MessageQueue [topic={self.topic}, brokerName={self.broker_name}, queueId={self.queue_id}]"
+
+    def as_dict(self) -> dict[str, str | int]:
+        """Topic, broker name and queue id, by name."""
+        return asdict(self)
 
     @property
     def key(self) -> ObjectKey:

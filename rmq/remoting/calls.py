@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rmq.protocol import frame
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConnectFailed, ConnectionLost, RequestTimeout, TooManyRequests
+from rmq.protocol.errors import ConnectFailed, ConnectionLost, RequestTimeout, TooManyRequests, TransportError
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
 
@@ -23,6 +23,7 @@ __all__ = ["Calls", "Deadline", "Done"]
 
 log = logger(__name__)
 
+E = TypeVar("E", bound=TransportError)
 #: Told how a call ended: the answer, or why there is none.
 Done = Callable[["Command | Exception"], None]
 #: (connection, opaque, seconds, whether they are for being written).
@@ -84,9 +85,9 @@ class Calls:
     def call_frame(self, data: bytes, opaque: int, timeout: float, done: Done) -> int:
         """:meth:`call` with a frame that was encoded by the caller with an ``opaque`` of :meth:`next_opaque`."""
         if self.closed:
-            raise ConnectionLost(f"{self.address or self.peer}: the connection is closed")
+            raise self._of_peer(ConnectionLost, "the connection is closed")
         if len(self._waiting) >= self._endpoint.limits.waiting:
-            raise TooManyRequests(f"{self.address or self.peer}: {len(self._waiting)} requests wait for answers")
+            raise self._of_peer(TooManyRequests, f"{len(self._waiting)} requests wait for answers")
         if self.writing_paused:
             self._refuse_more()
             self._held[opaque] = data, timeout
@@ -119,7 +120,7 @@ class Calls:
         except TimeoutError:
             return False
         if self.closed:
-            raise ConnectionLost(f"{self.address or self.peer}: the connection is closed")
+            raise self._of_peer(ConnectionLost, "the connection is closed")
         return True
 
     def _tell_taking(self) -> None:
@@ -148,7 +149,7 @@ class Calls:
         """The peer does not take what we send: so much may wait in memory, and no more."""
         waiting = self.unsent() + self.out_bytes + self._held_bytes
         if waiting > self._endpoint.limits.write_most:
-            raise TooManyRequests(f"{self.address or self.peer}: {waiting >> 20} MiB of requests wait to be sent")
+            raise self._of_peer(TooManyRequests, f"{waiting >> 20} MiB of requests wait to be sent")
 
     def forget(self, opaque: int) -> None:
         """No longer wait for the answer to a request of ours, nor write it if it is held."""
@@ -171,12 +172,16 @@ class Calls:
         self._held_bytes = 0
         self._leaving.clear()
         self._tell_taking()
-        peer = self.address or self.peer
         for opaque, done in waiting.items():
             if opaque in held:
-                self._tell(done, ConnectFailed(f"{peer}: connection lost before the request was written: {why}"))
+                self._tell(done, self._of_peer(ConnectFailed, f"connection lost before the request was written: {why}"))
             else:
-                self._tell(done, ConnectionLost(f"{peer}: connection lost: {why}"))
+                self._tell(done, self._of_peer(ConnectionLost, f"connection lost: {why}"))
+
+    def _of_peer(self, kind: type[E], what: str) -> E:
+        """An error that says whose it is."""
+        peer = self.address or self.peer
+        return kind(f"{peer}: {what}").about(address=peer)
 
     def _tell(self, done: Done, how: Command | Exception) -> None:
         """A call of ours has ended. Who asked and fails at the answer fails alone."""
@@ -194,13 +199,12 @@ class Calls:
         done = self._waiting.pop(opaque, None)
         if done is None:
             return
-        peer = self.address or self.peer
         if unwritten:
             self._tell(
-                done, ConnectFailed(f"{peer}: takes no request: this one waited {timeout:g} s, and was not sent")
+                done, self._of_peer(ConnectFailed, f"takes no request: this one waited {timeout:g} s, and was not sent")
             )
         else:
-            self._tell(done, RequestTimeout(f"{peer}: no answer in {timeout:g} s"))
+            self._tell(done, self._of_peer(RequestTimeout, f"no answer in {timeout:g} s"))
         if not self.inbound and not self.closed:
             self._look_whether_heard(timeout)
 
@@ -252,7 +256,7 @@ class Calls:
     def oneway_frame(self, data: bytes) -> None:
         """:meth:`oneway` with a frame that is encoded already."""
         if self.closed:
-            raise ConnectionLost(f"{self.address or self.peer}: the connection is closed")
+            raise self._of_peer(ConnectionLost, "the connection is closed")
         self._refuse_more()
         self.send(data)
 

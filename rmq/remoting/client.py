@@ -51,6 +51,10 @@ def split_address(addr: str) -> tuple[str, int]:
     return host.lstrip("/").strip("[]"), int(port)
 
 
+def _not_reached(addr: str, why: str) -> ConnectFailed:
+    return ConnectFailed(f"connect to {addr} failed: {why}").about(address=addr)
+
+
 def _reason(error: OSError) -> str:
     """The system's words; loops differ in theirs."""
     if error.errno is not None and error.errno > 0 and not isinstance(error, ssl.SSLError):
@@ -120,7 +124,7 @@ class RemotingClient:
         if conn is not None and not conn.closed:
             return conn
         if self._closed:
-            raise ConnectFailed(f"{addr}: the client is closed")
+            raise ConnectFailed(f"{addr}: the client is closed").about(address=addr)
         opening = self._opening.get(addr)
         if opening is None:
             host, port = split_address(addr)
@@ -131,11 +135,11 @@ class RemotingClient:
             result = await asyncio.shield(opening)
         except asyncio.CancelledError:
             if opening.cancelled():
-                raise ConnectFailed(f"{addr}: the client is closed") from None
+                raise ConnectFailed(f"{addr}: the client is closed").about(address=addr) from None
             raise
         if isinstance(result, Conn):
             return result
-        raise ConnectFailed(*result.args)
+        raise ConnectFailed(*result.args).about(address=addr)
 
     async def _open(self, addr: str, host: str, port: int) -> Conn | ConnectFailed:
         """The connection or why there is none: returned, so that a failure nobody waits for any more is no error."""
@@ -157,9 +161,11 @@ class RemotingClient:
                     factory, host, port, ssl_context=self._tls, server_name=self.server_names.get(addr)
                 )
         except TimeoutError:
-            return ConnectFailed(f"connect to {addr} failed: no answer in {self._connect_timeout:g} s")
+            return ConnectFailed(f"connect to {addr} failed: no answer in {self._connect_timeout:g} s").about(
+                address=addr
+            )
         except (OSError, ssl.SSLError) as error:
-            return ConnectFailed(f"connect to {addr} failed: {_reason(error)}")
+            return ConnectFailed(f"connect to {addr} failed: {_reason(error)}").about(address=addr)
         assert isinstance(conn, Conn)
         self._conns[addr] = conn
         return conn
@@ -188,7 +194,7 @@ class RemotingClient:
             conn = await self._within(addr, timeout)
             timeout -= self.world.clock.monotonic() - began
             if timeout <= 0:
-                raise RequestTimeout(f"{addr}: connecting took the whole time")
+                raise RequestTimeout(f"{addr}: connecting took the whole time").about(address=addr)
         if not self.hooks:
             return await conn.request(command, timeout)
         for hook in self.hooks:
@@ -213,7 +219,7 @@ class RemotingClient:
             async with patience.timeout(timeout):
                 return await self.connection(addr)
         except TimeoutError:
-            raise ConnectFailed(f"connect to {addr} failed: no answer in {timeout:g} s") from None
+            raise _not_reached(addr, f"no answer in {timeout:g} s") from None
 
     def call(self, addr: str, command: Command, timeout: float, done: Done) -> None:
         """Ask without waiting: ``done`` is told once how it ended, an answer or an error of :meth:`request`.
@@ -223,7 +229,7 @@ class RemotingClient:
         conn = self._conns.get(addr)
         if conn is None or conn.closed:
             if self._closed or self._endpoint.tasks.closed:
-                done(ConnectFailed(f"{addr}: the client is closed"))
+                done(ConnectFailed(f"{addr}: the client is closed").about(address=addr))
             else:
                 self._endpoint.tasks.spawn(self._call_later(addr, command, timeout, done), f"call {addr}")
             return
@@ -237,7 +243,7 @@ class RemotingClient:
             done(error)
             return
         except asyncio.CancelledError:
-            done(ConnectFailed(f"{addr}: the client is closed"))
+            done(ConnectFailed(f"{addr}: the client is closed").about(address=addr))
             raise
         self._call_on(conn, addr, command, timeout - (self.world.clock.monotonic() - began), done)
 

@@ -91,6 +91,8 @@ async def query_msg_by_key(admin: AdminClient, topic: str, key: str, json: bool)
     """The messages of a topic that have a key."""
     result = await admin.query_message(topic, key, 64)
     found = result.messages
+    if not found:
+        raise ResponseError(ResponseCode.QUERY_NOT_FOUND, result.remark)
     if result.remark:
         click.echo(result.remark, err=True)
     if json:
@@ -174,13 +176,13 @@ async def _by_unique_id(
             else:
                 result = await admin.query_message(name, msg_id, 1)
         except ResponseError as error:
-            if error.code in (ResponseCode.QUERY_NOT_FOUND, ResponseCode.TOPIC_NOT_EXIST):
-                if topic and error.remark:
-                    said[error.remark] = None
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
                 continue
             raise
         except ClientError:
             continue  # the topic went meanwhile
+        if topic and not result.messages:
+            said[result.remark] = None
         for message in result.messages:
             if message.msg_id == msg_id:
                 return message

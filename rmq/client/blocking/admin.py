@@ -6,14 +6,13 @@ from typing import Unpack
 
 from rmq.client.admin import AdminClient as AioAdminClient
 from rmq.client.blocking.mirror import AdminClientMirror
-from rmq.client.settings import (
-    AdminOptions,
-)
+from rmq.client.settings import AdminOptions, AdminSettings, lists_options
 from rmq.runtime.world import World
 
 __all__ = ["AdminClient"]
 
 
+@lists_options(AdminSettings)
 class AdminClient(AdminClientMirror):
     """Asks and changes a cluster; any thread may use it (Java: DefaultMQAdminExt).
 

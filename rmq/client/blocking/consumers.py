@@ -7,13 +7,17 @@ from typing import Unpack
 
 from rmq.client.blocking.life import twin
 from rmq.client.blocking.mirror import PullConsumerMirror, PushConsumerMirror
+from rmq.client.checks import check_text
 from rmq.client.consumer.listeners import F
 from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
 from rmq.client.consumer.push import PushConsumer as AioPushConsumer
 from rmq.client.settings import (
     Duration,
     PullConsumerOptions,
+    PullConsumerSettings,
     PushConsumerOptions,
+    PushConsumerSettings,
+    lists_options,
 )
 from rmq.protocol.errors import ClientError
 from rmq.runtime.aside import logger
@@ -25,6 +29,7 @@ __all__ = ["PullConsumer", "PushConsumer"]
 log = logger(__name__)
 
 
+@lists_options(PushConsumerSettings)
 @twin(AioPushConsumer)
 class PushConsumer(PushConsumerMirror):
     """Gets messages as they come and hands them to listeners on a pool of threads (Java: DefaultMQPushConsumer).
@@ -52,6 +57,8 @@ class PushConsumer(PushConsumerMirror):
         self.group = group
 
     def on(self, topic: str, expression: str = "*", *, sql: bool = False, batch: bool = False) -> Callable[[F], F]:
+        check_text(topic)
+
         def register(function: F) -> F:
             return self._on_loop(lambda client: client.on(topic, expression, sql=sql, batch=batch)(function))
 
@@ -94,6 +101,7 @@ def _ended(result: object) -> None:
         log.error("the shutdown asked for by a listener failed", exc_info=result)
 
 
+@lists_options(PullConsumerSettings)
 class PullConsumer(PullConsumerMirror):
     """Pulls when asked to; any thread may use it (Java: DefaultMQPullConsumer).
 

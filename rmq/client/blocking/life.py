@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -76,8 +77,12 @@ class Blocking(Generic[A]):
 
     def _keep_track(self, made: Bridge) -> None:
         """Have it stopped when the process ends, and its sockets closed in children."""
-        made.stop_at_exit(self, self._client.shutdown, first=self._receives)
+        made.stop_at_exit(self, self._left_open, first=self._receives)
         made.close_in_children(self, self._descriptors)
+
+    def _left_open(self) -> Coroutine[Any, Any, object]:
+        warnings.warn(f"{self!r} was not shut down: use it with 'with', or call shutdown()", ResourceWarning, 1, self)
+        return self._client.shutdown()
 
     def _run(self, coro: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
         return self._bridge_now().run(coro, seconds)

@@ -6,6 +6,7 @@ Written by ``make mirror`` from the asyncio classes, which are the place to chan
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 
 from rmq.client.admin import AdminClient as AioAdminClient
 from rmq.client.blocking.life import A, Blocking
@@ -49,8 +50,8 @@ class Lookups(Blocking[A]):
         """The queues consumers read. :raises ClientError: the topic does not exist."""
         return self._run(self._alive().fetch_subscribe_message_queues(topic))
 
-    def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
-        """The offset of the first message stored at a time (milliseconds since the epoch) or later."""
+    def search_offset(self, queue: MessageQueue, timestamp: int | datetime) -> int:
+        """The offset of the first message stored at a time (a datetime, or milliseconds since the epoch) or later."""
         return self._run(self._alive().search_offset(queue, timestamp))
 
     def max_offset(self, queue: MessageQueue) -> int:
@@ -72,10 +73,13 @@ class Lookups(Blocking[A]):
         """
         return self._run(self._alive().view_message(msg_id, topic))
 
-    def query_message(self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int = FOREVER) -> QueryResult:
-        """Messages of a topic with a key; times are store times in milliseconds since the epoch.
+    def query_message(
+        self, topic: str, key: str, max_num: int = 32, begin: int | datetime = 0, end: int | datetime = FOREVER
+    ) -> QueryResult:
+        """Messages of a topic with a key, none where there is none; the result's remark says what is to be known.
 
-        :raises ResponseError: code 22: there is none.
+        :param max_num: most messages a broker is asked for.
+        :param begin: from this store time on, a datetime or milliseconds since the epoch. :param end: up to this one.
         """
         return self._run(self._alive().query_message(topic, key, max_num, begin, end))
 
@@ -336,11 +340,11 @@ class AdminClientMirror(Lookups[AioAdminClient]):
         return self._run(self._alive().consumer_running_info(group, client_id, broker_addr, jstack=jstack))
 
     def reset_offset_by_timestamp(
-        self, topic: str, group: str, timestamp: int, *, force: bool = True
+        self, topic: str, group: str, timestamp: int | datetime, *, force: bool = True
     ) -> list[OffsetReset]:
         """Move a group on a topic to a time (resetOffsetByTime): its members go there, or its stored offsets do.
 
-        :param timestamp: milliseconds since the epoch; -1: the end of each queue.
+        :param timestamp: a datetime, or milliseconds since the epoch; -1: the end of each queue.
         :param force: forward as well; False: never beyond where the group stands.
         :raises ClientError: the group has no offset on the topic.
         """

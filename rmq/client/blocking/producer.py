@@ -20,10 +20,7 @@ from rmq.client.results import (
 )
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import weight
-from rmq.client.settings import (
-    Duration,
-    ProducerOptions,
-)
+from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, lists_options
 from rmq.client.transaction import (
     LocalTransaction,
     TransactionCheck,
@@ -45,6 +42,7 @@ log = logger(__name__)
 _WRITTEN_AND_ANSWERED = 2
 
 
+@lists_options(ProducerSettings)
 @twin(AioProducer)
 class Producer(ProducerMirror):
     """Sends messages; any thread may use it (Java: DefaultMQProducer).
@@ -238,6 +236,7 @@ def _complain(result: object, error: BaseException | None) -> None:
         log.error("a callback of send_async raised", exc_info=error)
 
 
+@lists_options(ProducerSettings)
 @twin(AioTransactionProducer)
 class TransactionProducer(Producer):
     """Sends messages that are delivered when a local transaction has committed (Java: TransactionMQProducer).

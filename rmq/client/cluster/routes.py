@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from rmq.client.cluster.route import PERM_WRITE, PublishInfo, publish_queues, subscribe_queues
 from rmq.protocol.bodies.route import TopicRouteData
+from rmq.protocol.errors import ClientError
 from rmq.protocol.queue import MessageQueue
 from rmq.runtime.world import Random
 
-__all__ = ["Routes"]
+__all__ = ["Routes", "no_such_topic"]
 
 #: Seconds without a send after which a topic's route is asked for no more.
 _IDLE_SECONDS = 600.0
+
+
+def no_such_topic(topic: str) -> ClientError:
+    """What a call is told that is about a topic without a route."""
+    return ClientError(f"the topic {topic} does not exist: no broker has registered it").about(topic=topic)
 
 
 class Routes:

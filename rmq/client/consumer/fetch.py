@@ -199,7 +199,7 @@ class Fetch:
         first = queue not in self._failing
         self._failing.add(queue)
         log.log(
-            logging.WARNING if first and not expected else logging.DEBUG,
+            self._instance.outages.level(error) if first and not expected else logging.DEBUG,
             "group %s: pull from %s failed, tried again every %g s: %s",
             self._group,
             queue,

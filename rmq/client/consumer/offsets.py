@@ -134,7 +134,11 @@ class RemoteBrokerOffsetStore(_Table):
                 raise outcome
         if failed:
             # Once while it lasts: with every queue and every five seconds nothing else could be read.
-            level = logging.DEBUG if self._failing and not wait else logging.WARNING
+            level = self._instance.outages.level(failed[0])
+            if wait:
+                level = logging.WARNING  # they are lost
+            elif self._failing:
+                level = logging.DEBUG
             log.log(
                 level,
                 "group %s: %d offsets were not kept%s: %s",

@@ -16,7 +16,7 @@ from rmq.client.instance import ClientInstance, connect_instance
 from rmq.client.lookup import Lookups
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import PullResult
-from rmq.client.settings import Duration, PullConsumerOptions, PullConsumerSettings, seconds
+from rmq.client.settings import Duration, PullConsumerOptions, PullConsumerSettings, lists_options, seconds
 from rmq.protocol import subscription
 from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
@@ -31,6 +31,7 @@ __all__ = ["PullConsumer"]
 log = logger(__name__)
 
 
+@lists_options(PullConsumerSettings)
 @typed(but=("queue", "offset", "max_nums"), inner=("offsets", "reset_offsets"))
 class PullConsumer(Lookups):
     """Pulls when asked to; coroutines of one loop may share it.

@@ -26,7 +26,7 @@ from rmq.client.consumer.subscriptions import Subscriptions, refuse_mixture
 from rmq.client.instance import ClientInstance, connect_instance, instances_of
 from rmq.client.lookup import Lookups
 from rmq.client.message import MessageExt, MessageQueue
-from rmq.client.settings import Duration, PushConsumerOptions, PushConsumerSettings, seconds
+from rmq.client.settings import Duration, PushConsumerOptions, PushConsumerSettings, lists_options, seconds
 from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq.protocol.errors import ClientError, RMQError, TransportError
@@ -45,6 +45,7 @@ _TOLD_WAIT = 10.0
 _CANCEL_WAIT = 3.0
 
 
+@lists_options(PushConsumerSettings)
 @typed(inner=("listener_of", "statistics", "committed", "offsets", "reset_offsets"))
 class PushConsumer(Lookups):
     """Gets messages as they come and hands them to listeners; coroutines of one loop may share it.
@@ -105,11 +106,16 @@ class PushConsumer(Lookups):
 
         :param expression: tags, ``TagA || TagB``; with ``sql=True`` a SQL92 condition.
         :param batch: the listener takes a list of up to ``consume_message_batch_max_size`` messages.
-        :raises ClientError: the topic, the expression or the listener cannot be used.
+        :raises ClientError: the topic, the expression or the listener cannot be used, or the topic has a listener.
         """
 
         def register(function: F) -> F:
             listener = Listener(function, batch=batch, group=self.group)
+            if topic in self._listeners and topic in self._subscriptions.table:
+                raise ClientError(
+                    f"the topic {topic} has a listener in this consumer already: each message goes to one; use a "
+                    "second group for another copy of them, or unsubscribe first"
+                ).about(topic=topic)
             self.subscribe(topic, expression, sql=sql)
             self._listeners[topic] = listener
             return function

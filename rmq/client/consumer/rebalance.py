@@ -16,7 +16,7 @@ from rmq.protocol.bodies.kv import GetConsumerListByGroupResponseBody
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.errors import ClientError, RMQError
 from rmq.protocol.headers.client import GetConsumerListByGroupRequest
-from rmq.protocol.names import is_retry_topic
+from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from rmq.runtime.aside import logger
 
 __all__ = ["Rebalance", "consumer_ids", "our_share"]
@@ -110,7 +110,7 @@ class Rebalance:
             await self._topic(topic)
             self._failing.discard(topic)
         except RMQError as error:
-            level = logging.DEBUG if topic in self._failing else logging.WARNING
+            level = logging.DEBUG if topic in self._failing else self._instance.outages.level(error)
             log.log(level, "group %s: rebalance of %s waits: %s", self._group, topic, error)
             self._failing.add(topic)
 
@@ -146,7 +146,7 @@ class Rebalance:
             await asyncio.sleep(_HANDOVER)
 
     def _note_missing(self, topic: str) -> None:
-        if not is_retry_topic(topic) and self._beginning.looked(topic, ()):
+        if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) and self._beginning.looked(topic, ()):
             log.warning(
                 "group %s: no broker has the topic %s: either the name is wrong, or nobody has sent to it yet; "
                 "it is looked for again",

@@ -55,3 +55,4 @@ async def test_a_silent_broker_is_waited_for_once() -> None:
     stats = await admin.topic_stats("T")
     assert (stats.missing, len(stats.offset_table), brokers.asked) == ({}, 2, 2)
     assert (await admin.topic_stats("T")).missing == {}
+    admin._instance = None

@@ -166,7 +166,7 @@ def test_the_last_error_keeps_what_callers_branch_on() -> None:
     s.on(answer(2, "busy"))
     error = s.fails()
     assert isinstance(error, ResponseError)
-    assert (error.code, error.remark, error.addr) == (2, "busy (tried 1 time: a)", "a:10911")
+    assert (error.code, error.remark, error.address) == (2, "busy (tried 1 time: a)", "a:10911")
     s = Sends(Known("a"), retries=0)
     refused = ConnectFailed("no")
     refused.__cause__ = OSError(111, "Connection refused")
@@ -320,9 +320,15 @@ def test_a_queue_given_needs_no_route_but_its_master() -> None:
     [(None, "the broker a of T has no master now"), (ConnectFailed("no name server"), "no name server")],
 )
 def test_a_queue_whose_broker_has_no_master(outcome: Outcome, why: str) -> None:
-    s = Sends(Known(), queue=MessageQueue("T", "a", 0))
+    s = Sends(Known("b"), queue=MessageQueue("T", "a", 0))
     s.on(outcome)
     assert str(s.fails()) == why
+
+
+def test_a_queue_of_a_topic_that_does_not_exist() -> None:
+    s = Sends(Known(), queue=MessageQueue("T", "a", 0))
+    s.on(None)
+    assert str(s.fails()) == "the topic T does not exist: no broker has registered it"
 
 
 def test_a_broker_without_a_master_counts_as_an_attempt() -> None:

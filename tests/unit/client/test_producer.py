@@ -99,7 +99,7 @@ async def test_arguments_of_a_wrong_type_are_refused_in_one_line() -> None:
             (lambda: p.query_message("T", none), "the key to look for is None"),
             (lambda: p.query_message(none, "k"), "a topic is a text"),
             (lambda: p.max_offset(none), "the queue is None: give a MessageQueue"),
-            (lambda: p.search_offset(MessageQueue("T", "a", 0), now), "timestamp is 'now': give a whole number"),
+            (lambda: p.search_offset(MessageQueue("T", "a", 0), now), "timestamp is 'now': give a datetime"),
         )
         for refused, why in calls:
             with pytest.raises(ClientError, match=why):

@@ -93,7 +93,7 @@ def test_enums_may_be_named() -> None:
         (ProducerSettings, {"instance_name": None}, "instance_name is None: give a text"),
         (ProducerSettings, {"send_msg_timeout": float("inf")}, "at most 1e9"),
         (PushConsumerSettings, {"message_model": "FANOUT"}, "CLUSTERING"),
-        (PushConsumerSettings, {"consume_thread_min": 30}, "over consume_thread_max"),
+        (PushConsumerSettings, {"consume_thread_min": 30, "consume_thread_max": 20}, "over consume_thread_max"),
         (PushConsumerSettings, {"pull_batch_size": 0}, "1 to 1024"),
         (
             PushConsumerSettings,

@@ -1,0 +1,205 @@
+"""What costs a new user an evening: said at once, in one line, with the way out."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import pickle
+import warnings
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import rmq
+from rmq import Message, MessageExt, MessageQueue, PushConsumer, SendResult, SendStatus, aio
+from rmq.client.checks import milliseconds
+from rmq.client.outages import Outages
+from rmq.client.results import PullResult, PullStatus
+from rmq.client.settings import PushConsumerSettings
+from rmq.protocol.errors import ClientError, ConnectFailed, ConnectionLost, RequestTimeout, ResponseError, UnknownOption
+
+QUEUE = MessageQueue("T", "a", 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: Message("a.b", b"x"), "illegal characters"),
+        (lambda: Message(["T"], b"x"), "a topic is a text"),  # type: ignore[arg-type]
+        (lambda: Message("T", b"x", delay_level=99), "delay_level is 99: give 0 (none) or 1 to 18"),
+        (lambda: Message("T", b"x", delay_level=True), "delay_level is True"),
+    ],
+)
+def test_a_message_that_can_never_be_sent_is_refused_where_it_is_made(make: Callable[[], Message], why: str) -> None:
+    with pytest.raises(ClientError) as refused:
+        make()
+    assert why in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", [PushConsumer, aio.PushConsumer])
+def test_a_decorator_without_its_topic_is_refused(kind: Any) -> None:
+    with pytest.raises(ClientError, match=r"@consumer\.on\('TopicTest'\)"):
+        kind("g", namesrv="n:1").on(lambda message: None)
+
+
+@pytest.mark.parametrize("kind", [PushConsumer, aio.PushConsumer])
+def test_a_topic_has_one_listener(kind: Any) -> None:
+    consumer = kind("g", namesrv="n:1")
+    consumer.on("T")(print)
+    with pytest.raises(ClientError, match="the topic T has a listener in this consumer already"):
+        consumer.on("T", "TagB")(repr)
+    consumer.on("U")(print)
+    consumer.unsubscribe("T")
+    consumer.on("T")(repr)
+
+
+@pytest.mark.parametrize("make", [PushConsumer, rmq.Producer, rmq.PullConsumer, aio.PushConsumer, aio.Producer])
+def test_an_unknown_keyword_is_a_type_error_that_names_the_nearest(make: Any) -> None:
+    with pytest.raises(TypeError, match="no setting 'namesrv_adr': did you mean namesrv") as unknown:
+        make("g", namesrv_adr="n:1")
+    assert isinstance(unknown.value, (UnknownOption, ClientError))
+
+
+@pytest.mark.parametrize(
+    ("options", "threads"),
+    [
+        ({"consume_thread_max": 4}, (4, 4)),
+        ({"consume_thread_min": 64}, (64, 64)),
+        ({"consume_thread_max": 64}, (20, 64)),
+        ({"consume_thread_min": 4}, (4, 20)),
+        ({}, (20, 20)),
+    ],
+)
+def test_a_number_of_threads_that_nobody_set_follows_the_other(
+    options: dict[str, int], threads: tuple[int, int]
+) -> None:
+    made = PushConsumerSettings.of(options)
+    assert (made.consume_thread_min, made.consume_thread_max) == threads
+
+
+def test_help_lists_the_options_with_their_defaults() -> None:
+    for client in (PushConsumer, aio.PushConsumer):
+        assert "pull_batch_size: int = 32" in (client.__doc__ or "")
+    for producer in (rmq.Producer, aio.Producer, rmq.TransactionProducer):
+        assert "send_msg_timeout: float = 3.0" in (producer.__doc__ or "")
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(ConnectFailed, ConnectionError), (ConnectionLost, ConnectionError), (RequestTimeout, TimeoutError)],
+)
+def test_errors_are_pythons_own_where_they_are_that(error: type[rmq.TransportError], kind: type[OSError]) -> None:
+    made = error("a:1: gone").about(queue=QUEUE, address="a:1")
+    assert isinstance(made, kind)
+    assert str(made) == "a:1: gone"
+    assert (made.topic, made.queue, made.address, made.code, made.retriable) == ("T", QUEUE, "a:1", None, True)
+    again = pickle.loads(pickle.dumps(made))
+    assert (type(again), str(again), again.queue) == (error, "a:1: gone", QUEUE)
+
+
+def test_what_an_error_says_of_itself_stays() -> None:
+    error = ResponseError(17, "no topic", "a:1").about(topic="T").about(topic="U", queue=QUEUE, address="b:1")
+    assert (error.topic, error.address, error.code) == ("T", "a:1", 17)
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (ConnectFailed("x").about(queue=QUEUE, address="a:1"), "mqadmin brokerStatus -b a:1"),
+        (ResponseError(2, "busy", "a:1").about(queue=QUEUE), "mqadmin brokerStatus -b a:1"),
+        (ResponseError(17, "no topic", "a:1").about(queue=QUEUE), "mqadmin topicRoute -t T"),
+        (ClientError("x").about(topic="a b;c"), "mqadmin topicRoute -t 'a b;c'"),
+        (ClientError("x"), None),
+    ],
+)
+def test_the_hint_is_a_command_that_tells_more(error: rmq.RMQError, hint: str | None) -> None:
+    assert error.hint == hint
+
+
+def test_errors_of_calls_say_what_they_are_about() -> None:
+    consumer = aio.PushConsumer("g", namesrv="n:1")
+    with pytest.raises(ClientError) as refused:
+        consumer.subscribe("a.b")
+    assert refused.value.topic == "a.b"
+    with pytest.raises(ClientError) as wrong:
+        consumer.subscribe(topic="T", expression=5)  # type: ignore[arg-type]
+    assert wrong.value.topic == "T"
+
+
+def test_a_broker_that_is_away_is_warned_of_once() -> None:
+    outages = Outages()
+    gone = ConnectionLost("x").about(address="a:1")
+    assert [outages.level(gone) for _ in range(3)] == [logging.WARNING, logging.DEBUG, logging.DEBUG]
+    assert outages.level(ConnectFailed("x").about(address="b:1")) == logging.WARNING
+    assert outages.level(ResponseError(1, "no", "a:1")) == logging.WARNING, "it answered"
+    outages.answered("a:1")
+    assert outages.level(gone) == logging.WARNING
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "ms"),
+    [(5, 5), (-1, -1), (datetime(2026, 11, 29, tzinfo=UTC), 1_795_910_400_000), (datetime.fromtimestamp(1.5), 1500)],
+)
+def test_a_time_is_a_datetime_or_milliseconds(value: int | datetime, ms: int) -> None:
+    assert milliseconds(value, "timestamp") == ms
+
+
+@pytest.mark.parametrize("value", [True, 1.5, "now", 1 << 63, datetime.min])
+def test_what_is_no_time_is_refused(value: object) -> None:
+    with pytest.raises(ClientError, match="begin is "):
+        milliseconds(value, "begin")
+
+
+def received(**other: object) -> MessageExt:
+    message = MessageExt()
+    message.topic, message.body, message.broker_name, message.queue_id = "T", b"x", "a", 1
+    message.queue_offset, message.commit_log_offset, message.store_host = 5, 700, ("127.0.0.1", 10911)
+    message.properties = {"UNIQ_KEY": "ID", "TAGS": "TagA"}
+    for name, value in other.items():
+        setattr(message, name, value)
+    return message
+
+
+def test_messages_are_equal_by_what_they_say() -> None:
+    assert Message("T", b"x", keys=["a", "b"]) == Message("T", "x", keys="a b")
+    assert Message("T", b"x") != Message("T", b"x", tags="TagA")
+    assert received() == received()
+    assert len({received(), received()}) == 1
+    assert received() != received(body=b"y")
+    assert received() != received(properties={})
+    assert received() != Message("T", b"x")
+
+
+def test_dict_forms() -> None:
+    message = Message("T", b"x", tags="TagA", properties={"a": "1"})
+    assert Message(**message.as_dict()) == message
+    message.as_dict()["properties"]["a"] = "2"
+    assert message.properties == {"a": "1"}
+    told = received().as_dict()
+    assert (told["msg_id"], told["tags"], told["keys"], told["queue_offset"]) == ("ID", "TagA", None, 5)
+    assert QUEUE.as_dict() == {"topic": "T", "broker_name": "a", "queue_id": 1}
+    sent = SendResult(SendStatus.SEND_OK, "ID", "OFF", QUEUE, 7).as_dict()
+    assert (sent["send_status"], sent["message_queue"], sent["queue_offset"]) == ("SEND_OK", QUEUE.as_dict(), 7)
+    pulled = PullResult(PullStatus.FOUND, 6, 0, 6, [received()]).as_dict()
+    assert (pulled["status"], pulled["messages"]) == ("FOUND", [told])
+
+
+def test_a_client_that_was_never_shut_down_is_warned_of() -> None:
+    producer = aio.Producer("g", namesrv="n:1")
+    producer._instance = object()  # type: ignore[assignment]
+    with pytest.warns(ResourceWarning, match="<Producer g, started> was not shut down: use it with 'async with'"):
+        producer.__del__()
+    producer._instance = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quiet = aio.Producer("g", namesrv="n:1")
+        del quiet
+        gc.collect()
