@@ -30,8 +30,9 @@ __all__ = ["LATE_S", "Ask", "Pair", "Report", "Side", "asked", "spoilt"]
 PATIENCE_S = 2.0
 #: For the answer that the other side has given already, and for what is sent: a JVM on a busy machine.
 LATE_S = 60.0
-#: What pulls are held for.
+#: What pulls are held for, but for those with this limit, whose message does not come here: neither side answers them.
 _HELD_S = 7.0
+_HELD_IN_VAIN = "15000"
 _NAMES = frozenset({"topic", "b", "group", "consumerGroup", "producerGroup", "groupName", "srcGroup", "destGroup", "a"})
 #: After these Java has something to put into a queue.
 _SENDS = frozenset({10, 36, 37, 310, 320})
@@ -277,7 +278,7 @@ class Pair:
     async def compare(self, ask: Ask) -> tuple[Command | None, Command | None]:
         """Ask both and note what differs; the last two answers."""
         patience_s = 0.4 if ask.silent else LATE_S if ask.recorded_ids else PATIENCE_S
-        if ask.code == 11 and not ask.silent:
+        if ask.code == 11 and not ask.silent and (ask.ext or {}).get("suspendTimeoutMillis") != _HELD_IN_VAIN:
             patience_s = max(patience_s, _HELD_S)
         why = None
         for attempt in range(30):
