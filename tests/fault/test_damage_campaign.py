@@ -35,7 +35,7 @@ from rmq.broker.store.queues.misfits import Misfits
 from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.queues.sequence import Claim, Verdict
 from rmq.broker.store.start.queue_loader import QueueLoader
-from tests.support.damage.damages import Damage, damages
+from tests.support.damage.damages import Damage, damages, together
 from tests.support.damage.stored import Stored, stored
 from tests.support.damage.trial import Finding, tried
 from tests.support.damage.ways import WAYS, Way
@@ -134,6 +134,24 @@ def test_damage_costs_itself_alone_and_is_told(way: Way) -> None:
 @pytest.mark.skipif(not LONG, reason="the short form does not meet every gap")
 def test_no_gap_is_left_that_was_closed() -> None:
     assert [gap.why for gap in GAPS if gap not in _met] == []
+
+
+#: What one alone does not show: a way, and damages that come at once.
+AT_ONCE = (
+    ("stopped, another boot", ("log, middle record, body: flip", "log, last record, size: flip")),
+    ("index lost", ("log, last record, body: flip the last bit", "queue B-0, entry 7, size: zero")),
+    ("index lost", ("log, first record, body: zero", "log, last record, size: flip")),
+    ("stopped", ("log, middle record, body_size: flip", "log, last record, queue_offset: flip the last bit",
+                 "index, first file, header, begin offset: zero")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "several"), AT_ONCE)
+def test_several_damages_at_once_cost_no_more(name: str, several: tuple[str, ...]) -> None:
+    way = next(way for way in WAYS if way.name == name)
+    made, all_of_them = of(way)
+    at_once = together([next(damage for damage in all_of_them if damage.name == one) for one in several])
+    assert tried(made, at_once, way) == []
 
 
 # -- planted bugs

@@ -6,14 +6,14 @@ A place is a field of one file's format, a record, an entry, or a file. The same
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import calcsize
 
 from rmq.protocol.record import FIELDS
 from tests.support.damage.stored import LOG_SIZE, QUEUE_SIZE, QUEUES, Files, Stored, Where
 
-__all__ = ["CHECKSUMS", "UNSEEN", "Damage", "damages"]
+__all__ = ["CHECKSUMS", "UNSEEN", "Damage", "damages", "together"]
 
 #: The first file of checksums of what stands beside the bodies.
 CHECKSUMS = f"/store/checksums/{0:020d}"
@@ -63,6 +63,17 @@ class Damage:
         """The files after it."""
         after = {path: self.changed.get(path, data) for path, data in files.items()} | self.changed
         return {path: data for path, data in after.items() if data is not None}
+
+
+def together(several: Sequence[Damage]) -> Damage:
+    """Damages of different files that come at once."""
+    changed: dict[str, bytes | None] = {}
+    for one in several:
+        assert changed.keys().isdisjoint(one.changed)
+        changed |= one.changed
+    records = frozenset[Where]().union(*(one.records for one in several))
+    entries = frozenset[Where]().union(*(one.entries for one in several))
+    return Damage(" and ".join(one.name for one in several), "log", changed, records, entries)
 
 
 def damages(stored: Stored) -> list[Damage]:

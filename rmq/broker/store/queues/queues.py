@@ -174,6 +174,8 @@ class QueueTable:
             self.pending += ENTRY_SIZE * count
         queue.next = end
         known = self.left_out.setdefault(queue, [])
+        while known and known[-1][0] >= first:
+            known.pop()  # the queue was cut since
         if known and known[-1][1] == first:
             first, _ = known.pop()
         known.append((first, end))

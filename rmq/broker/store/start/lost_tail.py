@@ -19,7 +19,7 @@ from rmq.broker.store.state import ENTRY_SIZE, PLACE, Queue
 from rmq.protocol.errors import StoreError
 from rmq.protocol.record import FIXED_SIZE
 
-__all__ = ["LostTail", "ends_on_disk", "expect_ends", "leave_room", "newly_left_out", "reserve"]
+__all__ = ["LostTail", "ends_on_disk", "expect_ends", "leave_room", "newly_left_out", "reserve", "used_entries"]
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def ends_on_disk(disk: QueueDisk, log_end: int) -> dict[tuple[str, int], int]:
                 with contextlib.suppress(OSError, StoreError):  # it is about to be made anew
                     if starts:
                         (data,) = disk.read_files([(disk.directory(topic, number), starts[-1])])
-                        if used := _used(data, log_end):
+                        if used := used_entries(data, log_end):
                             ends[topic, number] = starts[-1] // ENTRY_SIZE + used
     return ends
 
@@ -62,7 +62,7 @@ def newly_left_out(left_out: Mapping[Queue, int], damaged: DamagedParts) -> int:
     return sum(count for queue, count in left_out.items() if (queue.topic, queue.id) not in known)
 
 
-def _used(data: bytes, log_end: int) -> int:
+def used_entries(data: bytes, log_end: int) -> int:
     """Entries up to the last one; 0 where that is none."""
     used = -(-len(data.rstrip(b"\0")) // ENTRY_SIZE)
     at = used

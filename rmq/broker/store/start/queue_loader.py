@@ -25,6 +25,7 @@ from rmq.broker.store.queues.files import BLANK_ENTRY_SIZE, FileKey, QueueFiles,
 from rmq.broker.store.queues.fitting import fits, is_size
 from rmq.broker.store.queues.misfits import Former
 from rmq.broker.store.queues.queues import QueueTable
+from rmq.broker.store.start.lost_tail import used_entries
 from rmq.broker.store.state import ENTRY_SIZE, PLACE, Queue
 from rmq.protocol.errors import StoreError
 from rmq.protocol.names import is_lmq
@@ -43,6 +44,7 @@ _owner = fields("queue_id", "queue_offset")
 _TOPICS_AT_ONCE = 64
 _FILES_AT_ONCE = 16
 _SEGMENT = 64 << 20
+_NO_END = 1 << 62
 #: Bytes of a record that is read to learn whose it is.
 _LONGEST = 64 << 10
 #: Bytes of entries that are cut off and kept.
@@ -96,6 +98,8 @@ class QueueLoader:
         self._unlisted: list[str] = []
         #: Of each queue the segments that it points to: segment, first entry, bytes of their records.
         self._boundaries: dict[Queue, list[tuple[int, int, int]]] = {}
+        #: Of those with a bad entry, behind the last one that there is.
+        self._reached: dict[Queue, int] = {}
         #: Behind the last good entry of each.
         self.ends: dict[Queue, int] = {}
         #: Index of the last entry of each, and where it points to.
@@ -149,6 +153,8 @@ class QueueLoader:
             for (queue, start), data in zip(some, await self._offload(table.disk.read_files, keys), strict=True):
                 if queue.next * ENTRY_SIZE == start:
                     await self._take(queue, start, data)
+                else:
+                    self._note_reach(queue, start, data)
         queues = [table.get_or_create(topic, queue_id) for topic, queue_id, *_ in group]
         for queue, (_, _, starts, _, _) in zip(queues, group, strict=True):
             await self._finish(queue, starts)
@@ -213,11 +219,17 @@ class QueueLoader:
         queue.next = index + at
         queue.max_phys = behind
         if at < count and not data.endswith(bytes(len(data) - at * ENTRY_SIZE)):
+            self._note_reach(queue, start, data)
             log.warning(
                 "%s: entry %d is damaged; entries from there on are built anew from the commit log",
                 queue.files.directory, queue.next,
             )  # fmt: skip
             await self._offload(self._table.disk.cut, (queue.files.directory, start), at * ENTRY_SIZE)
+
+    def _note_reach(self, queue: Queue, start: int, data: bytes) -> None:
+        """A file has entries behind one that ends what is good: no index of theirs is to be given to other messages."""
+        if used := used_entries(data, _NO_END):
+            self._reached[queue] = start // ENTRY_SIZE + used
 
     def _tally(self, queue: Queue, index: int, offsets: tuple[int, ...], sizes: tuple[int, ...]) -> None:
         segment = self._segment
@@ -270,8 +282,8 @@ class QueueLoader:
         queue.visible = queue.tail_from = queue.next
         self.furthest = max(self.furthest, queue.max_phys)
         self.ends[queue] = queue.next
-        if queue.next:
-            self.former[queue] = Former(queue.next)
+        if reach := max(queue.next, self._reached.get(queue, 0)):
+            self.former[queue] = Former(reach)
 
     async def _compare(self, queues: list[Queue]) -> None:
         """Whether the last entry of each queue is of that queue; where it is another's, whose files these are.

@@ -38,6 +38,7 @@ from rmq.broker.store.log.records import check
 from rmq.broker.store.log.unreadable import UnreadablePlaces
 from rmq.broker.store.open_files import open_each_aside
 from rmq.broker.store.parts import OnDisk, StoreGround
+from rmq.broker.store.queues.misfits import Former
 from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.refusal import BAD_PLACE, SPOILT
 from rmq.broker.store.start.kept_entries import KeptEntries
@@ -46,6 +47,7 @@ from rmq.broker.store.start.progress import Progress
 from rmq.broker.store.start.queue_loader import QueueLoader, segment_size
 from rmq.broker.store.start.remade import remade
 from rmq.broker.store.start.tally import Tally
+from rmq.broker.store.state import Queue
 from rmq.protocol.errors import StoreError
 from rmq.protocol.record import FIXED_SIZE, is_blank, store_time
 
@@ -231,7 +233,7 @@ class Recovery:
             found.queues_wrong = found.queues_wrong and not any(made)
             queues_are_lost = bool(made.lacking) and not loader.furthest
         if self._index is not None:
-            await self._fill_index(self._index, loader, found)
+            await self._fill_index(self._index, loader, former, found)
         for queue in self._queues:
             queue.visible = queue.next
         await self._force(found.checked_from, in_doubt)
@@ -474,8 +476,13 @@ class Recovery:
         ]
         return min(wrong, default=None)
 
-    async def _fill_index(self, index: IndexBuild, loader: QueueLoader, found: Recovered) -> None:
-        """Bring the index up to the log when that is quick; it is done behind the running broker otherwise."""
+    async def _fill_index(
+        self, index: IndexBuild, loader: QueueLoader, former: Mapping[Queue, Former], found: Recovered
+    ) -> None:
+        """Bring the index up to the log when that is quick; it is done behind the running broker otherwise.
+
+        :param former: what queues were.
+        """
         if index.begin() > self._index_at_start:
             log.info("the index is not complete; it is brought up to the commit log while the broker runs")
             return
@@ -487,6 +494,8 @@ class Recovery:
             damaged = min(damage.start for damage in found.damages[known:])
             found.dispatched_from = damaged - damaged % self._log.file_size
             await self._keep_entries()
+            # Where they ended is to be known again.
+            loader.former.update((queue, Former(was.reach)) for queue, was in former.items())
             await loader.cut_from(found.dispatched_from, light=self._fills_light)
             self._kept.put_first()
             await self._dispatch(found.dispatched_from)
