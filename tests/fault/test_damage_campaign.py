@@ -71,8 +71,6 @@ GAPS = (
         "untold", "^index, newest file, (slot|header, (end|slots|count))", "^killed"),
     Gap("what a header of the index says of the time of its newest message may be a second off",
         "untold", "^index, .* file, header, end time: flip the last bit"),
-    Gap("a start that fills a queue anew from far back indexes from there as well, and takes away what was there in "
-        "silence", "untold", "^index", "a queue lost"),
     Gap("only the one queue that is lost knew the offset of what is gone behind all good records",
         "again", "^log, last record|^log: (cut|zero)", "a queue lost"),
 )  # fmt: skip
