@@ -157,11 +157,11 @@ async def series(scene: PopScene) -> Counter[str]:
     return found
 
 
-#: What is bounded by itself, and may be anywhere below its bound: the newest bytes of the log, the last times of
-#: appends, samples of the last minute, hour and day, and the last 1,000 versions of the topics.
+#: What is bounded by itself, and may be anywhere below its bound: the newest bytes of the log, where it ended lately,
+#: the last times of appends, samples of the last minute, hour and day, and the last 1,000 versions of the topics.
 BOUNDED = (
     "MemoryTail.", "LmqStats._put_times", "_Window._stamps", "_Window._samples[]",
-    "LmqTopicTable._history", "(DataVersion)",
+    "LmqTopicTable._history", "(DataVersion)", "MasterReplication._ends",
 )  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def test_s12_b009_three_steps_of_a_filling_disk(caplog: pytest.LogCaptureFixture
                     assert await send(scene, number) == 0, f"refused at {used():.2f}"
                     number += 1
 
-            await fill(0.80)
+            await fill(0.74)
             await asyncio.sleep(70)
             assert await bound(scene, 31) == 0, "nothing is old enough, and 85 % are not used"
             await fill(0.86)

@@ -80,9 +80,9 @@ class Blocking(Generic[A]):
         made.stop_at_exit(self, self._left_open, first=self._receives)
         made.close_in_children(self, self._descriptors)
 
-    def _left_open(self) -> Coroutine[Any, Any, object]:
+    async def _left_open(self) -> None:
+        await self._client.shutdown()
         warnings.warn(f"{self!r} was not shut down: use it with 'with', or call shutdown()", ResourceWarning, 1, self)
-        return self._client.shutdown()
 
     def _run(self, coro: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
         return self._bridge_now().run(coro, seconds)

@@ -110,14 +110,15 @@ def test_damaged(seed: int, stores: list[Path], tmp_path: Path, capsys: pytest.C
         # What a start mends before it meets what it cannot use is nothing of the log's.
         assert log_of(copy) == log, (refusal, done)
         assert answers["verify",][0] > 0, f"{done}: nothing is damaged, and the start was refused: {refusal}"
-    rebuilt, _ = tool("rebuild")
+    rebuilt, told = tool("rebuild")
     if rebuilt == 2:
         assert state_of_links(root) == before, done
         return
     found = json.loads(tool("verify", "--json")[1])
     assert {one["part"] for one in found["damages"]} <= {"commitlog", "config"}, done
     made = derived(root)
-    assert tool("rebuild")[0] == rebuilt
+    # What queues had and the log has not is told once, and known from then on.
+    assert tool("rebuild")[0] in ((0, rebuilt) if "are given to no others" in told else (rebuilt,))
     assert derived(root) == made, done
     for name in ("consumequeue", "index"):
         shutil.rmtree(root / name)

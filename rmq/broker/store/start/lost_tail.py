@@ -62,14 +62,22 @@ def newly_left_out(left_out: Mapping[Queue, int], damaged: DamagedParts) -> int:
     return sum(count for queue, count in left_out.items() if (queue.topic, queue.id) not in known)
 
 
-def used_entries(data: bytes, log_end: int) -> int:
-    """Entries up to the last one; 0 where that is none."""
+def used_entries(data: bytes, log_end: int, behind: int = 0) -> int:
+    """Entries up to the last one; 0 where that is none, or not one that follows those before it.
+
+    :param behind: where the records of earlier entries end in the log.
+    """
+    data = data[: len(data) - len(data) % ENTRY_SIZE]
     used = -(-len(data.rstrip(b"\0")) // ENTRY_SIZE)
     at = used
     while at and data.startswith(BLANK_ENTRY, (at - 1) * ENTRY_SIZE):
         at -= 1
-    offset, size = _pair(data, (at - 1) * ENTRY_SIZE) if at else (0, 0)
-    return used if size >= FIXED_SIZE and offset >= 0 and offset + size <= log_end else 0
+    if not at:
+        return 0
+    offset, size = _pair(data, (at - 1) * ENTRY_SIZE)
+    if at > 1 and not data.startswith(BLANK_ENTRY, (at - 2) * ENTRY_SIZE):
+        behind = max(behind, sum(_pair(data, (at - 2) * ENTRY_SIZE)))
+    return used if size >= FIXED_SIZE and behind <= offset and offset + size <= log_end else 0
 
 
 def reserve(queues: QueueTable, reached: Mapping[tuple[str, int], int], log_end: int) -> None:

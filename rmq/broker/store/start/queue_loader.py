@@ -228,7 +228,7 @@ class QueueLoader:
 
     def _note_reach(self, queue: Queue, start: int, data: bytes) -> None:
         """A file has entries behind one that ends what is good: no index of theirs is to be given to other messages."""
-        if used := used_entries(data, _NO_END):
+        if used := used_entries(data, _NO_END, queue.max_phys):
             self._reached[queue] = start // ENTRY_SIZE + used
 
     def _tally(self, queue: Queue, index: int, offsets: tuple[int, ...], sizes: tuple[int, ...]) -> None:
