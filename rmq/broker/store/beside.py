@@ -66,7 +66,8 @@ class AppendBeside:
         try:
             if log.gate:
                 raise StoreError(f"the store takes no messages: {log.gate_reason()}")
-            packed = pack(ready, log.place, stamp, together=together, sums=self._settings.checksums)
+            sums = self._settings.checksums_on_append and self._settings.checksums
+            packed = pack(ready, log.place, stamp, together=together, sums=sums)
             if copies and self._multi_dispatch is not None:
                 packed.deltas.extend(self._multi_dispatch.deltas(puts, packed.offsets, copies))
             return self._commit(packed, keys_later=keys_later)

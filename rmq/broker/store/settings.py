@@ -71,6 +71,8 @@ class StoreSettings:
     check_crc_in_memory: bool = False
     #: ``commitLogChecksumEnable``: checksums of what stands beside the bodies are made, in files of their own.
     checksums: bool = True
+    #: ``commitLogChecksumOnAppend``: they are made as messages are stored, and not by the scrub alone.
+    checksums_on_append: bool = False
     #: ``commitLogScrubRate``: how fast the log is read behind the running broker, MiB/s; 0 = never.
     scrub_rate_mib: int = 4
     #: ``commitLogScrubMaxRate``: how fast it may get, MiB/s, so that a pass is done before the next is due.

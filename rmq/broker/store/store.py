@@ -291,7 +291,8 @@ class Store:
             return self._beside.append(puts, stamp, together=together, keys_later=keys_later)
         if stamp < commit_log.stamp:
             stamp = stamped(stamp, commit_log.stamp)
-        packed = pack(puts, commit_log.place, stamp, together=together, sums=self.settings.checksums)
+        sums = self.settings.checksums_on_append and self.settings.checksums
+        packed = pack(puts, commit_log.place, stamp, together=together, sums=sums)
         return self.commit(packed, keys_later=keys_later)
 
     def append_raw(self, offset: int, data: bytes) -> None:

@@ -19,6 +19,7 @@ __all__ = ["LOG_SIZE", "QUEUES", "QUEUE_SIZE", "Files", "Message", "Stored", "Wh
 LOG_SIZE = 16 * 1024
 QUEUE_SIZE = 40 * 20
 SETTINGS = {
+    "commitLogChecksumOnAppend": "true",
     "mappedFileSizeCommitLog": str(LOG_SIZE),
     "mappedFileSizeConsumeQueue": str(QUEUE_SIZE),
     "maxHashSlotNum": "16",

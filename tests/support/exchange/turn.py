@@ -29,6 +29,7 @@ LOG_SIZE = 256 << 10
 #: Small files, so that all of them are rolled; nothing pending moves by itself while the directory changes hands.
 QUEUE_ENTRIES = 150
 SMALL = {
+    "commitLogChecksumOnAppend": "true",
     "mappedFileSizeCommitLog": str(LOG_SIZE),
     "mappedFileSizeConsumeQueue": str(QUEUE_ENTRIES * 20),
     "maxHashSlotNum": "200",

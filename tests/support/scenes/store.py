@@ -26,6 +26,7 @@ def small(root: str = "/store", **changes: Any) -> StoreSettings:
         "queue_file_size": QUEUE_SIZE,
         "index_slots": SLOTS,
         "index_entries": ENTRIES,
+        "checksums_on_append": True,
     }
     return StoreSettings(root, **(values | changes))
 

@@ -12,7 +12,8 @@ another one: then its records do not have these sums, and are good all the same.
 
 Otherwise the sums are those of another log, and are given up from there on (:meth:`Checksums.forget`).
 
-Sums are made by the append (:func:`.sums.sums_of`), and by those who read: a slave, recovery, the scrub. They are
+Sums are made by those who read: recovery and the scrub; and where ``checksums_on_append`` is set by the append
+(:func:`.sums.sums_of`) and by a slave that takes records in. They are
 written seconds later, and only those of what was forced to disk; they are never forced themselves.
 """
 
@@ -167,7 +168,7 @@ class Checksums:
 
     def dispatched(self, run: Run) -> None:
         """Good records came from another broker."""
-        if self._settings.checksums and run.records:
+        if self._settings.checksums_on_append and self._settings.checksums and run.records:
             self._open = self._grown(self._open, run, 0, len(run.records), sums_in(run))
 
     async def cover(self, run: Run) -> None:

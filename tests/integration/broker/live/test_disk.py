@@ -75,7 +75,15 @@ async def test_how_often_queues_are_forced(s: LiveScene) -> None:
     assert await actions(s, "datasync", "/consumequeue/T/", 60) >= 10
 
 
-@live("commitLogChecksumEnable")
+@live("commitLogChecksumOnAppend")
+async def test_whether_appends_make_checksums(s: LiveScene) -> None:
+    await asyncio.sleep(120)
+    assert await actions(s, "pwrite", "/checksums/", 30) == 0
+    await s.update(commitLogChecksumOnAppend="true")
+    assert await actions(s, "pwrite", "/checksums/", 30) >= 2
+
+
+@live("commitLogChecksumEnable", commitLogChecksumOnAppend="true")
 async def test_whether_checksums_are_kept(s: LiveScene) -> None:
     assert await actions(s, "pwrite", "/checksums/", 30) >= 2
     await s.update(commitLogChecksumEnable="false")
