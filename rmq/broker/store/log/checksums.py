@@ -20,6 +20,7 @@ written seconds later, and only those of what was forced to disk; they are never
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from array import array
@@ -254,6 +255,11 @@ class Checksums:
         file = self._files.open(path, create=True)
         try:
             file.pwrite(data, at)
+        except OSError:
+            if at == 0:
+                with contextlib.suppress(OSError):
+                    self._files.unlink(path)
+            raise
         finally:
             file.close()
 
