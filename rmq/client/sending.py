@@ -18,7 +18,7 @@ from struct import Struct
 
 import orjson
 
-from rmq.client.checks import check_delay_level, check_flag, check_topic
+from rmq.client.checks import check_delay_level, check_flag, check_topic, milliseconds
 from rmq.client.message import Message, MessageExt, MessageQueue, body_bytes, join_keys
 from rmq.client.results import SendResult, SendStatus
 from rmq.client.settings import ProducerSettings, seconds
@@ -392,10 +392,7 @@ def _timer_text(message: Message) -> str:
     if at is not None:
         if not isinstance(at, datetime):
             raise ClientError(f"deliver_at is {at!r}: give a datetime")
-        try:
-            return f"\x02TIMER_DELIVER_MS\x01{max(0, round(at.timestamp() * 1000))}"
-        except (ValueError, OverflowError, OSError):  # a local time at the edge of the calendar
-            raise ClientError(f"deliver_at is {at}: it is out of range") from None
+        return f"\x02TIMER_DELIVER_MS\x01{max(0, milliseconds(at, 'deliver_at'))}"
     return f"\x02TIMER_DELAY_MS\x01{math.ceil(seconds(delay or 0, 'delay') * 1000)}"
 
 
