@@ -114,6 +114,8 @@ class ClientInstance:
         self.world = world
         self.settings = settings
         self.client_id = identity
+        #: The process it was made in; a forked child has a copy that is the parent's to end.
+        self.pid = world.identity.pid
         context = settings.tls
         if context is True:
             context = ssl.create_default_context()

@@ -161,8 +161,8 @@ async def view_message_by_either(instance: ClientInstance, msg_id: str, topic: s
         try:
             return await view_message(instance, msg_id)
         except ResponseError as error:
-            if error.code != ResponseCode.QUERY_NOT_FOUND or not _may_be_unique(msg_id):
-                raise
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
+                raise  # anything else says nothing of what id it is
             raise ResponseError(
                 error.code,
                 f"{error.remark}; for the unique id that a producer gave, say the topic: "
@@ -176,11 +176,6 @@ async def view_message_by_either(instance: ClientInstance, msg_id: str, topic: s
         if not found.messages:
             raise ResponseError(ResponseCode.QUERY_NOT_FOUND, found.remark) from None
         return found.messages[-1]
-
-
-def _may_be_unique(msg_id: object) -> bool:
-    """Whether a text may be an id of :func:`rmq.protocol.ids.unique_id`, which looks like an offset id."""
-    return isinstance(msg_id, str) and len(msg_id) in (32, 56)
 
 
 async def query_message(
@@ -286,7 +281,8 @@ class Lookups:
         return f"<{type(self).__name__}{f' {group}' if group else ''}, {'started' if started else 'not started'}>"
 
     def __del__(self) -> None:
-        if getattr(self, "_instance", None) is not None:
+        instance: ClientInstance | None = getattr(self, "_instance", None)
+        if instance is not None and instance.pid == instance.world.identity.pid:
             warnings.warn(
                 f"{self!r} was not shut down: use it with 'async with', or await shutdown()",
                 ResourceWarning,

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from rmq.aio import Message, MessageExt, MessageQueue, PushConsumer
+from rmq.aio import ClientError, Message, MessageExt, MessageQueue, PushConsumer, ResponseError
 from tests.support.scenes.client import scene
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -171,6 +171,22 @@ async def test_a_broker_that_is_away_is_said_once_and_once_more_when_it_works_ag
         assert len(lines) == 2, lines
         assert "tried again" in lines[0]
         assert lines[1].endswith(" works again")
+
+
+@in_virtual_time
+async def test_a_unique_id_without_its_topic_and_a_queue_of_no_topic_say_what_to_do() -> None:
+    async with scene() as s:
+        sent = await s.producer.send(Message("T", b"x", keys="k"))
+        with pytest.raises(ResponseError) as refused:
+            await s.producer.view_message(sent.msg_id)
+        assert f"say the topic: view_message('{sent.msg_id}', topic=...)" in str(refused.value)
+        assert (await s.producer.view_message(sent.msg_id, "T")).body == b"x"
+        for call in (s.producer.max_offset, s.producer.earliest_msg_store_time):
+            with pytest.raises(ClientError, match="the topic Nix does not exist"):
+                await call(MessageQueue("Nix", "b", 0))
+        with pytest.raises(ClientError, match="the topic Nix does not exist") as missing:
+            await s.producer.send(Message("Nix", b"x"), queue=MessageQueue("Nix", "b", 0))
+        assert missing.value.topic == "Nix"
 
 
 @in_virtual_time

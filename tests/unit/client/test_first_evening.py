@@ -8,7 +8,8 @@ import pickle
 import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -194,12 +195,15 @@ def test_dict_forms() -> None:
 
 def test_a_client_that_was_never_shut_down_is_warned_of() -> None:
     producer = aio.Producer("g", namesrv="n:1")
-    producer._instance = object()  # type: ignore[assignment]
+    world = producer.world
+    producer._instance = cast(Any, SimpleNamespace(world=world, pid=world.identity.pid))
     with pytest.warns(ResourceWarning, match="<Producer g, started> was not shut down: use it with 'async with'"):
         producer.__del__()
-    producer._instance = None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        producer._instance = cast(Any, SimpleNamespace(world=world, pid=world.identity.pid - 1))
+        producer.__del__()  # a copy in a forked child, whose parent has it
+        producer._instance = None
         quiet = aio.Producer("g", namesrv="n:1")
         del quiet
         gc.collect()
