@@ -43,6 +43,8 @@ def end_of(broker: Broker) -> int:
     async def ask() -> int:
         async with RemotingClient(World.real()) as client:
             answer = await client.request(broker.addr, Command(RequestCode.GET_BROKER_RUNTIME_INFO), 10)
+        if answer.code:  # Java's, before its first statistics
+            return -1
         return int(KVTable.decode(answer.body).table.get("commitLogMaxOffset") or 0)
 
     return asyncio.run(ask())
