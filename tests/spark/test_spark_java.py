@@ -32,7 +32,9 @@ pytestmark = pytest.mark.timeout(600)
 def pair() -> Iterator[Cluster]:
     """A Java master and its slave; the slave is the second broker."""
     try:
-        made = start_cluster("java-4.9.4", properties={"brokerIP2": "127.0.0.1", "maxMessageSize": str(LARGEST)})
+        # Without options it speaks TLS, too.
+        properties = {"brokerIP2": "127.0.0.1", "maxMessageSize": str(LARGEST)}
+        made = start_cluster("java-4.9.4", properties=properties, java_options=())
     except ToolMissing as error:
         skip_or_fail(error)
     with made:
