@@ -23,6 +23,7 @@ __all__ = ["Former", "Misfits"]
 
 _entry = ENTRY.pack
 _pair = PLACE.unpack_from
+_pairs = PLACE.iter_unpack
 #: Gaps and claims without a place that are held against each other; what is more stays as it was judged first.
 _MOST = 1000
 _FOREVER = 1 << 62
@@ -44,6 +45,12 @@ class Former(NamedTuple):
             return None
         offset, size = _pair(self.entries, at)
         return None if is_blank(offset, size) else (offset, size)
+
+    def bytes_in(self, start: int, end: int) -> int:
+        """Bytes of the records that its entries had in a part of the log."""
+        return sum(
+            size for offset, size in _pairs(self.entries) if start <= offset < end and not is_blank(offset, size)
+        )
 
 
 class _Gap(NamedTuple):

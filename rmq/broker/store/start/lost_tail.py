@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from rmq.broker.store.care.damaged import DamagedParts
@@ -115,16 +115,23 @@ def reserve(queues: QueueTable, reached: Mapping[tuple[str, int], int], log_end:
         )  # fmt: skip
 
 
-def leave_room(queues: QueueTable, parts: Iterable[Damage]) -> None:
-    """Nothing but the log tells where queues end: none of what lies in some parts of it is to lend its index to others.
+def leave_room(
+    queues: QueueTable, lost: Collection[Queue], parts: Iterable[Damage], former: Mapping[Queue, Former]
+) -> None:
+    """Have none of what lies in some parts of the log lend its index to others, where no entry tells whose it was.
 
+    :param lost: queues whose entries are gone, at their end at least.
     :param parts: of the log that are damaged, or that are gone behind its end.
+    :param former: what is known of the other queues: what they had there is not the lost ones'.
     """
     for part in parts:
-        ended = [queue for queue in queues if 0 < queue.max_phys <= part.start]
+        ended = [queue for queue in lost if 0 < queue.max_phys <= part.start]
+        if not ended:
+            continue
+        space = part.end - part.start - sum(was.bytes_in(*part) for was in former.values())
         count = 0
         for queue in ended:
-            fit = min((part.end - part.start) // queue.overhead, MOST_BLANK // len(ended))
+            fit = min(space // queue.overhead, MOST_BLANK // len(ended))
             count = max(count, queues.leave_out(queue, queue.next + fit))
             queue.visible = queue.next
         if count:

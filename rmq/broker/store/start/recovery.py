@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -224,24 +224,24 @@ class Recovery:
         await self._dispatch(found.dispatched_from)
         if fill:
             found.dispatched_from = found.checked_from
-        queues_are_lost = False
+        lost: Collection[Queue] = ()
         if fill or differs is not None:
             made = await remade(
                 self._queues, self._offload, self._read_at, former, loader.ends, self._checkpoint.logics
             )
             found.wrong_entries = made.tell()
             found.queues_wrong = found.queues_wrong and not any(made)
-            queues_are_lost = bool(made.lacking) and not loader.furthest
+            lost = made.lacking if loader.furthest else list(self._queues) if made.lacking else ()
         if self._index is not None:
             await self._fill_index(self._index, loader, former, found)
         for queue in self._queues:
             queue.visible = queue.next
         await self._force(found.checked_from, in_doubt)
         found.lost = self._lost_tail(found.end, loader.furthest, index_reached)
-        if queues_are_lost:
+        if lost:
             # What claims a place that it has not is known by that.
             parts = [part for part in found.damages if part not in self._dispatcher.damages]
-            leave_room(self._queues, [*parts, found.lost] if found.lost else parts)
+            leave_room(self._queues, lost, [*parts, found.lost] if found.lost else parts, former)
         self._report(found)
         return found
 
