@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable
+from operator import attrgetter
 from typing import NamedTuple
 
 from rmq.broker.store.index.feed import ROLLED_BACK
@@ -19,7 +21,7 @@ from rmq.broker.store.index.keyhash import KeyHasher
 from rmq.broker.store.log.record_runs import Run
 from rmq.broker.store.log.records import index_keys
 from rmq.broker.store.trouble import Trouble
-from rmq.protocol.record import store_time
+from rmq.protocol.record import places, store_time, topic_of
 from rmq.runtime.world import Clock
 
 __all__ = ["IndexScrub"]
@@ -27,11 +29,15 @@ __all__ = ["IndexScrub"]
 log = logging.getLogger(__name__)
 
 _entry = INDEX_ENTRY
+_offset_of = attrgetter("offset")
 #: Entries that are read at a time, and the pause between two such blocks when a whole file is read, s.
 _BLOCK = 4096
 _PAUSE = 0.01
+#: Entries that are read beyond those that the keys need: some may be of messages that are gone.
+_AHEAD = 1024
 #: So many entries in a row may be wrong: their neighbours tell.
-_MOST_WRONG = 1024
+_MOST_WRONG = 8192
+_MOST = 2 * _MOST_WRONG
 
 
 class _Key(NamedTuple):
@@ -125,8 +131,8 @@ class IndexScrub:
         if at is None or at[0] not in self._index.files:
             self._lose()  # the index begins behind these messages, or retention took the file
             return False
-        entries = await self._read(*at, min(len(self._keys) + _MOST_WRONG, _BLOCK))
-        keys, passed, wrong = _aligned(self._keys[:_BLOCK], entries)
+        entries = await self._read(*at, min(len(self._keys) + _AHEAD, _MOST))
+        keys, passed, wrong = _aligned(self._keys[:_MOST], entries, self._last(entries))
         if wrong:
             await self._put(wrong)
         done = entries[:passed]
@@ -139,7 +145,7 @@ class IndexScrub:
                     await self._relink(one)
         else:
             self._at = at
-        if not keys and len(self._keys) > _BLOCK:
+        if not keys and len(self._keys) > _MOST:
             self._lose()  # the two have nothing in common here: they are looked for anew
             return False
         return keys > 0
@@ -156,26 +162,39 @@ class IndexScrub:
                 break
         return found
 
+    def _last(self, entries: list[_Entry]) -> int:
+        """Commit-log offset of the last message that the index has, where its entry is one of these; else -1."""
+        if not entries:
+            return -1
+        file, number, _ = entries[-1]
+        return file.end_offset if file is self._index.files[-1] and number == file.count - 1 else -1
+
     async def _compare_header(self, file: IndexFile) -> None:
         """Compare what a header says of the first and the last message with these: times in entries count from it."""
         if file in self._headed:
             return
         self._headed.add(file)
         last = file.count - 1
-        first = await self._index.read_entries(file, 1, 1)
-        if not first:
-            return
-        begin = _entry.unpack(first)[1]
-        right: dict[str, int] = {"begin_offset": begin}
-        if (record := await self._record_at(begin)) is not None:
-            right["begin_timestamp"] = store_time(record, 0)
-        if file.on_disk > last and (data := await self._index.read_entries(file, last, 1)):
-            end = right["end_offset"] = _entry.unpack(data)[1]
-            record = await self._record_at(end)
+        right: dict[str, int] = {}
+        if (first := await self._message_of(file, 1)) is not None:
+            right["begin_offset"], right["begin_timestamp"] = first
+        if file.on_disk > last and (newest := await self._message_of(file, last)) is not None:
+            right["end_offset"], stamp = newest
             # Where a start has followed the entries, it is known to the second.
-            if record is not None and not 0 <= file.end_timestamp - store_time(record, 0) <= 1000:
-                right["end_timestamp"] = store_time(record, 0)
+            if not 0 <= file.end_timestamp - stamp <= 1000:
+                right["end_timestamp"] = stamp
         await self._correct(file, right)
+
+    async def _message_of(self, file: IndexFile, number: int) -> tuple[int, int] | None:
+        """Commit-log offset and store time of an entry's message; None where there is none with its key."""
+        data = await self._index.read_entries(file, number, 1)
+        value, offset, _, _ = _entry.unpack(data) if data else (0, -1, 0, 0)
+        record = await self._record_at(offset) if offset >= 0 else None
+        if record is None:
+            return None
+        hasher = self._hasher(topic_of(record))
+        keys = index_keys(record, places(record)[3] + 2, len(record)) or ()
+        return (offset, store_time(record, 0)) if value in map(hasher.of, keys) else None
 
     async def _correct(self, file: IndexFile, right: dict[str, int]) -> None:
         """Have a header say what is right."""
@@ -233,9 +252,13 @@ class IndexScrub:
         )  # fmt: skip
 
 
-def _aligned(keys: list[_Key], entries: list[_Entry]) -> tuple[int, int, list[tuple[_Entry, _Key]]]:
-    """How many keys and entries are done with, and the entries that have changed, each with its key."""
+def _aligned(keys: list[_Key], entries: list[_Entry], last: int) -> tuple[int, int, list[tuple[_Entry, _Key]]]:
+    """How many keys and entries are done with, and the entries that have changed, each with its key.
+
+    :param last: commit-log offset of the last entry's message where no more follow; else -1.
+    """
     wrong: list[tuple[_Entry, _Key]] = []
+    places: dict[tuple[int, int], int] = {}
 
     def fit(key: int, at: int) -> bool:
         return key < len(keys) and at < len(entries) and entries[at].says[:2] == keys[key][:2]
@@ -251,13 +274,19 @@ def _aligned(keys: list[_Key], entries: list[_Entry]) -> tuple[int, int, list[tu
             at += 1  # its message is not in the log any more, or was put twice
         elif fit(key + 1, at):
             key += 1  # the index has refused it
-        elif ahead := next((n for n in range(1, _MOST_WRONG) if fit(key + n, at + n)), 0):
+        elif ahead := next((n for n in range(1, len(entries) - at) if fit(key + n, at + n)), 0):
             wrong += zip(entries[at : at + ahead], keys[key : key + ahead], strict=True)
             key, at = key + ahead, at + ahead
+        elif last >= 0 and len(entries) - at == bisect_right(keys, last, key, key=_offset_of) - key:
+            wrong += zip(entries[at:], keys[key:], strict=False)
+            key, at = key + len(entries) - at, len(entries)
         elif len(keys) - key <= _MOST_WRONG:
             break  # the next records tell
-        elif entries[at].says[1] < keys[key].offset:
-            at += 1
         else:
-            key += 1
+            # They part here, and are together again where one says what the other does, if anywhere.
+            places = places or {one[:2]: number for number, one in enumerate(keys)}
+            found = (n for n in range(at, len(entries)) if places.get(entries[n].says[:2], -1) >= key)
+            if (following := next(found, -1)) < 0:
+                break
+            key, at = places[entries[following].says[:2]], following
     return key, at, wrong

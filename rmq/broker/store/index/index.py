@@ -11,7 +11,7 @@ from contextlib import aclosing
 from rmq.broker.store.index.chains import offset_of, offsets_in, read_entry
 from rmq.broker.store.index.checking import IndexCheck
 from rmq.broker.store.index.cutting import cut
-from rmq.broker.store.index.file import INDEX_ENTRY_SIZE, IndexFile
+from rmq.broker.store.index.file import INDEX_ENTRY, INDEX_ENTRY_SIZE, IndexFile
 from rmq.broker.store.index.files import IndexFiles
 from rmq.broker.store.index.writing import IndexWriter
 from rmq.broker.store.settings import StoreSettings
@@ -19,6 +19,9 @@ from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.runtime.world import World
 
 __all__ = ["Index"]
+
+#: Entries that are read at once where many have changed.
+_MOST_CHANGED = 8192
 
 
 class Index:
@@ -155,6 +158,8 @@ class Index:
     async def first_of(self, offset: int) -> tuple[IndexFile, int] | None:
         """The first entry on disk of a message at a commit-log offset or behind: its file and number.
 
+        Those before it that do not follow one another have changed on the disk; they may be of such a message, too.
+
         :raises OSError: a file cannot be read.
         """
         for file in self._files:
@@ -167,9 +172,24 @@ class Index:
                     low = middle + 1
                 else:
                     high = middle
-            if low < file.on_disk:
-                return file, low
+            if (first := await self._changed_before(file, low, offset)) < file.on_disk:
+                return file, first
         return None
+
+    async def _changed_before(self, file: IndexFile, number: int, offset: int) -> int:
+        """The first of the entries before ``number`` that are none of a message before ``offset``."""
+        count, before = 64, number
+        while before > 1 and count <= _MOST_CHANGED:
+            first = max(1, before - count)
+            data = await self.read_entries(file, first, before - first)
+            good = [
+                n for n, entry in enumerate(INDEX_ENTRY.iter_unpack(data), first)
+                if file.begin_offset <= entry[1] < offset
+            ]  # fmt: skip
+            if good:
+                return good[-1] + 1
+            before, count = first, 2 * count
+        return before if before == 1 else number
 
     async def read_entries(self, file: IndexFile, number: int, count: int) -> bytes:
         """Entries of a file from a number on, of those that are on disk; past the page cache as far as that goes.

@@ -30,8 +30,8 @@ class _Scene:
         return [file.path for file in self.store.index.files] if self.store.index is not None else []
 
     def content(self) -> list[bytes]:
-        """Slots and entries of each file, without its header."""
-        return [self.machine.files.read(path)[40:] for path in self.paths()]
+        """Slots and entries of each file, and what its header says of offsets."""
+        return [whole[16:32] + whole[40:] for path in self.paths() for whole in (self.machine.files.read(path),)]
 
     def change(self, file: int, at: int, data: bytes) -> None:
         self.machine.disk.open(self.paths()[file]).pwrite(data, at)
@@ -48,6 +48,7 @@ async def _scene(*, scrub_interval_hours: int = 0) -> _Scene:
         scrub_interval_hours=scrub_interval_hours,
     )  # fmt: skip
     store = await opened(machine.world, settings)
+    store.append([put(store.queues.get_or_create("T", 0), b"no key")])
     for number in range(COUNT):
         store.append([put(store.queues.get_or_create("T", number % 2), b"x" * 50, key=f"key-{number}")])
         if number % 10 == 9:
@@ -81,6 +82,18 @@ def _page(at: _Scene) -> None:
     at.change(0, _entry(10, 0), bytes(20 * 25))
 
 
+def _most_of_a_file(at: _Scene) -> None:
+    at.change(0, _entry(3, 0), bytes(20 * 47))
+
+
+def _a_beginning(at: _Scene) -> None:
+    at.change(1, _entry(1, 0), bytes(20 * 30))
+
+
+def _the_end(at: _Scene) -> None:
+    at.change(2, _entry(12, 0), bytes(20 * 11))
+
+
 def _over_files(at: _Scene) -> None:
     at.change(0, _entry(45, 0), bytes(20 * 5))
     at.change(1, _entry(1, 0), bytes(20 * 5))
@@ -97,7 +110,10 @@ def _slots(at: _Scene) -> None:
     at.change(1, 40, bytes(4 * SLOTS // 2))
 
 
-CHANGES = {"a page": _page, "over files": _over_files, "swapped": _swapped, "slots": _slots}
+CHANGES = {
+    "a page": _page, "most of a file": _most_of_a_file, "a beginning": _a_beginning, "the end": _the_end,
+    "over files": _over_files, "swapped": _swapped, "slots": _slots,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
