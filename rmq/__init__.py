@@ -19,6 +19,15 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rmq.client.allocate import (
+        AllocateByMachineRoom,
+        AllocateByMachineRoomNearby,
+        AllocateConsistentHash,
+        AllocateMessageQueueStrategy,
+        AllocateQueuesAveragely,
+        AllocateQueuesAveragelyByCircle,
+        AllocateQueuesByConfig,
+    )
     from rmq.client.blocking import AdminClient, Producer, PullConsumer, PushConsumer, TransactionProducer
     from rmq.client.consumer.listeners import ConsumeContext
     from rmq.client.message import Message, MessageExt, MessageQueue
@@ -41,6 +50,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AdminClient",
+    "AllocateByMachineRoom",
+    "AllocateByMachineRoomNearby",
+    "AllocateConsistentHash",
+    "AllocateMessageQueueStrategy",
+    "AllocateQueuesAveragely",
+    "AllocateQueuesAveragelyByCircle",
+    "AllocateQueuesByConfig",
     "ClientError",
     "ConnectFailed",
     "ConnectionLost",
@@ -73,6 +89,15 @@ __all__ = [
 ]
 
 _HOMES = {
+    "rmq.client.allocate": (
+        "AllocateByMachineRoom",
+        "AllocateByMachineRoomNearby",
+        "AllocateConsistentHash",
+        "AllocateMessageQueueStrategy",
+        "AllocateQueuesAveragely",
+        "AllocateQueuesAveragelyByCircle",
+        "AllocateQueuesByConfig",
+    ),
     "rmq.client.blocking": ("AdminClient", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"),
     "rmq.client.consumer.listeners": ("ConsumeContext",),
     "rmq.client.message": ("Message", "MessageExt", "MessageQueue"),

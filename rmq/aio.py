@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from rmq.client.admin import AdminClient
+from rmq.client.allocate import (
+    AllocateByMachineRoom,
+    AllocateByMachineRoomNearby,
+    AllocateConsistentHash,
+    AllocateMessageQueueStrategy,
+    AllocateQueuesAveragely,
+    AllocateQueuesAveragelyByCircle,
+    AllocateQueuesByConfig,
+)
 from rmq.client.consumer.listeners import ConsumeContext
 from rmq.client.consumer.pull import PullConsumer
 from rmq.client.consumer.push import PushConsumer
@@ -25,6 +34,13 @@ from rmq.protocol.errors import (
 
 __all__ = [
     "AdminClient",
+    "AllocateByMachineRoom",
+    "AllocateByMachineRoomNearby",
+    "AllocateConsistentHash",
+    "AllocateMessageQueueStrategy",
+    "AllocateQueuesAveragely",
+    "AllocateQueuesAveragelyByCircle",
+    "AllocateQueuesByConfig",
     "ClientError",
     "ConnectFailed",
     "ConnectionLost",

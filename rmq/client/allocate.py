@@ -152,23 +152,25 @@ class AllocateConsistentHash:
     """Queues by their place on a hash ring, so that few of them move when a member comes or goes.
 
     :param virtual_nodes: ring entries a member.
+    :param hash_function: the place of a text on the ring; by default its MD5's first four bytes.
     """
 
     name = "CONSISTENT_HASH"
 
-    def __init__(self, virtual_nodes: int = 10) -> None:
+    def __init__(self, virtual_nodes: int = 10, hash_function: Callable[[str], int] | None = None) -> None:
         if virtual_nodes < 1:
             raise ClientError(f"virtual_nodes is {virtual_nodes}: it must be at least 1")
         self._virtual_nodes = virtual_nodes
+        self._place = hash_function or _md5
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        owners = {_md5(f"{client}-{k}"): client for client in client_ids for k in range(self._virtual_nodes)}
+        owners = {self._place(f"{client}-{k}"): client for client in client_ids for k in range(self._virtual_nodes)}
         ring = sorted(owners)
         mine = []
         for queue in queues:
-            at = bisect_left(ring, _md5(str(queue)))
+            at = bisect_left(ring, self._place(str(queue)))
             if owners[ring[at % len(ring)]] == client_id:
                 mine.append(queue)
         return mine
@@ -178,15 +180,50 @@ def _md5(text: str) -> int:
     return int.from_bytes(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:4], "big")
 
 
-def allocation_strategy(given: str | AllocateMessageQueueStrategy) -> AllocateMessageQueueStrategy:
-    """A strategy by its name (those that need no arguments) or the strategy itself. :raises ClientError: neither."""
+def allocation_strategy(
+    given: str | AllocateMessageQueueStrategy,
+    *,
+    queues: Sequence[MessageQueue] = (),
+    rooms: Collection[str] = (),
+    broker_room: Callable[[MessageQueue], str] | None = None,
+    client_room: Callable[[str], str] | None = None,
+) -> AllocateMessageQueueStrategy:
+    """A strategy by its name, or the strategy itself.
+
+    :param queues: what CONFIG gives. :param rooms: those of MACHINE_ROOM.
+    :param broker_room: for MACHINE_ROOM_NEARBY; what stands before the ``@`` of the broker's name by default.
+    :param client_room: for MACHINE_ROOM_NEARBY; without a default. Behind its name and a ``-`` the name of what shares
+        the queues of a room may stand, AVG if nothing does.
+    :raises ClientError: no such strategy, or it lacks something.
+    """
     kinds: dict[str, Callable[[], AllocateMessageQueueStrategy]] = {
         "AVG": AllocateQueuesAveragely,
         "AVG_BY_CIRCLE": AllocateQueuesAveragelyByCircle,
         "CONSISTENT_HASH": AllocateConsistentHash,
+        "CONFIG": lambda: AllocateQueuesByConfig(queues),
+        "MACHINE_ROOM": lambda: AllocateByMachineRoom(rooms),
     }
     if not isinstance(given, str) and callable(getattr(given, "allocate", None)):
         return given
-    if not isinstance(given, str) or given not in kinds:
-        raise ClientError(f"no allocation strategy {given!r:.60}: use one of {', '.join(kinds)}, or a strategy object")
-    return kinds[given]()
+    text = given if isinstance(given, str) else ""
+    name, _, inner = text.partition("-")
+    nearby = name == "MACHINE_ROOM_NEARBY" and (inner or "AVG") in kinds
+    if not nearby and text not in kinds:
+        raise ClientError(
+            f"no allocation strategy {given!r:.60}: use one of {', '.join(kinds)}, MACHINE_ROOM_NEARBY, "
+            "or a strategy object"
+        )
+    for lacking, needed, setting in (
+        (not queues, "CONFIG", "allocate_queues"),
+        (not rooms, "MACHINE_ROOM", "machine_rooms"),
+        (client_room is None, "MACHINE_ROOM_NEARBY", "client_machine_room"),
+    ):
+        if lacking and needed in (name, inner):
+            raise ClientError(f"the allocation strategy {given} needs the setting {setting}")
+    if client_room is None or not nearby:
+        return kinds[text]()
+    return AllocateByMachineRoomNearby(kinds[inner or "AVG"](), broker_room or _room_of, client_room)
+
+
+def _room_of(queue: MessageQueue) -> str:
+    return queue.broker_name.partition("@")[0]

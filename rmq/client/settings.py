@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Self, TypedDict, TypeVar
 
-from rmq.client.allocate import AllocateMessageQueueStrategy
+from rmq.client.allocate import AllocateMessageQueueStrategy, allocation_strategy
 from rmq.client.checks import check_flag, check_word
 from rmq.client.message import MessageQueue
 from rmq.protocol.errors import ClientError, UnknownOption
@@ -138,13 +138,19 @@ class ConsumerOptions(ClientOptions, total=False):
 
     ``allow_mixed_subscriptions``: members of one group in this process may subscribe differently; brokers keep one
     subscription a group, so that messages are lost unless you know better. ``offset_store_dir``: where a broadcasting
-    group keeps its offsets (default: ``~/.rocketmq_offsets``).
+    group keeps its offsets (default: ``~/.rocketmq_offsets``). ``allocate_message_queue_strategy``: how members share
+    queues, a name or an object; CONFIG gives this member ``allocate_queues``, MACHINE_ROOM is for the queues in
+    ``machine_rooms``, MACHINE_ROOM_NEARBY asks ``broker_machine_room`` and ``client_machine_room``.
     """
 
     message_model: MessageModel | str
     allow_mixed_subscriptions: bool
     message_queue_listener: Callable[[str, list[MessageQueue], list[MessageQueue]], object] | None
     allocate_message_queue_strategy: str | AllocateMessageQueueStrategy
+    allocate_queues: tuple[MessageQueue, ...]
+    machine_rooms: tuple[str, ...]
+    broker_machine_room: Callable[[MessageQueue], str] | None
+    client_machine_room: Callable[[str], str] | None
     offset_store_dir: str | None
     ignore_damaged_offset_file: bool
     max_reconsume_times: int
@@ -275,6 +281,10 @@ class ConsumerSettings(ClientSettings):
     allow_mixed_subscriptions: bool = False
     message_queue_listener: Callable[[str, list[MessageQueue], list[MessageQueue]], object] | None = None
     allocate_message_queue_strategy: str | AllocateMessageQueueStrategy = "AVG"
+    allocate_queues: tuple[MessageQueue, ...] = ()
+    machine_rooms: tuple[str, ...] = ()
+    broker_machine_room: Callable[[MessageQueue], str] | None = None
+    client_machine_room: Callable[[str], str] | None = None
     offset_store_dir: str | None = None
     ignore_damaged_offset_file: bool = False
     max_reconsume_times: int = -1
@@ -282,6 +292,16 @@ class ConsumerSettings(ClientSettings):
     @property
     def broadcasting(self) -> bool:
         return self.message_model is MessageModel.BROADCASTING
+
+    def strategy(self) -> AllocateMessageQueueStrategy:
+        """How the members of the group share queues. :raises ClientError: no such strategy, or it lacks something."""
+        return allocation_strategy(
+            self.allocate_message_queue_strategy,
+            queues=self.allocate_queues,
+            rooms=self.machine_rooms,
+            broker_room=self.broker_machine_room,
+            client_room=self.client_machine_room,
+        )
 
     def check(self) -> None:
         ClientSettings.check(self)
@@ -401,6 +421,8 @@ def _value(kind: str, value: object, name: str) -> object:
         return frozenset(_several(int, value, f"{name} is {value!r:.60}: give whole numbers, as a set"))
     elif kind == "tuple[str, ...]":
         return tuple(_several(str, value, f"{name} is {value!r:.60}: give texts, as a tuple"))
+    elif kind == "tuple[MessageQueue, ...]":
+        return tuple(_several(MessageQueue, value, f"{name} is {value!r:.60}: give MessageQueues, as a tuple"))
     return value
 
 

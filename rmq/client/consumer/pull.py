@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self, Unpack
 
-from rmq.client.allocate import allocation_strategy
 from rmq.client.checks import check_expression, check_group, check_number, check_queue, check_topic, typed
 from rmq.client.consumer import rebalance, sendback
 from rmq.client.consumer.describe import stack_text
@@ -55,7 +54,7 @@ class PullConsumer(Lookups):
         self.world = world or World.real()
         for topic in self.settings.register_topics:
             check_topic(topic)
-        self._strategy = allocation_strategy(self.settings.allocate_message_queue_strategy)
+        self._strategy = self.settings.strategy()
         self._topics = set(self.settings.register_topics)
         self._balanced: dict[str, list[MessageQueue]] = {}
         self._instance: ClientInstance | None = None

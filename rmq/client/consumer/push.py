@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, Unpack
 
-from rmq.client.allocate import allocation_strategy
 from rmq.client.checks import check_group, typed
 from rmq.client.consumer import sendback
 from rmq.client.consumer.concurrent import ConcurrentService
@@ -71,7 +70,7 @@ class PushConsumer(Lookups):
         self.group = group
         self.settings = PushConsumerSettings.of(options)
         self.world = world or World.real()
-        self._strategy = allocation_strategy(self.settings.allocate_message_queue_strategy)
+        self._strategy = self.settings.strategy()
         self._subscriptions = Subscriptions(self.world.clock, group)
         self._listeners: dict[str, Listener] = {}
         self._default: Listener | None = None

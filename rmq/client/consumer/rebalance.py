@@ -50,13 +50,23 @@ def our_share(
     queues: list[MessageQueue],
     client_ids: list[str],
 ) -> list[MessageQueue]:
-    """What the strategy gives this client; nothing while the broker does not know it."""
+    """What the strategy gives this client; nothing while the broker does not know it.
+
+    :raises ClientError: an application's own strategy fails, or gives something else.
+    """
     if client_id not in client_ids:
         log.info("group %s: %s is not among its %d members yet", group, client_id, len(client_ids))
         return []
     if not queues:
         return []
-    return strategy.allocate(group, client_id, queues, client_ids)
+    name, topic = getattr(strategy, "name", type(strategy).__name__), queues[0].topic
+    try:
+        share = list(strategy.allocate(group, client_id, queues, client_ids))
+    except Exception as error:
+        raise ClientError(f"the allocation strategy {name} raised {type(error).__name__}: {error}") from error
+    if not all(isinstance(queue, MessageQueue) for queue in share):
+        raise ClientError(f"the allocation strategy {name} gave {share!r:.60}: it must give queues")
+    return [queue for queue in share if queue.topic == topic]  # a fixed list may name those of several topics
 
 
 class Rebalance:
