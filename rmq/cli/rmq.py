@@ -9,6 +9,7 @@ import click
 
 from rmq.cli.command import CONTEXT, Commands, invoke
 from rmq.cli.pipeline import pipeline
+from rmq.cli.run import run
 
 __all__ = ["main"]
 
@@ -19,6 +20,7 @@ def command() -> None:
 
 
 command.add_command(pipeline)
+command.add_command(run)
 
 
 @command.command(context_settings=CONTEXT)

@@ -159,6 +159,13 @@ class PushConsumerMirror(Lookups[AioPushConsumer]):
         """The queues that are ours now."""
         return self._on_loop(lambda client: client.assignment)
 
+    def lag(self) -> dict[MessageQueue, int]:
+        """By queue that is ours: the messages not consumed yet, of those its broker had when it last answered.
+
+        A quiet queue is answered every ``broker_suspend_max_time``, one that gets messages at once.
+        """
+        return self._on_loop(lambda client: client.lag())
+
 
 class PullConsumerMirror(Lookups[AioPullConsumer]):
     """What :class:`rmq.client.consumer.pull.PullConsumer` has, blocking."""

@@ -175,6 +175,7 @@ class Fetch:
 
     def _take_in(self, pq: ProcessQueue, result: PullResult) -> None:
         pq.next_offset = result.next_begin_offset
+        pq.broker_end = result.max_offset
         messages = result.messages
         if messages:
             if is_retry_topic(pq.queue.topic):

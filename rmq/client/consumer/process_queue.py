@@ -22,6 +22,7 @@ class ProcessQueue:
     """
 
     __slots__ = (
+        "broker_end",
         "consuming",
         "dropped",
         "last_consume_ms",
@@ -49,6 +50,8 @@ class ProcessQueue:
         #: Bytes of the bodies held.
         self.size = 0
         self.offset_max = -1
+        #: Where the queue ended at the broker when it last answered a pull; -1 = it has not yet.
+        self.broker_end = -1
         #: No longer ours: nothing more is pulled, and no listener is called.
         self.dropped = False
         #: Its offsets were set by somebody else: what listeners say in the end does not count.
@@ -99,6 +102,16 @@ class ProcessQueue:
         if self.offset_max < 0:
             return -1
         return next(iter(self.messages), self.offset_max + 1)
+
+    def lag(self, committed: int) -> int:
+        """Messages that are not settled, of those that the broker had when it last answered a pull.
+
+        :param committed: the offset noted for the queue; -1 = none.
+        """
+        settled = self.commit_offset()
+        return max(
+            0, self.broker_end - (settled if settled >= 0 else committed if committed >= 0 else self.next_offset)
+        )
 
     # -- orderly ------------------------------------------------------------------------------------------------------
 

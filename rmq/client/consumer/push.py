@@ -467,6 +467,13 @@ class PushConsumer(Lookups):
         """What is held of each queue that is ours."""
         return dict(self._delivery.assignment.queues) if self._delivery is not None else {}
 
+    def lag(self) -> dict[MessageQueue, int]:
+        """By queue that is ours: the messages not consumed yet, of those its broker had when it last answered.
+
+        A quiet queue is answered every ``broker_suspend_max_time``, one that gets messages at once.
+        """
+        return {queue: held.lag(self.committed(queue)) for queue, held in self.process_queues().items()}
+
     def committed(self, queue: MessageQueue) -> int:
         """The offset noted for a queue; -1 = none."""
         return self._store.known(queue) if self._store is not None else -1
