@@ -47,9 +47,10 @@ def bases(cases: Iterable[Ask], good: Collection[str]) -> list[Ask]:
     return list(found.values())
 
 
-def both(version: str, settings: dict[str, str]) -> tuple[Cluster, Cluster]:
+def both(version: str, settings: dict[str, str], *, our_namesrv: bool = True) -> tuple[Cluster, Cluster]:
+    """Java's broker and ours. The name server behind Java's is ours too, unless it is to be asked."""
     try:
-        java = start_cluster(f"java-{version}", properties=settings)
+        java = start_cluster(f"java-{version}", properties=settings, our_namesrv=our_namesrv)
     except ToolMissing as missing:
         skip_or_fail(missing)
     try:
@@ -120,7 +121,7 @@ def test_what_is_asked_of_a_broker_last(say: Callable[[str], None]) -> None:
 
 
 def test_a_nameserver_of_4_9(say: Callable[[str], None]) -> None:
-    java, ours = both("4.9.4", {})
+    java, ours = both("4.9.4", {}, our_namesrv=False)
     report = Report("4.9.4 (nameserver)", Listed("namesrv-4.9.4"))
     good = {case["id"] for case in NAMESRV_CASES if case["response"].get("code") == 0}
     cases = [ask for ask in map(asked, NAMESRV_CASES) if ask is not None]
@@ -183,7 +184,7 @@ async def codes_of_unserved(side: Side) -> dict[int, int | None]:
 
 
 def test_what_5_x_adds(say: Callable[[str], None]) -> None:
-    java, ours = both("5.3.3", SETTINGS_OF_5)
+    java, ours = both("5.3.3", SETTINGS_OF_5, our_namesrv=False)
     report = Report("5.3.3", Listed("broker-5.3.3"))
 
     async def run() -> None:

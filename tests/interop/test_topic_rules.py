@@ -294,7 +294,7 @@ async def played(cluster: Cluster, part: Callable[[Scene, Client, Client], Await
 def told_by(kind: str) -> list[Any]:
     found: list[Any] = []
     for properties, parts in (({}, (topics, consumption)), (OFF, (switches,))):
-        with start_cluster(kind, properties=properties) as cluster:
+        with start_cluster(kind, properties=properties, our_namesrv=True) as cluster:
             for part in parts:
                 found += asyncio.run(played(cluster, part))
     return found
