@@ -21,6 +21,7 @@ from rmq.client.cluster.route import PublishInfo
 from rmq.client.cluster.routes import Routes, no_such_topic
 from rmq.client.fault import LatencyFault
 from rmq.client.message import MessageQueue
+from rmq.client.namespace import Namespace
 from rmq.client.results import SendResult, SendStatus
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import PreparedSend, send_result
@@ -262,6 +263,8 @@ class Attempts:
                 result = send_result(outcome, self.send, queue, address)
             except Exception as refused:
                 return self._failed(refused, now, address)
+            if self._settings.namespace:
+                result.message_queue = Namespace(self._settings.namespace).queue(result.message_queue)
             if (
                 result.send_status is not SendStatus.SEND_OK
                 and self._settings.retry_another_broker_when_not_store_ok

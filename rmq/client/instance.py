@@ -15,6 +15,7 @@ from rmq.client.heartbeats import Heartbeats
 from rmq.client.identity import client_id
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import NameServers, parse_addresses
+from rmq.client.namespace import Namespace
 from rmq.client.outages import Outages
 from rmq.client.settings import ClientSettings
 from rmq.protocol import frame
@@ -77,7 +78,9 @@ class TransactionMember(Protocol):
     def asked(self, conn: Conn, header: CheckTransactionStateRequest, message: MessageExt) -> None: ...
 
 
-_instances: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str | None], ClientInstance]] = (
+#: Client id, name servers, namespace.
+_Key = tuple[str, str | None, str | None]
+_instances: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, ClientInstance]] = (
     weakref.WeakKeyDictionary()
 )
 
@@ -86,7 +89,7 @@ def connect_instance(world: World, settings: ClientSettings, *, stable: bool = F
     """The instance of this client's id on the running loop, made when there is none."""
     table = _instances.setdefault(asyncio.get_running_loop(), {})
     identity = client_id(world, settings, stable=stable)
-    key = (identity, settings.namesrv)
+    key = (identity, settings.namesrv, settings.namespace)
     instance = table.get(key)
     if instance is None:
         instance = table[key] = ClientInstance(world, settings, identity)
@@ -96,7 +99,7 @@ def connect_instance(world: World, settings: ClientSettings, *, stable: bool = F
 def instances_of(namesrv: str | None) -> list[ClientInstance]:
     """The instances of the running loop with these name servers."""
     table = _instances.get(asyncio.get_running_loop(), {})
-    return [instance for (_, servers), instance in table.items() if servers == namesrv]
+    return [instance for (_, servers, _), instance in table.items() if servers == namesrv]
 
 
 def _being_cancelled() -> bool:
@@ -114,6 +117,7 @@ class ClientInstance:
         self.world = world
         self.settings = settings
         self.client_id = identity
+        self.namespace = Namespace(settings.namespace)
         #: The process it was made in; a forked child has a copy that is the parent's to end.
         self.pid = world.identity.pid
         context = settings.tls

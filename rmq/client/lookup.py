@@ -14,6 +14,7 @@ from rmq.client.decode import decode_messages
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import parse_addresses
+from rmq.client.namespace import Namespace
 from rmq.client.results import QueryResult
 from rmq.protocol import addresses, ids
 from rmq.protocol.codes import RequestCode, ResponseCode
@@ -271,6 +272,9 @@ def _has(message: MessageExt, key: str, unique: bool) -> bool:
 class Lookups:
     """Look-ups of a started client; ``instance`` is its own."""
 
+    #: How its application's names become the brokers'.
+    _names = Namespace()
+
     @property
     def instance(self) -> ClientInstance:
         raise ClientError("the client is not started")
@@ -304,34 +308,35 @@ class Lookups:
 
     async def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues a producer sends to. :raises ClientError: the topic does not exist."""
-        return await fetch_publish_message_queues(self.instance, topic)
+        return self._names.queues(await fetch_publish_message_queues(self.instance, self._names.wrap(topic)))
 
     async def fetch_subscribe_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues consumers read. :raises ClientError: the topic does not exist."""
-        return await fetch_subscribe_message_queues(self.instance, topic)
+        return self._names.queues(await fetch_subscribe_message_queues(self.instance, self._names.wrap(topic)))
 
     async def search_offset(self, queue: MessageQueue, timestamp: int | datetime) -> int:
         """The offset of the first message stored at a time (a datetime, or milliseconds since the epoch) or later."""
-        return await search_offset(self.instance, queue, timestamp)
+        return await search_offset(self.instance, self._names.wrap_queue(queue), timestamp)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset the next message of a queue will get."""
-        return await max_offset(self.instance, queue)
+        return await max_offset(self.instance, self._names.wrap_queue(queue))
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message of a queue."""
-        return await min_offset(self.instance, queue)
+        return await min_offset(self.instance, self._names.wrap_queue(queue))
 
     async def earliest_msg_store_time(self, queue: MessageQueue) -> int:
         """When the oldest message of a queue was stored (milliseconds since the epoch; -1 = none)."""
-        return await earliest_msg_store_time(self.instance, queue)
+        return await earliest_msg_store_time(self.instance, self._names.wrap_queue(queue))
 
     async def view_message(self, msg_id: str, topic: str | None = None) -> MessageExt:
         """A stored message by its offset id, or with ``topic`` by its unique id, too.
 
         :raises ResponseError: there is none.
         """
-        return await view_message_by_either(self.instance, msg_id, topic)
+        wire_topic = None if topic is None else self._names.wrap(topic)
+        return self._names.message(await view_message_by_either(self.instance, msg_id, wire_topic))
 
     async def query_message(
         self, topic: str, key: str, max_num: int = 32, begin: int | datetime = 0, end: int | datetime = FOREVER
@@ -341,7 +346,10 @@ class Lookups:
         :param max_num: most messages a broker is asked for.
         :param begin: from this store time on, a datetime or milliseconds since the epoch. :param end: up to this one.
         """
-        return await query_message(self.instance, topic, key, max_num, begin, end)
+        found = await query_message(self.instance, self._names.wrap(topic), key, max_num, begin, end)
+        for message in found.messages:
+            self._names.message(message)
+        return found
 
 
 def queues_by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:

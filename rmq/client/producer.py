@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from rmq.client.attempts import AskRoute, AskWhy, Attempts, Done, Pause, Send, Step
-from rmq.client.checks import check_group, check_queue, check_text, typed
+from rmq.client.checks import check_queue, check_text, typed
 from rmq.client.fault import LatencyFault
 from rmq.client.identity import message_ids
 from rmq.client.instance import ClientInstance, connect_instance
 from rmq.client.lookup import Lookups
 from rmq.client.message import Message, MessageExt, MessageQueue
+from rmq.client.namespace import Namespace
 from rmq.client.results import SendResult
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import PreparedSend, SendEncoder, next_opaque, weight
@@ -58,9 +59,9 @@ class Producer(Lookups):
     """
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[ProducerOptions]) -> None:
-        check_group(group, "DEFAULT_PRODUCER")
-        self.group = group
         self.settings = ProducerSettings.of(options)
+        self._names = Namespace(self.settings.namespace)
+        self.group = group = self._names.group(group, "DEFAULT_PRODUCER")
         self.world = world or World.real()
         self.faults = LatencyFault(self.settings.send_latency_fault_enable)
         ids = message_ids(self.world, self.settings)
@@ -297,6 +298,8 @@ class Producer(Lookups):
         retries: int | None = None,
     ) -> Attempts:
         """All attempts of one send, to be made. Any thread."""
+        if self.settings.namespace:
+            queue, selector = self._names.wrap_queue(queue), self._names.selector(selector)
         return Attempts(
             send,
             self.instance.routes,
@@ -451,6 +454,7 @@ class Producer(Lookups):
         :raises ClientError: that is no handle. :raises ResponseError: it is not waiting any more, or never was.
         """
         check_text(topic)
+        topic = self._names.wrap(topic)
         header = RecallMessageRequest(producer_group=self.group, topic=topic, recall_handle=recall_handle)
         address = await self.instance.find_master(MessageQueue(topic, _broker_of(recall_handle), 0))
         limit = self.settings.send_msg_timeout
@@ -464,7 +468,7 @@ class Producer(Lookups):
 
         :raises ClientError: nobody serves ``key``. :raises ResponseError: a broker refused.
         """
-        await create_topic(self.instance, key, new_topic, queue_num, topic_sys_flag)
+        await create_topic(self.instance, key, self._names.wrap(new_topic), queue_num, topic_sys_flag)
 
 
 def send_window(what: str, settings: ProducerSettings, world: World) -> Window:

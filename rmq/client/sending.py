@@ -20,6 +20,7 @@ import orjson
 
 from rmq.client.checks import check_delay_level, check_flag, check_topic, milliseconds
 from rmq.client.message import Message, MessageExt, MessageQueue, body_bytes, join_keys
+from rmq.client.namespace import Namespace
 from rmq.client.results import SendResult, SendStatus
 from rmq.client.settings import ProducerSettings, seconds
 from rmq.protocol import batch
@@ -115,7 +116,12 @@ class SendEncoder:
         self._next_id = ids
         self._now_ms = now_ms
         self._compress_over = settings.compress_msg_body_over
-        self._checked: set[str] = set()
+        #: Topics that were looked at, and how brokers know them.
+        self._wire_topics: dict[str, str] = {}
+        names = self._names = Namespace(settings.namespace)
+        #: What the property string of each message begins with, and how many properties that are besides the id.
+        self._begin = (f"INSTANCE_ID\x01{names.name}\x02" if names else "") + "UNIQ_KEY\x01"
+        self._begun = int(bool(names))
         self._heads: dict[tuple[MessageQueue, int], bytes] = {}
 
     # -- one message --------------------------------------------------------------------------------------------------
@@ -126,8 +132,9 @@ class SendEncoder:
         :raises ClientError: says what is wrong with it and what to do.
         """
         topic = message.topic
-        if type(topic) is not str or topic not in self._checked:
-            self._check_topic(topic)
+        wire_topic = self._wire_topics.get(topic) if type(topic) is str else None
+        if wire_topic is None:
+            wire_topic = self._check_topic(topic)
         body = message.body
         if type(body) is not bytes:  # set after it was made
             body = body_bytes(body)
@@ -140,7 +147,7 @@ class SendEncoder:
             body, sys_flag = self._compress(body)
         return PreparedSend(
             message,
-            topic,
+            wire_topic,
             body,
             _json_text(properties, message),
             msg_id,
@@ -162,11 +169,14 @@ class SendEncoder:
         send.sys_flag |= TRANSACTION_PREPARED
         return send
 
-    def _check_topic(self, topic: str) -> None:
+    def _check_topic(self, topic: str) -> str:
         check_topic(topic)
         if topic in BROKER_TOPICS:
             raise ClientError(f"the topic {topic} is the broker's own: applications cannot send to it")
-        self._checked.add(topic)
+        wire_topic = self._names.wrap(topic)
+        check_topic(wire_topic)
+        self._wire_topics[topic] = wire_topic
+        return wire_topic
 
     def _refuse_body(self, body: bytes, topic: str) -> None:
         if not body:
@@ -180,18 +190,17 @@ class SendEncoder:
         kind = self._settings.compress_type
         return compress(body, kind, self._settings.compress_level), flags_of(kind)
 
-    @staticmethod
-    def _property_text(message: Message | MessageExt, msg_id: str) -> str:
+    def _property_text(self, message: Message | MessageExt, msg_id: str) -> str:
         """The property string (protocol.md 5.4): what the application set, and the unique id."""
-        text = "UNIQ_KEY\x01" + msg_id
-        count = 0
+        text = self._begin + msg_id
+        count = self._begun
         if tags := message.tags:
             if type(tags) is not str:
                 raise ClientError(f"tags is {tags!r}: give one tag, a text")
             if "||" in tags and isinstance(message, Message):  # another client's message is passed on as it is
                 raise ClientError(f"tags is {tags!r}: a message has one tag, only subscriptions have several")
             text = f"TAGS\x01{tags}\x02{text}"
-            count = 1
+            count += 1
         elif tags is not None and type(tags) is not str:
             raise ClientError(f"tags is {tags!r}: give one tag, a text")
         keys = message.keys
@@ -255,8 +264,7 @@ class SendEncoder:
             raise ClientError("the batch is empty")
         first = messages[0]
         topic = first.topic
-        if type(topic) is not str or topic not in self._checked:
-            self._check_topic(topic)
+        wire_topic = (self._wire_topics.get(topic) if type(topic) is str else None) or self._check_topic(topic)
         if topic.startswith("%RETRY%"):
             raise ClientError("messages for a retry topic cannot be sent as a batch")
         ids = []
@@ -284,7 +292,7 @@ class SendEncoder:
             )
         return PreparedSend(
             first,
-            topic,
+            wire_topic,
             b"".join(items),
             orjson.dumps(f"WAIT\x01{'true' if first.wait_store_ok else 'false'}"),
             ",".join(ids),

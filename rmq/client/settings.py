@@ -17,6 +17,7 @@ from typing import Any, Self, TypedDict, TypeVar
 from rmq.client.allocate import AllocateMessageQueueStrategy, allocation_strategy
 from rmq.client.checks import check_flag, check_word
 from rmq.client.message import MessageQueue
+from rmq.client.namespace import Namespace, namespace_of
 from rmq.protocol.errors import ClientError, UnknownOption
 from rmq.protocol.frame import MAX_FRAME
 
@@ -83,12 +84,14 @@ class ClientOptions(TypedDict, total=False):
     """Keyword arguments of every client; docs/sdk.md has each setting with its default.
 
     ``namesrv``: ``host:port`` list separated by ``;`` (default: the environment's NAMESRV_ADDR, then the HTTP address
-    server). ``client_ip``: our address in the client id. ``instance_name``: clients of one process with the same one,
-    if it is not DEFAULT, share connections and heartbeats. ``tls``: True, or an ``ssl.SSLContext``. ``vip_channel``:
-    send to port - 2.
+    server). ``namespace``: what brokers have in front of the names of topics and groups (default: the instance that the
+    name server's address is of, ``MQ_INST_...``, if any). ``client_ip``: our address in the client id.
+    ``instance_name``: clients of one process with the same one, if it is not DEFAULT, share connections and heartbeats.
+    ``tls``: True, or an ``ssl.SSLContext``. ``vip_channel``: send to port - 2.
     """
 
     namesrv: str | None
+    namespace: str | None
     client_ip: str | None
     instance_name: str
     unit_name: str | None
@@ -199,6 +202,7 @@ class PullConsumerOptions(ConsumerOptions, total=False):
 @dataclass(slots=True, kw_only=True)
 class ClientSettings:
     namesrv: str | None = None
+    namespace: str | None = None
     client_ip: str | None = None
     instance_name: str = "DEFAULT"
     unit_name: str | None = None
@@ -235,6 +239,7 @@ class ClientSettings:
         """Refuse values that cannot work; called once when the client is made."""
         if self.namesrv is None:
             self.namesrv = os.environ.get("NAMESRV_ADDR") or None
+        self.namespace = namespace_of(self.namespace, self.namesrv)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -297,7 +302,7 @@ class ConsumerSettings(ClientSettings):
         """How the members of the group share queues. :raises ClientError: no such strategy, or it lacks something."""
         return allocation_strategy(
             self.allocate_message_queue_strategy,
-            queues=self.allocate_queues,
+            queues=[Namespace(self.namespace).wrap_queue(queue) for queue in self.allocate_queues],
             rooms=self.machine_rooms,
             broker_room=self.broker_machine_room,
             client_room=self.client_machine_room,

@@ -157,7 +157,7 @@ class TransactionProducer(Producer):
 
     async def _end(self, half: SendResult, state: TransactionState) -> TransactionSendResult:
         """Tell the broker; when it cannot be told it asks later."""
-        queue = half.message_queue
+        queue = self._names.wrap_queue(half.message_queue)
         header = EndTransactionRequest(
             producer_group=self.group,
             tran_state_table_offset=half.queue_offset,
@@ -191,6 +191,7 @@ class TransactionProducer(Producer):
             log.warning("group %s: %d checks wait, %r is left to be asked again", self.group, self._checks, message)
             return
         self._checks += 1
+        self._names.message(message)
         if inspect.iscoroutinefunction(self._check) or inspect.iscoroutinefunction(
             getattr(self._check, "__call__", None)  # noqa: B004 - an object with a coroutine __call__
         ):
@@ -236,7 +237,7 @@ class TransactionProducer(Producer):
             from_transaction_check=True,
             msg_id=message.properties.get("UNIQ_KEY") or header.msg_id,
             transaction_id=header.transaction_id,
-            topic=message.topic,
+            topic=self._names.wrap(message.topic),
             bname=header.bname,
         )
         if not conn.closed:

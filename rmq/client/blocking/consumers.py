@@ -54,7 +54,7 @@ class PushConsumer(PushConsumerMirror):
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PushConsumerOptions]) -> None:
         super().__init__(AioPushConsumer(group, world=world, **options))
-        self.group = group
+        self.group = self._client.group
 
     def on(self, topic: str, expression: str = "*", *, sql: bool = False, batch: bool = False) -> Callable[[F], F]:
         check_text(topic)
@@ -111,4 +111,4 @@ class PullConsumer(PullConsumerMirror):
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PullConsumerOptions]) -> None:
         super().__init__(AioPullConsumer(group, world=world, **options))
-        self.group = group
+        self.group = self._client.group

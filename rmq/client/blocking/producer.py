@@ -59,7 +59,7 @@ class Producer(ProducerMirror):
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[ProducerOptions]) -> None:
         super().__init__(AioProducer(group, world=world, **options))
-        self.group = group
+        self.group = self._client.group
         self._under_way: set[Future[SendResult]] = set()
 
     def _forked(self) -> None:
@@ -264,7 +264,7 @@ class TransactionProducer(Producer):
         self, group: str, check: TransactionCheck, *, world: World | None = None, **options: Unpack[ProducerOptions]
     ) -> None:
         ProducerMirror.__init__(self, AioTransactionProducer(group, check, world=world, **options))
-        self.group = group
+        self.group = self._client.group
         self._under_way = set()
 
     def send_in_transaction(

@@ -102,7 +102,7 @@ class Assignment:
         return changed
 
     def _take(self, queue: MessageQueue, offset: int, asked: float) -> None:
-        self.queues[queue] = pq = ProcessQueue(queue, offset)
+        self.queues[queue] = pq = ProcessQueue(queue, offset, self._instance.namespace.queue(queue))
         pq.paused = queue in self._paused
         if self._locks is not None:
             self._locks.keep(pq, asked)

@@ -31,7 +31,7 @@ class _Job:
     def __init__(self, pq: ProcessQueue, messages: list[MessageExt]) -> None:
         self.pq = pq
         self.messages = messages
-        self.context = ConsumeContext(pq.queue)
+        self.context = ConsumeContext(pq.shown)
         #: When the listener was called; None while it waits for its turn.
         self.started: float | None = None
         self.duration = 0.0

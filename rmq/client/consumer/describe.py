@@ -70,6 +70,7 @@ async def consume_directly(consumer: PushConsumer, message: MessageExt) -> Consu
     clock = consumer.world.clock
     began = clock.monotonic()
     message.topic = message.properties.get("RETRY_TOPIC") or message.topic
+    consumer.instance.namespace.message(message)
     context = ConsumeContext(message.message_queue)
     listener = consumer.listener_of(message.topic)
     result = ConsumeMessageDirectlyResult(order=consumer.settings.orderly)

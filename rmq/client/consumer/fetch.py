@@ -181,6 +181,9 @@ class Fetch:
             if is_retry_topic(pq.queue.topic):
                 for message in messages:
                     message.topic = message.properties.get("RETRY_TOPIC") or message.topic
+            if self._instance.namespace:
+                for message in messages:
+                    self._instance.namespace.message(message)
             pq.put(messages)
             self._submit(pq, messages)
         elif pq.count == 0:

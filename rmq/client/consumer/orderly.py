@@ -127,7 +127,7 @@ class OrderlyService(Service):
                 return
 
     async def _call(self, pq: ProcessQueue, messages: list[MessageExt]) -> Outcome:
-        context = ConsumeContext(pq.queue)
+        context = ConsumeContext(pq.shown)
         listener = self._pick(messages[0].topic)
         if listener is None:
             log.error("no listener for topic %s: its queue waits", messages[0].topic)
@@ -156,7 +156,7 @@ class OrderlyService(Service):
 
     async def _settle(self, pq: ProcessQueue, messages: list[MessageExt], outcome: Outcome) -> float:
         """Commit or put back. :returns: seconds to pause before the next call."""
-        context = outcome.context or ConsumeContext(pq.queue)
+        context = outcome.context or ConsumeContext(pq.shown)
         pause = self._suspend if context.suspend_current_queue_time is None else context.suspend_current_queue_time
         pause = min(max(pause, _LEAST_PAUSE), _MOST_PAUSE)
         offset = -1

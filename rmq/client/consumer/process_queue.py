@@ -36,12 +36,15 @@ class ProcessQueue:
         "paused",
         "queue",
         "running",
+        "shown",
         "size",
         "void",
     )
 
-    def __init__(self, queue: MessageQueue, next_offset: int) -> None:
+    def __init__(self, queue: MessageQueue, next_offset: int, shown: MessageQueue | None = None) -> None:
         self.queue = queue
+        #: As its listeners know it.
+        self.shown = shown or queue
         #: Where the next pull starts.
         self.next_offset = next_offset
         self.messages: OrderedDict[int, MessageExt] = OrderedDict()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self, Unpack
 
-from rmq.client.checks import check_expression, check_group, check_number, check_queue, check_topic, typed
+from rmq.client.checks import check_expression, check_number, check_queue, check_topic, typed
 from rmq.client.consumer import rebalance, sendback
 from rmq.client.consumer.describe import stack_text
 from rmq.client.consumer.offsets import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
@@ -14,6 +14,7 @@ from rmq.client.consumer.puller import Puller
 from rmq.client.instance import ClientInstance, connect_instance
 from rmq.client.lookup import Lookups
 from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.namespace import Namespace
 from rmq.client.results import PullResult
 from rmq.client.settings import Duration, PullConsumerOptions, PullConsumerSettings, lists_options, seconds
 from rmq.protocol import subscription
@@ -48,14 +49,14 @@ class PullConsumer(Lookups):
     """
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PullConsumerOptions]) -> None:
-        check_group(group, "DEFAULT_CONSUMER")
-        self.group = group
         self.settings = PullConsumerSettings.of(options)
+        self._names = Namespace(self.settings.namespace)
+        self.group = group = self._names.group(group, "DEFAULT_CONSUMER")
         self.world = world or World.real()
         for topic in self.settings.register_topics:
             check_topic(topic)
         self._strategy = self.settings.strategy()
-        self._topics = set(self.settings.register_topics)
+        self._topics = {self._names.wrap(topic) for topic in self.settings.register_topics}
         self._balanced: dict[str, list[MessageQueue]] = {}
         self._instance: ClientInstance | None = None
         self._store: OffsetStore | None = None
@@ -190,6 +191,7 @@ class PullConsumer(Lookups):
         self.instance  # noqa: B018 - raises when not started
         assert self._puller is not None
         check_queue(queue)
+        queue = self._names.wrap_queue(queue)
         check_number(offset, "the offset to pull from")
         check_number(max_nums, "max_nums")
         check_expression(expression)
@@ -201,9 +203,12 @@ class PullConsumer(Lookups):
         data = subscription.build(queue.topic, expression, kind)
         if queue.topic not in self._topics:
             await self._join(queue.topic)
-        return await self._puller.pull(
+        result = await self._puller.pull(
             queue, data, offset, max_nums=max_nums, timeout=timeout, suspend=suspend, post_subscription=True
         )
+        for message in result.messages:
+            self._names.message(message)
+        return result
 
     async def _join(self, topic: str) -> None:
         """A topic pulled for the first time becomes part of the group's subscription."""
@@ -222,7 +227,7 @@ class PullConsumer(Lookups):
         assert self._store is not None
         check_queue(queue)
         check_number(offset, "the offset to go on from")
-        self._store.update(queue, offset, increase_only=False)
+        self._store.update(self._names.wrap_queue(queue), offset, increase_only=False)
 
     async def fetch_consume_offset(self, queue: MessageQueue, *, from_store: bool = False) -> int:
         """Where the group goes on in a queue; -1 = it has no offset yet.
@@ -232,6 +237,7 @@ class PullConsumer(Lookups):
         self.instance  # noqa: B018 - raises when not started
         assert self._store is not None
         check_queue(queue)
+        queue = self._names.wrap_queue(queue)
         if not from_store and (known := self._store.known(queue)) >= 0:
             return known
         if queue.topic not in self.instance.routes.own:
@@ -245,10 +251,11 @@ class PullConsumer(Lookups):
 
     async def fetch_message_queues_in_balance(self, topic: str) -> list[MessageQueue]:
         """This member's share of a topic's queues (broadcasting: all of them)."""
+        topic = self._names.wrap(topic)
         if topic not in self._topics:
             await self._join(topic)
         await self._balance(topic)
-        return list(self._balanced.get(topic, ()))
+        return self._names.queues(self._balanced.get(topic, ()))
 
     async def send_message_back(
         self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None
@@ -282,8 +289,9 @@ class PullConsumer(Lookups):
             now = self._balanced.get(topic, [])
             told = self.settings.message_queue_listener
             if told is not None and now != before and self._instance is not None:
+                names, every = self._names, self._instance.routes.subscribe_queues(topic) or []
                 try:
-                    told(topic, self._instance.routes.subscribe_queues(topic) or [], now)
+                    told(names.plain(topic), names.queues(every), names.queues(now))
                 except Exception:
                     log.exception("the message_queue_listener of group %s raised", self.group)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, Unpack
 
-from rmq.client.checks import check_group, typed
+from rmq.client.checks import typed
 from rmq.client.consumer import sendback
 from rmq.client.consumer.concurrent import ConcurrentService
 from rmq.client.consumer.delivery import Delivery
@@ -25,6 +25,7 @@ from rmq.client.consumer.subscriptions import Subscriptions, refuse_mixture
 from rmq.client.instance import ClientInstance, connect_instance, instances_of
 from rmq.client.lookup import Lookups
 from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.namespace import Namespace
 from rmq.client.settings import Duration, PushConsumerOptions, PushConsumerSettings, lists_options, seconds
 from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
@@ -66,9 +67,9 @@ class PushConsumer(Lookups):
     """
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PushConsumerOptions]) -> None:
-        check_group(group, "DEFAULT_CONSUMER")
-        self.group = group
         self.settings = PushConsumerSettings.of(options)
+        self._names = Namespace(self.settings.namespace)
+        self.group = group = self._names.group(group, "DEFAULT_CONSUMER")
         self.world = world or World.real()
         self._strategy = self.settings.strategy()
         self._subscriptions = Subscriptions(self.world.clock, group)
@@ -110,13 +111,14 @@ class PushConsumer(Lookups):
 
         def register(function: F) -> F:
             listener = Listener(function, batch=batch, group=self.group)
-            if topic in self._listeners and topic in self._subscriptions.table:
+            shown = self._names.plain(topic)
+            if shown in self._listeners and self._names.wrap(topic) in self._subscriptions.table:
                 raise ClientError(
                     f"the topic {topic} has a listener in this consumer already: each message goes to one; use a "
                     "second group for another copy of them, or unsubscribe first"
                 ).about(topic=topic)
             self.subscribe(topic, expression, sql=sql)
-            self._listeners[topic] = listener
+            self._listeners[shown] = listener
             return function
 
         return register
@@ -135,7 +137,7 @@ class PushConsumer(Lookups):
 
         :raises ClientError: the expression cannot be used.
         """
-        self._subscriptions.put(topic, expression, sql=sql)
+        self._subscriptions.put(self._names.wrap(topic), expression, sql=sql)
         self._changed()
 
     def unsubscribe(self, topic: str) -> None:
@@ -143,7 +145,7 @@ class PushConsumer(Lookups):
 
         What failed before and is still to be tried again goes to the listener that it had.
         """
-        self._subscriptions.table.pop(topic, None)
+        self._subscriptions.table.pop(self._names.wrap(topic), None)
         self._changed()
 
     def _changed(self) -> None:
@@ -224,7 +226,7 @@ class PushConsumer(Lookups):
         instance.spawn_rebalance()
 
     def _check_listeners(self) -> None:
-        topics = self._subscriptions.chosen()
+        topics = [self._names.plain(topic) for topic in self._subscriptions.chosen()]
         if not topics:
             raise ClientError(f"the consumer {self.group} subscribes nothing: use @consumer.on(topic) or subscribe()")
         if self._default is None and (bare := [topic for topic in topics if topic not in self._listeners]):
@@ -439,7 +441,8 @@ class PushConsumer(Lookups):
         told = self.settings.message_queue_listener
         assert told is not None
         try:
-            result = told(topic, queues, mine)
+            names = self._names
+            result = told(names.plain(topic), names.queues(queues), names.queues(mine))
             if asyncio.iscoroutine(result):
                 await result
         except Exception:
@@ -456,12 +459,12 @@ class PushConsumer(Lookups):
         return found
 
     def _on_consume(self, topic: str, ok: int, failed: int, duration: float) -> None:
-        self.statistics(topic).on_consume(ok, failed, duration, self.world.clock.monotonic())
+        self.statistics(self._names.wrap(topic)).on_consume(ok, failed, duration, self.world.clock.monotonic())
 
     @property
     def assignment(self) -> list[MessageQueue]:
         """The queues that are ours now."""
-        return sorted(self._delivery.assignment.queues) if self._delivery is not None else []
+        return sorted(self._names.queues(self._delivery.assignment.queues)) if self._delivery is not None else []
 
     def process_queues(self) -> dict[MessageQueue, ProcessQueue]:
         """What is held of each queue that is ours."""

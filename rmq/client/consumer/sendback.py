@@ -50,7 +50,7 @@ async def send_message_back(
         group=group,
         delay_level=delay_level,
         origin_msg_id=message.msg_id,
-        origin_topic=message.topic,
+        origin_topic=instance.namespace.wrap(message.topic),
         unit_mode=instance.settings.unit_mode,
         max_reconsume_times=max_reconsume_times,
         bname=name,
@@ -71,7 +71,7 @@ async def send_to_retry_topic(
     properties = {name: text for name, text in message.properties.items() if name not in ("MIN_OFFSET", "MAX_OFFSET")}
     for name in ("TRAN_MSG", "CONSUME_START_TIME", "WAIT", "CLUSTER", "DELAY"):
         properties.pop(name, None)
-    properties["RETRY_TOPIC"] = original_topic(message)
+    properties["RETRY_TOPIC"] = instance.namespace.wrap(original_topic(message))
     properties.setdefault("ORIGIN_MESSAGE_ID", message.msg_id)
     times = message.reconsume_times + 1
     if not dead:  # on its way to the dead letters a delay level would only make it late (field case B048)

@@ -71,6 +71,9 @@ final class Consuming {
         String handle = arguments.getString("handle");
         DefaultMQPushConsumer consumer = Patience.with(new DefaultMQPushConsumer(arguments.getString("group")));
         consumer.setNamesrvAddr(arguments.getString("namesrv"));
+        if (arguments.containsKey("namespace")) {
+            consumer.setNamespace(arguments.getString("namespace"));
+        }
         consumer.setInstanceName(handle);
         consumer.setPollNameServerInterval(1000);
         consumer.setHeartbeatBrokerInterval(1000);

@@ -50,6 +50,9 @@ final class Sending {
     private static Map<String, Object> produce(JSONObject arguments) throws Exception {
         DefaultMQProducer producer = Patience.with(new DefaultMQProducer(arguments.getString("group")));
         producer.setNamesrvAddr(arguments.getString("namesrv"));
+        if (arguments.containsKey("namespace")) {
+            producer.setNamespace(arguments.getString("namespace"));
+        }
         producer.setInstanceName("produce-" + System.nanoTime());
         producer.setSendMsgTimeout(Patience.MILLIS);
         producer.start();
