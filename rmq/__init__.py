@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from rmq.client.blocking import AdminClient, Producer, PullConsumer, PushConsumer, TransactionProducer
     from rmq.client.consumer.listeners import ConsumeContext
+    from rmq.client.hooks import ConsumeHookContext, Hook, SendHookContext
     from rmq.client.message import Message, MessageExt, MessageQueue
     from rmq.client.results import ConsumeResult, PullResult, PullStatus, QueryResult, SendResult, SendStatus
     from rmq.client.selectors import by_hash, by_machine_room, by_random
@@ -62,7 +63,9 @@ __all__ = [
     "ConnectionLost",
     "ConsumeContext",
     "ConsumeFromWhere",
+    "ConsumeHookContext",
     "ConsumeResult",
+    "Hook",
     "Message",
     "MessageExt",
     "MessageModel",
@@ -76,6 +79,7 @@ __all__ = [
     "RMQError",
     "RequestTimeout",
     "ResponseError",
+    "SendHookContext",
     "SendResult",
     "SendStatus",
     "TooManyRequests",
@@ -100,6 +104,7 @@ _HOMES = {
     ),
     "rmq.client.blocking": ("AdminClient", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"),
     "rmq.client.consumer.listeners": ("ConsumeContext",),
+    "rmq.client.hooks": ("ConsumeHookContext", "Hook", "SendHookContext"),
     "rmq.client.message": ("Message", "MessageExt", "MessageQueue"),
     "rmq.client.results": ("ConsumeResult", "PullResult", "PullStatus", "QueryResult", "SendResult", "SendStatus"),
     "rmq.client.selectors": ("by_hash", "by_machine_room", "by_random"),

@@ -15,6 +15,7 @@ from rmq.client.allocate import (
 from rmq.client.consumer.listeners import ConsumeContext
 from rmq.client.consumer.pull import PullConsumer
 from rmq.client.consumer.push import PushConsumer
+from rmq.client.hooks import ConsumeHookContext, Hook, SendHookContext
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer
 from rmq.client.results import ConsumeResult, PullResult, PullStatus, QueryResult, SendResult, SendStatus
@@ -46,7 +47,9 @@ __all__ = [
     "ConnectionLost",
     "ConsumeContext",
     "ConsumeFromWhere",
+    "ConsumeHookContext",
     "ConsumeResult",
+    "Hook",
     "Message",
     "MessageExt",
     "MessageModel",
@@ -60,6 +63,7 @@ __all__ = [
     "RMQError",
     "RequestTimeout",
     "ResponseError",
+    "SendHookContext",
     "SendResult",
     "SendStatus",
     "TooManyRequests",

@@ -20,6 +20,7 @@ from rmq.client.checks import check_queue
 from rmq.client.cluster.route import PublishInfo
 from rmq.client.cluster.routes import Routes, no_such_topic
 from rmq.client.fault import LatencyFault
+from rmq.client.hooks import Hooks, SendHookContext
 from rmq.client.message import MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.results import SendResult, SendStatus
@@ -97,6 +98,7 @@ class Attempts:
     :param timeout: seconds for all attempts, from :meth:`first` on.
     :param queue: the only one to send to. :param selector: chooses it; either way there is one attempt.
     :param retries: attempts after the first one; ``retry_times_when_send_failed`` by default.
+    :param hooks: told of every attempt.
     """
 
     __slots__ = (
@@ -105,6 +107,8 @@ class Attempts:
         "_deadline",
         "_error",
         "_faults",
+        "_hooked",
+        "_hooks",
         "_left_at",
         "_others",
         "_queue",
@@ -137,6 +141,7 @@ class Attempts:
         selector: MessageQueueSelector | None = None,
         arg: object = None,
         retries: int | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self.send = send
         self._routes = routes
@@ -156,6 +161,9 @@ class Attempts:
         #: Stored, if not as well as was wished: what holds when no other broker does better.
         self._stored: SendResult | None = None
         self._others = False
+        self._hooks = hooks
+        #: Of the attempt under way.
+        self._hooked: SendHookContext | None = None
 
     def first(self, now: float) -> Step:
         """What to do first; the time for all attempts begins ``now``, in seconds of the monotonic clock."""
@@ -247,10 +255,25 @@ class Attempts:
             # Another broker can only be tried when the first one does not use up the whole time (field case B082);
             # where there is no other one, it gets the time there is.
             rest /= self._tries - len(self._tried) + 1
+        if self._hooks is not None:
+            named = self.send.batch or (self.send.message,)
+            begun = self._hooks.begin_send(named, Namespace(self._settings.namespace).queue(queue), address)
+            if isinstance(begun, Exception):
+                return self._end(begun)
+            self._hooked = begun
         self._left_at = now
         self._then = Attempts._answered
         self._sent = sent = Send(queue, send_address(address, self._settings), rest)
         return sent
+
+    def left(self, error: Exception | None = None) -> None:
+        """A oneway send has left, or has not: nothing comes back of it."""
+        self._tell_hooks(error)
+
+    def _tell_hooks(self, outcome: SendResult | Exception | None) -> None:
+        context, self._hooked = self._hooked, None
+        if context is not None and self._hooks is not None:
+            self._hooks.end_send(context, outcome)
 
     def _answered(self, outcome: Outcome, now: float) -> Step:
         queue, address, _ = self._sent
@@ -262,9 +285,12 @@ class Attempts:
             try:
                 result = send_result(outcome, self.send, queue, address)
             except Exception as refused:
+                self._tell_hooks(refused)
                 return self._failed(refused, now, address)
             if self._settings.namespace:
                 result.message_queue = Namespace(self._settings.namespace).queue(result.message_queue)
+            if self._hooked is not None:
+                self._tell_hooks(result)
             if (
                 result.send_status is not SendStatus.SEND_OK
                 and self._settings.retry_another_broker_when_not_store_ok
@@ -275,6 +301,7 @@ class Attempts:
                 return self._leave(now)
             return Done(result)
         assert outcome is not None
+        self._tell_hooks(outcome)
         if isinstance(outcome, TransportError):
             faults.on_failure(queue.broker_name, now)
         return self._failed(outcome, now, address)

@@ -12,6 +12,7 @@ from typing import Protocol
 from rmq.client.answers import Answers
 from rmq.client.cluster.routes import Routes, no_such_topic
 from rmq.client.heartbeats import Heartbeats
+from rmq.client.hooks import request_hooks
 from rmq.client.identity import client_id
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import NameServers, parse_addresses
@@ -93,6 +94,8 @@ def connect_instance(world: World, settings: ClientSettings, *, stable: bool = F
     instance = table.get(key)
     if instance is None:
         instance = table[key] = ClientInstance(world, settings, identity)
+    hooks = instance.remoting.hooks
+    hooks += [hook for hook in request_hooks(settings.hooks) if hook not in hooks]
     return instance
 
 

@@ -12,6 +12,7 @@ from typing import Self, Unpack
 from rmq.client.attempts import AskRoute, AskWhy, Attempts, Done, Pause, Send, Step
 from rmq.client.checks import check_queue, check_text, typed
 from rmq.client.fault import LatencyFault
+from rmq.client.hooks import Hooks
 from rmq.client.identity import message_ids
 from rmq.client.instance import ClientInstance, connect_instance
 from rmq.client.lookup import Lookups
@@ -66,6 +67,8 @@ class Producer(Lookups):
         self.faults = LatencyFault(self.settings.send_latency_fault_enable)
         ids = message_ids(self.world, self.settings)
         self._encoder = SendEncoder(group, self.settings, ids, self.world.clock.now_ms)
+        hooks = Hooks(self.settings.hooks, group)
+        self._hooks = hooks if hooks.sends else None
         self._window = send_window(f"the producer {group}", self.settings, self.world)
         self._instance: ClientInstance | None = None
         self._stopped = False
@@ -235,12 +238,17 @@ class Producer(Lookups):
             return
         instance = self.instance
         address = step.address
-        conn = await instance.remoting.connection(address)
-        if conn.out_bytes > _WRITE_FIRST:
-            conn.flush()
-        if conn.writing_paused and not await conn.takes_again(limit):
-            raise TooManyRequests(f"{address}: has taken nothing for {limit:g} s: the message was not sent")
-        self._hand_over(instance, address, conn.oneway_frame, send, step.queue)
+        try:
+            conn = await instance.remoting.connection(address)
+            if conn.out_bytes > _WRITE_FIRST:
+                conn.flush()
+            if conn.writing_paused and not await conn.takes_again(limit):
+                raise TooManyRequests(f"{address}: has taken nothing for {limit:g} s: the message was not sent")
+            self._hand_over(instance, address, conn.oneway_frame, send, step.queue)
+        except Exception as error:
+            attempts.left(error)
+            raise
+        attempts.left()
 
     def _hand_over(
         self,
@@ -310,6 +318,7 @@ class Producer(Lookups):
             selector=selector,
             arg=arg,
             retries=retries,
+            hooks=self._hooks,
         )
 
     async def _send_prepared(

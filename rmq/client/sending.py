@@ -75,7 +75,7 @@ def next_opaque() -> int:
 class PreparedSend:
     """A send that only lacks its queue: the same one for every attempt, with the same unique id."""
 
-    __slots__ = ("body", "born", "code", "flag", "message", "msg_id", "properties", "sys_flag", "topic")
+    __slots__ = ("batch", "body", "born", "code", "flag", "message", "msg_id", "properties", "sys_flag", "topic")
 
     def __init__(
         self,
@@ -89,8 +89,11 @@ class PreparedSend:
         sys_flag: int,
         flag: int,
         born: int,
+        batch: Sequence[Message | MessageExt] | None = None,
     ) -> None:
         self.message = message
+        #: All of them, when they are several.
+        self.batch = batch
         self.topic = topic
         self.body = body
         #: The property string as a JSON text.
@@ -300,6 +303,7 @@ class SendEncoder:
             sys_flag=0,
             flag=0,
             born=self._now_ms(),
+            batch=messages,
         )
 
     def split(

@@ -16,6 +16,7 @@ from typing import Any, Self, TypedDict, TypeVar
 
 from rmq.client.allocate import AllocateMessageQueueStrategy, allocation_strategy
 from rmq.client.checks import check_flag, check_word
+from rmq.client.hooks import Hook
 from rmq.client.message import MessageQueue
 from rmq.client.namespace import Namespace, namespace_of
 from rmq.protocol.errors import ClientError, UnknownOption
@@ -87,7 +88,7 @@ class ClientOptions(TypedDict, total=False):
     server). ``namespace``: what brokers have in front of the names of topics and groups (default: the instance that the
     name server's address is of, ``MQ_INST_...``, if any). ``client_ip``: our address in the client id.
     ``instance_name``: clients of one process with the same one, if it is not DEFAULT, share connections and heartbeats.
-    ``tls``: True, or an ``ssl.SSLContext``. ``vip_channel``: send to port - 2.
+    ``tls``: True, or an ``ssl.SSLContext``. ``vip_channel``: send to port - 2. ``hooks``: what an application hangs in.
     """
 
     namesrv: str | None
@@ -103,6 +104,7 @@ class ClientOptions(TypedDict, total=False):
     mq_client_api_timeout: Duration
     vip_channel: bool
     tls: bool | ssl.SSLContext
+    hooks: tuple[Hook, ...]
 
 
 class AdminOptions(ClientOptions, total=False):
@@ -214,6 +216,7 @@ class ClientSettings:
     mq_client_api_timeout: float = 3.0
     vip_channel: bool = False
     tls: bool | ssl.SSLContext = False
+    hooks: tuple[Hook, ...] = ()
 
     @classmethod
     def of(cls, options: Any) -> Self:
@@ -426,6 +429,8 @@ def _value(kind: str, value: object, name: str) -> object:
         return frozenset(_several(int, value, f"{name} is {value!r:.60}: give whole numbers, as a set"))
     elif kind == "tuple[str, ...]":
         return tuple(_several(str, value, f"{name} is {value!r:.60}: give texts, as a tuple"))
+    elif kind == "tuple[Hook, ...]":
+        return tuple(_several(Hook, value, f"{name} is {value!r:.60}: give objects of rmq.Hook, as a tuple"))
     elif kind == "tuple[MessageQueue, ...]":
         return tuple(_several(MessageQueue, value, f"{name} is {value!r:.60}: give MessageQueues, as a tuple"))
     return value

@@ -88,7 +88,7 @@ class Fetch:
         self._submit = submit
         self._locks = locks
         self._clock = instance.world.clock
-        self._puller = Puller(instance, member.group)
+        self._puller = Puller(instance, member.group, member.settings.hooks)
         self._pulls: dict[ProcessQueue, asyncio.Task[None]] = {}
         #: Queues whose last pull failed: said once while it lasts.
         self._failing: set[MessageQueue] = set()
@@ -181,8 +181,6 @@ class Fetch:
             if is_retry_topic(pq.queue.topic):
                 for message in messages:
                     message.topic = message.properties.get("RETRY_TOPIC") or message.topic
-            if self._instance.namespace:
-                for message in messages:
                     self._instance.namespace.message(message)
             pq.put(messages)
             self._submit(pq, messages)

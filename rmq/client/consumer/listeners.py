@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rmq.client.checks import check_flag, check_number
+from rmq.client.hooks import ConsumeHookContext, Hooks
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult
 from rmq.client.settings import seconds
@@ -98,10 +99,13 @@ class Listener:
     :param function: plain (runs on a thread of the pool) or a coroutine function (runs on the loop).
     :param batch: it takes a list of messages instead of one.
     :param group: whose messages it gets, for the log.
+    :param hooks: told of every call.
     :raises ClientError: it is no function, or cannot be called with a message.
     """
 
-    def __init__(self, function: Callable[..., Any], *, batch: bool = False, group: str = "") -> None:
+    def __init__(
+        self, function: Callable[..., Any], *, batch: bool = False, group: str = "", hooks: Hooks | None = None
+    ) -> None:
         if not callable(function):
             raise ClientError(f"a listener is a function, not {type(function).__name__}")
         self.function = function
@@ -111,6 +115,7 @@ class Listener:
         self.batch = batch
         self.is_coroutine = _is(inspect.iscoroutinefunction, function)
         self._group = group
+        self._hooks = hooks if hooks is not None and hooks.consumes else None
         self._warned = False
         self._wants_context = _positional(function) >= 2
         _check_parameters(function, 2 if self._wants_context else 1)
@@ -122,6 +127,7 @@ class Listener:
         """
         failed: list[MessageExt] = []
         outcome = Outcome(ConsumeResult.SUCCESS, failed, context)
+        hooked = self._begin(messages, context)
         for given in self._portions(messages):
             try:
                 returned = self._invoke(given, context)
@@ -132,6 +138,7 @@ class Listener:
                 self._note(outcome, failed, given, returned)
             if self._is_over(messages, failed, in_order):
                 break
+        self._end(hooked, outcome)
         return outcome
 
     async def call_on(
@@ -167,6 +174,7 @@ class Listener:
         outcome = Outcome(ConsumeResult.SUCCESS, failed, context)
         task = asyncio.current_task()
         assert task is not None
+        hooked = self._begin(messages, context)
         for given in self._portions(messages):
             try:
                 returned = self._invoke(given, context)
@@ -184,7 +192,15 @@ class Listener:
                 outcome.cancelled = True
             if self._is_over(messages, failed, in_order):
                 break
+        self._end(hooked, outcome)
         return outcome
+
+    def _begin(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeHookContext | None:
+        return None if self._hooks is None else self._hooks.begin_consume(messages, context.message_queue)
+
+    def _end(self, hooked: ConsumeHookContext | None, outcome: Outcome) -> None:
+        if self._hooks is not None and hooked is not None:
+            self._hooks.end_consume(hooked, outcome.result, outcome.failed, outcome.error)
 
     def _portions(self, messages: list[MessageExt]) -> list[list[MessageExt]]:
         return [messages] if self.batch else [[message] for message in messages]

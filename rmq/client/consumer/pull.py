@@ -105,7 +105,7 @@ class PullConsumer(Lookups):
             else:
                 store = RemoteBrokerOffsetStore(instance, self.group)
             await store.open()
-            self._instance, self._store, self._puller = instance, store, Puller(instance, self.group)
+            self._instance, self._store, self._puller = instance, store, Puller(instance, self.group, settings.hooks)
             self._started_ms = self.world.clock.now_ms()
             for topic in self._topics:
                 await instance.refresh_route(topic)
@@ -203,12 +203,9 @@ class PullConsumer(Lookups):
         data = subscription.build(queue.topic, expression, kind)
         if queue.topic not in self._topics:
             await self._join(queue.topic)
-        result = await self._puller.pull(
+        return await self._puller.pull(
             queue, data, offset, max_nums=max_nums, timeout=timeout, suspend=suspend, post_subscription=True
         )
-        for message in result.messages:
-            self._names.message(message)
-        return result
 
     async def _join(self, topic: str) -> None:
         """A topic pulled for the first time becomes part of the group's subscription."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rmq.client.decode import decode_pulled
+from rmq.client.hooks import Hook, Hooks
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageQueue
 from rmq.client.results import PullResult, PullStatus
@@ -27,11 +30,15 @@ _STATUS = {
 
 
 class Puller:
-    """Pulls for one group; remembers which broker each queue is best read from."""
+    """Pulls for one group; remembers which broker each queue is best read from.
 
-    def __init__(self, instance: ClientInstance, group: str) -> None:
+    :param hooks: those that filter see what comes.
+    """
+
+    def __init__(self, instance: ClientInstance, group: str, hooks: Sequence[Hook] = ()) -> None:
         self._instance = instance
         self._group = group
+        self._hooks = Hooks(hooks, group)
         self._suggested: dict[MessageQueue, int] = {}
 
     async def pull(
@@ -76,6 +83,10 @@ class Puller:
         if tags and not subscription.class_filter_mode:
             # The broker compares hashes; the exact tag is compared here (protocol.md 5.7).
             result.messages = [message for message in result.messages if message.tags in tags]
+        if (names := self._instance.namespace).name:
+            for message in result.messages:
+                names.message(message)
+        result.messages = self._hooks.filtered(names.queue(queue), result.messages)
         return result
 
     async def _ask(

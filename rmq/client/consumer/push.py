@@ -22,6 +22,7 @@ from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.consumer.service import Listening, Service
 from rmq.client.consumer.statistics import TopicStatistics
 from rmq.client.consumer.subscriptions import Subscriptions, refuse_mixture
+from rmq.client.hooks import Hooks
 from rmq.client.instance import ClientInstance, connect_instance, instances_of
 from rmq.client.lookup import Lookups
 from rmq.client.message import MessageExt, MessageQueue
@@ -72,6 +73,7 @@ class PushConsumer(Lookups):
         self.group = group = self._names.group(group, "DEFAULT_CONSUMER")
         self.world = world or World.real()
         self._strategy = self.settings.strategy()
+        self._hooks = Hooks(self.settings.hooks, group)
         self._subscriptions = Subscriptions(self.world.clock, group)
         self._listeners: dict[str, Listener] = {}
         self._default: Listener | None = None
@@ -110,7 +112,7 @@ class PushConsumer(Lookups):
         """
 
         def register(function: F) -> F:
-            listener = Listener(function, batch=batch, group=self.group)
+            listener = Listener(function, batch=batch, group=self.group, hooks=self._hooks)
             shown = self._names.plain(topic)
             if shown in self._listeners and self._names.wrap(topic) in self._subscriptions.table:
                 raise ClientError(
@@ -130,7 +132,7 @@ class PushConsumer(Lookups):
 
         :raises ClientError: the listener cannot be used.
         """
-        self._default = Listener(listener, batch=batch, group=self.group)
+        self._default = Listener(listener, batch=batch, group=self.group, hooks=self._hooks)
 
     def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
         """Receive a topic's messages; takes effect at once on a started consumer.

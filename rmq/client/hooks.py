@@ -1,0 +1,216 @@
+"""What an application hangs into its clients: around sends, listener calls and requests, and between pull and listener.
+
+Java's are SendMessageHook, CheckForbiddenHook, FilterMessageHook, ConsumeMessageHook and RPCHook. Of several hooks each
+is called in the order in which they were given. One that raises costs itself alone: what it raised is logged, and all
+goes on as if it were not there; but for ``check_send``, which raises to refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rmq.client.message import Message, MessageExt, MessageQueue
+from rmq.client.results import ConsumeResult, SendResult
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ClientError, RMQError
+from rmq.remoting.client import Hook as RemotingHook
+from rmq.runtime.aside import logger
+
+__all__ = ["ConsumeHookContext", "Hook", "Hooks", "SendHookContext", "request_hooks"]
+
+log = logger(__name__)
+
+#: What a hook may raise without ending more than itself: its sys.exit() is not the loop's.
+_FAILS = (Exception, SystemExit)
+
+
+@dataclass(slots=True)
+class SendHookContext:
+    """One attempt to send (Java: SendMessageContext): what is tried again at another broker has another one."""
+
+    #: The producer group, with its namespace.
+    group: str
+    #: One message, or those of a batch.
+    messages: Sequence[Message | MessageExt]
+    queue: MessageQueue
+    #: Of the broker, ``host:port``.
+    address: str
+    #: After it: what the broker said, or why it said nothing good; neither of a oneway send.
+    result: SendResult | None = None
+    error: Exception | None = None
+    #: For hooks to keep something from before to after.
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ConsumeHookContext:
+    """One call of a listener with what it was given (Java: ConsumeMessageContext)."""
+
+    #: The consumer group, with its namespace.
+    group: str
+    messages: Sequence[MessageExt]
+    queue: MessageQueue
+    #: After it: what was made of what it returned, those messages that come again, and what it raised.
+    result: ConsumeResult | None = None
+    failed: Sequence[MessageExt] = ()
+    error: BaseException | None = None
+    #: For hooks to keep something from before to after.
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+class Hook:
+    """Subclass it, define what you need, and give it to clients: ``Producer("g", hooks=[MyHook()])``.
+
+    The methods run where the SDK runs, and must not wait: for sends on the caller's thread or the event loop, around
+    listeners where these run, the others on the event loop.
+    """
+
+    def check_send(self, context: SendHookContext) -> None:
+        """Raise to refuse an attempt: the send ends with that, and is tried nowhere else. Comes first."""
+
+    def before_send(self, context: SendHookContext) -> None:
+        """An attempt is made; its message stands already, and changes to it have no effect."""
+
+    def after_send(self, context: SendHookContext) -> None:
+        """It has ended: ``context.result`` or ``context.error``."""
+
+    def filter_messages(self, queue: MessageQueue, messages: Sequence[MessageExt]) -> Iterable[MessageExt]:
+        """Those of pulled messages that the application gets; the others count as consumed."""
+        return messages
+
+    def before_consume(self, context: ConsumeHookContext) -> None:
+        """A listener is called."""
+
+    def after_consume(self, context: ConsumeHookContext) -> None:
+        """It has ended: ``context.result``, ``failed`` and ``error``."""
+
+    def before_request(self, address: str, command: Command) -> None:
+        """Any request to a broker or name server, those of the SDK's own, too; ``command.ext`` may be changed."""
+
+    def after_response(self, address: str, command: Command, answer: Command | None) -> None:
+        """It was answered; None: it was not."""
+
+
+class Hooks:
+    """The hooks of one client, each with the methods it defines.
+
+    :param who: the client's group, for them and for the log.
+    """
+
+    def __init__(self, given: Sequence[Hook], who: str) -> None:
+        self._who = who
+        self._check_send = _defined(given, Hook.check_send)
+        self._before_send = _defined(given, Hook.before_send)
+        self._after_send = _defined(given, Hook.after_send)
+        self._filter = _defined(given, Hook.filter_messages)
+        self._before_consume = _defined(given, Hook.before_consume)
+        self._after_consume = _defined(given, Hook.after_consume)
+        self.sends = bool(self._check_send or self._before_send or self._after_send)
+        self.consumes = bool(self._before_consume or self._after_consume)
+
+    def begin_send(
+        self, messages: Sequence[Message | MessageExt], queue: MessageQueue, address: str
+    ) -> SendHookContext | Exception:
+        """An attempt begins; an error: one of them refuses it."""
+        context = SendHookContext(self._who, messages, queue, address)
+        for check in self._check_send:
+            try:
+                check(context)
+            except RMQError as refused:
+                return refused
+            except _FAILS as refused:
+                error = ClientError(f"{_name(check)} refuses the message: {type(refused).__name__}: {refused}")
+                error.__cause__ = refused
+                return error
+        self._each(self._before_send, context)
+        return context
+
+    def end_send(self, context: SendHookContext, outcome: SendResult | Exception | None) -> None:
+        if isinstance(outcome, SendResult):
+            context.result = outcome
+        else:
+            context.error = outcome
+        self._each(self._after_send, context)
+
+    def filtered(self, queue: MessageQueue, messages: list[MessageExt]) -> list[MessageExt]:
+        """What they leave of pulled messages, in order."""
+        for leave in self._filter:
+            if not messages:
+                break
+            try:
+                kept = {id(message) for message in leave(queue, tuple(messages))}
+            except _FAILS as error:
+                self._failed(leave, error)
+            else:
+                messages = [message for message in messages if id(message) in kept]
+        return messages
+
+    def begin_consume(self, messages: Sequence[MessageExt], queue: MessageQueue) -> ConsumeHookContext:
+        context = ConsumeHookContext(self._who, tuple(messages), queue)
+        self._each(self._before_consume, context)
+        return context
+
+    def end_consume(
+        self,
+        context: ConsumeHookContext,
+        result: ConsumeResult,
+        failed: Sequence[MessageExt],
+        error: BaseException | None,
+    ) -> None:
+        context.result, context.failed, context.error = result, tuple(failed), error
+        self._each(self._after_consume, context)
+
+    def _each(self, methods: Sequence[Callable[..., Any]], context: object) -> None:
+        for method in methods:
+            try:
+                method(context)
+            except _FAILS as error:
+                self._failed(method, error)
+
+    def _failed(self, method: Callable[..., Any], error: BaseException) -> None:
+        log.error("group %s: %s raised, and is passed over", self._who, _name(method), exc_info=error)
+
+
+def request_hooks(given: Iterable[Hook]) -> list[RemotingHook]:
+    """Of those that want to see requests, what a remoting client takes."""
+    return [_Requests(hook) for hook in given if _defined([hook], Hook.before_request, Hook.after_response)]
+
+
+class _Requests(RemotingHook):
+    """A hook as the transport calls it."""
+
+    def __init__(self, hook: Hook) -> None:
+        self._hook = hook
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Requests) and other._hook is self._hook
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def before(self, addr: str, request: Command) -> None:
+        self._call(self._hook.before_request, addr, request)
+
+    def after(self, addr: str, request: Command, response: Command | None) -> None:
+        self._call(self._hook.after_response, addr, request, response)
+
+    def _call(self, method: Callable[..., None], addr: str, *what: Command | None) -> None:
+        try:
+            method(addr, *what)
+        except _FAILS as error:
+            log.error("%s raised for a request to %s, and is passed over", _name(method), addr, exc_info=error)
+
+
+def _defined(given: Iterable[Hook], *methods: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """Those of the methods that hooks have of their own."""
+    return [
+        getattr(hook, method.__name__)
+        for hook in given
+        for method in methods
+        if getattr(type(hook), method.__name__) is not method
+    ]
+
+
+def _name(method: Callable[..., Any]) -> str:
+    return f"the hook {getattr(method, '__qualname__', type(method).__name__)}"
