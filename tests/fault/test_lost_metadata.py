@@ -40,6 +40,18 @@ SPOILS = {
 }
 
 
+#: What each of them may hold.
+KINDS = {
+    "topics.json": b'{"dataVersion":{"counter":1,"timestamp":5},"topicConfigTable":{}}',
+    "subscriptionGroup.json": b'{"dataVersion":{"counter":1,"timestamp":5},"subscriptionGroupTable":{}}',
+    "consumerOffset.json": b'{"offsetTable":{"A@g":{0:1}}}',
+    "lmqConsumerOffset.json": b'{"lmqOffsetTable":{"%LMQ%A@g":1},"offsetTable":{"A@g":{0:1}}}',
+    "delayOffset.json": b'{"offsetTable":{1:1}}',
+    "messageRequestMode.json": b'{"messageRequestModeMap":{}}',
+    "consumerFilter.json": b'{"filterDataByTopic":{}}',
+}
+
+
 async def _started(name: str, content: bytes, backup: bytes | None) -> PopScene:
     settings = {"enableLmq": "true", "enableMultiDispatch": "true"} if name.startswith("lmq") else {}
     scene = PopScene(1, settings)
@@ -65,6 +77,16 @@ def test_b005_without_a_backup_the_start_is_refused(name: str, spoil: str, caplo
             await _started(name, SPOILS[spoil], None)
 
     run(main())
+
+
+@pytest.mark.parametrize("of", FILES)
+@pytest.mark.parametrize("name", FILES[:-1])
+def test_b005_the_file_of_another_kind_in_its_place_is_none(name: str, of: str) -> None:
+    """As after two files were exchanged: each is good JSON, and no fresh start."""
+    if name == of or {name, of} == {"consumerOffset.json", "lmqConsumerOffset.json"}:
+        return
+    with pytest.raises(StoreError, match=rf"/store/config/{name}: neither"):
+        run(_started(name, KINDS[of], None))
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -186,7 +186,7 @@ class GroupTable:
         self.file.load(self._parse)
 
     def _parse(self, data: bytes) -> None:
-        table = SubscriptionGroupTable.decode(data)
+        table = SubscriptionGroupTable.of_file(data)
         for held in (self._groups, self._pretty, self._compact):
             held.clear()
         self._add_built_in_groups()

@@ -266,7 +266,7 @@ class ConsumerFilters:
     def _parse(self, data: bytes) -> None:
         found: list[ConsumerFilter] = []
         now = self._clock.now_ms()
-        for topic, held in ConsumerFilterTable.decode(data).filter_data_by_topic.items():
+        for topic, held in ConsumerFilterTable.of_file(data).filter_data_by_topic.items():
             for group, one in held.group_filter_data.items():
                 bloom = one.bloom_filter_data
                 if bloom is None or bloom.bit_num != self.bloom.m or len(bloom.bit_pos) != self.bloom.k:

@@ -282,7 +282,7 @@ class OffsetTable:
 
         :raises ProtocolError: it is no such file.
         """
-        self.load(offsets_in(ConsumerOffsetTable.decode(data)))
+        self.load(offsets_in(ConsumerOffsetTable.of_file(data)))
 
     async def render(self) -> bytes:
         """The file's text, built in slices so that a large table never holds the loop."""

@@ -52,7 +52,7 @@ class RequestModes:
             self.file.changed()
 
     def _parse(self, data: bytes) -> None:
-        self._modes = MessageRequestModeTable.decode(data).message_request_mode_map
+        self._modes = MessageRequestModeTable.of_file(data).message_request_mode_map
 
     def _table(self) -> MessageRequestModeTable:
         return MessageRequestModeTable(message_request_mode_map=self._modes)

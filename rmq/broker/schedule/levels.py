@@ -58,6 +58,8 @@ class DelayOffsets:
         content = fastjson.loads(data)
         if not isinstance(content, dict) or not isinstance(table := content.get("offsetTable"), dict):
             raise ValueError("no offsetTable in it")
+        if any(isinstance(offset, dict) for offset in table.values()):
+            raise ValueError("it holds the offsets of consumer groups")
         offsets = {whole(str(level), INT_MAX): whole(str(offset), least=-LONG_MAX) for level, offset in table.items()}
         self.load({level: at for level, at in offsets.items() if level is not None and at is not None})
         self.aside.clear()

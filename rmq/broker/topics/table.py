@@ -368,7 +368,7 @@ class TopicTable:
         self.file.load(self._parse)
 
     def _parse(self, data: bytes) -> None:
-        table = TopicConfigTable.decode(data)
+        table = TopicConfigTable.of_file(data)
         for held in (self._topics, self._pretty, self._compact):
             held.clear()
         self._add_system_topics()

@@ -287,6 +287,8 @@ class Body:
     _written: ClassVar[tuple[tuple[str, str], ...]]
     #: It holds a table by number or by queue, itself or in a member.
     _bare: ClassVar[bool]
+    #: JSON names of its tables.
+    _tables: ClassVar[frozenset[str]]
 
     def to_object(self) -> dict[str, Any]:
         """The members that are not None, in Java's order."""
@@ -335,6 +337,17 @@ class Body:
             raise BodyError(f"{cls.__name__}: the body is empty")
         return cls.from_object(read_json(bytes(data), cls.__name__, limit, bare=cls._bare))
 
+    @classmethod
+    def of_file(cls, data: bytes) -> Self:
+        """Read the body that a file holds, which may have been overwritten by one of another kind.
+
+        :raises BodyError: as of :meth:`decode`, or it has members, and none of them is a table of this body.
+        """
+        value = read_json(data, cls.__name__, LENIENT_BYTES, bare=cls._bare)
+        if isinstance(value, dict) and value and cls._tables.isdisjoint(value):
+            raise BodyError(f"{cls.__name__}: it is a file of another kind, without {' or '.join(sorted(cls._tables))}")
+        return cls.from_object(value)
+
 
 @dataclass_transform(field_specifiers=(member,))
 def body(cls: B) -> B:
@@ -359,6 +372,10 @@ def body(cls: B) -> B:
             written.append((field.name, field.metadata["json"]))
     made._plan = tuple(plan)
     made._written = tuple(sorted(written, key=lambda pair: pair[1]))
+    made._tables = frozenset(
+        field.metadata["json"] for field in dataclasses.fields(typing.cast(Any, made))
+        if typing.get_origin(hints[field.name]) is dict
+    )  # fmt: skip
     made._bare = any(_has_bare_keys(hints[field.name]) for field in dataclasses.fields(typing.cast(Any, made)))
     return typing.cast(B, made)
 

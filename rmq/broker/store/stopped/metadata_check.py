@@ -7,8 +7,10 @@ from collections.abc import Callable, Collection, Mapping
 
 from rmq.broker.store.stopped.findings import Finding, unreadable
 from rmq.protocol import fastjson
+from rmq.protocol.bodies.filter import ConsumerFilterTable
 from rmq.protocol.bodies.group import SubscriptionGroupTable
 from rmq.protocol.bodies.offset import ConsumerOffsetTable, DelayOffsetTable
+from rmq.protocol.bodies.pop import MessageRequestModeTable
 from rmq.protocol.bodies.topic import TopicConfigTable
 from rmq.protocol.errors import ProtocolError
 from rmq.runtime.world import Files
@@ -25,10 +27,13 @@ def _any(data: bytes) -> None:
 
 #: How files are read whose members are known here; any other is JSON at least.
 _READERS: Mapping[str, Callable[[bytes], object]] = {
-    _TOPICS: TopicConfigTable.decode,
-    "consumerOffset.json": ConsumerOffsetTable.decode,
-    "subscriptionGroup.json": SubscriptionGroupTable.decode,
-    "delayOffset.json": DelayOffsetTable.decode,
+    _TOPICS: TopicConfigTable.of_file,
+    "consumerOffset.json": ConsumerOffsetTable.of_file,
+    "lmqConsumerOffset.json": ConsumerOffsetTable.of_file,
+    "subscriptionGroup.json": SubscriptionGroupTable.of_file,
+    "messageRequestMode.json": MessageRequestModeTable.of_file,
+    "consumerFilter.json": ConsumerFilterTable.of_file,
+    "delayOffset.json": DelayOffsetTable.of_file,
 }
 
 
@@ -47,7 +52,7 @@ class MetadataCheck:
         """The topics of topics.json, or of its backup; None when neither can be read."""
         for name in (_TOPICS, f"{_TOPICS}.bak"):
             try:
-                return TopicConfigTable.decode(self._files.read(os.path.join(self._folder, name))).topic_config_table
+                return TopicConfigTable.of_file(self._files.read(os.path.join(self._folder, name))).topic_config_table
             except (OSError, ProtocolError, ValueError):
                 continue
         return None
