@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from rmq.broker.schedule.done import DoneMap, decode_marks, encode_marks
 from rmq.broker.schedule.rebuild import BATCH_PROPERTIES, rebuild
-from rmq.broker.schedule.timing import DELETE_KEY, LATEST, OUT_MS, decode_code, encode_code
+from rmq.broker.schedule.timing import DELETE_KEY, Wait, decode_code, encode_code, wait_of
 from rmq.broker.schedule.wheel import Wheel
 from rmq.broker.store.aside import SetAside
 from rmq.broker.store.queues.deletions import TopicDeleted
@@ -156,12 +156,14 @@ class TimerService:
         await self._read_marks(queue, floor)
 
     def start(self) -> None:
+        self._store.queue_scrub.codes[TIMER_TOPIC] = self._may_have
         self.tasks.serve(self._deliver(), "deliver")
         self.tasks.every(_ROLL_SECONDS, self.roll, "roll")
         self.tasks.every(_NOTE_SECONDS, self._note_floor, "floor")
 
     async def stop(self) -> None:
         await self.tasks.close()
+        self._store.queue_scrub.codes.pop(TIMER_TOPIC, None)
         self._note_floor()
 
     def arrived(self, queues: Iterable[Queue]) -> None:
@@ -280,25 +282,33 @@ class TimerService:
                 log.error("the message at %d waits for no readable time and is skipped", position)
                 self._settle([], [index])
                 return
-        due, relative, deletes = known
-        if deletes:
+        if known.deletes:
             await self._delete(index, position, await self._raw(index, position, size))
-        elif relative:
-            # The exact difference, not the noticed one: a delay is neither early nor late by what is called no step.
-            self._steady_wheel.add(due + 1 + self._steady.now_ms() - self._clock.now_ms(), index)
         else:
-            self._wall_wheel.add(due, index)
+            self._add(index, known)
+
+    def _add(self, index: int, wait: Wait) -> None:
+        if wait.relative:
+            # The exact difference, not the noticed one: a delay is neither early nor late by what is called no step.
+            self._steady_wheel.add(wait.due + 1 + self._steady.now_ms() - self._clock.now_ms(), index)
+        else:
+            self._wall_wheel.add(wait.due, index)
+
+    def _may_have(self, index: int, code: int, record: bytes) -> bool:
+        """Whether an entry says of its message's time what the message does; where not, the message is believed."""
+        known, says = decode_code(code), self._from_record(record)
+        if known is not None and (says is None or known == says):
+            return True
+        if known is not None and says is not None and not says.deletes and index < self._seen:
+            self._add(index, says)  # beside what the entry has led to, if that is still to come
+        return False
 
     @staticmethod
-    def _from_record(raw: bytes) -> tuple[int, bool, bool] | None:
+    def _from_record(raw: bytes) -> Wait | None:
         try:
-            table = decode_record(raw).properties
+            return wait_of(decode_record(raw).properties)
         except ProtocolError:
             return None
-        due = whole(table.get(OUT_MS), LATEST)
-        if due is None:
-            return None
-        return due, "TIMER_DELAY_SEC" in table or "TIMER_DELAY_MS" in table, DELETE_KEY in table
 
     async def _raw(self, index: int, position: int, size: int) -> bytes:
         """The message of an entry; nothing when it is gone, or lost."""
@@ -373,8 +383,15 @@ class TimerService:
                 continue  # what was set aside and put back after a failure is in a wheel twice
             seen.add(index)
             try:
-                position, length = await self._place(queue, index)
-                put = await self._rebuilt(index, position, length)
+                position, length, code = await self._place(queue, index)
+                put = await self._rebuilt(index, position, length, decode_code(code))
+            except _OtherTime as error:
+                self._wrong(index, position)
+                if error.wait.deletes:
+                    await self._delete(index, position, await self._raw(index, position, length))
+                else:
+                    self._add(index, error.wait)
+                continue
             except Exception as error:
                 self._set_aside(index, error)
                 continue
@@ -406,28 +423,40 @@ class TimerService:
         else:
             self.delivered.update(put.queue.topic for put in due)
 
-    async def _place(self, queue: Queue, index: int) -> tuple[int, int]:
-        """Where the record of an entry lies; neighbours are read together."""
+    async def _place(self, queue: Queue, index: int) -> tuple[int, int, int]:
+        """Where the record of an entry lies, and the entry's code; neighbours are read together."""
         first, data = self._chunk
         at = (index - first) * ENTRY_SIZE
         if not 0 <= at < len(data) - ENTRY_SIZE + 1:
             if index < queue.min:
-                return -1, 0
+                return -1, 0, 0
             found = await self._entries(queue, index, min(_BATCH, queue.visible - index))
             if isinstance(found, OSError):
                 raise found
             data = found
             self._chunk = (index, data)
             at = 0
-        position, size, _ = _entry(data, at)
-        return position, size
+        return _entry(data, at)
 
-    async def _rebuilt(self, index: int, position: int, length: int) -> Put | None:
-        """The message as it is to be delivered, or None when it cannot be."""
+    async def _rebuilt(self, index: int, position: int, length: int, known: Wait | None) -> Put | None:
+        """The message as it is to be delivered, or None when it cannot be.
+
+        :param known: what its entry says of its time.
+        :raises _OtherTime: the entry is wrong: the message is not due, or takes another one back.
+        """
+
+        def stamp(table: dict[str, str], stored: int) -> None:
+            wait = None if known is None else wait_of(table)
+            if known and wait and known != wait and (wait.deletes or wait.due > self._clock.now_ms()):
+                raise _OtherTime(wait)
+            table["TIMER_ENQUEUE_MS"] = str(stored)
+            # What a delivered message shows of its wait, as with Java 5.
+            table["TIMER_DEQUEUE_MS"] = str(self._clock.now_ms())
+
         try:
             if 0 <= position < self._store.log.start:
                 raise ValueError("its commit-log file is deleted")
-            return rebuild(await self._raw(index, position, length), self._destination(position), self._stamp)
+            return rebuild(await self._raw(index, position, length), self._destination(position), stamp)
         except TopicDeleted:
             return None
         except (ProtocolError, StoreError, ValueError) as error:
@@ -437,10 +466,11 @@ class TimerService:
     def _destination(self, position: int) -> Callable[[str, int], Queue]:
         return lambda topic, queue_id: self._store.destination(topic, queue_id, position)
 
-    def _stamp(self, table: dict[str, str], stored: int) -> None:
-        """What a delivered message shows of its wait, as with Java 5."""
-        table["TIMER_ENQUEUE_MS"] = str(stored)
-        table["TIMER_DEQUEUE_MS"] = str(self._clock.now_ms())
+    def _wrong(self, index: int, position: int) -> None:
+        self._notes.say(
+            log.critical, "entry %d of %s-0 says another time than its message at %d, which is believed; have the disk "
+            "checked", index, TIMER_TOPIC, position,
+        )  # fmt: skip
 
     def _settle(self, puts: list[Put], indexes: list[int]) -> Span:
         """Append messages and, with them, the mark that says which waiting ones are dealt with.
@@ -507,6 +537,10 @@ class TimerService:
         """A message that names another one, which is to be taken back (TIMER_DEL_UNIQKEY)."""
         try:
             table = decode_record(raw).properties
+            if (wait := wait_of(table)) is not None and not wait.deletes:
+                self._wrong(index, position)
+                self._add(index, wait)
+                return
             wanted = table[DELETE_KEY]
         except (ProtocolError, KeyError) as error:
             log.error("the message at %d takes no other one back and is skipped: %s", position, error)
@@ -553,7 +587,7 @@ class TimerService:
         puts: list[tuple[int, Put | None]] = []
         for index in indexes:
             try:
-                position, size = await self._place(queue, index)
+                position, size, _ = await self._place(queue, index)
                 raw = await self._raw(index, position, size)
                 known = self._from_record(raw)
                 if known is None:
@@ -566,13 +600,18 @@ class TimerService:
                 self._unrolled.failed(index, f"{TIMER_TOPIC}-0 at {index}", error)
                 continue
             self._unrolled.done(index)
-            puts.append(
-                (index, moved._replace(queue=queue, tags_code=encode_code(known[0], relative=known[1], deletes=False)))
-            )
+            puts.append((index, moved._replace(queue=queue, tags_code=encode_code(known._replace(deletes=False)))))
         kept = [(index, put) for index, put in puts if index not in self._done]
         if kept:
             self._settle([put for _, put in kept if put is not None], [index for index, _ in kept])
         await asyncio.sleep(0)
+
+
+class _OtherTime(Exception):
+    """A message waits for something else than its entry says."""
+
+    def __init__(self, wait: Wait) -> None:
+        self.wait = wait
 
 
 def _rolled(table: dict[str, str], stored: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from rmq.protocol import properties
@@ -29,8 +30,10 @@ __all__ = [
     "OUT_MS",
     "RecallHandle",
     "TimerSends",
+    "Wait",
     "decode_code",
     "encode_code",
+    "wait_of",
 ]
 
 OUT_MS = "TIMER_OUT_MS"
@@ -50,16 +53,35 @@ LATEST = _DELETES - 1
 _LEAST_TIME = 1 << 32
 
 
-def encode_code(due: int, *, relative: bool, deletes: bool) -> int:
-    """What a queue entry carries: the delivery time, ms, and which clock it is on."""
-    return due | (_RELATIVE if relative else 0) | (_DELETES if deletes else 0)
+class Wait(NamedTuple):
+    """What a message waits for."""
+
+    #: Its time, ms.
+    due: int
+    #: That is on the clock which nobody sets.
+    relative: bool
+    #: It takes another message back then, instead of being delivered.
+    deletes: bool
 
 
-def decode_code(code: int) -> tuple[int, bool, bool] | None:
-    """(Time in ms, relative, deletes); None for the tag hash that recovery or a Java broker has put there."""
+def encode_code(wait: Wait) -> int:
+    """What a queue entry carries."""
+    return wait.due | (_RELATIVE if wait.relative else 0) | (_DELETES if wait.deletes else 0)
+
+
+def decode_code(code: int) -> Wait | None:
+    """What an entry says; None for the tag hash that recovery or a Java broker has put there."""
     if code < _LEAST_TIME:
         return None
-    return code & LATEST, bool(code & _RELATIVE), bool(code & _DELETES)
+    return Wait(code & LATEST, bool(code & _RELATIVE), bool(code & _DELETES))
+
+
+def wait_of(table: Mapping[str, str]) -> Wait | None:
+    """What the properties of a message that waits say; None where that is no time."""
+    due = whole(table.get(OUT_MS), LATEST)
+    if due is None:
+        return None
+    return Wait(due, "TIMER_DELAY_SEC" in table or "TIMER_DELAY_MS" in table, DELETE_KEY in table)
 
 
 class RecallHandle(NamedTuple):
@@ -128,7 +150,7 @@ class TimerSends:
             self._topics.create_for_send_back(topic, 1, _READ_ONLY, 0)
         self.taken[queue.topic] += 1
         waits_in = self._store.queues.get_or_create(TIMER_TOPIC, 0)
-        return waits_in, encode_code(due, relative=asked != "TIMER_DELIVER_MS", deletes=DELETE_KEY in table)
+        return waits_in, encode_code(Wait(due, asked != "TIMER_DELIVER_MS", DELETE_KEY in table))
 
     def asks(self, table: dict[str, str]) -> bool:
         """Whether a message names a delivery time."""

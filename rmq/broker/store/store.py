@@ -129,10 +129,11 @@ class Store:
         self.scrub = Scrub(world, self.log, settings, self.damaged, lambda: self.flusher.flushed)
         self.mending = Mending(ground, disk, self.scrub, self.tags, lambda: self.dispatcher.position)
         self.messages = Messages(disk, self.durability, self.mending)
-        queue_scrub = QueueScrub(world.clock, self.queues, self.damaged, self.deletions, self.tags, self.mending)
+        #: Compares queues when the scrub reads the log.
+        self.queue_scrub = QueueScrub(world.clock, self.queues, self.damaged, self.deletions, self.tags, self.mending)
         self.scrub.compares.append(self.log.checksums.cover)
-        self.scrub.on_begin.append(queue_scrub.begin)
-        self.scrub.compares.append(queue_scrub.compare)
+        self.scrub.on_begin.append(self.queue_scrub.begin)
+        self.scrub.compares.append(self.queue_scrub.compare)
         #: Compares the index when the scrub reads the log.
         self.index_scrub = (
             None if self.index is None else IndexScrub(world.clock, self.index, self.indexing.hasher, self.messages.at)

@@ -8,6 +8,7 @@ time, so no more of the log is read for them.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.care.mending import Mending
@@ -56,6 +57,9 @@ class QueueScrub:
         self._deletions = deletions
         self._rule = rule
         self._mending = mending
+        #: Topic -> whether the entry with an index may have a code that is not its record's tags code: index, code,
+        #: record. One that may not gets the tags code.
+        self.codes: dict[str, Callable[[int, int, bytes], bool]] = {}
         #: Queue -> behind the last index that has gone by.
         self._behind: dict[Queue, int] = {}
         self._trouble = Trouble(clock, log, "comparing consume queues with the log", "it is done with the next pass")
@@ -104,7 +108,9 @@ class QueueScrub:
                 elif offset != run.base + at or length != size:
                     if not self._damaged.bytes_in(run.base + at, run.base + at + size):
                         wrong.append(number)
-                elif (right := self._code(queue, run, at, text, size, code)) != code:
+                elif (right := self._code(queue, run, at, text, size)) != code and not self._may_be(
+                    queue, index, code, right, run.data[at : at + size]
+                ):
                     codes[index] = _entry.pack(offset, length, right)
             behind = max(behind, index + 1)
         self._behind[queue] = behind
@@ -119,14 +125,16 @@ class QueueScrub:
                 len(codes), queue.files.directory, min(codes),
             )  # fmt: skip
 
-    def _code(self, queue: Queue, run: Run, at: int, text: int, size: int, code: int) -> int:
-        """The tags code that the entry of a record has to have; what it has, where only that knows it."""
-        if self._queues.unit_code is not None or queue.topic == TIMER_TOPIC:
-            return code  # of units it is told by them, and of timers by what is to be done with them
-        if queue.topic == SCHEDULE_TOPIC:
-            # When it is due, as the levels were when it came.
-            if 0 <= code - store_time(run.data, at) <= _LONGEST_DELAY:
-                return code
-            return derive(run.data, at, self._rule).tags_code
-        found = self._rule.code(run.data, text, at + size)
+    def _code(self, queue: Queue, run: Run, at: int, text: int, size: int) -> int:
+        """The tags code that the entry of a record has to have."""
+        found = None if queue.topic == SCHEDULE_TOPIC else self._rule.code(run.data, text, at + size)
         return derive(run.data, at, self._rule).tags_code if found is None else found
+
+    def _may_be(self, queue: Queue, index: int, code: int, right: int, record: bytes) -> bool:
+        """Whether an entry may have a code that is not the one that its record leads to today."""
+        if queue.topic == SCHEDULE_TOPIC:
+            # It is due as the levels were when it came; their delays are whole seconds.
+            return 0 <= code - store_time(record) <= _LONGEST_DELAY and not (code - right) % 1000
+        if queue.topic == TIMER_TOPIC and queue.topic not in self.codes:
+            return True  # a slave's, who does not know what is to be done with them
+        return queue.topic in self.codes and self.codes[queue.topic](index, code, record)

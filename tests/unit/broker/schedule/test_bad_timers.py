@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rmq.broker.schedule.timing import encode_code
+from rmq.broker.schedule.timing import Wait, decode_code, encode_code
 from rmq.broker.store import aside
 from rmq.broker.store.state import Put
 from rmq.protocol import properties
@@ -74,7 +74,7 @@ def test_a_time_that_is_none(text: str, caplog: pytest.LogCaptureFixture) -> Non
 @pytest.mark.parametrize("relative", [False, True])
 def test_a_code_far_ahead_waits_for_ever(ahead: int, relative: bool) -> None:
     async def check(node: SimNode, broker: TimerBroker, restart: Callable[[], Awaitable[TimerBroker]]) -> None:
-        forge(broker, b"bad", {"REAL_TOPIC": "T"}, encode_code(ahead, relative=relative, deletes=False))
+        forge(broker, b"bad", {"REAL_TOPIC": "T"}, encode_code(Wait(ahead, relative, False)))
         broker.send("good", 1000)
         await asyncio.sleep(2)
         assert await broker.bodies() == ["good"]
@@ -101,7 +101,7 @@ def test_a_message_for_nowhere(table: dict[str, str]) -> None:
     async def check(node: SimNode, broker: TimerBroker, restart: Callable[[], Awaitable[TimerBroker]]) -> None:
         now = node.clock.now_ms()
         marks = broker.store.queues.get_or_create(TIMER_DONE_TOPIC, 0)
-        forge(broker, b"9000000000000", table, encode_code(now + 1000, relative=False, deletes=False))
+        forge(broker, b"9000000000000", table, encode_code(Wait(now + 1000, False, False)))
         broker.send("good", 1000)
         await asyncio.sleep(3)
         assert await broker.bodies() == ["good"]
@@ -178,10 +178,58 @@ def test_queue_entries_that_cannot_be_read(caplog: pytest.LogCaptureFixture) -> 
 def test_a_message_that_takes_none_back() -> None:
     async def check(node: SimNode, broker: TimerBroker, restart: Callable[[], Awaitable[TimerBroker]]) -> None:
         due = node.clock.now_ms() + 1000
-        forge(broker, b"bad", {"REAL_TOPIC": "T"}, encode_code(due, relative=False, deletes=True))
+        forge(broker, b"bad", {"REAL_TOPIC": "T"}, encode_code(Wait(due, False, True)))
         broker.send("good", 1000)
         await asyncio.sleep(2)
         assert await broker.bodies() == ["good"]
+        assert broker.service._done.floor == 2
+
+    with_a_restart(check)
+
+
+CHANGED = {
+    "earlier": lambda wait: wait._replace(due=wait.due - 60_000),
+    "later": lambda wait: wait._replace(due=wait.due + (1 << 40)),
+    "takes another back": lambda wait: wait._replace(deletes=True),
+    "on the other clock": lambda wait: wait._replace(due=wait.due - 60_000, relative=not wait.relative),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
+def test_a_code_that_changed_on_the_disk(change: Callable[[Wait], Wait], caplog: pytest.LogCaptureFixture) -> None:
+    """The message itself says for what it waits: it is delivered then, and the entry is told of."""
+
+    async def check(node: SimNode, broker: TimerBroker, restart: Callable[[], Awaitable[TimerBroker]]) -> None:
+        broker.send("good", 100_000)
+        due = broker.send("waits", 100_000)
+        await asyncio.sleep(30)
+        file = node.disk.open(f"/store/consumequeue/{TIMER_TOPIC}/0/{0:020d}")
+        known = decode_code(int.from_bytes(file.pread(8, 32), "big"))
+        assert known is not None
+        assert known.due == due
+        file.pwrite(encode_code(change(known)).to_bytes(8, "big"), 32)
+        again = await restart()
+        await again.start()
+        await asyncio.sleep(65)
+        assert await again.bodies() == []
+        again.store.settings.scrub_rate_mib = 100
+        await again.store.scrub.run()
+        await asyncio.sleep(10)
+        assert await again.bodies() == ["good", "waits"]
+        assert again.service._done.floor == 2
+        assert any(record.levelname == "CRITICAL" for record in caplog.records)
+
+    with_a_restart(check)
+
+
+def test_a_code_that_takes_no_other_one_back_any_more() -> None:
+    async def check(node: SimNode, broker: TimerBroker, restart: Callable[[], Awaitable[TimerBroker]]) -> None:
+        broker.send("waits", 5000)
+        now = node.clock.now_ms()
+        table = {"REAL_TOPIC": "T", "REAL_QID": "0", "TIMER_OUT_MS": str(now + 1000), "TIMER_DEL_UNIQKEY": "T+Uwaits"}
+        forge(broker, b"", table, encode_code(Wait(now + 1000, False, False)))
+        await asyncio.sleep(6)
+        assert await broker.bodies() == []
         assert broker.service._done.floor == 2
 
     with_a_restart(check)

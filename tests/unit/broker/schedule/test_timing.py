@@ -11,6 +11,7 @@ import pytest
 from rmq.broker.schedule.timing import (
     RecallHandle,
     TimerSends,
+    Wait,
     decode_code,
     encode_code,
 )
@@ -180,7 +181,7 @@ def _text(text: str) -> str:
 def test_codes_of_entries() -> None:
     for relative in (False, True):
         for deletes in (False, True):
-            code = encode_code(1_795_828_633_001, relative=relative, deletes=deletes)
+            code = encode_code(Wait(1_795_828_633_001, relative, deletes))
             assert code < 1 << 63
             assert decode_code(code) == (1_795_828_633_001, relative, deletes)
     for tag_hash in (0, -(1 << 31), (1 << 31) - 1):
