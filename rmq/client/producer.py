@@ -63,7 +63,7 @@ class Producer(Lookups):
         self.settings = ProducerSettings.of(options)
         self._names = Namespace(self.settings.namespace)
         self.group = group = self._names.group(group, "DEFAULT_PRODUCER")
-        self.world = world or World.real()
+        self.world = world or World.around()
         self.faults = LatencyFault(self.settings.send_latency_fault_enable)
         ids = message_ids(self.world, self.settings)
         self._encoder = SendEncoder(group, self.settings, ids, self.world.clock.now_ms)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 from rmq.protocol.errors import RequestTimeout
@@ -22,6 +23,8 @@ __all__ = ["LockstepBridge"]
 
 #: Seconds of virtual time that a call is given beyond its own.
 _GRACE = 1.0
+#: Seconds between two looks at how much real time has passed.
+_STEP = 0.01
 
 
 class LockstepBridge(Bridge):
@@ -104,6 +107,26 @@ class LockstepBridge(Bridge):
     def advance(self, seconds: float) -> None:
         """Let virtual time pass."""
         self.run(asyncio.sleep(seconds))
+
+    @contextmanager
+    def in_real_time(self, advance: Callable[[float], object]) -> Iterator[None]:
+        """Meanwhile virtual time passes beside real time, too: for threads that wait in other ways than in calls.
+
+        :param advance: lets so many seconds pass, in one call.
+        """
+        over = threading.Event()
+
+        def go_on() -> None:
+            while not over.wait(_STEP):
+                advance(_STEP)
+
+        thread = threading.Thread(target=go_on, name="rmq-virtual-time", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def close(self) -> None:
         """Stop what was not stopped, cancel what is still under way, and end the loop."""

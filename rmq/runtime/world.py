@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
@@ -327,6 +328,23 @@ class World:
         from rmq.runtime.real import real_world
 
         return real_world()
+
+    @staticmethod
+    def around() -> World:
+        """Where a client lives that was given no world: the real one, or one that a test has :meth:`entered`."""
+        return _entered[-1] if _entered else World.real()
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Clients that are given no world live in this one meanwhile, on whatever thread they are made."""
+        _entered.append(self)
+        try:
+            yield
+        finally:
+            _entered.remove(self)
+
+
+_entered: list[World] = []
 
 
 Awaiter = Callable[[], Awaitable[None]]

@@ -30,9 +30,6 @@ _HOST = "127.0.0.1"
 #: Small files: a test cluster starts in milliseconds and takes little room. Patient queues: no sends are shed when the
 #: machine is busy for a second.
 _TEST_DEFAULTS: dict[str, str] = {
-    "brokerIP1": _HOST,
-    "brokerIP2": _HOST,
-    "bindAddress": _HOST,
     "listenPort": "0",
     "mappedFileSizeCommitLog": str(64 << 20),
     "mappedFileSizeConsumeQueue": "600000",
@@ -78,12 +75,16 @@ class Cluster:
     @property
     def namesrv_addr(self) -> str:
         """What clients take: ``host:port;host:port``."""
-        return ";".join(f"{_HOST}:{app.address[1]}" for app in self.namesrvs)
+        return ";".join(_text(app.address) for app in self.namesrvs)
 
     @property
     def broker_addr(self) -> str:
         """``host:port`` of the first broker."""
-        return f"{_HOST}:{self.brokers[0].address[1]}"
+        return _text(self.brokers[0].address)
+
+    def _machine(self, name: str) -> tuple[World, str]:
+        """The world and the address of a name server or a broker."""
+        return self.world, _HOST
 
     async def start(self) -> None:
         """Start nameservers, then brokers; when it returns, the brokers are registered."""
@@ -100,16 +101,17 @@ class Cluster:
 
     async def start_namesrv(self, number: int = 0) -> NamesrvApp:
         """Start one more nameserver."""
+        world, host = self._machine(f"namesrv-{number}")
         home = os.path.join(self.folder, f"namesrv-{number}")
         made = NamesrvSettings.from_sources(
             overrides={
-                "bindAddress": _HOST,
+                "bindAddress": host,
                 "listenPort": "0",
                 "kvConfigPath": os.path.join(home, "kvConfig.json"),
                 "configStorePath": os.path.join(home, "namesrv.properties"),
             }
         )
-        app = NamesrvApp(self.world, made)
+        app = NamesrvApp(world, made)
         await app.start()
         self.namesrvs.append(app)
         return app
@@ -119,16 +121,22 @@ class Cluster:
 
         :param settings: Java keys for this one.
         """
+        return await self._start(f"broker-{number}", {"brokerName": f"broker-{number}", **settings})
+
+    async def _start(self, machine: str, settings: dict[str, str]) -> BrokerApp:
+        world, host = self._machine(machine)
         made = BrokerSettings.from_sources(
             overrides={
+                "brokerIP1": host,
+                "brokerIP2": host,
+                "bindAddress": host,
                 **self.settings,
-                "brokerName": f"broker-{number}",
                 "namesrvAddr": self.namesrv_addr,
-                "storePathRootDir": os.path.join(self.folder, f"broker-{number}"),
+                "storePathRootDir": os.path.join(self.folder, machine),
                 **settings,
             }
         )
-        app = BrokerApp(self.world, made)
+        app = BrokerApp(world, made)
         await app.start()
         self.brokers.append(app)
         return app
@@ -139,12 +147,12 @@ class Cluster:
         :param settings: Java keys for this one.
         """
         made = {
+            "brokerName": f"broker-{number}",
             "brokerRole": "SLAVE",
             "brokerId": str(broker_id),
             "slaveReadEnable": "true",
-            "storePathRootDir": os.path.join(self.folder, f"broker-{number}-{broker_id}"),
         }
-        return await self.start_broker(number, **{**made, **settings})
+        return await self._start(f"broker-{number}-{broker_id}", {**made, **settings})
 
     async def stop_broker(self, app: BrokerApp) -> None:
         """Stop one broker cleanly."""
@@ -164,6 +172,11 @@ class Cluster:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+
+def _text(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"{host}:{port}"
 
 
 class BlockingCluster:

@@ -20,6 +20,7 @@ cold page   not in the page cache                           ``disk.evict(path)``
 
 from __future__ import annotations
 
+import copy
 import errno
 import fnmatch
 import os
@@ -115,6 +116,13 @@ class SimDisk:
     def open(self, path: str, *, create: bool = False) -> File:
         """A file for somebody beside the process under test: a test that spoils it, say. Not counted as its handle."""
         return SimFiles(self).open(path, create=create)
+
+    def copied(self) -> SimDisk:
+        """Another disk with what this one has now: nothing is locked there, and no fault is ordered."""
+        made = SimDisk(self.now_ms, self.capacity)
+        made._entries, made._forced = copy.deepcopy((self._entries, self._forced))
+        made._renames = list(self._renames)
+        return made
 
     def evict(self, path: str = "*") -> None:
         """Drop the pages of matching files from the page cache: the next ``pread_hot`` refuses them."""

@@ -92,9 +92,7 @@ class SimFile:
         return memoryview(whole)
 
     def data_from(self, offset: int) -> int:
-        inode = self._use("pread")
-        rest = inode.read(inode.size - offset, offset).lstrip(b"\0") if offset < inode.size else b""
-        return max(offset, (inode.size - len(rest)) // PAGE * PAGE) if rest else inode.size
+        return self._use("pread").data_from(offset)
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         inode = self._use("pwrite", writes=True)

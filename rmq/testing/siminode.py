@@ -40,6 +40,16 @@ class Inode:
             size -= count
         return b"".join(parts)
 
+    def data_from(self, offset: int) -> int:
+        """The first byte of the first page with anything but zeros at ``offset`` or behind it, else the size."""
+        first, start = divmod(offset, PAGE)
+        written = [
+            number
+            for number, page in self.pages.items()
+            if number >= first and any(page[start if number == first else 0 :])
+        ]
+        return max(offset, min(written) * PAGE) if written else self.size
+
     def write(self, data: memoryview, offset: int) -> None:
         end = offset + len(data)
         done = 0

@@ -7,10 +7,14 @@ no semantics may depend on uvloop (design.md section 2).
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from heapq import heappop
 from typing import Any, TypeVar
+
+from rmq.runtime.lockstep import LockstepPool
 
 __all__ = ["SimDeadlock", "SimLoop", "run"]
 
@@ -48,9 +52,11 @@ class SimLoop(asyncio.BaseEventLoop):
 
     :param start: the first value of :meth:`time`, seconds.
     :param most_turns: turns of the loop without time passing before it is called a livelock.
+    :param executor: run what :meth:`run_in_executor` is given, one function at a time, while the loop stands; without
+        it that is refused.
     """
 
-    def __init__(self, start: float = 1_000.0, most_turns: int = 1_000_000) -> None:
+    def __init__(self, start: float = 1_000.0, most_turns: int = 1_000_000, *, executor: bool = False) -> None:
         super().__init__()
         self._scheduled: list[Any]
         self._ready: deque[Any]
@@ -62,6 +68,10 @@ class SimLoop(asyncio.BaseEventLoop):
         self._clock_resolution = 1e-9
         self._most_turns = most_turns
         self._turns = 0
+        self._executor = executor
+        #: The time at which :attr:`at_limit` is called, once: somebody waits for what does not come.
+        self.limit = math.inf
+        self.at_limit: Callable[[], object] = self._waits_in_vain
         self.unhandled: list[dict[str, Any]] = []
         self.set_exception_handler(lambda _, context: self.unhandled.append(context))
 
@@ -72,6 +82,14 @@ class SimLoop(asyncio.BaseEventLoop):
         """Move the clock, as the selector does when nothing is due."""
         self._now += seconds
         self._turns = 0
+        if self._now > self.limit:
+            self.limit = math.inf
+            self.at_limit()
+
+    def _waits_in_vain(self) -> None:
+        raise SimDeadlock(
+            "what is waited for has not come in all the virtual time that it was given (advance() gives more)"
+        )
 
     def _run_once(self) -> None:
         """One turn, in BaseEventLoop's order; shorter, since idle services take most turns of a simulation."""
@@ -105,7 +123,20 @@ class SimLoop(asyncio.BaseEventLoop):
         """Nobody sleeps in the selector: there is nothing to wake."""
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        raise RuntimeError("there are no threads in a simulation: use world.offload")
+        if not self._executor:
+            raise RuntimeError("there are no threads in a simulation: use world.offload")
+        future: asyncio.Future[T] = self.create_future()
+
+        def done(result: Any, error: BaseException | None) -> None:
+            if future.cancelled():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        LockstepPool(1, "executor").submit(partial(func, *args), done)
+        return future
 
 
 def run(main: Coroutine[Any, Any, T], *, loop: SimLoop | None = None) -> T:

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
+from rmq.protocol.errors import ClientError
 from rmq.runtime.world import Listener
 
 __all__ = ["SimNet", "SimNetwork"]
@@ -24,15 +25,19 @@ class SimNet:
 
     def __init__(self, latency: float = 0.0002) -> None:
         self.latency = latency
+        #: Whose time it is; None = any.
+        self.loop: asyncio.AbstractEventLoop | None = None
         #: Nodes that nobody reaches, and that reach nobody.
         self._cut: set[frozenset[str]] = set()
         self._listeners: dict[tuple[str, int], _SimListener] = {}
         self._pipes: list[_SimTransport] = []
+        self._alive: dict[str, SimNetwork] = {}
         self._next_port = _FIRST_PORT
 
     def node(self, host: str) -> SimNetwork:
-        """The network as the node with this address sees it."""
-        return SimNetwork(self, host)
+        """The network as a new process of the node with this address sees it."""
+        made = self._alive[host] = SimNetwork(self, host)
+        return made
 
     def cut(self, one: str, other: str) -> None:
         """No byte passes between two nodes from now on; connections stay open and silent, as on a real network."""
@@ -48,7 +53,9 @@ class SimNet:
         return frozenset((one, other)) not in self._cut
 
     def kill(self, host: str) -> None:
-        """A process died: its listeners are gone, its connections reset on the other side, it hears of nothing."""
+        """A process died: its listeners are gone, its connections reset on the other side, it reaches nobody."""
+        if host in self._alive:
+            self._alive.pop(host).dead = True
         for where in [where for where, listener in self._listeners.items() if listener.host == host]:
             del self._listeners[where]
         for pipe in [pipe for pipe in self._pipes if pipe.host == host]:
@@ -87,13 +94,25 @@ class SimNetwork:
         self.http: dict[str, tuple[int, bytes]] = {}
         #: Where names lead.
         self.names: dict[str, list[str]] = {}
+        #: Its process is.
+        self.dead = False
 
     def _real(self, host: str) -> str:
         return self.host if host in ("", "localhost", "127.0.0.1", "0.0.0.0", "::") else host
 
+    def _check_alive(self) -> None:
+        if self.net.loop not in (None, asyncio.get_running_loop()):
+            raise ClientError(
+                "a client in virtual time, on another loop than its cluster: use the blocking clients in plain "
+                "functions, and rmq.aio in the coroutine that the test is"
+            )
+        if self.dead:
+            raise OSError(errno.ENETDOWN, os.strerror(errno.ENETDOWN))
+
     async def listen(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, backlog: int = 1024
     ) -> Listener:
+        self._check_alive()
         where = (self._real(host), port or self.net.port())
         if where[0] != self.host:
             raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
@@ -113,6 +132,7 @@ class SimNetwork:
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
         if ssl_context is not None:
             raise OSError(errno.EPROTONOSUPPORT, "TLS is not simulated")
+        self._check_alive()
         where = (self._real(host), port)
         await asyncio.sleep(2 * self.net.latency)
         if not self.net.reaches(self.host, where[0]):

@@ -33,12 +33,13 @@ class SimClock:
     """Both clocks of one node; ``skew_ms`` moves the wall clock alone.
 
     :param loop: whose time it is; the running one's when not given.
+    :param begin: when the epoch was, by the loop; its first use when not given.
     """
 
-    def __init__(self, epoch_ms: int = _EPOCH_MS, loop: SimLoop | None = None) -> None:
+    def __init__(self, epoch_ms: int = _EPOCH_MS, loop: SimLoop | None = None, begin: float | None = None) -> None:
         self._epoch_ms = epoch_ms
         self._loop = loop
-        self._begin: float | None = None
+        self._begin = begin
         self.skew_ms = 0
 
     def monotonic(self) -> float:
@@ -132,15 +133,18 @@ class Simulation:
     """Nodes on one loop, one switch, one seed.
 
     :param seed: what every choice of the simulation comes from.
+    :param epoch_ms: what the clocks of its nodes say when it begins, milliseconds since the epoch.
     :param loop: for blocking code: runs, on the thread that waits, while a blocking call does (:attr:`bridge`). Without
         one everything happens in coroutines of the loop that runs.
     """
 
     seed: int = 0
     loop: SimLoop | None = None
+    epoch_ms: int = _EPOCH_MS
     net: SimNet = field(default_factory=SimNet)
     nodes: dict[str, SimNode] = field(default_factory=dict)
     random: Random = field(init=False)
+    _begin: float | None = field(init=False, default=None)
     _bridge: LockstepBridge | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -162,7 +166,10 @@ class Simulation:
         if name in self.nodes:
             raise ValueError(f"the node {name} exists")
         address = f"10.0.{len(self.nodes) // 250}.{len(self.nodes) % 250 + 1}"
-        clock = SimClock(loop=self.loop)
+        loop = self.loop or asyncio._get_running_loop()
+        if self._begin is None and loop is not None:
+            self._begin = loop.time()
+        clock = SimClock(self.epoch_ms, self.loop, self._begin)
         disk = SimDisk(clock.now_ms)
         boot = _boot()
         node = SimNode(name, address, disk, clock, self._world(name, address, disk, clock, fsync_seconds, boot), boot)

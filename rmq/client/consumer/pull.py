@@ -52,7 +52,7 @@ class PullConsumer(Lookups):
         self.settings = PullConsumerSettings.of(options)
         self._names = Namespace(self.settings.namespace)
         self.group = group = self._names.group(group, "DEFAULT_CONSUMER")
-        self.world = world or World.real()
+        self.world = world or World.around()
         for topic in self.settings.register_topics:
             check_topic(topic)
         self._strategy = self.settings.strategy()

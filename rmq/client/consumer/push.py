@@ -71,7 +71,7 @@ class PushConsumer(Lookups):
         self.settings = PushConsumerSettings.of(options)
         self._names = Namespace(self.settings.namespace)
         self.group = group = self._names.group(group, "DEFAULT_CONSUMER")
-        self.world = world or World.real()
+        self.world = world or World.around()
         self._strategy = self.settings.strategy()
         self._hooks = Hooks(self.settings.hooks, group)
         self._subscriptions = Subscriptions(self.world.clock, group)

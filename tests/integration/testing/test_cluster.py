@@ -63,17 +63,6 @@ def test_beside_blocking_code(tmp_path: Path) -> None:
         assert cluster.namesrv_addr.startswith("127.0.0.1:")
 
 
-def test_days_pass_in_virtual_time() -> None:
-    async def main() -> None:
-        node = Simulation(1).node("one")
-        async with Cluster("/data", world=node.world) as cluster, RemotingClient(node.world) as client:
-            assert (await client.request(cluster.broker_addr, send(b"x"))).code == 0
-            await asyncio.sleep(2 * 3600)
-            assert await max_offset(client, cluster.broker_addr) == 1
-
-    simloop.run(main())
-
-
 def test_what_sync_flush_acknowledged_survives_a_power_cut() -> None:
     async def main() -> None:
         simulation = Simulation(2)
