@@ -71,7 +71,7 @@ class App:
     ) -> None:
         check_group(name, "DEFAULT_PRODUCER")
         self.name = name
-        self.world = world or World.real()
+        self.world = world or World.around()
         #: What the application keeps, as ``app.state.pool``.
         self.state = SimpleNamespace()
         self.middlewares: list[Middleware] = []

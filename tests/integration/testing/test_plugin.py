@@ -9,12 +9,13 @@ import sys
 import pytest
 
 from rmq import Producer, PushConsumer, TransactionProducer, aio
+from rmq.app import App
 from rmq.testing import BlockingCluster, BlockingSimCluster, SimCluster
 from tests.support.daemons import ROOT
 
 pytest_plugins = ["pytester"]
 #: What a run within this process imports, it forgets at its end, and the next one would get another copy.
-_LOADED = (Producer, PushConsumer, TransactionProducer, aio, BlockingCluster, BlockingSimCluster, SimCluster)
+_LOADED = (App, Producer, PushConsumer, TransactionProducer, aio, BlockingCluster, BlockingSimCluster, SimCluster)
 
 #: What a user has beside the plugin; a warning is an error in his run, too.
 HOW = ("-p", "no:cacheprovider", "-W", "error")
@@ -167,6 +168,7 @@ import pytest
 import pytest_asyncio
 
 from rmq.aio import Message, Producer, PushConsumer
+from rmq.app import App
 
 request_id = contextvars.ContextVar("request_id")
 
@@ -187,6 +189,7 @@ async def loop_of_fixtures():  # asks for no cluster: its test does
 async def test_a_delay(loop_of_fixtures, rmq_cluster, producer):
     assert loop_of_fixtures is asyncio.get_running_loop()
     assert request_id.get() == "r1"
+    assert App("payments").world is rmq_cluster.world
     got = asyncio.Queue()
     consumer = PushConsumer("payments")
 
