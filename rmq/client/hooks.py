@@ -7,7 +7,8 @@ goes on as if it were not there; but for ``check_send``, which raises to refuse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult, SendResult
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, RMQError
+from rmq.protocol.properties import RESERVED
 from rmq.remoting.client import Hook as RemotingHook
 from rmq.runtime.aside import logger
 
@@ -24,6 +26,8 @@ log = logger(__name__)
 
 #: What a hook may raise without ending more than itself: its sys.exit() is not the loop's.
 _FAILS = (Exception, SystemExit)
+#: Letters of a property that a hook adds: a message holds 32,767 bytes of all of them.
+_MOST_EXTRA = 4_096
 
 
 @dataclass(slots=True)
@@ -67,6 +71,14 @@ class Hook:
     listeners where these run, the others on the event loop.
     """
 
+    def extra_properties(self, message: Message | MessageExt) -> Mapping[str, str]:
+        """What goes with a message besides its own properties, such as the context of a trace.
+
+        Asked once a send, on the caller's thread; the application's message stays as it is. The message's own property
+        of the same name stands.
+        """
+        return {}
+
     def check_send(self, context: SendHookContext) -> None:
         """Raise to refuse an attempt: the send ends with that, and is tried nowhere else. Comes first."""
 
@@ -101,14 +113,30 @@ class Hooks:
 
     def __init__(self, given: Sequence[Hook], who: str) -> None:
         self._who = who
+        self._extra = _defined(given, Hook.extra_properties)
         self._check_send = _defined(given, Hook.check_send)
         self._before_send = _defined(given, Hook.before_send)
         self._after_send = _defined(given, Hook.after_send)
         self._filter = _defined(given, Hook.filter_messages)
         self._before_consume = _defined(given, Hook.before_consume)
         self._after_consume = _defined(given, Hook.after_consume)
+        self.stamps = bool(self._extra)
         self.sends = bool(self._check_send or self._before_send or self._after_send)
         self.consumes = bool(self._before_consume or self._after_consume)
+
+    def stamped(self, message: Message | MessageExt) -> Message | MessageExt:
+        """A message with what hooks let go along, or itself where that is nothing."""
+        extra: dict[str, str] = {}
+        for ask in self._extra:
+            try:
+                extra |= _sendable(ask(message))
+            except _FAILS as error:
+                self._failed(ask, error)
+        if not extra or not isinstance(message.properties, Mapping):
+            return message
+        made = copy(message)
+        made.properties = {**extra, **message.properties}
+        return made
 
     def begin_send(
         self, messages: Sequence[Message | MessageExt], queue: MessageQueue, address: str
@@ -210,6 +238,16 @@ def _defined(given: Iterable[Hook], *methods: Callable[..., Any]) -> list[Callab
         for method in methods
         if getattr(type(hook), method.__name__) is not method
     ]
+
+
+def _sendable(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """:raises ClientError: a property that cannot be sent: it would cost the application its message."""
+    for name, value in properties.items():
+        if type(name) is not str or type(value) is not str or not name or not value or name in RESERVED:
+            raise ClientError(f"the property {name!r}={value!r:.60} cannot go with a message")
+        if {"\x01", "\x02"} & {*name, *value} or len(name) + len(value) > _MOST_EXTRA:
+            raise ClientError(f"the property {name!r} has the control character 1 or 2, or over {_MOST_EXTRA} letters")
+    return properties
 
 
 def _name(method: Callable[..., Any]) -> str:

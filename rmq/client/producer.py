@@ -66,8 +66,9 @@ class Producer(Lookups):
         self.world = world or World.around()
         self.faults = LatencyFault(self.settings.send_latency_fault_enable)
         ids = message_ids(self.world, self.settings)
-        self._encoder = SendEncoder(group, self.settings, ids, self.world.clock.now_ms)
         hooks = Hooks(self.settings.hooks, group)
+        stamp = hooks.stamped if hooks.stamps else None
+        self._encoder = SendEncoder(group, self.settings, ids, self.world.clock.now_ms, stamp)
         self._hooks = hooks if hooks.sends else None
         self._window = send_window(f"the producer {group}", self.settings, self.world)
         self._instance: ClientInstance | None = None

@@ -109,15 +109,22 @@ class SendEncoder:
     """Encodes the sends of one producer; any thread may use it.
 
     :param ids: makes unique ids. :param now_ms: the wall clock.
+    :param stamp: makes of a message the one that is sent: with what hooks let go along.
     """
 
     def __init__(
-        self, group: str, settings: ProducerSettings, ids: Callable[[], str], now_ms: Callable[[], int]
+        self,
+        group: str,
+        settings: ProducerSettings,
+        ids: Callable[[], str],
+        now_ms: Callable[[], int],
+        stamp: Callable[[Message | MessageExt], Message | MessageExt] | None = None,
     ) -> None:
         self._group = group
         self._settings = settings
         self._next_id = ids
         self._now_ms = now_ms
+        self._stamp = stamp
         self._compress_over = settings.compress_msg_body_over
         #: Topics that were looked at, and how brokers know them.
         self._wire_topics: dict[str, str] = {}
@@ -134,6 +141,8 @@ class SendEncoder:
 
         :raises ClientError: says what is wrong with it and what to do.
         """
+        if self._stamp is not None:
+            message = self._stamp(message)
         topic = message.topic
         wire_topic = self._wire_topics.get(topic) if type(topic) is str else None
         if wire_topic is None:
@@ -265,6 +274,8 @@ class SendEncoder:
         """
         if not messages:
             raise ClientError("the batch is empty")
+        if self._stamp is not None:
+            messages = [self._stamp(message) for message in messages]
         first = messages[0]
         topic = first.topic
         wire_topic = (self._wire_topics.get(topic) if type(topic) is str else None) or self._check_topic(topic)

@@ -203,3 +203,36 @@ def test_blocking_clients_are_told_the_same() -> None:
 def test_what_is_no_hook_is_refused() -> None:
     with pytest.raises(ClientError, match=r"hooks is .*: give objects of"):
         Producer("g", hooks=[print])  # type: ignore[arg-type]
+
+
+@in_virtual_time
+async def test_what_hooks_let_go_along_reaches_the_listener_and_leaves_the_message_alone() -> None:
+    class Adds(Hook):
+        def __init__(self, extra: Any) -> None:
+            self.extra = extra
+
+        def extra_properties(self, message: Message | MessageExt) -> Any:
+            if isinstance(self.extra, BaseException):
+                raise self.extra
+            return self.extra
+
+    bad = [ValueError("no"), None, {"KEYS": "x"}, {"a": 1}, {"": "x"}, {"a": "\x01"}, {"a": "x" * 5000}]
+    hooks = (Adds({"trace": "7", "own": "hook's"}), *map(Adds, bad))
+    async with scene() as s:
+        options: Any = {"namesrv": s.cluster.namesrv_addr, "world": s.cluster.world, "hooks": hooks}
+        sent = [Message("T", b"%d" % number, properties={"own": "mine"}) for number in range(3)]
+        seen: list[MessageExt] = []
+        consumer = s.consumer()
+
+        @consumer.on("T")
+        async def take(message: MessageExt) -> None:
+            seen.append(message)
+
+        async with Producer("adds", **options) as producer, consumer:
+            await producer.send(sent[0])
+            await producer.send(sent[1:])
+            await eventually(lambda: len(seen) == 3)
+        assert all(message.properties == {"own": "mine"} for message in sent)
+        for message in seen:
+            assert (message.properties["trace"], message.properties["own"]) == ("7", "mine")
+            assert "a" not in message.properties
