@@ -1,10 +1,10 @@
-"""What brokers ask of a client: 39, 40, 220, 221, 307, 309 (protocol.md 2.9)."""
+"""What brokers ask of a client: 39, 40, 220, 221, 307, 309, 326 (protocol.md 2.9)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rmq.client.decode import received
+from rmq.client.decode import pushed, received
 from rmq.client.message import MessageQueue
 from rmq.protocol.bodies.reset import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
 from rmq.protocol.codes import RequestCode, ResponseCode
@@ -17,9 +17,10 @@ from rmq.protocol.headers.client import (
     NotifyConsumerIdsChangedRequest,
 )
 from rmq.protocol.headers.offset import ResetOffsetRequest
+from rmq.protocol.headers.reply import ReplyMessageRequest
 from rmq.protocol.headers.transaction import CheckTransactionStateRequest
 from rmq.protocol.message import decode_record
-from rmq.protocol.properties import PRODUCER_GROUP
+from rmq.protocol.properties import CORRELATION_ID, PRODUCER_GROUP
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import handles
 from rmq.runtime.aside import logger
@@ -33,7 +34,7 @@ log = logger(__name__)
 
 
 class Answers:
-    """Answers for every consumer of one instance."""
+    """Answers for every client of one instance."""
 
     def __init__(self, instance: ClientInstance) -> None:
         self._instance = instance
@@ -52,6 +53,17 @@ class Answers:
             log.warning("asked about a transaction of group %s, which has no transaction producer here", group)
         else:
             producer.asked(conn, header, message)
+
+    @handles(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, header=ReplyMessageRequest)
+    def reply(self, conn: Conn, request: Command, header: ReplyMessageRequest) -> Command:
+        instance = self._instance
+        message = pushed(header, request.body, instance.world.clock.now_ms())
+        waiting = instance.requests.get(message.properties.get(CORRELATION_ID, ""))
+        if waiting is None or waiting.done():
+            log.info("a reply for which nobody waits, or not any more: %r", message)
+        else:
+            waiting.set_result(message)
+        return request.reply(ResponseCode.SUCCESS)
 
     @handles(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header=ResetOffsetRequest)
     async def reset_offset(self, conn: Conn, request: Command, header: ResetOffsetRequest) -> None:

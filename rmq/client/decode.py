@@ -9,16 +9,19 @@ from __future__ import annotations
 from zlib import crc32
 
 from rmq.client.message import MessageExt, MessageQueue
+from rmq.protocol import addresses
 from rmq.protocol import message as codec
 from rmq.protocol import properties as property_string
-from rmq.protocol.errors import ProtocolError
+from rmq.protocol.errors import ConfigError, ProtocolError
+from rmq.protocol.headers.reply import ReplyMessageRequest
 from rmq.protocol.ids import host_text
 from rmq.protocol.message import MessageRecord
+from rmq.protocol.properties import ARRIVE_TIME
 from rmq.protocol.record import FIELDS, HEAD_SIZE, MAGIC_V1, fields
 from rmq.protocol.sysflags import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 from rmq.runtime.aside import logger
 
-__all__ = ["decode_messages", "decode_pulled", "received"]
+__all__ = ["decode_messages", "decode_pulled", "pushed", "received"]
 
 log = logger(__name__)
 
@@ -122,6 +125,37 @@ def received(record: MessageRecord, broker_name: str) -> MessageExt:
     if message.sys_flag & COMPRESSED:
         _decompress(message)
     return message
+
+
+def pushed(header: ReplyMessageRequest, body: bytes, now_ms: int) -> MessageExt:
+    """A reply as a broker hands it over (326): whether and where it was stored, it does not say."""
+    message = MessageExt()
+    message.topic = header.topic
+    message.body = body
+    message.sys_flag = header.sys_flag
+    message.flag = header.flag
+    message.properties = property_string.decode(header.properties or "")
+    message.properties[ARRIVE_TIME] = str(now_ms)
+    message.broker_name = ""
+    message.queue_id = header.queue_id
+    message.born_timestamp = header.born_timestamp
+    message.born_host = _host(header.born_host)
+    message.store_timestamp = header.store_timestamp
+    message.store_host = _host(header.store_host)
+    message.reconsume_times = header.reconsume_times or 0
+    message.queue_offset = message.commit_log_offset = message.store_size = 0
+    message.body_crc = message.prepared_transaction_offset = 0
+    if message.sys_flag & COMPRESSED:
+        _decompress(message)
+    return message
+
+
+def _host(text: str) -> tuple[str, int]:
+    """A host as headers have it; no reply is lost for one that is none."""
+    try:
+        return addresses.parse(text.lstrip("/"))
+    except ConfigError:
+        return "0.0.0.0", 0
 
 
 def _given(record: MessageRecord) -> MessageExt:

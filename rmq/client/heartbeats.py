@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from rmq.client.cluster.routes import Routes
@@ -24,7 +24,7 @@ log = logger(__name__)
 
 #: A fresh producer is told to brokers this soon after its first route, so that they know it before its next beat.
 _SOON = 1.0
-#: Consumers try brokers that did not take a heartbeat again after this time: without one they get no messages.
+#: Brokers that did not take a heartbeat are tried again after this time: without one a consumer gets no messages.
 _AGAIN = 5.0
 _TIMEOUT = 3.0
 
@@ -83,10 +83,18 @@ class Heartbeats:
             self._tasks.spawn(self.beat(), "heartbeat now")
 
     def lost(self, conn: Conn) -> None:
-        """A broker forgets who was on a connection that ended; a consumer tells it again at once."""
-        if conn.address in self._beaten and self._of.consumers:
+        """A broker forgets who was on a connection that ended; whoever it may have to find tells it again at once."""
+        if conn.address in self._beaten and (self._of.consumers or self._of.masters):
             self._beaten.discard(conn.address)
             self.soon()
+
+    def told(self, addresses: Iterable[str]) -> bool:
+        """Whether brokers know us, all that can be told."""
+        connected = self._of.remoting.connected
+        return all(
+            address in self._failing or (address in self._beaten and connected(address) is not None)
+            for address in addresses
+        )
 
     async def beat(self) -> None:
         """Tell the brokers of all routes which groups live here; without consumers only the masters are told."""
@@ -127,7 +135,7 @@ class Heartbeats:
                     what = outcome.remark if isinstance(outcome, Command) else outcome
                     level = logging.WARNING if isinstance(outcome, Command) else household.outages.level(outcome)
                     log.log(level, "the broker %s does not take heartbeats: %s", address, what)
-            if household.consumers and self._failing & set(addresses):
+            if (household.consumers or household.masters) and self._failing & set(addresses):
                 self.soon(_AGAIN)
 
     async def goodbye(self, producer: str | None, consumer: str | None) -> None:

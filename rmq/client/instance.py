@@ -135,11 +135,16 @@ class ClientInstance:
             world, self.remoting, parse_addresses(settings.namesrv or ""), settings.unit_name
         )
         self.routes = Routes(world.random)
-        #: Broker name -> master of the whole cluster, kept for transaction producers alone.
+        #: Broker name -> master of the whole cluster, kept while a producer is ``sought``.
         self.masters: dict[str, str] = {}
         self.producers: set[str] = set()
         #: Those of them that brokers may ask how a transaction ended.
         self.transactions: dict[str, TransactionMember] = {}
+        #: Those that any master may have to find: to ask how a transaction ended, to hand over a reply.
+        self.sought: set[str] = set()
+        #: Requests that wait for their replies, by correlation id; None says that the wait is over.
+        self.requests: dict[str, asyncio.Future[MessageExt | None]] = {}
+        self._introduction: asyncio.Task[None] | None = None
         self.consumers: dict[str, ConsumerMember] = {}
         self.changed_at: dict[str, float] = {}
         self.users = 0
@@ -262,6 +267,9 @@ class ClientInstance:
         """The end of a member: tell every broker, then :meth:`release`, also when the caller is cancelled meanwhile."""
         if producer is not None:
             self.producers.discard(producer)
+            self.sought.discard(producer)
+            if not self.sought:
+                self.masters = {}
         if consumer is not None:
             self.consumers.pop(consumer, None)
         try:
@@ -349,7 +357,7 @@ class ClientInstance:
     async def refresh_routes(self) -> None:
         """Ask again for the route of every topic in use, of name servers where their names lead by now."""
         await self.name_servers.resolve()
-        if self.transactions:
+        if self.sought:
             await self.learn_masters()
         subscribed = {topic for consumer in self.consumers.values() for topic in consumer.topics()}
         asked = {topic for topic, _ in self._refreshing}
@@ -426,17 +434,36 @@ class ClientInstance:
             self.beats.soon()
 
     async def learn_masters(self) -> None:
-        """Ask for every master there is, which a transaction producer is known to: any of them may have to ask it."""
+        """Ask for every master there is, which a producer that is sought is known to."""
         try:
             info = await self.name_servers.cluster_info(self.settings.mq_client_api_timeout)
         except RMQError as error:
-            log.warning("the masters are not known, transactions may have to wait for their checks: %s", error)
+            log.warning("the masters are not known: checks of transactions may be late, replies be lost: %s", error)
             return
         brokers = info.broker_addr_table.items()
         masters = {name: broker.broker_addrs[0] for name, broker in brokers if 0 in broker.broker_addrs}
         new = set(masters.values()) - set(self.masters.values())
         self.masters = masters
         if new:
+            await self.beats.beat()
+
+    async def be_known(self, producer: str, wait: float) -> None:
+        """Have every master know us before one has to hand over a reply.
+
+        :param wait: seconds at most that this takes: a broker that does not answer holds nobody up.
+        """
+        self.sought.add(producer)
+        if self.masters and self.beats.told(self.masters.values()):
+            return
+        if self._introduction is None or self._introduction.done():
+            assert self._tasks is not None
+            self._introduction = self._tasks.spawn(self._introduce(), "introduction")
+        await asyncio.wait({self._introduction}, timeout=wait)
+
+    async def _introduce(self) -> None:
+        if not self.masters:
+            await self.learn_masters()
+        else:
             await self.beats.beat()
 
     async def find_master(self, queue: MessageQueue) -> str:

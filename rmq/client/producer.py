@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from rmq.client.attempts import AskRoute, AskWhy, Attempts, Done, Pause, Send, Step
 from rmq.client.checks import check_queue, check_text, typed
@@ -18,6 +18,7 @@ from rmq.client.instance import ClientInstance, connect_instance
 from rmq.client.lookup import Lookups
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
+from rmq.client.requests import Requests
 from rmq.client.results import SendResult
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import PreparedSend, SendEncoder, next_opaque, weight
@@ -35,6 +36,8 @@ from rmq.runtime.world import World
 __all__ = ["Producer"]
 
 log = logger(__name__)
+
+T = TypeVar("T")
 
 #: Bytes that a connection may gather before oneway sends let it write them.
 _WRITE_FIRST = 1 << 20
@@ -73,7 +76,8 @@ class Producer(Lookups):
         self._window = send_window(f"the producer {group}", self.settings, self.world)
         self._instance: ClientInstance | None = None
         self._stopped = False
-        self._under_way: set[asyncio.Task[SendResult]] = set()
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._requests = Requests(self)
         self._options = options
 
     def _renew(self) -> Producer:
@@ -111,11 +115,13 @@ class Producer(Lookups):
         self._instance = instance
 
     async def shutdown(self) -> None:
-        """Wait for the asynchronous sends under way (each has its own timeout), leave, close the connections."""
+        """Wait for the asynchronous sends and requests under way (each has its own timeout), leave, close the
+        connections."""
         try:
             if self._under_way:
                 await asyncio.wait(self._under_way)
         finally:
+            self._requests.end()
             instance, self._instance = self._instance, None
             if instance is not None:
                 self._stopped = True
@@ -194,11 +200,14 @@ class Producer(Lookups):
             ),
             name="send",
         )
+        self._keep(task, callback)
+        return task
+
+    def _keep(self, task: asyncio.Task[T], callback: Callable[[asyncio.Future[T]], object] | None) -> None:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         if callback is not None:
             task.add_done_callback(callback)
-        return task
 
     async def send_oneway(
         self,
@@ -268,6 +277,66 @@ class Producer(Lookups):
                 hook.before(address, command)
             data = frame.encode(command)
         write(data)
+
+    async def request(
+        self,
+        message: Message | MessageExt,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: object = None,
+        timeout: Duration | None = None,
+    ) -> MessageExt:
+        """Send a message, and wait for the message that a consumer of it answers with: see :meth:`reply`.
+
+        :param queue: see :meth:`send`, and so for ``selector`` and ``arg``.
+        :param timeout: for the whole of it, from when its turn has come; ``send_msg_timeout`` by default.
+        :raises ReplyTimeout: the message was stored, and no reply came in that time. It may be answered yet, to nobody.
+        :raises ClientError: the message cannot be sent as it is, or the producer was shut down meanwhile.
+        :raises RMQError: it was not stored, as with :meth:`send`.
+        """
+        return await self._requests.ask(message, queue, selector, arg, self._limit(timeout))
+
+    def request_async(
+        self,
+        message: Message | MessageExt,
+        callback: Callable[[asyncio.Future[MessageExt]], object] | None = None,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: object = None,
+        timeout: Duration | None = None,
+    ) -> asyncio.Future[MessageExt]:
+        """:meth:`request` without waiting: a future of the reply.
+
+        :param callback: called with the future when it is done.
+        """
+        self.instance  # noqa: B018 - raises when not started
+        check_callback(callback)
+        asked = self._requests.ask(message, queue, selector, arg, self._limit(timeout))
+        task = asyncio.get_running_loop().create_task(asked, name="request")
+        self._keep(task, callback)
+        return task
+
+    async def reply(
+        self,
+        request: MessageExt,
+        body: bytes | str,
+        *,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        timeout: Duration | None = None,
+    ) -> SendResult:
+        """Answer a message that was sent by :meth:`request`; consumers have this, too.
+
+        :param request: as a consumer got it.
+        :param body: of the answer, and ``tags``, ``keys`` and ``properties`` as of any message.
+        :param timeout: ``send_msg_timeout`` by default.
+        :raises ClientError: the message is no request, or the answer cannot be sent as it is.
+        :raises ResponseError: who asked is not there any more. :raises TransportError: no broker answered.
+        """
+        return await self._requests.reply(request, body, tags, keys, properties, self._limit(timeout))
 
     def split(
         self,

@@ -105,6 +105,7 @@ class TransactionProducer(Producer):
         self._tasks = TaskOwner(f"checks of {self.group}")
         self._pool = self.world.pool(_CHECKERS, f"rmq-check-{self.group}")
         self.instance.transactions[self.group] = self
+        self.instance.sought.add(self.group)
         await self.instance.learn_masters()
 
     async def shutdown(self) -> None:
@@ -112,8 +113,6 @@ class TransactionProducer(Producer):
         instance, tasks, pool = self._instance, self._tasks, self._pool
         if instance is not None and instance.transactions.get(self.group) is self:
             del instance.transactions[self.group]
-            if not instance.transactions:
-                instance.masters = {}
         if tasks is not None:
             await tasks.close()
         if pool is not None:

@@ -11,6 +11,7 @@
     │   ├── ConnectFailed      a ConnectionError, too
     │   ├── ConnectionLost     a ConnectionError, too
     │   ├── RequestTimeout     a TimeoutError, too
+    │   │   └── ReplyTimeout   the request was stored, and nobody has answered it
     │   └── TooManyRequests    a limit of ours refused the call before it was sent
     ├── ResponseError          the other side answered with a code that is not success
     ├── ClientError            a call that the SDK refuses before anything is sent
@@ -45,6 +46,7 @@ __all__ = [
     "ProtocolError",
     "RMQError",
     "ReplicationError",
+    "ReplyTimeout",
     "RequestTimeout",
     "ResponseError",
     "StoreError",
@@ -123,6 +125,20 @@ class ConnectionLost(TransportError, ConnectionError):
 
 class RequestTimeout(TransportError, TimeoutError):
     """No answer in the time given; whether the call took effect is unknown."""
+
+
+class ReplyTimeout(RequestTimeout):
+    """A request was stored, and no reply to it came in the time given: it may be answered yet, to nobody."""
+
+    #: The id of the request's message.
+    msg_id: str | None = None
+
+    @property
+    def hint(self) -> str | None:
+        """The command that tells whether anybody has consumed the request."""
+        if self.msg_id is None or self.topic is None:
+            return super().hint
+        return f"mqadmin queryMsgByUniqueKey -t {shlex.quote(self.topic)} -i {self.msg_id}"
 
 
 class TooManyRequests(TransportError):

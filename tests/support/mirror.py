@@ -26,13 +26,14 @@ INTERNAL = {
 #: Of every class, and of some.
 BY_HAND = {
     "": {"start", "shutdown"},
-    "Producer": {"send", "send_async", "send_oneway", "split"},
+    "Producer": {"request_async", "send", "send_async", "send_oneway", "split"},
     "PushConsumer": {"on", "run"},
 }
 #: (module, class) -> how the mirror is called.
 CLASSES = {
     ("lookup", "Lookups"): "Lookups",
     ("producer", "Producer"): "ProducerMirror",
+    ("consumer.replying", "Replying"): "Replying",
     ("consumer.push", "PushConsumer"): "PushConsumerMirror",
     ("consumer.pull", "PullConsumer"): "PullConsumerMirror",
     ("admin", "AdminClient"): "AdminClientMirror",
@@ -51,7 +52,7 @@ Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 def text() -> str:
     """The whole module, as it is to be."""
-    imports: dict[str, set[str]] = {"rmq.client.blocking.life": {"A", "Blocking"}}
+    imports: dict[str, set[str]] = {"rmq.client.blocking.life": {"A", "Blocking", "C"}}
     names = sorted(mirror for mirror in CLASSES.values())
     parts = []
     for (module, name), mirror in CLASSES.items():
@@ -62,11 +63,12 @@ def text() -> str:
         for used in {node.id for method in methods for node in _names(method)}:
             if used in homes and not any(used in known for known in imports.values()):
                 imports.setdefault(homes[used], set()).add(used)
-        if mirror == "Lookups":
-            base = "Blocking[A]"
-        else:
-            base = f"Lookups[Aio{name}]"
-            imports.setdefault(f"rmq.client.{module}", set()).add(f"{name} as Aio{name}")
+        above = [CLASSES[at] for at in CLASSES for base in cls.bases if isinstance(base, ast.Name) and at[1] == base.id]
+        whose = "C" if above else "A"
+        if mirror != name:  # a client, and no part of several
+            whose = f"Aio{name}"
+            imports.setdefault(f"rmq.client.{module}", set()).add(f"{name} as {whose}")
+        base = f"{above[0] if above else 'Blocking'}[{whose}]"
         doc = f'    """What :class:`rmq.client.{module}.{name}` has, blocking."""\n'
         parts.append(f"class {mirror}({base}):\n{doc}\n" + "\n".join(_method(each) for each in methods))
     exported = "\n".join(_call("__all__ = [", [f'"{name}"' for name in names], "]"))
@@ -194,7 +196,7 @@ def _fits(module: str, names: Sequence[str]) -> bool:
 
 def _sorted(names: Iterable[str]) -> list[str]:
     """Constants first, then classes, then the rest, as ruff sorts them."""
-    return sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
+    return sorted(names, key=lambda name: (not (name.isupper() and name[1:]), not name[0].isupper(), name))
 
 
 if __name__ == "__main__":

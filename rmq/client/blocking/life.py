@@ -13,10 +13,11 @@ from rmq.client.consumer.push import PushConsumer as AioPushConsumer
 from rmq.client.producer import Producer as AioProducer
 from rmq.runtime.bridge import Bridge
 
-__all__ = ["A", "Blocking", "twin"]
+__all__ = ["A", "Blocking", "C", "twin"]
 
 T = TypeVar("T")
 A = TypeVar("A", bound=AioProducer | AioPushConsumer | AioPullConsumer | AioAdminClient)
+C = TypeVar("C", bound=AioPushConsumer | AioPullConsumer)
 
 
 def twin(aio: type) -> Callable[[type[T]], type[T]]:

@@ -5,19 +5,20 @@ Written by ``make mirror`` from the asyncio classes, which are the place to chan
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 
 from rmq.client.admin import AdminClient as AioAdminClient
-from rmq.client.blocking.life import A, Blocking
+from rmq.client.blocking.life import A, Blocking, C
 from rmq.client.consumer.listeners import ListenerResult
 from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
 from rmq.client.consumer.push import PushConsumer as AioPushConsumer
 from rmq.client.lookup import FOREVER
-from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer as AioProducer
 from rmq.client.reset import OffsetReset
-from rmq.client.results import GroupConnections, GroupStats, PullResult, QueryResult, TopicStats
+from rmq.client.results import GroupConnections, GroupStats, PullResult, QueryResult, SendResult, TopicStats
+from rmq.client.selectors import MessageQueueSelector
 from rmq.client.settings import Duration
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
@@ -27,7 +28,7 @@ from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
 
-__all__ = ["AdminClientMirror", "Lookups", "ProducerMirror", "PullConsumerMirror", "PushConsumerMirror"]
+__all__ = ["AdminClientMirror", "Lookups", "ProducerMirror", "PullConsumerMirror", "PushConsumerMirror", "Replying"]
 
 
 class Lookups(Blocking[A]):
@@ -87,6 +88,47 @@ class Lookups(Blocking[A]):
 class ProducerMirror(Lookups[AioProducer]):
     """What :class:`rmq.client.producer.Producer` has, blocking."""
 
+    def request(
+        self,
+        message: Message | MessageExt,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: object = None,
+        timeout: Duration | None = None,
+    ) -> MessageExt:
+        """Send a message, and wait for the message that a consumer of it answers with: see :meth:`reply`.
+
+        :param queue: see :meth:`send`, and so for ``selector`` and ``arg``.
+        :param timeout: for the whole of it, from when its turn has come; ``send_msg_timeout`` by default.
+        :raises ReplyTimeout: the message was stored, and no reply came in that time. It may be answered yet, to nobody.
+        :raises ClientError: the message cannot be sent as it is, or the producer was shut down meanwhile.
+        :raises RMQError: it was not stored, as with :meth:`send`.
+        """
+        return self._run(self._alive().request(message, queue=queue, selector=selector, arg=arg, timeout=timeout))
+
+    def reply(
+        self,
+        request: MessageExt,
+        body: bytes | str,
+        *,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        timeout: Duration | None = None,
+    ) -> SendResult:
+        """Answer a message that was sent by :meth:`request`; consumers have this, too.
+
+        :param request: as a consumer got it.
+        :param body: of the answer, and ``tags``, ``keys`` and ``properties`` as of any message.
+        :param timeout: ``send_msg_timeout`` by default.
+        :raises ClientError: the message is no request, or the answer cannot be sent as it is.
+        :raises ResponseError: who asked is not there any more. :raises TransportError: no broker answered.
+        """
+        return self._run(
+            self._alive().reply(request, body, tags=tags, keys=keys, properties=properties, timeout=timeout)
+        )
+
     def recall_message(self, topic: str, recall_handle: str) -> str:
         """Take back a message that waits for its delivery time (``delay`` or ``deliver_at``).
 
@@ -104,7 +146,33 @@ class ProducerMirror(Lookups[AioProducer]):
         self._run(self._alive().create_topic(key, new_topic, queue_num, topic_sys_flag))
 
 
-class PushConsumerMirror(Lookups[AioPushConsumer]):
+class Replying(Lookups[C]):
+    """What :class:`rmq.client.consumer.replying.Replying` has, blocking."""
+
+    def reply(
+        self,
+        request: MessageExt,
+        body: bytes | str,
+        *,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        timeout: Duration | None = None,
+    ) -> SendResult:
+        """Answer a message that a producer sent by ``request()``.
+
+        :param request: as the consumer got it.
+        :param body: of the answer, and ``tags``, ``keys`` and ``properties`` as of any message.
+        :param timeout: for all tries, 3 s by default.
+        :raises ClientError: the message is no request, or the answer cannot be sent as it is.
+        :raises ResponseError: who asked is not there any more. :raises TransportError: no broker answered.
+        """
+        return self._run(
+            self._alive().reply(request, body, tags=tags, keys=keys, properties=properties, timeout=timeout)
+        )
+
+
+class PushConsumerMirror(Replying[AioPushConsumer]):
     """What :class:`rmq.client.consumer.push.PushConsumer` has, blocking."""
 
     def register_message_listener(
@@ -167,7 +235,7 @@ class PushConsumerMirror(Lookups[AioPushConsumer]):
         return self._on_loop(lambda client: client.lag())
 
 
-class PullConsumerMirror(Lookups[AioPullConsumer]):
+class PullConsumerMirror(Replying[AioPullConsumer]):
     """What :class:`rmq.client.consumer.pull.PullConsumer` has, blocking."""
 
     def pull(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 from rmq.client.attempts import Done, Send, Step
 from rmq.client.blocking.life import twin
@@ -37,6 +37,8 @@ __all__ = ["Producer", "TransactionProducer"]
 
 log = logger(__name__)
 
+T = TypeVar("T")
+
 #: A request may wait for being written as long as for its answer (:mod:`rmq.remoting.calls`): only then is it the loop
 #: that stands still.
 _WRITTEN_AND_ANSWERED = 2
@@ -60,7 +62,7 @@ class Producer(ProducerMirror):
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[ProducerOptions]) -> None:
         super().__init__(AioProducer(group, world=world, **options))
         self.group = self._client.group
-        self._under_way: set[Future[SendResult]] = set()
+        self._under_way: set[Future[Any]] = set()
 
     def _forked(self) -> None:
         self._under_way = set()
@@ -138,7 +140,7 @@ class Producer(ProducerMirror):
         if waits and not made.inside:
             made.run(client._its_turn(size, limit))
             waits = False
-        future = _SendFuture(made)
+        future: _Future[SendResult] = _Future(made)
         self._under_way.add(future)
         future.on_loop(self._under_way.discard)
         if callback is not None:
@@ -170,6 +172,34 @@ class Producer(ProducerMirror):
             made.post(go_on, step)
         return future
 
+    def request_async(
+        self,
+        message: Message | MessageExt,
+        callback: Callable[[Future[MessageExt]], object] | None = None,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: object = None,
+        timeout: Duration | None = None,
+    ) -> Future[MessageExt]:
+        """:meth:`request` without waiting: a future of the reply.
+
+        :param callback: called with the future when it is done, on one of two threads kept for that.
+        """
+        client = self._alive()
+        made = self._bridge_now()
+        made.check()
+        client.instance  # noqa: B018 - raises when not started
+        check_callback(callback)
+        future: _Future[MessageExt] = _Future(made)
+        self._under_way.add(future)
+        future.on_loop(self._under_way.discard)
+        if callback is not None:
+            future.add_done_callback(callback)
+        asked = client.request(message, queue=queue, selector=selector, arg=arg, timeout=timeout)
+        made.post(made.spawn, asked, partial(_tell, future))
+        return future
+
     def send_oneway(
         self,
         message: Message | MessageExt,
@@ -195,7 +225,7 @@ class Producer(ProducerMirror):
         super().shutdown()
 
 
-class _SendFuture(Future[SendResult]):
+class _Future(Future[T]):
     """What its users hang on it runs on the threads for callbacks, never on the loop that ends it."""
 
     def __init__(self, made: Bridge) -> None:
@@ -204,7 +234,7 @@ class _SendFuture(Future[SendResult]):
         made.futures.add(self)
         self.on_loop(made.futures.discard)
 
-    def result(self, timeout: float | None = None) -> SendResult:
+    def result(self, timeout: float | None = None) -> T:
         return super().result(self._made.pass_time(self, timeout))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
@@ -214,26 +244,26 @@ class _SendFuture(Future[SendResult]):
         """A callback of ours, which does not wait and does not raise."""
         super().add_done_callback(told)
 
-    def add_done_callback(self, fn: Callable[[Future[SendResult]], object]) -> None:
+    def add_done_callback(self, fn: Callable[[Future[T]], object]) -> None:
         super().add_done_callback(lambda ended: self._made.post(self._hand_on, fn))
 
-    def _hand_on(self, fn: Callable[[Future[SendResult]], object]) -> None:
+    def _hand_on(self, fn: Callable[[Future[T]], object]) -> None:
         self._made.callbacks().submit(lambda: fn(self), _complain)
 
 
-def _tell(future: _SendFuture, ended: Done | BaseException) -> None:
+def _tell(future: _Future[Any], ended: Done | MessageExt | BaseException) -> None:
     if not future.set_running_or_notify_cancel():
         return  # its caller has cancelled it
     outcome = ended.outcome if isinstance(ended, Done) else ended
-    if isinstance(outcome, SendResult):
-        future.set_result(outcome)
-    else:
+    if isinstance(outcome, BaseException):
         future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
 
 
 def _complain(result: object, error: BaseException | None) -> None:
     if error is not None:
-        log.error("a callback of send_async raised", exc_info=error)
+        log.error("a callback of send_async or request_async raised", exc_info=error)
 
 
 @lists_options(ProducerSettings)

@@ -11,8 +11,8 @@ from rmq.client.consumer import rebalance, sendback
 from rmq.client.consumer.describe import stack_text
 from rmq.client.consumer.offsets import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from rmq.client.consumer.puller import Puller
+from rmq.client.consumer.replying import Replying
 from rmq.client.instance import ClientInstance, connect_instance
-from rmq.client.lookup import Lookups
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.results import PullResult
@@ -33,7 +33,7 @@ log = logger(__name__)
 
 @lists_options(PullConsumerSettings)
 @typed(but=("queue", "offset", "max_nums"), inner=("offsets", "reset_offsets"))
-class PullConsumer(Lookups):
+class PullConsumer(Replying):
     """Pulls when asked to; coroutines of one loop may share it.
 
     :param options: see :class:`~rmq.client.settings.PullConsumerOptions`.

@@ -19,12 +19,12 @@ from rmq.client.consumer.member import Member
 from rmq.client.consumer.offsets import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from rmq.client.consumer.orderly import OrderlyService
 from rmq.client.consumer.process_queue import ProcessQueue
+from rmq.client.consumer.replying import Replying
 from rmq.client.consumer.service import Listening, Service
 from rmq.client.consumer.statistics import TopicStatistics
 from rmq.client.consumer.subscriptions import Subscriptions, refuse_mixture
 from rmq.client.hooks import Hooks
 from rmq.client.instance import ClientInstance, connect_instance, instances_of
-from rmq.client.lookup import Lookups
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.settings import Duration, PushConsumerOptions, PushConsumerSettings, lists_options, seconds
@@ -48,7 +48,7 @@ _CANCEL_WAIT = 3.0
 
 @lists_options(PushConsumerSettings)
 @typed(inner=("listener_of", "statistics", "committed", "offsets", "reset_offsets"))
-class PushConsumer(Lookups):
+class PushConsumer(Replying):
     """Gets messages as they come and hands them to listeners; coroutines of one loop may share it.
 
     :param group: the consumer group: the same subscriptions and the same listeners in every member.

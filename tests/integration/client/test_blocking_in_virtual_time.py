@@ -18,6 +18,7 @@ from rmq import (
     Producer,
     PullConsumer,
     PushConsumer,
+    ReplyTimeout,
     RMQError,
     SendResult,
     SendStatus,
@@ -137,6 +138,31 @@ def test_listeners_wait_and_send_in_virtual_time_and_are_waited_for(s: Scene) ->
             s.made.advance(5.0)
         assert seen[-1][0] == b"under way"  # the shutdown has waited for it
         assert all(future.done() for future in answered)
+
+
+def test_requests_are_answered_by_listeners_on_threads(s: Scene) -> None:
+    consumer = PushConsumer("answering", **s.how)
+
+    @consumer.on("TBW102")
+    def answer(message: MessageExt) -> None:
+        if message.body == b"slow":
+            s.made.advance(10.0)
+        assert consumer.reply(message, b"re:" + message.body).ok
+
+    with Producer("p", **s.how) as producer:
+        with consumer:
+            assert producer.request(Message("TBW102", b"a"), timeout=30.0).body == b"re:a"
+            told: list[Future[MessageExt]] = []
+            future = producer.request_async(Message("TBW102", b"b"), told.append)
+            assert future.result(30.0).body == b"re:b"
+            s.made.advance(0.1)
+            assert told == [future]
+            with pytest.raises(ReplyTimeout, match="no reply in 2 s"):
+                producer.request(Message("TBW102", b"slow"), timeout=2.0)
+            with pytest.raises(ClientError, match="request takes a Message, not int"):
+                producer.request_async(5).result(1.0)  # type: ignore[arg-type]
+        left = producer.request_async(Message("TBW102", b"nobody is there"), timeout=3.0)
+    assert isinstance(left.exception(0), ReplyTimeout)  # the shutdown has waited for it
 
 
 def test_what_a_broker_does_after_minutes_comes_when_time_is_advanced(s: Scene) -> None:

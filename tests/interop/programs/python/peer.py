@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import rmq
-from rmq import ConsumeResult, Message, MessageExt, ResponseError, TransactionState, aio
+from rmq import ConsumeResult, Message, MessageExt, ReplyTimeout, ResponseError, TransactionState, aio
 
 BATCH = 50
 IN_FLIGHT = 64
@@ -318,6 +318,57 @@ async def tx_stop(asked: Asked) -> Asked:
     return {}
 
 
+RESPONDERS: dict[str, Any] = {}
+REQUESTERS: dict[str, Any] = {}
+
+
+def silent(message: MessageExt) -> bool:
+    return message.body.startswith(b"silent")
+
+
+async def respond(asked: Asked) -> Asked:
+    responder = RESPONDERS[asked["handle"]] = client(
+        "PushConsumer",
+        asked["group"],
+        asked,
+        consume_from_where="CONSUME_FROM_FIRST_OFFSET",
+        poll_name_server_interval=1.0,
+        heartbeat_broker_interval=1.0,
+        rebalance_interval=1.0,
+    )
+    own = responder.client if BLOCKING else responder
+
+    def answer(message: MessageExt) -> None:
+        if not silent(message):
+            own.reply(message, b"re:" + message.body)
+
+    async def answer_in_coroutine(message: MessageExt) -> None:
+        if not silent(message):
+            await own.reply(message, b"re:" + message.body)
+
+    own.on(asked["topic"])(answer if BLOCKING else answer_in_coroutine)
+    await responder.start()
+    return {}
+
+
+async def unrespond(asked: Asked) -> Asked:
+    await RESPONDERS.pop(asked["handle"]).shutdown()
+    return {}
+
+
+async def request(asked: Asked) -> Asked:
+    producer = REQUESTERS.get(asked["namesrv"])
+    if producer is None:
+        producer = REQUESTERS[asked["namesrv"]] = client("Producer", "requesting", asked)
+        await producer.start()
+    message = Message(asked["topic"], asked["key"], tags="A", keys=asked["key"])
+    try:
+        reply = await producer.request(message, timeout=asked["timeout"])
+    except ReplyTimeout as late:
+        return {"timeout": str(late)}
+    return {"reply": reply.body.decode()}
+
+
 async def names(_: Asked) -> Asked:
     return {"ops": list(OPS)}
 
@@ -337,6 +388,9 @@ OPS: dict[str, Callable[[Asked], Awaitable[Asked]]] = {
     "txanswer": tx_answer,
     "txchecks": tx_checks,
     "txstop": tx_stop,
+    "respond": respond,
+    "unrespond": unrespond,
+    "request": request,
 }
 
 
