@@ -26,6 +26,10 @@ log = logging.getLogger(__name__)
 
 #: Bytes dispatched in one go.
 _STEP = 4 << 20
+#: Seconds for which what arrives is gathered, and the bytes that do not wait for that: a record dispatched alone
+#: costs as much as many together, and its master waits for no more than that it is stored.
+_GATHER = 0.002
+_ENOUGH = 1 << 20
 
 
 class CatchUp:
@@ -51,6 +55,7 @@ class CatchUp:
         self._damaged = disk.damaged
         self._went_back = went_back
         self.reader = LogReader(ground.world, disk.log, crc=ground.settings.check_crc_on_recover)
+        self.reader.follows = True
         self._busy = False
         #: Held while records are dispatched: who cuts the log waits for it.
         self.lock = asyncio.Lock()
@@ -66,6 +71,8 @@ class CatchUp:
 
     async def _run(self) -> None:
         try:
+            if self._dispatcher.behind < _ENOUGH:
+                await asyncio.sleep(_GATHER)
             while self._dispatcher.behind:
                 end = self._log.end
                 try:

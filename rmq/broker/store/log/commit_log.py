@@ -430,6 +430,10 @@ class CommitLog:
         """Whether what lies from ``offset`` on is kept as this process wrote it: no disk has had a hand in it."""
         return offset >= self._tail.first
 
+    def written(self, offset: int, size: int) -> bytes | None:
+        """``size`` bytes as this process wrote them, or None when they are not kept."""
+        return self._tail.read(offset, size)
+
     def read(self, offset: int, size: int) -> bytes | None:
         """Bytes from memory or the page cache.
 

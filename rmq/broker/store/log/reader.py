@@ -55,6 +55,8 @@ class LogReader:
         self.passed_over: list[Damage] = []
         #: Where checksums are compared, those of what stands beside the bodies are, too.
         self.beside = True
+        #: What the log still has in memory is taken from there: who follows it does not ask what became of it on disk.
+        self.follows = False
         #: Checksums are compared in files from here on only.
         self.crc_from = 0
         #: Where the last clean stop left the log, or -1: nothing is looked for behind that.
@@ -188,6 +190,8 @@ class LogReader:
 
     async def _read(self, file: LogFile, offset: int, size: int) -> bytes:
         """Bytes of a file; fewer where it ends, or before a place that is to be passed over."""
+        if self.follows and (data := self._log.written(offset, size)) is not None:
+            return data
         if self.unreadable is None:
             return await self._read_all(file, offset, size)
         return await self.unreadable.read_up_to(self._read_all, file, offset, size)

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from rmq.broker.store import catch_up
 from rmq.broker.store.log.gate import Gate
+from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import World
 from rmq.testing.simloop import run
-from rmq.testing.simworld import SimNode, Simulation
+from rmq.testing.simworld import SimNode, SimOffload, Simulation
 from tests.support.scenes.store import LOG_SIZE, bodies, found_keys, opened, put, small, snapshot
 from tests.support.virtual import eventually
 
@@ -103,6 +105,48 @@ def test_replicated_bytes_do_what_bytes_that_were_sent_do(pieces: int, sync_flus
         assert copy.recovered.damages == copy._catch_up.reader.damages == []
         await same(wire.store, copy)
         await wire.store.stop()
+        await copy.stop()
+
+    run(main())
+
+
+def test_what_is_in_memory_yet_is_dispatched_without_a_read_and_together() -> None:
+    async def main() -> None:
+        wire = await master(20)
+        world = node().world
+        copy = await slave(world)
+        assert isinstance(world.offload, SimOffload)
+        world.offload.seen.clear()
+        dispatched: list[int] = []
+        on_dispatched = copy.durability.on_dispatched
+
+        def counted(end: int, touched: list[Queue]) -> None:
+            dispatched.append(end)
+            on_dispatched(end, touched)
+
+        copy.durability.on_dispatched = counted  # type: ignore[method-assign]
+        while wire.sent < wire.store.log.end:
+            copy.append_raw(*wire.next(300))
+            await asyncio.sleep(0)
+        await settled(copy)
+        assert dispatched == [copy.log.end]
+        assert not any("pread" in name for name in world.offload.seen)
+        await same(wire.store, copy)
+        await wire.store.stop()
+        await copy.stop()
+
+    run(main())
+
+
+def test_when_much_has_arrived_nothing_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catch_up, "_GATHER", 3600.0)
+    monkeypatch.setattr(catch_up, "_ENOUGH", 1000)
+
+    async def main() -> None:
+        wire = await master(20)
+        copy = await slave(node().world)
+        copy.append_raw(*wire.next(1000))
+        await eventually(lambda: copy.dispatcher.position > 500)
         await copy.stop()
 
     run(main())
