@@ -32,7 +32,7 @@ class IncomingRecords:
     """
 
     def __init__(self, file_size: int, *, crc: bool = False) -> None:
-        self._file_size = file_size
+        self.file_size = file_size
         self._crc = crc
         self._held = bytearray()
         #: Behind what may be stored: where what is kept back begins.
@@ -54,8 +54,8 @@ class IncomingRecords:
         if at == self.at:
             return
         self.at = at
-        into = at % self._file_size
-        self._next = at if at_record or not into else at - into + self._file_size
+        into = at % self.file_size
+        self._next = at if at_record or not into else at - into + self.file_size
 
     def take(self, data: bytes) -> bytes:
         """What may be stored of all that has arrived; the rest waits for what makes it whole.
@@ -71,7 +71,7 @@ class IncomingRecords:
         end = at + len(data)
         start = self._next
         while start < end:
-            lo, room = start - at, self._file_size - start % self._file_size
+            lo, room = start - at, self.file_size - start % self.file_size
             have = end - start
             if have < min(_HEAD_SIZE, room):
                 break

@@ -71,11 +71,35 @@ class SlaveStream:
     def received(self, data: bytes, now: float) -> Iterator[tuple[int, bytes]]:
         """What is to be stored: offset and bytes of one file, each before the next is asked for.
 
-        :raises LogsDiffer: the master's log is not this one.
+        Bodies that follow each other are one piece: a master's are small, and what is written costs by the piece.
+
+        :raises LogsDiffer: the master's log is not this one; what came before that is stored.
         :raises HolesFound: it is, and has what is missing here.
         :raises ReplicationError: this is no such stream.
         """
         self.last_read = now
+        size = self._incoming.file_size
+        pieces: list[bytes] = []
+        start = end = -1
+        failed: ReplicationError | None = None
+        try:
+            for offset, body in self._ready(data):
+                if pieces and (offset != end or not offset % size):
+                    yield start, b"".join(pieces)
+                    pieces = []
+                if not pieces:
+                    start = offset
+                pieces.append(body)
+                end = offset + len(body)
+        except ReplicationError as error:
+            failed = error
+        if pieces:
+            yield start, b"".join(pieces)
+        if failed is not None:
+            raise failed
+
+    def _ready(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """The same, unit by unit."""
         incoming = self._incoming
         for offset, body in self._decoder.units(data):
             if self._empty:

@@ -45,10 +45,11 @@ def report(offset: int) -> bytes:
 class UnitDecoder:
     """Makes units of the bytes that a master sends, wherever they are cut."""
 
-    __slots__ = ("_buffer",)
+    __slots__ = ("_held",)
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        #: A unit that is not whole yet.
+        self._held = bytearray()
 
     def units(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """Offset and body of each unit that is whole now; b"" is a heartbeat.
@@ -57,19 +58,39 @@ class UnitDecoder:
 
         :raises ReplicationError: no unit begins like this; the stream is over.
         """
-        buffer = self._buffer
-        buffer += data
-        at, have = 0, len(buffer)
-        while have - at >= HEADER_SIZE:
-            offset, size = _HEADER.unpack_from(buffer, at)
-            if offset < 0 or not 0 <= size <= LARGEST_BODY:
-                raise ReplicationError(f"this is no HA stream of 4.9: a unit of {size} bytes at {offset}")
-            end = at + HEADER_SIZE + size
-            if end > have:
+        held = self._held
+        at, have = 0, len(data)
+        while held:
+            offset, size = _head(held, 0) if len(held) >= HEADER_SIZE else (-1, 0)
+            lacks = HEADER_SIZE + size - len(held)
+            if offset >= 0 and not lacks:
+                body = bytes(memoryview(held)[HEADER_SIZE:])
+                held.clear()
+                yield offset, body
                 break
-            yield offset, bytes(buffer[at + HEADER_SIZE : end])
-            at = end
-        del buffer[:at]
+            if at == have:
+                return
+            held += data[at : at + lacks]
+            at = min(at + lacks, have)
+        while have - at >= HEADER_SIZE:
+            offset, size = _head(data, at)
+            body_at = at + HEADER_SIZE
+            if body_at + size > have:
+                break
+            at = body_at + size
+            yield offset, data[body_at:at]
+        held += data[at:]
+
+
+def _head(data: bytes | bytearray, at: int) -> tuple[int, int]:
+    """Offset and size of the body of the unit that begins at ``at``.
+
+    :raises ReplicationError: no unit begins like this.
+    """
+    offset, size = _HEADER.unpack_from(data, at)
+    if offset < 0 or not 0 <= size <= LARGEST_BODY:
+        raise ReplicationError(f"this is no HA stream of 4.9: a unit of {size} bytes at {offset}")
+    return offset, size
 
 
 class ReportDecoder:

@@ -54,15 +54,30 @@ def test_what_it_has_before_its_end_is_compared_before_anything_is_stored_or_ack
         list(slave.received(header(950, 0), 106))
 
 
-def test_it_reports_at_once_and_after_each_append() -> None:
+def test_it_reports_at_once_and_what_comes_together_is_stored_and_reported_as_one() -> None:
     slave = stream(1000)
     assert slave.first(100) == report(1000)
     both = unit(1000, record(1000, 100)) + unit(1100, record(1100, 100))
     reports = b""
     for offset, body in slave.received(both, 101):
         reports += slave.stored(offset + len(body), 101)
-    assert reports == report(1100) + report(1200)
+    assert reports == report(1200)
     assert (slave.reported, slave.taken, slave.due) == (1200, 200, 106)
+
+
+def test_what_came_before_another_log_is_stored() -> None:
+    slave = stream(1000)
+    bad = unit(1000, record(1000, 100)) + unit(1100, record(1100, 100)) + unit(1300, record(1300, 100))
+    stored = slave.received(bad, 101)
+    assert next(stored) == (1000, record(1000, 100) + record(1100, 100))
+    with pytest.raises(LogsDiffer, match="goes on at 1300"):
+        next(stored)
+
+
+def test_what_lies_in_two_files_is_stored_in_two_pieces() -> None:
+    slave = stream(SIZE - 100)
+    both = unit(SIZE - 100, record(SIZE - 100, 100)) + unit(SIZE, record(SIZE, 100))
+    assert [offset for offset, _ in slave.received(both, 101)] == [SIZE - 100, SIZE]
 
 
 def test_nothing_is_reported_that_was_not_stored() -> None:

@@ -200,8 +200,10 @@ async def test_nothing_is_acknowledged_before_it_is_written() -> None:
 
         s.store.append_raw = watched  # type: ignore[method-assign]
         units = [header(at, len(data[at : at + 1000])) + data[at : at + 1000] for at in range(0, len(data), 1000)]
-        master.transport.write(b"".join(units))
-        await eventually(lambda: s.store.log.end == len(data))
+        for one in units:
+            master.transport.write(one)
+            await asyncio.sleep(0.1)
+        assert s.store.log.end == len(data)
         assert len(reported) == len(units)
         assert all(count <= 1 + number for number, count in enumerate(reported))
         await eventually(lambda: master.got.endswith(report(len(data))))
