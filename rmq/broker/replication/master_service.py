@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 #: Connections at a time: slaves, and who has not said that he is one.
 _MOST = 64
 #: Bytes for one slave in one turn of the loop, and of one read from the disk.
-_TURN = 256 << 10
+_TURN = 64 << 10
 _COLD = 1 << 20
 #: Reads from the disk for slaves at a time: consumers' have the same threads, flushes have one of their own.
 _COLD_READS = 2
 #: Bytes that wait to be sent to one slave before the log is read on for it.
-_UNSENT = 1 << 20
+_UNSENT = 256 << 10
 #: Seconds of which the ends of the log are kept.
 _SAMPLES = 3600
 #: Seconds for which it is shown that a slave was refused.
@@ -188,13 +188,21 @@ class MasterReplication:
             told.remove(self.wake)
 
     def wake(self) -> None:
-        """There is something to send: once the loop is through with this turn."""
+        """There is something to send: once the loop is through with this turn, when producers have their answers.
+
+        Where those wait for a slave it is sent at once; what follows it within the turn goes together.
+        """
         if not self._woken:
             self._woken = True
             asyncio.get_running_loop().call_soon(self._pump)
+            if self.store.settings.sync_master:
+                self._fill_all()
 
     def _pump(self) -> None:
         self._woken = False
+        self._fill_all()
+
+    def _fill_all(self) -> None:
         for slave in list(self._connections):
             try:
                 slave.fill()

@@ -176,7 +176,7 @@ async def test_a_slave_that_never_reads_costs_bounded_memory_and_delays_nobody()
         await caught_up(p)
         unsent = [pipe.get_write_buffer_size() for pipe in p.simulation.net.pipes_of("10.0.0.1")]
         assert p.master.log.end > 4 << 20
-        assert 1 << 20 < max(unsent) < 2 << 20
+        assert 256 << 10 < max(unsent) < 512 << 10
 
 
 @in_virtual_time

@@ -36,6 +36,21 @@ async def test_without_a_slave_it_is_11_at_once_and_with_one_0_after_a_round_tri
 
 
 @in_virtual_time
+@pytest.mark.parametrize("sync", [True, False])
+async def test_where_producers_wait_for_a_slave_it_is_sent_before_anything_else_and_where_not_after(sync: bool) -> None:
+    async with pair(sync=sync) as p:
+        await replicas(p)
+        sender = Sender(p)
+        sender.send()
+        assert (p.service.slaves()[0].next == p.master.log.end) is sync
+        sender.send()
+        # What follows within the turn goes together.
+        assert p.service.slaves()[0].next < p.master.log.end
+        await asyncio.sleep(0)
+        assert p.service.slaves()[0].next == p.master.log.end
+
+
+@in_virtual_time
 async def test_a_slave_that_is_known_to_be_gone_keeps_nobody_waiting_and_one_that_is_back_counts_at_once() -> None:
     async with pair(sync=True) as p:
         await replicas(p)
