@@ -124,8 +124,7 @@ class Set:
                 (cpu_ns(broker) - was) / 1e3 / result.acknowledged for broker, was in zip(both, before, strict=True)
             ]
             if connections * in_flight == 256 and connections == 16:
-                master, slave = (one / 1e3 / result.acknowledged for one in (*used, 0)[:2])
-                self.cpu.append((master, slave))
+                self.cpu.append((used[0], used[1] if len(used) > 1 else 0.0))
             self.results.setdefault(case, []).append(result)
             return result
         finally:
