@@ -255,6 +255,8 @@ class Attempts:
             # Another broker can only be tried when the first one does not use up the whole time (field case B082);
             # where there is no other one, it gets the time there is.
             rest /= self._tries - len(self._tried) + 1
+        if (most := self._settings.send_msg_max_timeout_per_request) is not None:
+            rest = min(rest, most)
         if self._hooks is not None:
             named = self.send.batch or (self.send.message,)
             begun = self._hooks.begin_send(named, Namespace(self._settings.namespace).queue(queue), address)

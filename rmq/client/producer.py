@@ -7,10 +7,10 @@ import base64
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, ClassVar, Self, TypeVar, Unpack
 
 from rmq.client.attempts import AskRoute, AskWhy, Attempts, Done, Pause, Send, Step
-from rmq.client.checks import check_queue, check_text, typed
+from rmq.client.checks import check_queue, check_text, check_topic, typed
 from rmq.client.fault import LatencyFault
 from rmq.client.hooks import Hooks
 from rmq.client.identity import message_ids
@@ -62,8 +62,12 @@ class Producer(Lookups):
             result = await producer.send(Message("TopicTest", b"hello", tags="TagA", keys="order-1"))
     """
 
+    _kind: ClassVar[type[ProducerSettings]] = ProducerSettings
+
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[ProducerOptions]) -> None:
-        self.settings = ProducerSettings.of(options)
+        self.settings = self._kind.of(options)
+        for topic in self.settings.topics:
+            check_topic(topic)
         self._names = Namespace(self.settings.namespace)
         self.group = group = self._names.group(group, "DEFAULT_PRODUCER")
         self.world = world or World.around()
@@ -98,7 +102,7 @@ class Producer(Lookups):
         return self._instance
 
     async def start(self) -> None:
-        """Join the client instance; asks no broker yet. Starting a started producer does nothing.
+        """Join the client instance; asks no broker yet, and name servers for ``topics``. Again it does nothing.
 
         :raises ClientError: no name server is known, or the group has a producer in this client already.
         """
@@ -113,6 +117,11 @@ class Producer(Lookups):
             raise
         self._stopped = False
         self._instance = instance
+        for topic in self.settings.topics:
+            try:
+                await instance.refresh_route(self._names.wrap(topic), self.settings.mq_client_api_timeout)
+            except RMQError as error:
+                log.warning("the route of %s is asked for again: %s", topic, error)
 
     async def shutdown(self) -> None:
         """Wait for the asynchronous sends and requests under way (each has its own timeout), leave, close the

@@ -36,6 +36,8 @@ __all__ = [
     "PullConsumerSettings",
     "PushConsumerOptions",
     "PushConsumerSettings",
+    "TransactionProducerOptions",
+    "TransactionProducerSettings",
     "lists_options",
     "seconds",
 ]
@@ -47,7 +49,7 @@ _LONGEST = 1_000_000_000
 _PAUSES = frozenset({
     "poll_name_server_interval", "heartbeat_broker_interval", "persist_consumer_offset_interval",
     "pull_time_delay_when_exception", "mq_client_api_timeout", "send_msg_timeout", "consume_timeout",
-    "rebalance_interval", "consumer_pull_timeout",
+    "rebalance_interval", "consumer_pull_timeout", "send_msg_max_timeout_per_request",
 })  # fmt: skip
 _INT_MAX = (1 << 31) - 1
 #: Threads for the listeners of one consumer (Java: consumeThreadMin and consumeThreadMax).
@@ -118,7 +120,8 @@ class ProducerOptions(ClientOptions, total=False):
     ZSTD (4.9.4 and later, needs the extra of that name). ``compress_msg_body_over``: bytes from which bodies are
     compressed. ``retry_response_codes``: answers that lead to another broker. ``back_pressure_for_async_send_num`` and
     ``back_pressure_for_async_send_size`` (bytes): sends under way at once; more wait for their turn, unless
-    ``enable_backpressure_for_async_mode`` is False.
+    ``enable_backpressure_for_async_mode`` is False. ``send_msg_max_timeout_per_request``: for one try.
+    ``topics``: their routes are asked for at the start.
     """
 
     create_topic_key: str
@@ -136,6 +139,21 @@ class ProducerOptions(ClientOptions, total=False):
     enable_backpressure_for_async_mode: bool
     back_pressure_for_async_send_num: int
     back_pressure_for_async_send_size: int
+    send_msg_max_timeout_per_request: Duration | None
+    topics: tuple[str, ...]
+
+
+class TransactionProducerOptions(ProducerOptions, total=False):
+    """Keyword arguments of a TransactionProducer.
+
+    ``check_thread_pool_max_size``: checks by a plain function at a time (``check_thread_pool_min_size`` is accepted as
+    Java has it: threads are made as needed). ``check_request_hold_max``: checks that wait; brokers ask again about
+    those beyond it.
+    """
+
+    check_thread_pool_min_size: int
+    check_thread_pool_max_size: int
+    check_request_hold_max: int
 
 
 class ConsumerOptions(ClientOptions, total=False):
@@ -182,6 +200,7 @@ class PushConsumerOptions(ConsumerOptions, total=False):
     pull_threshold_size_for_topic: int
     pull_interval: Duration
     pull_batch_size: int
+    pull_batch_size_in_bytes: int
     consume_message_batch_max_size: int
     post_subscription_when_pull: bool
     suspend_current_queue_time: Duration
@@ -267,6 +286,8 @@ class ProducerSettings(ClientSettings):
     enable_backpressure_for_async_mode: bool = True
     back_pressure_for_async_send_num: int = 2_000
     back_pressure_for_async_send_size: int = 16 << 20
+    send_msg_max_timeout_per_request: float | None = None
+    topics: tuple[str, ...] = ()
 
     def check(self) -> None:
         ClientSettings.check(self)
@@ -281,6 +302,19 @@ class ProducerSettings(ClientSettings):
         _within(self, "retry_times_when_send_async_failed", 0, 1_000)
         _within(self, "back_pressure_for_async_send_num", 10, _INT_MAX)
         _within(self, "back_pressure_for_async_send_size", 1 << 20, _INT_MAX)
+
+
+@dataclass(slots=True, kw_only=True)
+class TransactionProducerSettings(ProducerSettings):
+    check_thread_pool_min_size: int = 1
+    check_thread_pool_max_size: int = 1
+    check_request_hold_max: int = 2000
+
+    def check(self) -> None:
+        ProducerSettings.check(self)
+        _within(self, "check_thread_pool_min_size", 1, 1000)
+        _within(self, "check_thread_pool_max_size", 1, 1000)
+        _within(self, "check_request_hold_max", 1, 1_000_000)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -331,6 +365,7 @@ class PushConsumerSettings(ConsumerSettings):
     pull_threshold_size_for_topic: int = -1
     pull_interval: float = 0.0
     pull_batch_size: int = 32
+    pull_batch_size_in_bytes: int = 256 << 10
     consume_message_batch_max_size: int = 1
     post_subscription_when_pull: bool = False
     suspend_current_queue_time: float = 1.0
@@ -350,6 +385,7 @@ class PushConsumerSettings(ConsumerSettings):
             ("pull_threshold_for_queue", 1, 65535),
             ("pull_threshold_size_for_queue", 1 << 20, 1 << 30),
             ("pull_batch_size", 1, 1024),
+            ("pull_batch_size_in_bytes", 1, 1 << 30),
             ("consume_message_batch_max_size", 1, 1024),
         ):
             _within(self, name, low, high)

@@ -13,7 +13,7 @@ from rmq.client.consumer.listeners import ends_task
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer
 from rmq.client.results import SendResult, SendStatus
-from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, lists_options
+from rmq.client.settings import Duration, TransactionProducerOptions, TransactionProducerSettings, lists_options
 from rmq.protocol import ids
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["LocalTransaction", "TransactionCheck", "TransactionProducer", "TransactionSendResult", "TransactionState"]
 
 log = logger(__name__)
-
-#: Checks of a plain function that run at the same time.
-_CHECKERS = 4
-#: Checks that wait for their turn; the broker asks again about those beyond it (Java: checkRequestHoldMax).
-_MOST_CHECKS = 2_000
 
 
 class TransactionState(Enum):
@@ -57,13 +52,13 @@ LocalTransaction = Callable[[Message], TransactionState | Awaitable[TransactionS
 TransactionCheck = Callable[[MessageExt], TransactionState | Awaitable[TransactionState]]
 
 
-@lists_options(ProducerSettings)
+@lists_options(TransactionProducerSettings)
 class TransactionProducer(Producer):
     """Sends messages that are delivered when a local transaction has committed.
 
     :param check: asked how the transaction of a message ended when the broker was not told, by any member of the group
         and maybe long after; a coroutine function, or a plain one, which runs on a thread.
-    :param options: see :class:`~rmq.client.settings.ProducerOptions`.
+    :param options: see :class:`~rmq.client.settings.TransactionProducerOptions`.
 
     ::
 
@@ -77,12 +72,20 @@ class TransactionProducer(Producer):
             await producer.send_in_transaction(Message("TopicTest", b"order", keys="order-1"), local)
     """
 
+    _kind = TransactionProducerSettings
+    settings: TransactionProducerSettings
+
     def __init__(
-        self, group: str, check: TransactionCheck, *, world: World | None = None, **options: Unpack[ProducerOptions]
+        self,
+        group: str,
+        check: TransactionCheck,
+        *,
+        world: World | None = None,
+        **options: Unpack[TransactionProducerOptions],
     ) -> None:
         if not callable(check):
             raise ClientError(f"the check of a TransactionProducer is a function, not {type(check).__name__}")
-        super().__init__(group, world=world, **options)
+        super().__init__(group, world=world, **options)  # type: ignore[misc]  # more of them than a Producer has
         self._check = check
         self._tasks: TaskOwner | None = None
         self._pool: Pool | None = None
@@ -103,7 +106,7 @@ class TransactionProducer(Producer):
             return
         await super().start()
         self._tasks = TaskOwner(f"checks of {self.group}")
-        self._pool = self.world.pool(_CHECKERS, f"rmq-check-{self.group}")
+        self._pool = self.world.pool(self.settings.check_thread_pool_max_size, f"rmq-check-{self.group}")
         self.instance.transactions[self.group] = self
         self.instance.sought.add(self.group)
         await self.instance.learn_masters()
@@ -186,7 +189,7 @@ class TransactionProducer(Producer):
         tasks, pool = self._tasks, self._pool
         if tasks is None or pool is None or tasks.closed:
             return
-        if self._checks >= _MOST_CHECKS:
+        if self._checks >= self.settings.check_request_hold_max:
             log.warning("group %s: %d checks wait, %r is left to be asked again", self.group, self._checks, message)
             return
         self._checks += 1

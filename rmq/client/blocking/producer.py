@@ -20,7 +20,14 @@ from rmq.client.results import (
 )
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import weight
-from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, lists_options
+from rmq.client.settings import (
+    Duration,
+    ProducerOptions,
+    ProducerSettings,
+    TransactionProducerOptions,
+    TransactionProducerSettings,
+    lists_options,
+)
 from rmq.client.transaction import (
     LocalTransaction,
     TransactionCheck,
@@ -266,7 +273,7 @@ def _complain(result: object, error: BaseException | None) -> None:
         log.error("a callback of send_async or request_async raised", exc_info=error)
 
 
-@lists_options(ProducerSettings)
+@lists_options(TransactionProducerSettings)
 @twin(AioTransactionProducer)
 class TransactionProducer(Producer):
     """Sends messages that are delivered when a local transaction has committed (Java: TransactionMQProducer).
@@ -274,7 +281,7 @@ class TransactionProducer(Producer):
     :param check: asked, on a thread of its own, how the transaction of a message ended when the broker was not told, by
         any member of the group and maybe long after.
     :param world: the ports it touches the world through; the real ones by default.
-    :param options: see :class:`~rmq.client.settings.ProducerOptions`.
+    :param options: see :class:`~rmq.client.settings.TransactionProducerOptions`.
 
     ::
 
@@ -291,7 +298,12 @@ class TransactionProducer(Producer):
     _client: AioTransactionProducer
 
     def __init__(
-        self, group: str, check: TransactionCheck, *, world: World | None = None, **options: Unpack[ProducerOptions]
+        self,
+        group: str,
+        check: TransactionCheck,
+        *,
+        world: World | None = None,
+        **options: Unpack[TransactionProducerOptions],
     ) -> None:
         ProducerMirror.__init__(self, AioTransactionProducer(group, check, world=world, **options))
         self.group = self._client.group

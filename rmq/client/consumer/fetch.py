@@ -154,6 +154,7 @@ class Fetch:
                     suspend=settings.broker_suspend_max_time,
                     commit_offset=0 if settings.broadcasting else max(0, self._store.known(queue)),
                     post_subscription=settings.post_subscription_when_pull,
+                    max_bytes=settings.pull_batch_size_in_bytes,
                 )
             except RMQError as error:
                 await self._pull_failed(queue, error)

@@ -52,19 +52,21 @@ class Puller:
         suspend: float = 0.0,
         commit_offset: int = 0,
         post_subscription: bool = False,
+        max_bytes: int | None = None,
     ) -> PullResult:
         """Ask for messages from ``offset`` on.
 
         :param suspend: seconds the broker may hold the request when there is nothing; 0 = not at all.
         :param commit_offset: stored for the group by the way when over 0 (masters only).
         :param post_subscription: send the expression along instead of relying on the heartbeat.
+        :param max_bytes: about so many at most; brokers of 5.x look at it.
         A record that cannot be read, or is not what was asked for, costs itself alone: the result ends before it, it is
         asked for alone then, and passed over when it comes no better.
 
         :raises ResponseError: an answer that is none of the four outcomes. :raises TransportError: no answer.
         """
         result, why = await self._ask(
-            queue, subscription, offset, max_nums, timeout, suspend, commit_offset, post_subscription
+            queue, subscription, offset, max_nums, timeout, suspend, commit_offset, post_subscription, max_bytes
         )
         if why is not None and not result.messages and max_nums > 1:
             result, why = await self._ask(queue, subscription, offset, 1, timeout, 0.0, 0, post_subscription)
@@ -99,6 +101,7 @@ class Puller:
         suspend: float,
         commit_offset: int,
         post_subscription: bool,
+        max_bytes: int | None = None,
     ) -> tuple[PullResult, str | None]:
         """One answer, its messages up to the first that is bad, and what is wrong with that."""
         address, broker_id = await self._instance.find_reader(queue, self._suggested.get(queue, 0))
@@ -121,6 +124,7 @@ class Puller:
             subscription=subscription.sub_string if post_subscription else None,
             sub_version=subscription.sub_version,
             expression_type=subscription.expression_type,
+            max_msg_bytes=max_bytes,
             bname=queue.broker_name,
         )
         reply = await self._instance.call(

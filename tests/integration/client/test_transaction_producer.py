@@ -18,7 +18,7 @@ from rmq.aio import (
     TransactionState,
 )
 from rmq.testing.cluster import BlockingCluster
-from tests.support.scenes.client import Scene, scene
+from tests.support.scenes.client import Scene, as_plain, scene
 from tests.support.virtual import eventually, in_virtual_time
 
 FAST = {"transactionTimeOut": "1000", "transactionCheckInterval": "1000", "transactionCheckMax": "10"}
@@ -226,3 +226,49 @@ def test_from_threads(tmp_path: Any) -> None:
     assert set(here) == {threading.current_thread().name}
     assert [key for key, _ in checks] == ["unknown"]
     assert checks[0][1].startswith("rmq-check-tg")
+
+
+@in_virtual_time
+async def test_checks_have_the_threads_and_places_that_the_settings_say() -> None:
+    """Of four checks two run, one waits, and the last is left to be asked again."""
+    async with scene(**FAST) as s:
+        running, most = 0, 0
+
+        async def check(message: MessageExt) -> TransactionState:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0.4)
+            running -= 1
+            return COMMIT
+
+        got: list[str | None] = []
+        consumer = s.consumer()
+
+        @consumer.on("T")
+        async def handle(message: MessageExt) -> None:
+            got.append(message.keys)
+
+        made = TransactionProducer(
+            "tg",
+            as_plain(check),
+            namesrv=s.cluster.namesrv_addr,
+            world=s.cluster.world,
+            check_thread_pool_max_size=2,
+            check_request_hold_max=3,
+        )
+        async with made, consumer:
+            for key in "abcd":
+                await made.send_in_transaction(Message("T", key, keys=key), lambda message: UNKNOWN)
+            await eventually(lambda: running == 2, 60)
+            await eventually(lambda: made._checks == 3, 60)
+            await eventually(lambda: len(got) == 4, 120)
+        assert (sorted(got, key=str), most) == (["a", "b", "c", "d"], 2)
+
+
+@in_virtual_time
+async def test_the_routes_of_topics_are_asked_for_at_the_start() -> None:
+    async with scene() as s:
+        made = Side(s, topics=["T", "NotYet"]).producer
+        async with made:
+            assert {"T", "NotYet"} & made.instance.routes.publish.keys() == {"T"}

@@ -477,3 +477,13 @@ def test_a_result_is_what_done_gives() -> None:
     s.on(answer())
     assert isinstance(s.step, Done)
     assert isinstance(s.step.outcome, SendResult)
+
+
+def test_one_try_has_the_time_of_a_request_and_the_rest_is_for_others() -> None:
+    sends = Sends(Known("a", "b"), send_msg_max_timeout_per_request=0.5)
+    assert isinstance(sends.step, Send)
+    assert sends.step.seconds == 0.5
+    sends.on(RequestTimeout("late"), after=0.5)
+    step = sends.on(None)
+    assert isinstance(step, Send)
+    assert (step.seconds, sends.attempts.rest(sends.now)) == (0.5, 2.5)

@@ -17,6 +17,7 @@ from rmq.client.settings import (
     ProducerSettings,
     PullConsumerSettings,
     PushConsumerSettings,
+    TransactionProducerSettings,
 )
 from tests.support.daemons import ROOT
 
@@ -25,6 +26,7 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TABLES = {
     "Every client": ClientSettings,
     "Producers": ProducerSettings,
+    "Transaction producers": TransactionProducerSettings,
     "Push and pull consumers": ConsumerSettings,
     "Push consumers": PushConsumerSettings,
     "Pull consumers": PullConsumerSettings,
@@ -55,12 +57,49 @@ def test_every_setting_is_there_with_its_default() -> None:
         assert (found := rows(title)), title
         assert found.items() <= defaults(kind).items(), title
     for kind, titles in (
-        (ProducerSettings, ["Every client", "Producers"]),
+        (TransactionProducerSettings, ["Every client", "Producers", "Transaction producers"]),
         (PushConsumerSettings, ["Every client", "Push and pull consumers", "Push consumers"]),
         (PullConsumerSettings, ["Every client", "Push and pull consumers", "Push consumers", "Pull consumers"]),
     ):
         known = {name for title in titles for name in rows(title)}
         assert defaults(kind).keys() <= known
+
+
+#: Java's clients as Settings.java beside the recorded files calls them.
+JAVA = {
+    "producer": ProducerSettings,
+    "transaction": TransactionProducerSettings,
+    "push": PushConsumerSettings,
+    "pull": PullConsumerSettings,
+}
+
+
+def javas(text: str) -> str:
+    """A default of ours as Java would say it: times in milliseconds."""
+    return text if not text.endswith(" s") else f"{float(text[:-2]) * 1000:g}"
+
+
+@pytest.mark.parametrize("release", ["4.9.4", "5.3.3"])
+def test_every_setting_of_javas_is_there_with_its_default_or_said_to_differ(release: str) -> None:
+    table = PAGE.partition("\n### Java's names\n")[2]
+    cells = re.findall(r"^\| (\w+) \| (\S+) \| ?(.*?) ?\|$", table, re.MULTILINE)
+    apart = {java: (here, why) for java, here, why in cells}
+    recorded = (ROOT / f"tests/golden/client/settings-{release}.txt").read_text().splitlines()
+    assert len(recorded) > 150
+    for line in recorded:
+        client, java, default = line.split(" ", 2)
+        if (kind := JAVA.get(client)) is None:
+            continue
+        known = defaults(kind)
+        here, why = apart.get(java, (None, ""))
+        if here == "–":
+            assert why, f"no reason: {line}"
+            continue
+        name = here.strip("`") if here else next((one for one in known if one.replace("_", "") == java.lower()), "")
+        assert name in known, line
+        ours = known[name].lower()
+        said = {"allocatemessagequeueaveragely": "avg", "null": "", "hashset": ""}.get(default.lower(), default.lower())
+        assert ours in (said, javas(said)) or javas(ours) == said or why, f"{line}: {ours} here"
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=[str(number) for number in range(len(PROGRAMS))])
