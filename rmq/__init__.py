@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rmq.client.consumer.listeners import ConsumeContext
     from rmq.client.hooks import ConsumeHookContext, Hook, SendHookContext
     from rmq.client.message import Message, MessageExt, MessageQueue
+    from rmq.client.offset_storage import OffsetStorage
     from rmq.client.results import ConsumeResult, PullResult, PullStatus, QueryResult, SendResult, SendStatus
     from rmq.client.selectors import by_hash, by_machine_room, by_random
     from rmq.client.settings import ConsumeFromWhere, MessageModel
@@ -71,6 +72,7 @@ __all__ = [
     "MessageExt",
     "MessageModel",
     "MessageQueue",
+    "OffsetStorage",
     "Producer",
     "PullConsumer",
     "PullResult",
@@ -108,6 +110,7 @@ _HOMES = {
     "rmq.client.consumer.listeners": ("ConsumeContext",),
     "rmq.client.hooks": ("ConsumeHookContext", "Hook", "SendHookContext"),
     "rmq.client.message": ("Message", "MessageExt", "MessageQueue"),
+    "rmq.client.offset_storage": ("OffsetStorage",),
     "rmq.client.results": ("ConsumeResult", "PullResult", "PullStatus", "QueryResult", "SendResult", "SendStatus"),
     "rmq.client.selectors": ("by_hash", "by_machine_room", "by_random"),
     "rmq.client.settings": ("ConsumeFromWhere", "MessageModel"),

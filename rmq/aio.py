@@ -17,6 +17,7 @@ from rmq.client.consumer.pull import PullConsumer
 from rmq.client.consumer.push import PushConsumer
 from rmq.client.hooks import ConsumeHookContext, Hook, SendHookContext
 from rmq.client.message import Message, MessageExt, MessageQueue
+from rmq.client.offset_storage import OffsetStorage
 from rmq.client.producer import Producer
 from rmq.client.results import ConsumeResult, PullResult, PullStatus, QueryResult, SendResult, SendStatus
 from rmq.client.selectors import by_hash, by_machine_room, by_random
@@ -55,6 +56,7 @@ __all__ = [
     "MessageExt",
     "MessageModel",
     "MessageQueue",
+    "OffsetStorage",
     "Producer",
     "PullConsumer",
     "PullResult",

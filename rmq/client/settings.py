@@ -19,6 +19,7 @@ from rmq.client.checks import check_flag, check_word
 from rmq.client.hooks import Hook
 from rmq.client.message import MessageQueue
 from rmq.client.namespace import Namespace, namespace_of
+from rmq.client.offset_storage import OffsetStorage
 from rmq.protocol.errors import ClientError, UnknownOption
 from rmq.protocol.frame import MAX_FRAME
 
@@ -160,10 +161,11 @@ class ConsumerOptions(ClientOptions, total=False):
     """Keyword arguments of every consumer.
 
     ``allow_mixed_subscriptions``: members of one group in this process may subscribe differently; brokers keep one
-    subscription a group, so that messages are lost unless you know better. ``offset_store_dir``: where a broadcasting
-    group keeps its offsets (default: ``~/.rocketmq_offsets``). ``allocate_message_queue_strategy``: how members share
-    queues, a name or an object; CONFIG gives this member ``allocate_queues``, MACHINE_ROOM is for the queues in
-    ``machine_rooms``, MACHINE_ROOM_NEARBY asks ``broker_machine_room`` and ``client_machine_room``.
+    subscription a group, so that messages are lost unless you know better. ``offset_store``: keeps the group's offsets
+    instead of its brokers. ``offset_store_dir``: where a broadcasting group keeps its offsets (default:
+    ``~/.rocketmq_offsets``). ``allocate_message_queue_strategy``: how members share queues, a name or an object; CONFIG
+    gives this member ``allocate_queues``, MACHINE_ROOM is for the queues in ``machine_rooms``, MACHINE_ROOM_NEARBY asks
+    ``broker_machine_room`` and ``client_machine_room``.
     """
 
     message_model: MessageModel | str
@@ -174,6 +176,7 @@ class ConsumerOptions(ClientOptions, total=False):
     machine_rooms: tuple[str, ...]
     broker_machine_room: Callable[[MessageQueue], str] | None
     client_machine_room: Callable[[str], str] | None
+    offset_store: OffsetStorage | None
     offset_store_dir: str | None
     ignore_damaged_offset_file: bool
     max_reconsume_times: int
@@ -327,6 +330,7 @@ class ConsumerSettings(ClientSettings):
     machine_rooms: tuple[str, ...] = ()
     broker_machine_room: Callable[[MessageQueue], str] | None = None
     client_machine_room: Callable[[str], str] | None = None
+    offset_store: OffsetStorage | None = None
     offset_store_dir: str | None = None
     ignore_damaged_offset_file: bool = False
     max_reconsume_times: int = -1
@@ -465,6 +469,8 @@ def _value(kind: str, value: object, name: str) -> object:
         return frozenset(_several(int, value, f"{name} is {value!r:.60}: give whole numbers, as a set"))
     elif kind == "tuple[str, ...]":
         return tuple(_several(str, value, f"{name} is {value!r:.60}: give texts, as a tuple"))
+    elif kind == "OffsetStorage" and not isinstance(value, OffsetStorage):
+        raise ClientError(f"{name} is {value!r:.60}: give an object with read and write, as rmq.OffsetStorage has them")
     elif kind == "tuple[Hook, ...]":
         return tuple(_several(Hook, value, f"{name} is {value!r:.60}: give objects of rmq.Hook, as a tuple"))
     elif kind == "tuple[MessageQueue, ...]":

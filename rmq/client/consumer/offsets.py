@@ -24,7 +24,7 @@ from rmq.runtime.aside import logger
 from rmq.runtime.backed_file import BackedFile, DamagedFile
 from rmq.runtime.world import FileLock, World
 
-__all__ = ["LocalFileOffsetStore", "OffsetStore", "RemoteBrokerOffsetStore"]
+__all__ = ["LocalFileOffsetStore", "OffsetStore", "RemoteBrokerOffsetStore", "Table"]
 
 log = logger(__name__)
 
@@ -65,7 +65,7 @@ class OffsetStore(Protocol):
     def table(self) -> dict[MessageQueue, int]: ...
 
 
-class _Table:
+class Table:
     """The offsets in memory."""
 
     async def open(self) -> None:
@@ -92,7 +92,7 @@ class _Table:
         return dict(self._offsets)
 
 
-class RemoteBrokerOffsetStore(_Table):
+class RemoteBrokerOffsetStore(Table):
     """Kept by the broker that has the queue (Java: RemoteBrokerOffsetStore)."""
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
@@ -168,7 +168,7 @@ class RemoteBrokerOffsetStore(_Table):
             raise ResponseError(reply.code, reply.remark, address)
 
 
-class LocalFileOffsetStore(_Table):
+class LocalFileOffsetStore(Table):
     """Kept in ``<directory>/<client id>/<group>/offsets.json`` (Java: LocalFileOffsetStore).
 
     One consumer keeps its offsets there: while it is open, a lock beside the file says so.

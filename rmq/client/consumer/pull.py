@@ -9,9 +9,10 @@ from typing import Self, Unpack
 from rmq.client.checks import check_expression, check_number, check_queue, check_topic, typed
 from rmq.client.consumer import rebalance, sendback
 from rmq.client.consumer.describe import stack_text
-from rmq.client.consumer.offsets import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
+from rmq.client.consumer.offsets import OffsetStore
 from rmq.client.consumer.puller import Puller
 from rmq.client.consumer.replying import Replying
+from rmq.client.consumer.stores import offset_store
 from rmq.client.instance import ClientInstance, connect_instance
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
@@ -94,16 +95,7 @@ class PullConsumer(Replying):
             raise
         store: OffsetStore | None = None
         try:
-            if settings.broadcasting:
-                store = LocalFileOffsetStore(
-                    self.world,
-                    settings.offset_store_dir,
-                    instance.client_id,
-                    self.group,
-                    ignore_damage=settings.ignore_damaged_offset_file,
-                )
-            else:
-                store = RemoteBrokerOffsetStore(instance, self.group)
+            store = offset_store(instance, self.group, settings)
             await store.open()
             self._instance, self._store, self._puller = instance, store, Puller(instance, self.group, settings.hooks)
             self._started_ms = self.world.clock.now_ms()

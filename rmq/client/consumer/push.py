@@ -16,12 +16,13 @@ from rmq.client.consumer.describe import consume_directly, describe
 from rmq.client.consumer.kept_locks import KeptLocks
 from rmq.client.consumer.listeners import F, Listener, ListenerResult
 from rmq.client.consumer.member import Member
-from rmq.client.consumer.offsets import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
+from rmq.client.consumer.offsets import OffsetStore
 from rmq.client.consumer.orderly import OrderlyService
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.consumer.replying import Replying
 from rmq.client.consumer.service import Listening, Service
 from rmq.client.consumer.statistics import TopicStatistics
+from rmq.client.consumer.stores import offset_store
 from rmq.client.consumer.subscriptions import Subscriptions, refuse_mixture
 from rmq.client.hooks import Hooks
 from rmq.client.instance import ClientInstance, connect_instance, instances_of
@@ -195,7 +196,7 @@ class PushConsumer(Replying):
             del instance.consumers[self.group]
             raise
         try:
-            store = self._make_store(instance)
+            store = offset_store(instance, self.group, settings)
             await store.open()
         except BaseException:
             await instance.leave(consumer=self.group)
@@ -235,17 +236,6 @@ class PushConsumer(Replying):
             raise ClientError(
                 f"the topic {bare[0]} has no listener: use @consumer.on(topic) or register_message_listener()"
             )
-
-    def _make_store(self, instance: ClientInstance) -> OffsetStore:
-        if self.settings.broadcasting:
-            return LocalFileOffsetStore(
-                self.world,
-                self.settings.offset_store_dir,
-                instance.client_id,
-                self.group,
-                ignore_damage=self.settings.ignore_damaged_offset_file,
-            )
-        return RemoteBrokerOffsetStore(instance, self.group)
 
     def _make_service(self, member: Member, pool: Pool, locks: KeptLocks | None) -> Service:
         settings, instance, store = member.settings, member.instance, member.store
