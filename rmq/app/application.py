@@ -13,10 +13,11 @@ from rmq.aio import Message, MessageExt, Producer, PushConsumer, SendResult
 from rmq.app.depends import Plan
 from rmq.app.handler import Handler, Middleware, OnBadPayload
 from rmq.app.health import Health
+from rmq.app.payload import codec_of
 from rmq.app.topic import Topic
 from rmq.client.checks import check_group
 from rmq.client.consumer.listeners import ConsumeContext
-from rmq.client.settings import ClientOptions, ProducerOptions, PushConsumerOptions
+from rmq.client.settings import ClientOptions, Duration, ProducerOptions, PushConsumerOptions
 from rmq.protocol.errors import ClientError
 from rmq.runtime.aside import logger
 from rmq.runtime.ending import Parts, Stop, end_each
@@ -32,6 +33,7 @@ _UP = "%s is up: %d listeners in %d groups, process %d"
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
+R = TypeVar("R")
 T = TypeVar("T")
 Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
 
@@ -99,6 +101,7 @@ class App:
         group: str | None = None,
         sql: bool = False,
         send_to: Topic[Any] | None = None,
+        reply: Any = None,
         on_bad_payload: OnBadPayload | None = None,
         **options: Unpack[PushConsumerOptions],
     ) -> Callable[[F], F]:
@@ -112,6 +115,7 @@ class App:
         :param expression: tags, or with ``sql`` a SQL92 condition.
         :param group: the consumer group, the application's name by default. Listeners of one group share a consumer.
         :param send_to: where what the function returns is sent, unless it is None or a ``ConsumeResult``.
+        :param reply: the type of what it returns, which is the reply to a message that was sent by :meth:`request`.
         :param on_bad_payload: what becomes of a message whose body is not of its type; a dead letter by default.
         :param options: of the group's consumer; listeners of one group give the same, or all but one none.
         :raises ClientError: the topic has a listener in this group, the function's parameters do not fit, ...
@@ -127,6 +131,7 @@ class App:
                 of,
                 group,
                 send_to=send_to,
+                reply=None if reply is None else codec_of(reply),
                 on_bad_payload=on_bad_payload,
                 broadcasting=consumer.settings.broadcasting,
             )
@@ -188,6 +193,20 @@ class App:
         """
         message: Message = topic.message(payload, **fields)
         return await self.producer.send(message)
+
+    async def request(
+        self, topic: Topic[T], payload: T, reply: type[R], *, timeout: Duration = 3.0, **fields: Any
+    ) -> R:
+        """Send a payload and wait for what a listener with ``reply`` answers.
+
+        :param reply: the type of the answer.
+        :param timeout: seconds, or a timedelta.
+        :param fields: of the message: ``tags``, ``keys``, ``properties`` ...
+        :raises ReplyTimeout: nobody has answered in time.
+        :raises PayloadError: the value is not of the topic's type, or the answer is no such value.
+        """
+        answer = await self.producer.request(topic.message(payload, **fields), timeout=timeout)
+        return codec_of(reply).load(answer.body)  # type: ignore[no-any-return]
 
     # -- life ---------------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ class ListenerEntry(TopicEntry, forbid_unknown_fields=True, kw_only=True):
     sql: bool = False
     group: str | None = None
     send_to: TopicEntry | None = None
+    reply: str | None = None
     on_bad_payload: str = ""
     options: dict[str, Any] = {}
 
@@ -105,6 +106,7 @@ def _made(entry: AppEntry) -> App:
                 group=one.group,
                 sql=one.sql,
                 send_to=one.send_to.made() if one.send_to is not None else None,
+                reply=named(one.reply, "reply") if one.reply is not None else None,
                 on_bad_payload=_bad_payload(one.on_bad_payload),
                 **one.options,
             )(named(one.call, "call"))

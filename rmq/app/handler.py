@@ -9,12 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rmq.app.depends import Call, Plan, on_pool
-from rmq.app.payload import PayloadError, is_class
+from rmq.app.payload import Codec, PayloadError, is_class
 from rmq.app.topic import Topic
 from rmq.client.consumer.listeners import ConsumeContext
 from rmq.client.message import MessageExt
 from rmq.client.results import ConsumeResult
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, ResponseError
 from rmq.runtime.aside import logger
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Handler:
 
     :param topic: what it gets.
     :param send_to: where what it returns goes.
+    :param reply: how what it returns becomes the reply to a request.
     :param on_bad_payload: None = dead letters, or, where there are none because the group broadcasts, pass over.
     :raises ClientError: the function's parameters and the topic do not fit.
     """
@@ -68,6 +69,7 @@ class Handler:
         group: str,
         *,
         send_to: Topic[Any] | None,
+        reply: Codec[Any] | None,
         on_bad_payload: OnBadPayload | None,
         broadcasting: bool,
     ) -> None:
@@ -76,6 +78,7 @@ class Handler:
         self.group = group
         self.topic = topic
         self.send_to = send_to
+        self.reply = reply
         self.plan = Plan.of(function)
         if on_bad_payload is None:
             on_bad_payload = BadPayload.SKIP if broadcasting else BadPayload.DEAD_LETTER
@@ -131,14 +134,19 @@ class Handler:
             result = await self.plan.run_async(call, payload, pool)
         else:
             result = await on_pool(pool, lambda: self.plan.run(call, payload))
-        return result if self.send_to is None else await self._pass_on(result, self.send_to)
-
-    async def _pass_on(self, result: Any, topic: Topic[Any]) -> Any:
-        """Send what the listener returned: only then is its message done, and a send that fails has it tried again."""
-        if result is None or isinstance(result, ConsumeResult):
+        if result is None or isinstance(result, ConsumeResult) or not (self.send_to or self.reply):
             return result
-        await self.app.send(topic, result)
+        if self.reply is not None and "REPLY_TO_CLIENT" in call.message.properties:
+            await self._reply(consumer, call.message, self.reply.dump(result))
+        if self.send_to is not None:  # only then is its message done, and a send that fails has it tried again
+            await self.app.send(self.send_to, result)
         return None
+
+    async def _reply(self, consumer: PushConsumer, request: MessageExt, body: bytes) -> None:
+        try:
+            await consumer.reply(request, body)
+        except ResponseError as error:  # who asked is gone: asking the listener again would not bring it back
+            log.warning("group %s, listener %s: no reply to %r: %s", self.group, self.name, request, error)
 
     async def _bad(self, consumer: PushConsumer, call: Call, error: PayloadError) -> Any:
         act = self._on_bad_payload

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
-from rmq.aio import ConsumeContext, ConsumeResult, Message, MessageExt
+from rmq.aio import ConsumeContext, ConsumeResult, Message, MessageExt, ReplyTimeout, RMQError
 from rmq.app import App, BadPayload, Call, Depends, PayloadError, Topic
 from rmq.protocol.errors import ClientError, ConfigError
 from rmq.testing import simloop
@@ -73,6 +73,33 @@ async def test_payloads_come_typed_and_what_a_listener_returns_goes_on() -> None
             await eventually(lambda: len(seen) == 2)
         assert sorted(seen, key=lambda one: one[0].number) == [(Order(0), "k0"), (Order(7), "k7")]
         assert await bodies_of(s, "bills", 1) == [b'{"order":7,"cents":100}']
+
+
+@in_virtual_time
+async def test_what_a_listener_returns_is_the_reply_to_a_request(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as s:
+        app, seen = app_of(s), []
+
+        @app.listener(orders, consume_from_where=FIRST, reply=Bill, send_to=bills)
+        def bill(order: Order) -> Bill | None:
+            seen.append(order.number)
+            return Bill(order.number, 100) if order.number else None
+
+        await s.topic("bills")
+        async with app:
+            assert await app.request(orders, Order(3), Bill, timeout=5) == Bill(3, 100)
+            with pytest.raises(PayloadError, match="the body is no int"):
+                await app.request(orders, Order(4), int)
+            await app.send(orders, Order(5))  # no request: nobody is told
+            with pytest.raises(ReplyTimeout):
+                await app.request(orders, Order(0), Bill, timeout=1)
+            async with app_of(s, instance_name="gone") as gone:
+                asking = asyncio.ensure_future(gone.request(orders, Order(6), Bill, timeout=0.001))
+                with pytest.raises(RMQError):
+                    await asking
+            assert len(await bodies_of(s, "bills", 3)) >= 3
+        assert {3, 4, 5, 0} <= set(seen)
+        assert "a listener raised" not in caplog.text
 
 
 @in_virtual_time
