@@ -43,6 +43,8 @@ _RECORDS_AT_ONCE = 64
 _CONDITIONS = 50_000
 #: Records further apart in the log are not looked for in its mapped files: each would be in a part of its own.
 _WIDE = 32 << 20
+#: Readers whose place is remembered, up to which messages from before the start were compared with their checksums.
+_MOST_PLACES = 10_000
 #: Filler entries of a queue whose first messages are gone (store-and-broker.md 3.2).
 _FILLER_SIZE = 0x7FFFFFFF
 
@@ -156,6 +158,8 @@ class Reader:
         self._backlog = Backlog(store.queues)
         self.limits = limits
         self._conditions = Share(_CONDITIONS)
+        #: Queue and tags -> indexes between which such messages from before the start were found to be as they were.
+        self._compared: dict[tuple[Queue, frozenset[int] | None], tuple[int, int]] = {}
 
     def at_once(self, queue: Queue, offset: int, wanted: int, codes: frozenset[int] | None = None) -> Batch | None:
         """What :meth:`scan` finds of a backlog, when all of it is at hand; None: scan.
@@ -207,6 +211,8 @@ class Reader:
             view, start = found
             pieces = [view[(lo := place - start) : lo + size] for place, size in zip(offsets, sizes, strict=True)]
             held, at = pieces, repeat(0)
+        if first < log.written_from and not self._is_as_it_was(queue, codes, offset, following):
+            return None
         if not all_fit(queue, indexes, offsets, sizes, held, at, crc=self._compares_bodies(first)):
             return None
         return Batch(Status.FOUND, following, least, most, pieces, total, log.end - last, len(indexes))
@@ -279,6 +285,37 @@ class Reader:
                 return found
             yield from self._mended(queue, found, tried)
 
+    def _wrong(
+        self,
+        queue: Queue,
+        indexes: Sequence[int],
+        spans: Sequence[tuple[int, int]],
+        records: Sequence[bytes],
+        *,
+        cold: bool,
+    ) -> Generator[Awaitable[Any], Any, list[int]]:
+        """The indexes of those messages that are not what their entries stand for, or not as they were.
+
+        :param cold: they came from the disk.
+        """
+        first = spans[0][0]
+        wrong = _misfits(queue, indexes, spans, records, crc=cold or self._compares_bodies(first))
+        if not wrong and (cold or first < self._log.written_from) and self._store.settings.checksums:
+            differing = yield self._log.checksums.differing([offset for offset, _ in spans], records)
+            wrong = [indexes[number] for number in differing]
+        return wrong
+
+    def _is_as_it_was(self, queue: Queue, codes: frozenset[int] | None, offset: int, end: int) -> bool:
+        """Whether some messages were found to be as they were: once is enough, for it costs more than the pull."""
+        low, high = self._compared.get((queue, codes), (0, 0))
+        return (low <= offset and end <= high) or not self._store.settings.checksums
+
+    def _note_compared(self, queue: Queue, codes: frozenset[int] | None, offset: int, end: int) -> None:
+        if len(self._compared) >= _MOST_PLACES:
+            self._compared.clear()
+        low, high = self._compared.get((queue, codes), (offset, offset))
+        self._compared[queue, codes] = (min(low, offset), max(high, end)) if low <= offset <= high else (offset, end)
+
     def _mended(self, queue: Queue, wrong: Sequence[int], tried: set[int]) -> Generator[Awaitable[Any], Any, None]:
         """Have entries put right that do not fit their records.
 
@@ -300,6 +337,8 @@ class Reader:
         following = offset + len(offsets)
         records = log.read_many(list(zip(offsets, sizes, strict=True)))
         if records is None or sum(map(len, records)) != total:
+            return None
+        if first < log.written_from and not self._is_as_it_was(queue, None, offset, following):
             return None
         if not (offset >= queue.tail_from and log.has_written(first)) and not all_fit(
             queue, range(offset, following), offsets, sizes, records, repeat(0), crc=self._compares_bodies(first)
@@ -382,11 +421,13 @@ class Reader:
             )
             return Batch(status, position, least, most, [])
         records = log.read_many(spans)
-        crc = records is None or self._compares_bodies(spans[0][0])
+        cold = records is None
         if records is None:
             records = yield log.read_many_cold(spans)
         if not (in_memory and log.has_written(spans[0][0])):
-            wrong = _misfits(queue, indexes, spans, records, crc=crc)
+            wrong = yield from self._wrong(queue, indexes, spans, records, cold=cold)
+            if not wrong and spans[0][0] < log.written_from:
+                self._note_compared(queue, codes, offset, position)
         if wrong:
             # Retention may have taken the oldest files between the entry and its record.
             past = tried.union(index for index, (at, _) in zip(indexes, spans, strict=True) if at < log.start)
@@ -472,12 +513,13 @@ class Reader:
                         refused |= readable.pop(index, None) is not None
             records: dict[int, bytes] = {}
             if readable:
-                read = log.read_many(list(readable.values()))
-                crc = read is None or self._compares_bodies(next(iter(readable.values()))[0])
+                places = list(readable.values())
+                read = log.read_many(places)
+                cold = read is None
                 if read is None:
-                    read = yield log.read_many_cold(list(readable.values()))
+                    read = yield log.read_many_cold(places)
                 records = dict(zip(readable, read, strict=True))
-                wrong = _misfits(queue, readable, readable.values(), read, crc=crc)
+                wrong = yield from self._wrong(queue, list(readable), places, read, cold=cold)
                 for index in wrong:
                     del records[index]
                 wrong = [index for index in wrong if readable[index][0] >= log.start]  # retention took the others

@@ -38,7 +38,11 @@ class Messages:
             if is_blank(offset, size):
                 return b""
             record = await self._log.read_cold(offset, size) if is_size(size) else b""
-            if record and fits(queue, index, offset, size, record, crc=True):
+            if (
+                record
+                and fits(queue, index, offset, size, record, crc=True)
+                and not await self._differs(offset, record)
+            ):
                 return record
             if again or not queue.min <= index < queue.next:
                 return b""
@@ -47,6 +51,10 @@ class Messages:
             entry = await self._queues.entries_cold(queue, index, 1)
             offset, size = _place(entry) if entry else (0, 0)
         return b""
+
+    async def _differs(self, offset: int, record: bytes) -> bool:
+        """Whether something beside the body of a good record is not as it was."""
+        return bool(await self._log.checksums.differing((offset,), (record,)))
 
     async def at(self, offset: int) -> bytes | None:
         """The bytes of the good, visible record at ``offset``, or None."""
@@ -67,11 +75,12 @@ class Messages:
 
     async def _is_its_queues(self, record: bytes, offset: int) -> bool:
         """Whether a record is the message that it says: its queue has an entry for that, which tells of changes."""
+        differs = await self._differs(offset, record)
         queue_id, index, sys_flag = _owner(record, 0)
         queue = self._queues.get(topic_of(record), queue_id)
         if queue is None or sys_flag & 0x4 or index < queue.min:
-            return True  # no queue has it, or not any more
-        for again in (False, True):
+            return not differs  # no queue has it, or not any more
+        for again in (True,) if differs else (False, True):
             if index >= queue.next or (again and not await self._mending.settled(queue, [index])):
                 return False
             entry = await self._queues.entries_cold(queue, index, 1)

@@ -132,7 +132,9 @@ class Mending:
             record = await self._log.read_cold(offset, size)
         except OSError:
             return False
-        return fits(queue, index, offset, size, record, crc=True)
+        if not fits(queue, index, offset, size, record, crc=True):
+            return False
+        return not await self._log.checksums.differing((offset,), (record,))
 
     async def _stretch(self, queue: Queue, index: int) -> tuple[int, int, int, int]:
         """Entries around one that do not fit, from the first to behind the last, and the part of the log for them."""

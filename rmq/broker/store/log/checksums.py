@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rmq.broker.store.log.files import file_name, offset_of
 from rmq.broker.store.log.record_runs import Run
-from rmq.broker.store.log.sums import MOST, Block, Identity, decode, encode, identity, sums_in
+from rmq.broker.store.log.sums import MOST, Block, Identity, decode, encode, identity, own_sum, sums_in
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.trouble import Trouble
-from rmq.protocol.record import HEAD_SIZE
+from rmq.protocol.record import HEAD_SIZE, Buffer
 from rmq.runtime.world import File, World
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ _LONGEST = 10.0
 _MOST_WAITING = 1 << 20
 #: Files whose blocks are known.
 _MOST_KNOWN = 4
+#: Blocks whose sums are kept for those who read record by record.
+_MOST_HELD = 16
 #: Blocks taken in before the loop goes on.
 _AT_ONCE = 256
 _UNKNOWN = Identity(0, 0, 0)
@@ -105,6 +107,11 @@ def _start(block: Block) -> int:
     return block.start
 
 
+def _is_later(who: Identity, block: Block) -> bool:
+    """Whether a record says in two ways that it was not there yet when a block was made."""
+    return block.last >= 0 and min(who.stamp, who.born) > block.identity.stamp
+
+
 class Checksums:
     """The checksums of one store. All methods run on the loop; what may block is a coroutine.
 
@@ -125,6 +132,7 @@ class Checksums:
         self._read = _Stretch(-1, 0.0)
         self._waiting: list[_Stretch] = []
         self._known: dict[int, _Known] = {}
+        self._held: dict[Block, frozenset[int]] = {}
         #: From here on sums are of another log; the files that hold them go with the next write.
         self._stale = _NEVER
         self._lock = asyncio.Lock()
@@ -288,6 +296,7 @@ class Checksums:
     async def _keep(self, file: int, blocks: Sequence[Block]) -> None:
         """Leave these blocks only."""
         del self._known[file]
+        self._held.clear()
         if not blocks:
             await self._remove(file)
             return
@@ -326,6 +335,7 @@ class Checksums:
 
     async def _remove(self, start: int) -> None:
         self._known.pop(start, None)
+        self._held.clear()
         await self._offload(self._files.unlink, self._path(start))
 
     # -- comparing -------------------------------------------------------------------------------------------------
@@ -350,15 +360,49 @@ class Checksums:
                 continue
             offset = run.base + run.records[number][0]
             covering = [block for block in touching if block.start <= offset < block.end]
-            if covering and not any(self._is_later(run, number, block) for block in covering):
+            who = identity(run.data, run.records[number][0])
+            if covering and not any(_is_later(who, block) for block in covering):
                 wrong.append(number)
         return Look(wrong, fitting)
 
-    @staticmethod
-    def _is_later(run: Run, number: int, block: Block) -> bool:
-        """Whether a record says in two ways that it was not there yet when a block was made."""
-        _, stamp, born = identity(run.data, run.records[number][0])
-        return block.last >= 0 and min(stamp, born) > block.identity.stamp
+    async def differing(self, offsets: Sequence[int], records: Sequence[Buffer]) -> list[int]:
+        """Which of some good records, by their positions, do not have the sums that they had.
+
+        They are damaged, unless the sums are of another log: a :class:`.reader.LogReader` tells.
+
+        :param offsets: where each lies in the log.
+        """
+        found: list[int] = []
+        covering: list[Block] = []
+        sums: list[frozenset[int]] = []
+        low = high = 0
+        for number, (offset, record) in enumerate(zip(offsets, records, strict=True)):
+            if not low <= offset < high:
+                known = await self._blocks(offset)
+                covering = [block for block in known.touching(offset, offset + 1) if block.end <= self._stale]
+                low = max((block.start for block in covering), default=0)
+                high = min((block.end for block in covering), default=0)
+                sums = [await self._sums_of(block) for block in covering]
+            if not any(sums):
+                continue
+            data = bytes(record)
+            own = own_sum(data, 0, len(data))
+            if not any(own in some for some in sums):
+                who = identity(data, 0)
+                if not any(_is_later(who, block) for block in covering):
+                    found.append(number)
+        return found
+
+    async def _sums_of(self, block: Block) -> frozenset[int]:
+        """The sums of a block, which are kept for a while; none when it is not there any more."""
+        held = self._held.pop(block, None)
+        if held is None:
+            _, sums = await self._sums(block.start - block.start % self._file_size, [block])
+            held = frozenset(sums)
+            while len(self._held) >= _MOST_HELD:
+                del self._held[next(iter(self._held))]
+        self._held[block] = held
+        return held
 
     async def is_last(self, run: Run, number: int) -> bool:
         """Whether a record is the last that has a sum, and the very message that it was."""

@@ -32,7 +32,7 @@ from zlib import adler32, crc32
 from rmq.broker.store.log.record_runs import Run
 from rmq.protocol.record import HEAD_SIZE, MAGIC_V1, fields, places, store_time
 
-__all__ = ["MOST", "Block", "Identity", "decode", "encode", "identity", "sum_of", "sums_in", "sums_of"]
+__all__ = ["MOST", "Block", "Identity", "decode", "encode", "identity", "own_sum", "sum_of", "sums_in", "sums_of"]
 
 #: Sums in a block, at most.
 MOST = 1 << 16
@@ -103,21 +103,21 @@ def sums_in(run: Run) -> array[int]:
     data, records = run.data, run.records
     topics = {record[5] for record in records}
     if any(_LOST in topic for topic in topics):
-        return array("I", [_exact(data, at, size) for at, size, _, _, _, _, _ in records])
+        return array("I", [own_sum(data, at, size) for at, size, _, _, _, _, _ in records])
     seeds = {topic: _seed(_field(topic)) for topic in topics}
     return array(
         "I",
         [
             adler32(data[text : at + size], adler32(data[at : at + HEAD_SIZE], seeds[topic]))
             if data[at + _KIND_AT] == _V1 and not sys_flag & 0x30
-            else _exact(data, at, size)
+            else own_sum(data, at, size)
             for at, size, sys_flag, _, _, topic, text in records
         ],
     )
 
 
-def _exact(data: bytes, at: int, size: int) -> int:
-    """Of a record of whatever kind."""
+def own_sum(data: bytes, at: int, size: int) -> int:
+    """Of a good record of whatever kind."""
     body_at, topic_at, _, behind = places(data, at)
     return sum_of(data[at:body_at], data[topic_at:behind], data[behind + 2 : at + size])
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import struct
+from array import array
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from rmq.broker.delivery.filtering import EVERYTHING, Filter
 from rmq.broker.delivery.read import Reader, ReadLimits
+from rmq.broker.store.log.sums import decode, encode
 from rmq.broker.store.queues.files import BLANK_ENTRY_SIZE
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
@@ -64,6 +66,72 @@ FLIPS = {
     "topic": 88 + 90 + 1,
     "length of the properties": 88 + 90 + 3,
 }
+
+
+#: A bit of what nothing but a checksum beside the log knows.
+BESIDE = {
+    "flag": FIELDS["flag"][0],
+    "born time": FIELDS["born_timestamp"][0] + 7,
+    "reconsume times": FIELDS["reconsume_times"][0] + 3,
+    "properties": 88 + 90 + 4 + 3,
+}
+
+
+async def _checked_scene() -> Scene:
+    return await scene(hot=False, checksums_on_append=True)
+
+
+@pytest.mark.parametrize("field", BESIDE)
+def test_what_comes_from_the_disk_is_compared_beside_the_body_too(
+    field: str, wants: Filter, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        at = await _checked_scene()
+        queue = at.queue("A", 1)
+        offset, size, _ = at.entry(queue, 20)
+        at.flip(offset + BESIDE[field], 1)
+        await at.check({queue: {20}}, wants)
+        assert at.store.damaged.parts == [(offset, offset + size)]
+        assert len(told(caplog)) == 1
+        await at.store.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("field", BESIDE)
+def test_so_is_a_message_alone(field: str) -> None:
+    """By its offset in the log, and by its entry as delays, timers and checks of transactions read it."""
+
+    async def main() -> None:
+        at = await _checked_scene()
+        queue = at.queue("A", 1)
+        for index, by_entry in ((20, True), (30, False)):
+            offset, size, _ = at.entry(queue, index)
+            at.flip(offset + BESIDE[field], 1)
+            messages = at.store.messages
+            assert not await (messages.of_entry(queue, index, offset, size) if by_entry else messages.at(offset))
+        await at.check({queue: {20, 30}})
+        await at.store.stop()
+
+    run(main())
+
+
+def test_checksums_of_another_log_cost_no_message(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        at = await _checked_scene()
+        sums = at.machine.disk.open(f"/store/checksums/{0:020d}")
+        first, *_ = decode(sums.pread(1 << 20, 0))
+        block, others = first
+        sums.pwrite(encode(block, array("I", [one ^ 1 for one in others])), block.at)
+        for name in at.machine.files.list("/store/checksums")[1:]:
+            at.machine.files.unlink(f"/store/checksums/{name}")
+        at.store.log.checksums.__init__(at.machine.world, at.store.settings, at.store.log)  # type: ignore[misc]
+        await at.check({})
+        assert at.store.damaged.parts == []
+        assert "are of other messages" in caplog.text
+        await at.store.stop()
+
+    run(main())
 
 
 @pytest.mark.parametrize("field", FLIPS)
