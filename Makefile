@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # PYTHON=... chooses an interpreter; otherwise .ci/find-python does: the fastest that is new enough.
 PYTHON ?=
 
-.PHONY: run test test-peers pipeline java spark-matrix torture mutants lint types layers bench docs mirror clean help
+.PHONY: run test test-peers pipeline java spark-matrix torture mutants lint types layers bench docs site mirror clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make mutants          a hundred random faults in changed files: what no unit test sees (MUTANTS_ARGS=--help)"
 	@echo "make lint types layers  ruff, mypy, the layers of the packages"
 	@echo "make bench            the benchmarks against Java (benchmark/README.md)"
+	@echo "make site             the documentation as a site, in build/site"
 	@echo "make docs             write docs/settings.md again from the settings tables"
 	@echo "make mirror           write the plain methods of the blocking clients again from the asyncio ones"
 	@echo "make clean            remove .venv, run/ and caches"
@@ -83,6 +84,10 @@ bench: $(VENV)/.test
 
 docs: $(VENV)/.run
 	@$(BIN)/python -m rmq.cli.reference docs/settings.md
+
+site: $(VENV)/.dev
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
+	@echo "build/site/index.html"
 
 mirror: $(VENV)/.test
 	@$(BIN)/python -m tests.support.mirror
