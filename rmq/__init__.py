@@ -28,7 +28,14 @@ if TYPE_CHECKING:
         AllocateQueuesAveragelyByCircle,
         AllocateQueuesByConfig,
     )
-    from rmq.client.blocking import AdminClient, Producer, PullConsumer, PushConsumer, TransactionProducer
+    from rmq.client.blocking import (
+        AdminClient,
+        LitePullConsumer,
+        Producer,
+        PullConsumer,
+        PushConsumer,
+        TransactionProducer,
+    )
     from rmq.client.consumer.listeners import ConsumeContext
     from rmq.client.hooks import ConsumeHookContext, Hook, SendHookContext
     from rmq.client.message import Message, MessageExt, MessageQueue
@@ -68,6 +75,7 @@ __all__ = [
     "ConsumeHookContext",
     "ConsumeResult",
     "Hook",
+    "LitePullConsumer",
     "Message",
     "MessageExt",
     "MessageModel",
@@ -106,7 +114,14 @@ _HOMES = {
         "AllocateQueuesAveragelyByCircle",
         "AllocateQueuesByConfig",
     ),
-    "rmq.client.blocking": ("AdminClient", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"),
+    "rmq.client.blocking": (
+        "AdminClient",
+        "LitePullConsumer",
+        "Producer",
+        "PullConsumer",
+        "PushConsumer",
+        "TransactionProducer",
+    ),
     "rmq.client.consumer.listeners": ("ConsumeContext",),
     "rmq.client.hooks": ("ConsumeHookContext", "Hook", "SendHookContext"),
     "rmq.client.message": ("Message", "MessageExt", "MessageQueue"),

@@ -13,6 +13,7 @@ from rmq.client.allocate import (
     AllocateQueuesByConfig,
 )
 from rmq.client.consumer.listeners import ConsumeContext
+from rmq.client.consumer.lite import LitePullConsumer
 from rmq.client.consumer.pull import PullConsumer
 from rmq.client.consumer.push import PushConsumer
 from rmq.client.hooks import ConsumeHookContext, Hook, SendHookContext
@@ -52,6 +53,7 @@ __all__ = [
     "ConsumeHookContext",
     "ConsumeResult",
     "Hook",
+    "LitePullConsumer",
     "Message",
     "MessageExt",
     "MessageModel",

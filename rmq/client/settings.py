@@ -30,6 +30,8 @@ __all__ = [
     "ClientSettings",
     "ConsumeFromWhere",
     "Duration",
+    "LitePullConsumerOptions",
+    "LitePullConsumerSettings",
     "MessageModel",
     "ProducerOptions",
     "ProducerSettings",
@@ -51,8 +53,11 @@ _PAUSES = frozenset({
     "poll_name_server_interval", "heartbeat_broker_interval", "persist_consumer_offset_interval",
     "pull_time_delay_when_exception", "mq_client_api_timeout", "send_msg_timeout", "consume_timeout",
     "rebalance_interval", "consumer_pull_timeout", "send_msg_max_timeout_per_request",
+    "auto_commit_interval", "topic_metadata_check_interval",
 })  # fmt: skip
 _INT_MAX = (1 << 31) - 1
+#: Bytes of a pull, about.
+_PULL_BYTES = 256 << 10
 #: Threads for the listeners of one consumer (Java: consumeThreadMin and consumeThreadMax).
 _THREADS = 20
 E = TypeVar("E", bound=Enum)
@@ -223,6 +228,31 @@ class PullConsumerOptions(ConsumerOptions, total=False):
     register_topics: tuple[str, ...]
 
 
+class LitePullConsumerOptions(ConsumerOptions, total=False):
+    """Keyword arguments of a LitePullConsumer.
+
+    ``auto_commit``: what was handed out counts as consumed with the next poll, and is committed every
+    ``auto_commit_interval``; without it, ``commit()`` commits. ``pull_batch_size``: messages a pull, and a poll.
+    ``pull_threshold_for_all`` and ``..._for_queue``: messages held here, beyond which nothing is pulled.
+    ``consume_max_span``: offsets from the first to the last message held of a queue.
+    """
+
+    auto_commit: bool
+    auto_commit_interval: Duration
+    consume_from_where: ConsumeFromWhere | str
+    consume_timestamp: datetime | str | None
+    poll_timeout: Duration
+    pull_batch_size: int
+    pull_threshold_for_all: int
+    pull_threshold_for_queue: int
+    pull_threshold_size_for_queue: int
+    consume_max_span: int
+    broker_suspend_max_time: Duration
+    consumer_timeout_when_suspend: Duration
+    topic_metadata_check_interval: Duration
+    rebalance_interval: Duration
+
+
 @dataclass(slots=True, kw_only=True)
 class ClientSettings:
     namesrv: str | None = None
@@ -369,7 +399,7 @@ class PushConsumerSettings(ConsumerSettings):
     pull_threshold_size_for_topic: int = -1
     pull_interval: float = 0.0
     pull_batch_size: int = 32
-    pull_batch_size_in_bytes: int = 256 << 10
+    pull_batch_size_in_bytes: int = _PULL_BYTES
     consume_message_batch_max_size: int = 1
     post_subscription_when_pull: bool = False
     suspend_current_queue_time: float = 1.0
@@ -424,6 +454,50 @@ class PullConsumerSettings(ConsumerSettings):
 
     def check(self) -> None:
         ConsumerSettings.check(self)
+        _suspend_below_timeout(self.broker_suspend_max_time, self.consumer_timeout_when_suspend)
+
+
+@dataclass(slots=True, kw_only=True)
+class LitePullConsumerSettings(ConsumerSettings):
+    auto_commit: bool = True
+    auto_commit_interval: float = 5.0
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    consume_timestamp: datetime | str | None = None
+    poll_timeout: float = 5.0
+    pull_batch_size: int = 10
+    pull_threshold_for_all: int = 10_000
+    pull_threshold_for_queue: int = 1000
+    pull_threshold_size_for_queue: int = 100 << 20
+    consume_max_span: int = 2000
+    broker_suspend_max_time: float = 20.0
+    consumer_timeout_when_suspend: float = 30.0
+    topic_metadata_check_interval: float = 30.0
+    rebalance_interval: float = 20.0
+
+    @property
+    def pull_batch_size_in_bytes(self) -> int:
+        return _PULL_BYTES
+
+    @property
+    def pull_interval(self) -> float:
+        return 0.0
+
+    @property
+    def post_subscription_when_pull(self) -> bool:
+        """Its pulls say what they want: queues that were assigned are in no subscription."""
+        return True
+
+    def check(self) -> None:
+        ConsumerSettings.check(self)
+        self.consume_from_where = _member(ConsumeFromWhere, self.consume_from_where, "consume_from_where")
+        for name, low, high in (
+            ("pull_batch_size", 1, 1024),
+            ("pull_threshold_for_all", 1, _INT_MAX),
+            ("pull_threshold_for_queue", 1, 65535),
+            ("pull_threshold_size_for_queue", 1 << 20, 1 << 30),
+            ("consume_max_span", 1, 65535),
+        ):
+            _within(self, name, low, high)
         _suspend_below_timeout(self.broker_suspend_max_time, self.consumer_timeout_when_suspend)
 
 

@@ -19,7 +19,7 @@ WIDTH = 120
 
 #: What the rest of the client uses of the asyncio classes; the blocking ones keep it to themselves.
 INTERNAL = {
-    "asked", "committed", "consume_directly", "faults", "heartbeat_data", "instance", "listener_of", "offsets", "pool",
+    "asked", "consume_directly", "faults", "heartbeat_data", "instance", "listener_of", "noted", "offsets", "pool",
     "process_queues", "rebalance", "reset_offsets", "running_info", "settings", "started_ms", "statistics",
     "subscriptions", "topics", "world",
 }  # fmt: skip
@@ -36,6 +36,7 @@ CLASSES = {
     ("consumer.replying", "Replying"): "Replying",
     ("consumer.push", "PushConsumer"): "PushConsumerMirror",
     ("consumer.pull", "PullConsumer"): "PullConsumerMirror",
+    ("consumer.lite", "LitePullConsumer"): "LitePullConsumerMirror",
     ("admin", "AdminClient"): "AdminClientMirror",
 }
 HEAD = '''"""The plain methods of the blocking clients: each is one call of the asyncio client.

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Unpack
 
 from rmq.client.blocking.life import twin
-from rmq.client.blocking.mirror import PullConsumerMirror, PushConsumerMirror
+from rmq.client.blocking.mirror import LitePullConsumerMirror, PullConsumerMirror, PushConsumerMirror
 from rmq.client.checks import check_text
 from rmq.client.consumer.listeners import F
+from rmq.client.consumer.lite import LitePullConsumer as AioLitePullConsumer
 from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
 from rmq.client.consumer.push import PushConsumer as AioPushConsumer
+from rmq.client.message import MessageExt
 from rmq.client.settings import (
     Duration,
+    LitePullConsumerOptions,
+    LitePullConsumerSettings,
     PullConsumerOptions,
     PullConsumerSettings,
     PushConsumerOptions,
@@ -24,7 +28,7 @@ from rmq.runtime.aside import logger
 from rmq.runtime.signals import signal_wait
 from rmq.runtime.world import World
 
-__all__ = ["PullConsumer", "PushConsumer"]
+__all__ = ["LitePullConsumer", "PullConsumer", "PushConsumer"]
 
 log = logger(__name__)
 
@@ -112,3 +116,36 @@ class PullConsumer(PullConsumerMirror):
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PullConsumerOptions]) -> None:
         super().__init__(AioPullConsumer(group, world=world, **options))
         self.group = self._client.group
+
+
+@lists_options(LitePullConsumerSettings)
+class LitePullConsumer(LitePullConsumerMirror):
+    """Gives messages to whoever asks for them, and pulls ahead within limits (Java: DefaultLitePullConsumer).
+
+    One thread asks at a time.
+
+    :param group: the consumer group: the same subscriptions in every member.
+    :param world: the ports it touches the world through; the real ones by default.
+    :param options: see :class:`~rmq.client.settings.LitePullConsumerOptions`.
+
+    ::
+
+        consumer = LitePullConsumer("reporting", namesrv="127.0.0.1:9876")
+        consumer.subscribe("TopicTest")
+        with consumer:
+            for message in consumer:  # consumed when the body is done; one that raises gets it again
+                print(message.body)
+    """
+
+    _receives = True
+
+    def __init__(self, group: str, *, world: World | None = None, **options: Unpack[LitePullConsumerOptions]) -> None:
+        super().__init__(AioLitePullConsumer(group, world=world, **options))
+        self.group = self._client.group
+
+    def __iter__(self) -> Iterator[MessageExt]:
+        """Messages one by one, until the shutdown. Each is consumed when the next one is asked for: what a body that
+        raised or broke off had in hand is given to whoever asks next."""
+        loop = self._on_loop(lambda client: aiter(client))
+        while (message := self._run(loop.next())) is not None:
+            yield message

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from rmq.client.admin import AdminClient as AioAdminClient
+from rmq.client.consumer.lite import LitePullConsumer as AioLitePullConsumer
 from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
 from rmq.client.consumer.push import PushConsumer as AioPushConsumer
 from rmq.client.producer import Producer as AioProducer
@@ -16,8 +17,8 @@ from rmq.runtime.bridge import Bridge
 __all__ = ["A", "Blocking", "C", "twin"]
 
 T = TypeVar("T")
-A = TypeVar("A", bound=AioProducer | AioPushConsumer | AioPullConsumer | AioAdminClient)
-C = TypeVar("C", bound=AioPushConsumer | AioPullConsumer)
+A = TypeVar("A", bound=AioProducer | AioPushConsumer | AioPullConsumer | AioLitePullConsumer | AioAdminClient)
+C = TypeVar("C", bound=AioPushConsumer | AioPullConsumer | AioLitePullConsumer)
 
 
 def twin(aio: type) -> Callable[[type[T]], type[T]]:

@@ -5,12 +5,13 @@ Written by ``make mirror`` from the asyncio classes, which are the place to chan
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import datetime
 
 from rmq.client.admin import AdminClient as AioAdminClient
 from rmq.client.blocking.life import A, Blocking, C
 from rmq.client.consumer.listeners import ListenerResult
+from rmq.client.consumer.lite import LitePullConsumer as AioLitePullConsumer
 from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
 from rmq.client.consumer.push import PushConsumer as AioPushConsumer
 from rmq.client.lookup import FOREVER
@@ -28,7 +29,15 @@ from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
 
-__all__ = ["AdminClientMirror", "Lookups", "ProducerMirror", "PullConsumerMirror", "PushConsumerMirror", "Replying"]
+__all__ = [
+    "AdminClientMirror",
+    "LitePullConsumerMirror",
+    "Lookups",
+    "ProducerMirror",
+    "PullConsumerMirror",
+    "PushConsumerMirror",
+    "Replying",
+]
 
 
 class Lookups(Blocking[A]):
@@ -285,6 +294,108 @@ class PullConsumerMirror(Replying[AioPullConsumer]):
     def send_message_back(self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None) -> None:
         """Have a message delivered to this group again, later; see ``PushConsumer.send_message_back``."""
         self._run(self._alive().send_message_back(message, delay_level, broker_name))
+
+
+class LitePullConsumerMirror(Replying[AioLitePullConsumer]):
+    """What :class:`rmq.client.consumer.lite.LitePullConsumer` has, blocking."""
+
+    def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
+        """Share a topic's queues with the group; takes effect at once on a started consumer.
+
+        :param expression: tags, ``TagA || TagB``, or ``*``; with ``sql=True`` a SQL92 condition.
+        :raises ClientError: it cannot be used, or queues were assigned: a consumer does one or the other.
+        """
+        self._on_loop(lambda client: client.subscribe(topic, expression, sql=sql))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Read a topic no more; its queues are given up at once."""
+        self._on_loop(lambda client: client.unsubscribe(topic))
+
+    def assign(self, queues: Collection[MessageQueue]) -> None:
+        """Read these queues and no others, whatever others in the group read; takes effect at once.
+
+        :raises ClientError: they are no queues, or the consumer subscribes: a consumer does one or the other.
+        """
+        self._on_loop(lambda client: client.assign(queues))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is started and not shut down."""
+        return self._on_loop(lambda client: client.is_running)
+
+    def poll(self, timeout: Duration | None = None) -> list[MessageExt]:
+        """Messages of one queue, ``pull_batch_size`` at most, once there are some; those of earlier polls are consumed.
+
+        :param timeout: after which there are none; ``poll_timeout`` by default, 0 = only what is here.
+        """
+        return self._run(self._alive().poll(timeout))
+
+    def pause(self, queues: Collection[MessageQueue]) -> None:
+        """Pull nothing from these queues, and give out nothing of them, until :meth:`resume`."""
+        self._on_loop(lambda client: client.pause(queues))
+
+    def resume(self, queues: Collection[MessageQueue]) -> None:
+        """Go on with these queues."""
+        self._on_loop(lambda client: client.resume(queues))
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at an offset of a queue that is ours. It is committed like what is consumed.
+
+        :raises ClientError: the queue is not ours now, or has no such offset.
+        """
+        self._run(self._alive().seek(queue, offset))
+
+    def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on at the oldest message of a queue that is ours. :raises ClientError: it is not."""
+        self._run(self._alive().seek_to_begin(queue))
+
+    def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on with what comes from now on in a queue that is ours. :raises ClientError: it is not."""
+        self._run(self._alive().seek_to_end(queue))
+
+    def commit(self, queues: Collection[MessageQueue] | None = None) -> None:
+        """Commit what was handed out of these queues (of all by default), the last of it included, and wait for it.
+
+        :raises RMQError: it could not be kept.
+        """
+        self._run(self._alive().commit(queues))
+
+    def commit_async(self, queues: Collection[MessageQueue] | None = None) -> None:
+        """The same without waiting; what could not be kept is tried again every
+        ``persist_consumer_offset_interval``.
+        """
+        self._on_loop(lambda client: client.commit_async(queues))
+
+    def committed(self, queue: MessageQueue) -> int:
+        """The offset that is committed of a queue; -1 = none."""
+        return self._run(self._alive().committed(queue))
+
+    def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic, to choose from for :meth:`assign`. :raises ClientError: it does not exist."""
+        return self._run(self._alive().fetch_message_queues(topic))
+
+    def offset_for_timestamp(self, queue: MessageQueue, timestamp: int | datetime) -> int:
+        """The offset of the first message stored at a time (a datetime, or milliseconds since the epoch) or later."""
+        return self._run(self._alive().offset_for_timestamp(queue, timestamp))
+
+    @property
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are ours now."""
+        return self._on_loop(lambda client: client.assignment)
+
+    def register_topic_message_queue_change_listener(
+        self, topic: str, listener: Callable[[str, list[MessageQueue]], object]
+    ) -> None:
+        """Have a function told when a topic has other queues than before; looked at every
+        ``topic_metadata_check_interval``.
+
+        :param listener: told the topic and all its queues; a plain function runs on a thread.
+        """
+        self._on_loop(lambda client: client.register_topic_message_queue_change_listener(topic, listener))
+
+    def persist_offsets(self) -> None:
+        """Keep what was committed; done every ``persist_consumer_offset_interval`` anyway."""
+        self._run(self._alive().persist_offsets())
 
 
 class AdminClientMirror(Lookups[AioAdminClient]):

@@ -114,6 +114,21 @@ class Assignment:
             for pq in self.queues.values():
                 self._fetch.begin(pq)
 
+    def restart(self, queue: MessageQueue, offset: int) -> bool:
+        """Go on at another offset of a queue, which is not committed by that; what is held of it is forgotten.
+
+        :returns: whether the queue is ours.
+        """
+        pq = self.queues.get(queue)
+        if pq is None or pq.dropped or self.stopped:
+            return False
+        pq.dropped = pq.void = True
+        self._fetch.end(pq)
+        self._service.close(pq)
+        self._take(queue, offset, self._clock.monotonic())
+        self._fetch.begin(self.queues[queue])
+        return True
+
     async def give_up(self, pq: ProcessQueue) -> None:
         """No more pulls and calls, keep the offset, let go of the lock."""
         queue = pq.queue

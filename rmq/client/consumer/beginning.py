@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from rmq.client import lookup
+from rmq.client.consumer.member import DeliverySettings
 from rmq.client.consumer.offsets import OffsetStore
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageQueue
-from rmq.client.settings import ConsumeFromWhere, PushConsumerSettings
+from rmq.client.settings import ConsumeFromWhere
 from rmq.protocol.errors import ClientError
 from rmq.protocol.names import is_retry_topic
 from rmq.runtime.aside import logger
@@ -26,7 +27,7 @@ _CLOCKS_APART_MS = 60_000
 class Beginning:
     """Where a group goes on, and where it starts when it has no offset yet."""
 
-    def __init__(self, instance: ClientInstance, store: OffsetStore, settings: PushConsumerSettings) -> None:
+    def __init__(self, instance: ClientInstance, store: OffsetStore, settings: DeliverySettings) -> None:
         self._instance = instance
         self._store = store
         self._policy = settings.consume_from_where

@@ -85,6 +85,9 @@ class ConcurrentService(Service):
     def open(self, pq: ProcessQueue) -> None:
         return None
 
+    def passed(self, pq: ProcessQueue, offset: int) -> None:
+        self._settled(pq, offset)
+
     def close(self, pq: ProcessQueue) -> None:
         return None  # its next owner may begin: what the calls under way still settle is not committed
 

@@ -1,55 +1,66 @@
-"""How messages come to a push consumer's listeners: its queues (``assignment``), their pulls (``fetch``), and what
-calls listeners (``service``); which queues it has, ``rebalance`` decides."""
+"""How messages come to an application: a consumer's queues (``assignment``), their pulls (``fetch``), and what hands
+messages out (``service``); which queues it has, ``rebalance`` decides, or the application (``chosen``)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from typing import Protocol
 
-from rmq.client.allocate import AllocateMessageQueueStrategy
 from rmq.client.consumer.assignment import Assignment
 from rmq.client.consumer.beginning import Beginning
-from rmq.client.consumer.fetch import Fetch
+from rmq.client.consumer.fetch import Fetch, Limits
 from rmq.client.consumer.kept_locks import KeptLocks
 from rmq.client.consumer.member import Member
-from rmq.client.consumer.rebalance import Rebalance
 from rmq.client.consumer.service import Service
-from rmq.client.message import MessageQueue
 
-__all__ = ["Delivery"]
+__all__ = ["Delivery", "Share"]
+
+
+class Share(Protocol):
+    """Decides which queues are ours, and has the assignment follow."""
+
+    async def run(self) -> None:
+        """Take and give up queues as things stand now; one at a time."""
+
+    async def topics(self, topics: Set[str]) -> None:
+        """The same for some topics alone."""
 
 
 class Delivery:
-    """The parts of one push consumer, wired.
+    """The parts of one consumer, wired.
 
+    :param limits: of what may be held.
     :param make_service: makes the service, given the locks it works under (None where it needs none).
-    :param on_changed: told (topic, all queues, ours) when what we own of a topic changed; awaited.
+    :param make_share: makes what decides which queues are ours.
+    :param in_order: queues are locked at their brokers.
     """
 
     def __init__(
         self,
         member: Member,
-        strategy: AllocateMessageQueueStrategy,
+        limits: Limits,
         make_service: Callable[[KeptLocks | None], Service],
-        on_changed: Callable[[str, list[MessageQueue], list[MessageQueue]], object],
+        make_share: Callable[[Assignment, Beginning], Share],
+        *,
+        in_order: bool = False,
     ) -> None:
-        settings = member.settings
         self.locks: KeptLocks | None = None
-        if settings.orderly and not settings.broadcasting:
+        if in_order and not member.settings.broadcasting:
             self.locks = KeptLocks(
-                member.instance, member.group, member.tasks, lambda topics: self._rebalance.topics(topics)
+                member.instance, member.group, member.tasks, lambda topics: self._share.topics(topics)
             )
         self.service = make_service(self.locks)
-        self.fetch = Fetch(member, self.service.submit, locks=self.locks is not None)
-        beginning = Beginning(member.instance, member.store, settings)
+        self.fetch = Fetch(member, limits, self.service, locks=self.locks is not None)
+        beginning = Beginning(member.instance, member.store, member.settings)
         self.assignment = Assignment(member, self.fetch, self.service, self.locks, beginning.offset)
-        self._rebalance = Rebalance(member, strategy, self.assignment, beginning, on_changed)
+        self._share = make_share(self.assignment, beginning)
 
     def start(self) -> None:
         if self.locks is not None:
             self.locks.start()
 
     async def rebalance(self) -> None:
-        await self._rebalance.run()
+        await self._share.run()
 
     async def stop(self, limit: float) -> int:
         """Pull and call nothing more, wait for the calls under way, keep every offset, give back every lock.

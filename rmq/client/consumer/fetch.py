@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from rmq.client.consumer.member import Member
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.consumer.puller import Puller
-from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.consumer.service import Service
+from rmq.client.message import MessageQueue
 from rmq.client.results import PullResult, PullStatus
 from rmq.client.settings import PushConsumerSettings
 from rmq.protocol.codes import ResponseCode
@@ -66,26 +66,20 @@ class Limits:
 class Fetch:
     """Pulls and hands over what comes.
 
-    :param submit: given the messages that a queue has taken in.
+    :param service: given the messages that a queue has taken in; nothing is pulled while it is full.
     :param locks: nothing is pulled from a queue while it is not locked for us.
     """
 
-    def __init__(
-        self,
-        member: Member,
-        submit: Callable[[ProcessQueue, list[MessageExt]], None],
-        *,
-        locks: bool,
-    ) -> None:
+    def __init__(self, member: Member, limits: Limits, service: Service, *, locks: bool) -> None:
         self._instance = instance = member.instance
         self._group = member.group
         self._settings = member.settings
-        self._limits = Limits.of(member.settings)
+        self._limits = limits
         self._store = member.store
         self._subscriptions = member.subscriptions
         self._statistics = member.statistics
         self._tasks = member.tasks
-        self._submit = submit
+        self._service = service
         self._locks = locks
         self._clock = instance.world.clock
         self._puller = Puller(instance, member.group, member.settings.hooks)
@@ -126,7 +120,7 @@ class Fetch:
         if self.paused or pq.paused:
             return _PAUSED
         sharing = sum(other.queue.topic == pq.queue.topic for other in self._pulls) if self._limits.by_topic else 1
-        if self._limits.exceeded(pq, sharing):
+        if self._service.full or self._limits.exceeded(pq, sharing):
             return _FULL
         return _UNLOCKED if self._locks and not pq.locked else 0.0
 
@@ -184,10 +178,10 @@ class Fetch:
                     message.topic = message.properties.get("RETRY_TOPIC") or message.topic
                     self._instance.namespace.message(message)
             pq.put(messages)
-            self._submit(pq, messages)
+            self._service.submit(pq, messages)
         elif pq.count == 0:
             # Nothing matched and nothing waits: the offset moves all the same (field case B030).
-            self._store.update(pq.queue, pq.next_offset)
+            self._service.passed(pq, pq.next_offset)
 
     async def _pull_failed(self, queue: MessageQueue, error: RMQError) -> None:
         if isinstance(error, ResponseError) and error.code == ResponseCode.FLOW_CONTROL:

@@ -14,7 +14,7 @@ from rmq.protocol import fastjson
 from rmq.protocol.bodies.offset import LocalOffsetTable
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, ResponseError, RMQError
+from rmq.protocol.errors import ClientError, ResponseError, RMQError, StoreError
 from rmq.protocol.headers.offset import (
     QueryConsumerOffsetRequest,
     QueryConsumerOffsetResponse,
@@ -56,8 +56,11 @@ class OffsetStore(Protocol):
         :raises RMQError: it cannot be known now.
         """
 
-    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
-        """Keep the offsets of these queues. :param wait: until they are kept, as at a shutdown."""
+    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> RMQError | None:
+        """Keep the offsets of these queues.
+
+        :param wait: until they are kept, as at a shutdown. :returns: why some were not, where that is known.
+        """
 
     def remove(self, queue: MessageQueue) -> None:
         """The queue is no longer ours."""
@@ -123,7 +126,7 @@ class RemoteBrokerOffsetStore(Table):
         self._offsets.setdefault(queue, offset)
         return offset
 
-    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
+    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> RMQError | None:
         calls = [
             self._commit(queue, self._offsets[queue], wait) for queue in queues if self._offsets.get(queue, -1) >= 0
         ]
@@ -149,6 +152,7 @@ class RemoteBrokerOffsetStore(Table):
             )
         if outcomes:
             self._failing = bool(failed)
+        return failed[0] if failed else None
 
     async def _commit(self, queue: MessageQueue, offset: int, wait: bool) -> None:
         address, _ = await self._instance.find_reader(queue)
@@ -246,16 +250,18 @@ class LocalFileOffsetStore(Table):
     async def read(self, queue: MessageQueue) -> int:
         return self.known(queue)
 
-    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
+    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> RMQError | None:
         """Keep every offset known, whichever queues are asked for: the file holds the others, too, and a queue that
         is gone for now (its broker is down) goes on where it was when it is back."""
         async with self._writing:  # an older table never overtakes a newer one
             table = {queue: offset for queue, offset in self._offsets.items() if offset >= 0}
             if not table or table == self._written:
-                return
+                return None
             try:
                 await self._file.replace(fastjson.pretty(LocalOffsetTable(dict(sorted(table.items()))).to_object()))
                 self._written = table
             except OSError as error:
                 self.failed_saves += 1
                 log.error("%s cannot be written (failure %d): %s", self.path, self.failed_saves, error)
+                return StoreError(f"{self.path} cannot be written: {error}")
+        return None

@@ -85,6 +85,9 @@ class OrderlyService(Service):
         self.listener_tasks.add(task)
         task.add_done_callback(self.listener_tasks.discard)
 
+    def passed(self, pq: ProcessQueue, offset: int) -> None:
+        self._settled(pq, offset)
+
     def close(self, pq: ProcessQueue) -> asyncio.Task[None] | None:
         found = self._workers.pop(pq.queue, None)
         if found is None:

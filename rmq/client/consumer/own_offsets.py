@@ -11,7 +11,7 @@ from rmq.client.consumer.offsets import Table
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageQueue
 from rmq.client.offset_storage import OffsetStorage
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, RMQError
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
 from rmq.runtime.world import Pool
@@ -60,11 +60,11 @@ class OwnOffsetStore(Table):
         self._offsets.setdefault(queue, offset)
         return offset
 
-    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
+    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> RMQError | None:
         known, written = self._offsets, self._written
         changed = {queue: known[queue] for queue in queues if known.get(queue, -1) not in (-1, written.get(queue))}
         if not changed:
-            return
+            return None
         names = self._instance.namespace
         told = {names.queue(queue): offset for queue, offset in changed.items()}
         try:
@@ -74,9 +74,10 @@ class OwnOffsetStore(Table):
                 again = "" if wait else ", they are tried again"
                 log.warning("group %s: %d offsets were not kept%s: %s", self._group, len(changed), again, error)
             self._failing = True
-            return
+            return error
         self._failing = False
         written.update({queue: offset for queue, offset in changed.items() if queue in known})
+        return None
 
     async def _call(self, function: Callable[[], Any], what: str) -> Any:
         """:raises ClientError: it raised, or did not return in time."""

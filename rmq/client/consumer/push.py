@@ -13,12 +13,14 @@ from rmq.client.consumer import sendback
 from rmq.client.consumer.concurrent import ConcurrentService
 from rmq.client.consumer.delivery import Delivery
 from rmq.client.consumer.describe import consume_directly, describe
+from rmq.client.consumer.fetch import Limits
 from rmq.client.consumer.kept_locks import KeptLocks
 from rmq.client.consumer.listeners import F, Listener, ListenerResult
 from rmq.client.consumer.member import Member
 from rmq.client.consumer.offsets import OffsetStore
 from rmq.client.consumer.orderly import OrderlyService
 from rmq.client.consumer.process_queue import ProcessQueue
+from rmq.client.consumer.rebalance import Rebalance
 from rmq.client.consumer.replying import Replying
 from rmq.client.consumer.service import Listening, Service
 from rmq.client.consumer.statistics import TopicStatistics
@@ -48,7 +50,7 @@ _CANCEL_WAIT = 3.0
 
 
 @lists_options(PushConsumerSettings)
-@typed(inner=("listener_of", "statistics", "committed", "offsets", "reset_offsets"))
+@typed(inner=("listener_of", "statistics", "noted", "offsets", "reset_offsets"))
 class PushConsumer(Replying):
     """Gets messages as they come and hands them to listeners; coroutines of one loop may share it.
 
@@ -207,7 +209,11 @@ class PushConsumer(Replying):
         self._pool = pool = self.world.pool(settings.consume_thread_max, f"rmq-{self.group}")
         member = Member(instance, self.group, settings, store, self._subscriptions.table, self.statistics, tasks)
         self._delivery = delivery = Delivery(
-            member, self._strategy, lambda locks: self._make_service(member, pool, locks), self._on_assignment
+            member,
+            Limits.of(settings),
+            lambda locks: self._make_service(member, settings, pool, locks),
+            lambda assignment, beginning: Rebalance(member, self._strategy, assignment, beginning, self._on_assignment),
+            in_order=settings.orderly,
         )
         delivery.fetch.paused = self._paused
         self._instance = instance
@@ -237,8 +243,10 @@ class PushConsumer(Replying):
                 f"the topic {bare[0]} has no listener: use @consumer.on(topic) or register_message_listener()"
             )
 
-    def _make_service(self, member: Member, pool: Pool, locks: KeptLocks | None) -> Service:
-        settings, instance, store = member.settings, member.instance, member.store
+    def _make_service(
+        self, member: Member, settings: PushConsumerSettings, pool: Pool, locks: KeptLocks | None
+    ) -> Service:
+        instance, store = member.instance, member.store
 
         def settled(pq: ProcessQueue, offset: int) -> None:
             store.update(pq.queue, offset)
@@ -467,9 +475,9 @@ class PushConsumer(Replying):
 
         A quiet queue is answered every ``broker_suspend_max_time``, one that gets messages at once.
         """
-        return {queue: held.lag(self.committed(queue)) for queue, held in self.process_queues().items()}
+        return {queue: held.lag(self.noted(queue)) for queue, held in self.process_queues().items()}
 
-    def committed(self, queue: MessageQueue) -> int:
+    def noted(self, queue: MessageQueue) -> int:
         """The offset noted for a queue; -1 = none."""
         return self._store.known(queue) if self._store is not None else -1
 

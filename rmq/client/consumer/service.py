@@ -37,7 +37,7 @@ class Listening:
 class Service(Protocol):
     """Takes messages of the queues that are ours, and tells which of them were settled.
 
-    Side by side (``concurrent.py``) or one after the other (``orderly.py``); what else hands messages out stands here.
+    Side by side (``concurrent.py``), one after the other (``orderly.py``), or to whoever asks (``polling.py``).
     """
 
     #: The tasks that call coroutine listeners: whoever runs in one of them is waited for.
@@ -47,11 +47,19 @@ class Service(Protocol):
     def busy(self) -> int:
         """Listener calls under way."""
 
+    @property
+    def full(self) -> bool:
+        """It holds so much of all queues together that nothing more is to be pulled."""
+        return False
+
     def open(self, pq: ProcessQueue) -> None:
         """A queue became ours."""
 
     def submit(self, pq: ProcessQueue, messages: list[MessageExt]) -> None:
         """Its messages came, and stand in it already."""
+
+    def passed(self, pq: ProcessQueue, offset: int) -> None:
+        """Of an empty queue, nothing up to ``offset`` is for us."""
 
     def close(self, pq: ProcessQueue) -> asyncio.Task[None] | None:
         """A queue is no longer ours (``dropped`` is set): none of its messages goes to a listener any more.

@@ -13,6 +13,7 @@ import pytest
 from rmq import (
     AdminClient,
     ClientError,
+    LitePullConsumer,
     Message,
     MessageExt,
     Producer,
@@ -163,6 +164,27 @@ def test_requests_are_answered_by_listeners_on_threads(s: Scene) -> None:
                 producer.request_async(5).result(1.0)  # type: ignore[arg-type]
         left = producer.request_async(Message("TBW102", b"nobody is there"), timeout=3.0)
     assert isinstance(left.exception(0), ReplyTimeout)  # the shutdown has waited for it
+
+
+def test_messages_are_polled_and_looped_over_on_threads(s: Scene) -> None:
+    with Producer("p", **s.how) as producer:
+        for number in range(5):
+            sent = producer.send(Message("TBW102", b"%d" % number), selector=lambda queues, *_: queues[0])
+        consumer = LitePullConsumer("g", consume_from_where="CONSUME_FROM_FIRST_OFFSET", **s.how)
+        consumer.subscribe("TBW102")
+        with consumer:
+            seen = []
+            for message in consumer:
+                seen.append(message.body)
+                if len(seen) == 3:
+                    break
+            assert seen == [b"0", b"1", b"2"]
+            assert [message.body for message in consumer.poll(1.0)] == [b"2", b"3", b"4"]
+            assert consumer.poll(10.0) == []
+            consumer.seek_to_begin(sent.message_queue)
+            assert next(iter(consumer)).body == b"0"
+            consumer.commit([sent.message_queue])
+            assert consumer.committed(sent.message_queue) == 1
 
 
 def test_what_a_broker_does_after_minutes_comes_when_time_is_advanced(s: Scene) -> None:

@@ -183,8 +183,8 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "java-5.3.3": _ALL,
     "go": tuple(cell for cell in _WITHOUT_LITE if not cell.startswith("query")),
     "node": ("sync", "clustering", "broadcasting", "tags", "retry"),
-    "python": _WITHOUT_LITE,
-    "python-blocking": _WITHOUT_LITE,
+    "python": _ALL,
+    "python-blocking": _ALL,
     "java-4.9.8-binary": _ALL,
     "java-4.9.8-tls": _ALL,
 }

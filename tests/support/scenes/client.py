@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rmq.aio import AdminClient, Message, Producer, PullConsumer, PushConsumer
+from rmq.aio import AdminClient, LitePullConsumer, Message, Producer, PullConsumer, PushConsumer
 from rmq.runtime.lockstep import on_loop
 from rmq.testing.cluster import Cluster
 from tests.support.virtual import one_world
@@ -66,6 +66,10 @@ class Scene:
 
     def puller(self, group: str = "g", **options: Any) -> PullConsumer:
         return PullConsumer(group, namesrv=self.cluster.namesrv_addr, world=self.cluster.world, **options)
+
+    def lite(self, group: str = "g", **options: Any) -> LitePullConsumer:
+        options.setdefault("consume_from_where", FIRST)
+        return LitePullConsumer(group, namesrv=self.cluster.namesrv_addr, world=self.cluster.world, **options)
 
     async def topic(self, topic: str = "T", queues: int = 4) -> None:
         await self.admin.create_and_update_topic(

@@ -14,7 +14,7 @@ from rmq import aio
 from rmq.client import blocking
 from tests.support import mirror
 
-CLASSES = ["AdminClient", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]
+CLASSES = ["AdminClient", "LitePullConsumer", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]
 
 
 def public(cls: type) -> dict[str, object]:
@@ -64,8 +64,8 @@ def test_both_export_the_same_names() -> None:
     for name in rmq.__all__:
         shared = getattr(rmq, name) is getattr(aio, name)
         assert shared == (name not in CLASSES), name
-    with pytest.raises(AttributeError, match="LitePull"):
-        rmq.LitePullConsumer  # noqa: B018
+    with pytest.raises(AttributeError, match="LitePushConsumer"):
+        rmq.LitePushConsumer  # noqa: B018
 
 
 def test_importing_the_package_loads_nothing_else() -> None:

@@ -14,6 +14,7 @@ from rmq import aio
 from rmq.client.settings import (
     ClientSettings,
     ConsumerSettings,
+    LitePullConsumerSettings,
     ProducerSettings,
     PullConsumerSettings,
     PushConsumerSettings,
@@ -27,8 +28,9 @@ TABLES = {
     "Every client": ClientSettings,
     "Producers": ProducerSettings,
     "Transaction producers": TransactionProducerSettings,
-    "Push and pull consumers": ConsumerSettings,
+    "All consumers": ConsumerSettings,
     "Push consumers": PushConsumerSettings,
+    "Lite pull consumers": LitePullConsumerSettings,
     "Pull consumers": PullConsumerSettings,
 }
 
@@ -58,8 +60,9 @@ def test_every_setting_is_there_with_its_default() -> None:
         assert found.items() <= defaults(kind).items(), title
     for kind, titles in (
         (TransactionProducerSettings, ["Every client", "Producers", "Transaction producers"]),
-        (PushConsumerSettings, ["Every client", "Push and pull consumers", "Push consumers"]),
-        (PullConsumerSettings, ["Every client", "Push and pull consumers", "Push consumers", "Pull consumers"]),
+        (PushConsumerSettings, ["Every client", "All consumers", "Push consumers"]),
+        (PullConsumerSettings, ["Every client", "All consumers", "Push consumers", "Pull consumers"]),
+        (LitePullConsumerSettings, ["Every client", "All consumers", "Lite pull consumers"]),
     ):
         known = {name for title in titles for name in rows(title)}
         assert defaults(kind).keys() <= known
@@ -71,7 +74,10 @@ JAVA = {
     "transaction": TransactionProducerSettings,
     "push": PushConsumerSettings,
     "pull": PullConsumerSettings,
+    "lite": LitePullConsumerSettings,
 }
+#: All pulls of a lite pull consumer wait at the broker: what limits the others limits none.
+WITHOUT_USE = {("lite", "consumerPullTimeoutMillis")}
 
 
 def javas(text: str) -> str:
@@ -88,7 +94,7 @@ def test_every_setting_of_javas_is_there_with_its_default_or_said_to_differ(rele
     assert len(recorded) > 150
     for line in recorded:
         client, java, default = line.split(" ", 2)
-        if (kind := JAVA.get(client)) is None:
+        if (kind := JAVA.get(client)) is None or (client, java) in WITHOUT_USE:
             continue
         known = defaults(kind)
         here, why = apart.get(java, (None, ""))

@@ -240,6 +240,19 @@ async def pull(asked: Asked) -> Asked:
     return {"rows": rows}
 
 
+async def lite_pull(asked: Asked) -> Asked:
+    rows: list[list[object]] = []
+    made = client(
+        "LitePullConsumer", asked["group"], asked, consume_from_where="CONSUME_FROM_FIRST_OFFSET", pull_batch_size=32
+    )
+    (made.client if BLOCKING else made).subscribe(asked["topic"])
+    end = asyncio.get_running_loop().time() + asked["timeout"]
+    async with made:
+        while len(rows) < asked["count"] and asyncio.get_running_loop().time() < end:
+            rows += map(arrived, await made.poll(0.2))
+    return {"rows": rows}
+
+
 async def kept(asked: Asked) -> Asked:
     async with client("PullConsumer", asked["group"], asked) as consumer:
         queues = sorted(await consumer.fetch_subscribe_message_queues(asked["topic"]))
@@ -380,6 +393,7 @@ OPS: dict[str, Callable[[Asked], Awaitable[Asked]]] = {
     "received": received,
     "unsubscribe": unsubscribe,
     "pull": pull,
+    "litepull": lite_pull,
     "kept": kept,
     "querykey": query_key,
     "queryid": query_id,

@@ -1,0 +1,486 @@
+"""The lite pull consumer (Java: DefaultLitePullConsumer): the application asks, pulls go on behind it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Self, Unpack
+
+from rmq.client import lookup
+from rmq.client.checks import check_number, check_queue, check_text, typed
+from rmq.client.consumer.assignment import Assignment
+from rmq.client.consumer.beginning import Beginning
+from rmq.client.consumer.chosen import Chosen
+from rmq.client.consumer.delivery import Delivery, Share
+from rmq.client.consumer.describe import stack_text
+from rmq.client.consumer.fetch import Limits
+from rmq.client.consumer.member import Member
+from rmq.client.consumer.offsets import OffsetStore
+from rmq.client.consumer.polling import Loop, PollService
+from rmq.client.consumer.process_queue import ProcessQueue
+from rmq.client.consumer.rebalance import Rebalance
+from rmq.client.consumer.replying import Replying
+from rmq.client.consumer.statistics import TopicStatistics
+from rmq.client.consumer.stores import offset_store
+from rmq.client.consumer.subscriptions import Subscriptions, refuse_mixture
+from rmq.client.instance import ClientInstance, connect_instance, instances_of
+from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.namespace import Namespace
+from rmq.client.settings import Duration, LitePullConsumerOptions, LitePullConsumerSettings, lists_options, seconds
+from rmq.protocol.bodies.heartbeat import ConsumerData
+from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from rmq.protocol.codes import version_name
+from rmq.protocol.command import VERSION
+from rmq.protocol.errors import ClientError, RMQError
+from rmq.runtime.aside import logger
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import Pool, World
+
+__all__ = ["LitePullConsumer"]
+
+log = logger(__name__)
+
+#: Told a topic and its queues.
+QueueChangeListener = Callable[[str, list[MessageQueue]], object]
+
+
+@lists_options(LitePullConsumerSettings)
+@typed(inner=("offsets", "reset_offsets"))
+class LitePullConsumer(Replying):
+    """Gives messages to whoever asks for them, and pulls ahead within limits; one task (or thread) asks at a time.
+
+    It shares the queues of what it subscribes with its group, or has those that it is assigned.
+
+    :param group: the consumer group: the same subscriptions in every member.
+    :param options: see :class:`~rmq.client.settings.LitePullConsumerOptions`.
+    :raises ClientError: a name or a setting cannot be used.
+
+    ::
+
+        consumer = LitePullConsumer("reporting", namesrv="127.0.0.1:9876")
+        consumer.subscribe("TopicTest")
+        async with consumer:
+            async for message in consumer:  # consumed when the body is done; one that raises gets it again
+                print(message.body)
+    """
+
+    def __init__(self, group: str, *, world: World | None = None, **options: Unpack[LitePullConsumerOptions]) -> None:
+        self.settings = LitePullConsumerSettings.of(options)
+        self._names = Namespace(self.settings.namespace)
+        self.group = group = self._names.group(group, "DEFAULT_CONSUMER")
+        self.world = world or World.real()
+        self._strategy = self.settings.strategy()
+        self._subscriptions = Subscriptions(self.world.clock, group)
+        #: The queues that the application has assigned; None: it subscribes.
+        self._chosen: set[MessageQueue] | None = None
+        #: By topic: who is told of other queues, and the queues there were.
+        self._watched: dict[str, tuple[QueueChangeListener, set[MessageQueue] | None]] = {}
+        self._instance: ClientInstance | None = None
+        self._tasks: TaskOwner | None = None
+        self._pool: Pool | None = None
+        self._store: OffsetStore | None = None
+        self._delivery: Delivery | None = None
+        self._polled: PollService | None = None
+        self._started_ms = 0
+        self._options = options
+
+    def _renew(self) -> LitePullConsumer:
+        """The same consumer, not started: for a forked child."""
+        made = LitePullConsumer(self.group, **self._options)
+        made._subscriptions.table.update(self._subscriptions.table)
+        made._chosen = None if self._chosen is None else set(self._chosen)
+        made._watched = {topic: (listener, None) for topic, (listener, _) in self._watched.items()}
+        return made
+
+    # -- what it reads ------------------------------------------------------------------------------------------------
+
+    def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
+        """Share a topic's queues with the group; takes effect at once on a started consumer.
+
+        :param expression: tags, ``TagA || TagB``, or ``*``; with ``sql=True`` a SQL92 condition.
+        :raises ClientError: it cannot be used, or queues were assigned: a consumer does one or the other.
+        """
+        if self._chosen is not None:
+            raise ClientError(f"the consumer {self.group} was assigned its queues: one that subscribes is another one")
+        self._subscriptions.put(self._names.wrap(topic), expression, sql=sql)
+        self._changed()
+
+    def unsubscribe(self, topic: str) -> None:
+        """Read a topic no more; its queues are given up at once."""
+        self._subscriptions.table.pop(self._names.wrap(topic), None)
+        self._changed()
+
+    def assign(self, queues: Collection[MessageQueue]) -> None:
+        """Read these queues and no others, whatever others in the group read; takes effect at once.
+
+        :raises ClientError: they are no queues, or the consumer subscribes: a consumer does one or the other.
+        """
+        if self._chosen is None and self._subscriptions.table:
+            raise ClientError(f"the consumer {self.group} subscribes: one that is assigned its queues is another one")
+        for queue in queues:
+            check_queue(queue)
+        self._chosen = {self._names.wrap_queue(queue) for queue in queues}
+        table = self._subscriptions.table
+        for topic in {queue.topic for queue in self._chosen} - set(table):
+            self._subscriptions.put(topic, "*", sql=False)
+        for topic in set(table) - {queue.topic for queue in self._chosen}:
+            del table[topic]
+        self._changed()
+
+    def _changed(self) -> None:
+        if self._instance is not None and self._tasks is not None and not self._tasks.closed:
+            self._tasks.spawn(self._announce(self._instance), "subscription")
+
+    async def _announce(self, instance: ClientInstance) -> None:
+        for topic in self.topics():
+            if topic not in instance.routes.own:
+                try:
+                    await instance.refresh_route(topic)
+                except RMQError as error:
+                    log.warning("route of %s: %s", topic, error)
+        await instance.beats.beat()
+        instance.spawn_rebalance()
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def instance(self) -> ClientInstance:
+        """:raises ClientError: the consumer is not started."""
+        if self._instance is None:
+            raise ClientError(f"the consumer {self.group} is not started: use it with 'with', or call start()")
+        return self._instance
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is started and not shut down."""
+        return self._instance is not None
+
+    async def start(self) -> None:
+        """Join the group and begin to pull. Starting a started consumer does nothing.
+
+        :raises ClientError: no name server is known, or the group has a consumer in this client already.
+        :raises ResponseError: a broker does not take a SQL92 subscription.
+        """
+        if self._instance is not None:
+            return
+        settings = self.settings
+        if not settings.allow_mixed_subscriptions:
+            refuse_mixture(self.heartbeat_data(), instances_of(settings.namesrv))
+        instance = connect_instance(self.world, settings, stable=settings.broadcasting)
+        instance.add_consumer(self)
+        try:
+            await instance.acquire()
+        except BaseException:
+            del instance.consumers[self.group]
+            raise
+        try:
+            store = offset_store(instance, self.group, settings)
+            await store.open()
+        except BaseException:
+            await instance.leave(consumer=self.group)
+            raise
+        self._store = store
+        self._started_ms = self.world.clock.now_ms()
+        self._tasks = tasks = TaskOwner(f"consumer {self.group}")
+        self._pool = self.world.pool(1, f"rmq-{self.group}")
+        statistics = TopicStatistics()
+        member = Member(
+            instance, self.group, settings, store, self._subscriptions.table, lambda topic: statistics, tasks
+        )
+        limits = Limits(
+            settings.pull_threshold_for_queue, settings.pull_threshold_size_for_queue, -1, -1, settings.consume_max_span
+        )
+        self._polled = polled = PollService(self.world.clock, settings.pull_threshold_for_all, self._given_up)
+
+        def share(assignment: Assignment, beginning: Beginning) -> Share:
+            shared = Rebalance(member, self._strategy, assignment, beginning, self._on_assignment)
+            return Chosen(instance, assignment, beginning, lambda: self._chosen, shared)
+
+        self._delivery = Delivery(member, limits, lambda locks: polled, share)
+        self._instance = instance
+        try:
+            await self._announce(instance)
+            await self._subscriptions.check(instance)
+        except BaseException:
+            await self.shutdown()
+            raise
+        if settings.auto_commit:
+            tasks.every(settings.auto_commit_interval, self._auto_commit, "commit")
+        tasks.every(settings.topic_metadata_check_interval, self._look_at_queues, "queues", first=0.0)
+
+    async def shutdown(self) -> None:
+        """Pull no more, keep the offsets, leave the group; who waits for messages gets none.
+
+        What was handed out last and not committed comes again.
+        """
+        instance, delivery, tasks, pool, store = self._instance, self._delivery, self._tasks, self._pool, self._store
+        if instance is None or delivery is None or tasks is None or pool is None or store is None:
+            return
+        self._instance = None
+        try:
+            if self.settings.auto_commit:
+                self._note(None, consumed=False)
+            await delivery.stop(0.0)
+        finally:
+            self._delivery = self._tasks = self._pool = self._store = None
+            pool.close()
+            try:
+                await tasks.close()
+                await store.close()
+            finally:
+                await instance.leave(consumer=self.group)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown()
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    async def poll(self, timeout: Duration | None = None) -> list[MessageExt]:
+        """Messages of one queue, ``pull_batch_size`` at most, once there are some; those of earlier polls are consumed.
+
+        :param timeout: after which there are none; ``poll_timeout`` by default, 0 = only what is here.
+        """
+        limit = self.settings.poll_timeout if timeout is None else seconds(timeout)
+        return await self._messages().take(self.settings.pull_batch_size, None, limit)
+
+    def __aiter__(self) -> Loop:
+        """Messages one by one, until the shutdown. Each is consumed when the next one is asked for: what a body that
+        raised or broke off had in hand is given to whoever asks next."""
+        return Loop(self._messages())
+
+    def _messages(self) -> PollService:
+        self.instance  # noqa: B018 - raises when not started
+        assert self._polled is not None
+        return self._polled
+
+    def pause(self, queues: Collection[MessageQueue]) -> None:
+        """Pull nothing from these queues, and give out nothing of them, until :meth:`resume`."""
+        self._assignment().pause(map(self._names.wrap_queue, queues))
+
+    def resume(self, queues: Collection[MessageQueue]) -> None:
+        """Go on with these queues."""
+        self._assignment().resume(map(self._names.wrap_queue, queues))
+        self._messages().wake()
+
+    def _assignment(self) -> Assignment:
+        self.instance  # noqa: B018 - raises when not started
+        assert self._delivery is not None
+        return self._delivery.assignment
+
+    # -- places -------------------------------------------------------------------------------------------------------
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at an offset of a queue that is ours. It is committed like what is consumed.
+
+        :raises ClientError: the queue is not ours now, or has no such offset.
+        """
+        check_number(offset, "the offset to go on from")
+        low, high = await self.min_offset(queue), await self.max_offset(queue)
+        if not low <= offset <= high:
+            raise ClientError(f"{queue} has offsets {low} to {high}, not {offset}").about(queue=queue)
+        await self._seek(queue, offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on at the oldest message of a queue that is ours. :raises ClientError: it is not."""
+        await self._seek(queue, await self.min_offset(queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on with what comes from now on in a queue that is ours. :raises ClientError: it is not."""
+        await self._seek(queue, await self.max_offset(queue))
+
+    async def _seek(self, queue: MessageQueue, offset: int) -> None:
+        queue = self._names.wrap_queue(queue)
+        assignment = self._assignment()
+        async with assignment.changing:
+            if not assignment.restart(queue, offset):
+                raise ClientError(f"{queue} is not among the queues of the consumer {self.group} now").about(
+                    queue=queue
+                )
+            self._messages().positions[queue] = offset
+
+    async def commit(self, queues: Collection[MessageQueue] | None = None) -> None:
+        """Commit what was handed out of these queues (of all by default), the last of it included, and wait for it.
+
+        :raises RMQError: it could not be kept.
+        """
+        store, noted = self._note(queues)
+        if (error := await store.persist(noted, wait=True)) is not None:
+            raise error
+
+    def commit_async(self, queues: Collection[MessageQueue] | None = None) -> None:
+        """The same without waiting; what could not be kept is tried again every
+        ``persist_consumer_offset_interval``."""
+        store, noted = self._note(queues)
+        assert self._tasks is not None
+        self._tasks.spawn(store.persist(noted), "commit")
+
+    def _note(
+        self, queues: Collection[MessageQueue] | None, *, consumed: bool = True
+    ) -> tuple[OffsetStore, list[MessageQueue]]:
+        """Have the store know where these queues go on."""
+        store, polled = self._store, self._polled
+        if store is None or polled is None:
+            raise ClientError(f"the consumer {self.group} is not started: nothing is committed")
+        wanted = None if queues is None else {self._names.wrap_queue(queue) for queue in queues}
+        if consumed:
+            polled.consumed(wanted)
+        noted = [queue for queue in polled.positions if wanted is None or queue in wanted]
+        for queue in noted:
+            store.update(queue, polled.positions[queue], increase_only=False)
+        return store, noted
+
+    async def _auto_commit(self) -> None:
+        store, noted = self._note(None, consumed=False)
+        await store.persist(noted)
+
+    def _given_up(self, pq: ProcessQueue, offset: int) -> None:
+        if self.settings.auto_commit and self._store is not None:
+            self._store.update(pq.queue, offset, increase_only=False)
+
+    async def committed(self, queue: MessageQueue) -> int:
+        """The offset that is committed of a queue; -1 = none."""
+        self.instance  # noqa: B018 - raises when not started
+        assert self._store is not None
+        queue = self._names.wrap_queue(queue)
+        known = self._store.known(queue)
+        return known if known >= 0 else await self._store.read(queue)
+
+    async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic, to choose from for :meth:`assign`. :raises ClientError: it does not exist."""
+        return await self.fetch_subscribe_message_queues(topic)
+
+    async def offset_for_timestamp(self, queue: MessageQueue, timestamp: int | datetime) -> int:
+        """The offset of the first message stored at a time (a datetime, or milliseconds since the epoch) or later."""
+        return await self.search_offset(queue, timestamp)
+
+    @property
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are ours now."""
+        return sorted(self._names.queues(self._delivery.assignment.queues)) if self._delivery is not None else []
+
+    # -- what changes -------------------------------------------------------------------------------------------------
+
+    def register_topic_message_queue_change_listener(
+        self, topic: str, listener: Callable[[str, list[MessageQueue]], object]
+    ) -> None:
+        """Have a function told when a topic has other queues than before; looked at every
+        ``topic_metadata_check_interval``.
+
+        :param listener: told the topic and all its queues; a plain function runs on a thread.
+        """
+        check_text(topic)
+        if not callable(listener):
+            raise ClientError(f"the listener is {listener!r:.60}: give a function of a topic and its queues")
+        self._watched[self._names.wrap(topic)] = (listener, None)
+        if self._tasks is not None and not self._tasks.closed:
+            self._tasks.spawn(self._look_at_queues(), "queues")
+
+    async def _look_at_queues(self) -> None:
+        for topic, (listener, before) in list(self._watched.items()):
+            try:
+                now = set(await lookup.fetch_subscribe_message_queues(self.instance, topic))
+            except RMQError as error:
+                log.debug("the queues of %s: %s", topic, error)
+                continue
+            current = self._watched.get(topic)
+            if current is None or current[0] is not listener or now == before:
+                continue
+            self._watched[topic] = (listener, now)
+            if before is not None:
+                names = self._names
+                self._tell("listener of queue changes", listener, names.plain(topic), sorted(names.queues(now)))
+
+    def _on_assignment(self, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
+        log.info("group %s: %d of %d queues of %s are ours", self.group, len(mine), len(queues), topic)
+        if (told := self.settings.message_queue_listener) is not None:
+            names = self._names
+            self._tell("message_queue_listener", told, names.plain(topic), names.queues(queues), names.queues(mine))
+
+    def _tell(self, what: str, function: Callable[..., object], *arguments: object) -> None:
+        """Call a function of the application's; nobody waits for it."""
+        if self._tasks is None or self._pool is None or self._tasks.closed:
+            return
+
+        def done(result: object, error: BaseException | None) -> None:
+            if error is not None:
+                log.error("the %s of group %s raised", what, self.group, exc_info=error)
+
+        async def call() -> None:
+            try:
+                result = function(*arguments)
+                assert isinstance(result, Awaitable)
+                await result
+            except Exception as error:
+                done(None, error)
+
+        if inspect.iscoroutinefunction(function):
+            self._tasks.spawn(call(), what)
+        else:
+            self._pool.submit(lambda: function(*arguments), done)
+
+    # -- what the instance and brokers ask ----------------------------------------------------------------------------
+
+    def heartbeat_data(self) -> ConsumerData:
+        settings = self.settings
+        return ConsumerData(
+            group_name=self.group,
+            consume_type="CONSUME_ACTIVELY",
+            message_model=settings.message_model.value,
+            consume_from_where=settings.consume_from_where.value,
+            # As with Java's: queues that were assigned are in no subscription, their pulls say what they want.
+            subscription_data_set=[] if self._chosen is not None else list(self._subscriptions.table.values()),
+            unit_mode=settings.unit_mode,
+        )
+
+    def topics(self) -> list[str]:
+        return list(self._subscriptions.table)
+
+    async def rebalance(self) -> None:
+        if self._delivery is not None:
+            await self._delivery.rebalance()
+
+    async def persist_offsets(self) -> None:
+        """Keep what was committed; done every ``persist_consumer_offset_interval`` anyway."""
+        if self._delivery is not None:
+            await self._delivery.assignment.persist()
+
+    def offsets(self, topic: str) -> dict[MessageQueue, int]:
+        """The committed offsets of a topic's queues."""
+        table = self._store.table() if self._store is not None else {}
+        return {queue: offset for queue, offset in table.items() if queue.topic == topic}
+
+    def running_info(self, *, stacks: bool = False) -> ConsumerRunningInfo:
+        """What mqadmin consumerStatus shows of this member."""
+        held = self._delivery.assignment.queues if self._delivery is not None else {}
+        known = self._store.known if self._store is not None else lambda queue: -1
+        return ConsumerRunningInfo(
+            jstack=stack_text() if stacks else None,
+            mq_table={queue: pq.info(known(queue)) for queue, pq in held.items()},
+            properties={
+                "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in self.instance.name_servers.addresses),
+                "PROP_CONSUMEORDERLY": "false",
+                "PROP_CONSUME_TYPE": "CONSUME_ACTIVELY",
+                "PROP_CLIENT_VERSION": version_name(VERSION),
+                "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+            },
+            subscription_set=self.heartbeat_data().subscription_data_set,
+        )
+
+    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go to other offsets in the queues that are ours, as an operator asked."""
+        if self._delivery is not None:
+            await self._delivery.assignment.seek(offsets)
+
+    async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
+        """A pull consumer has no listener to try a message on: says so."""
+        return ConsumeMessageDirectlyResult(
+            consume_result="CR_THROW_EXCEPTION", remark=f"group {self.group} pulls: it has no listener"
+        )
