@@ -29,7 +29,7 @@ _PARTS = {
     "Log records": ("rmq.integrations.logging", lambda made: True),
     "OpenTelemetry": ("rmq.integrations.opentelemetry", lambda made: True),
 }
-_MESSAGES = ("rmq.client.message", "rmq.protocol.queue", "rmq.client.results", "rmq.client.transaction")
+_MESSAGES = ("rmq.client.message", "rmq.protocol.queue", "rmq.client.results")
 
 
 def reference() -> str:

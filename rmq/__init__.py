@@ -40,10 +40,18 @@ if TYPE_CHECKING:
     from rmq.client.hooks import ConsumeHookContext, Hook, SendHookContext
     from rmq.client.message import Message, MessageExt, MessageQueue
     from rmq.client.offset_storage import OffsetStorage
-    from rmq.client.results import ConsumeResult, PullResult, PullStatus, QueryResult, SendResult, SendStatus
+    from rmq.client.results import (
+        ConsumeResult,
+        PullResult,
+        PullStatus,
+        QueryResult,
+        SendResult,
+        SendStatus,
+        TransactionSendResult,
+        TransactionState,
+    )
     from rmq.client.selectors import by_hash, by_machine_room, by_random
     from rmq.client.settings import ConsumeFromWhere, MessageModel
-    from rmq.client.transaction import TransactionSendResult, TransactionState
     from rmq.protocol.errors import (
         ClientError,
         ConnectFailed,
@@ -126,10 +134,18 @@ _HOMES = {
     "rmq.client.hooks": ("ConsumeHookContext", "Hook", "SendHookContext"),
     "rmq.client.message": ("Message", "MessageExt", "MessageQueue"),
     "rmq.client.offset_storage": ("OffsetStorage",),
-    "rmq.client.results": ("ConsumeResult", "PullResult", "PullStatus", "QueryResult", "SendResult", "SendStatus"),
+    "rmq.client.results": (
+        "ConsumeResult",
+        "PullResult",
+        "PullStatus",
+        "QueryResult",
+        "SendResult",
+        "SendStatus",
+        "TransactionSendResult",
+        "TransactionState",
+    ),
     "rmq.client.selectors": ("by_hash", "by_machine_room", "by_random"),
     "rmq.client.settings": ("ConsumeFromWhere", "MessageModel"),
-    "rmq.client.transaction": ("TransactionSendResult", "TransactionState"),
     "rmq.protocol.errors": (
         "ClientError",
         "ConnectFailed",

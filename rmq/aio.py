@@ -20,10 +20,19 @@ from rmq.client.hooks import ConsumeHookContext, Hook, SendHookContext
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.offset_storage import OffsetStorage
 from rmq.client.producer import Producer
-from rmq.client.results import ConsumeResult, PullResult, PullStatus, QueryResult, SendResult, SendStatus
+from rmq.client.results import (
+    ConsumeResult,
+    PullResult,
+    PullStatus,
+    QueryResult,
+    SendResult,
+    SendStatus,
+    TransactionSendResult,
+    TransactionState,
+)
 from rmq.client.selectors import by_hash, by_machine_room, by_random
 from rmq.client.settings import ConsumeFromWhere, MessageModel
-from rmq.client.transaction import TransactionProducer, TransactionSendResult, TransactionState
+from rmq.client.transaction import TransactionProducer
 from rmq.protocol.errors import (
     ClientError,
     ConnectFailed,

@@ -20,6 +20,8 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "TopicStats",
+    "TransactionSendResult",
+    "TransactionState",
 ]
 
 
@@ -74,6 +76,21 @@ class SendResult:
     def ok(self) -> bool:
         """Stored as the broker's configuration promises, not merely stored."""
         return self.send_status is SendStatus.SEND_OK
+
+
+class TransactionState(Enum):
+    """How a local transaction ended: the message is delivered, dropped, or asked about later."""
+
+    COMMIT = 8
+    ROLLBACK = 12
+    UNKNOWN = 0
+
+
+@dataclass(slots=True)
+class TransactionSendResult(SendResult):
+    """A SendResult, and how the local transaction ended."""
+
+    local_transaction_state: TransactionState = TransactionState.UNKNOWN
 
 
 class PullStatus(Enum):

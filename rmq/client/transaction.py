@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, fields
-from enum import Enum
-from typing import TYPE_CHECKING, Unpack
+from dataclasses import fields
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, Unpack
 
 from rmq.client.attempts import send_address
 from rmq.client.consumer.listeners import ends_task
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer
-from rmq.client.results import SendResult, SendStatus
+from rmq.client.results import SendResult, SendStatus, TransactionSendResult, TransactionState
+from rmq.client.scope import TransactionScope
 from rmq.client.settings import Duration, TransactionProducerOptions, TransactionProducerSettings, lists_options
 from rmq.protocol import ids
 from rmq.protocol.codes import RequestCode
@@ -26,24 +27,9 @@ if TYPE_CHECKING:
     from rmq.remoting.conn import Conn
     from rmq.runtime.world import Pool, World
 
-__all__ = ["LocalTransaction", "TransactionCheck", "TransactionProducer", "TransactionSendResult", "TransactionState"]
+__all__ = ["LocalTransaction", "Transaction", "TransactionCheck", "TransactionProducer"]
 
 log = logger(__name__)
-
-
-class TransactionState(Enum):
-    """How a local transaction ended: the message is delivered, dropped, or asked about later."""
-
-    COMMIT = 8
-    ROLLBACK = 12
-    UNKNOWN = 0
-
-
-@dataclass(slots=True)
-class TransactionSendResult(SendResult):
-    """A SendResult, and how the local transaction ended."""
-
-    local_transaction_state: TransactionState = TransactionState.UNKNOWN
 
 
 #: Does the local transaction, once its message is stored and not yet visible.
@@ -135,7 +121,8 @@ class TransactionProducer(Producer):
         :raises ClientError: the message cannot be sent as it is. :raises RMQError: it was not stored: ``local`` was not
             called.
         """
-        half = await self._send_half(message, local, timeout)
+        check_local(local)
+        half = await self._send_half(message, timeout)
         if half.send_status is not SendStatus.SEND_OK:
             # Stored, but not as it should be: nothing has happened yet that a rollback would contradict.
             return await self._end(half, TransactionState.ROLLBACK)
@@ -149,11 +136,24 @@ class TransactionProducer(Producer):
             raise
         return await self._end(half, state)
 
-    async def _send_half(self, message: Message, local: LocalTransaction, timeout: Duration | None) -> SendResult:
-        """Store the message that nobody sees yet, for a local transaction that can be called."""
+    def transaction(self, message: Message, *, timeout: Duration | None = None) -> Transaction:
+        """The same as a block, which does the local transaction: ``async with producer.transaction(message): ...``.
+
+        The message is stored when the block is entered, and delivered when it ends. When it raises, the broker asks
+        ``check`` later: whether the database has committed is not known then. ``rollback()`` of what this gives drops
+        the message at once; its ``msg_id`` is what to keep in the database for ``check`` to find.
+
+        :param timeout: for storing the message; ``send_msg_timeout`` by default.
+        :raises ClientError: the message cannot be sent as it is. :raises RMQError: it was not stored as it should be.
+            Either is raised where the block is entered; nothing of it is done.
+        """
+        return Transaction(self, message, timeout)
+
+    async def _send_half(self, message: Message, timeout: Duration | None) -> SendResult:
+        """Store the message that nobody sees yet."""
         self.instance  # noqa: B018 - raises when not started
-        if not callable(local):
-            raise ClientError(f"the local transaction is a function of the message, not {type(local).__name__}")
+        if not isinstance(message, (Message, MessageExt)):
+            raise ClientError(f"a transaction takes a Message, not {type(message).__name__}")
         send = self._encoder.prepare_half(message)
         return await self._send_prepared(send, None, None, None, self._limit(timeout))
 
@@ -244,6 +244,38 @@ class TransactionProducer(Producer):
         )
         if not conn.closed:
             conn.oneway(Command.request(RequestCode.END_TRANSACTION, end).mark_oneway())
+
+
+class Transaction(TransactionScope):
+    """What :meth:`TransactionProducer.transaction` gives."""
+
+    def __init__(self, producer: TransactionProducer, message: Message, timeout: Duration | None) -> None:
+        super().__init__()
+        self._producer = producer
+        self._message = message
+        self._timeout = timeout
+
+    async def __aenter__(self) -> Self:
+        self._fresh()
+        if not self._begun(await self._producer._send_half(self._message, self._timeout)):
+            await self._end(TransactionState.ROLLBACK)
+            raise self._refusal()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._end(self._state(error))
+
+    async def _end(self, state: TransactionState) -> None:
+        assert self._half is not None
+        self._result = await self._producer._end(self._half, state)
+
+
+def check_local(local: object) -> None:
+    """:raises ClientError: it cannot be called."""
+    if not callable(local):
+        raise ClientError(f"the local transaction is a function of the message, not {type(local).__name__}")
 
 
 def known_state(given: object, who: str) -> TransactionState:

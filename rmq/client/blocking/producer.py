@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, TypeVar, Unpack
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
 
 from rmq.client.attempts import Done, Send, Step
 from rmq.client.blocking.life import twin
@@ -14,10 +15,8 @@ from rmq.client.blocking.mirror import ProducerMirror
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer as AioProducer
 from rmq.client.producer import Sendable, check_callback
-from rmq.client.results import (
-    SendResult,
-    SendStatus,
-)
+from rmq.client.results import SendResult, SendStatus, TransactionSendResult, TransactionState
+from rmq.client.scope import TransactionScope
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import weight
 from rmq.client.settings import (
@@ -31,8 +30,7 @@ from rmq.client.settings import (
 from rmq.client.transaction import (
     LocalTransaction,
     TransactionCheck,
-    TransactionSendResult,
-    TransactionState,
+    check_local,
     known_state,
 )
 from rmq.client.transaction import TransactionProducer as AioTransactionProducer
@@ -323,7 +321,8 @@ class TransactionProducer(Producer):
         """
         client = self._alive()
         assert isinstance(client, AioTransactionProducer)
-        half = self._run(client._send_half(message, local, timeout))
+        check_local(local)
+        half = self._run(client._send_half(message, timeout))
         if half.send_status is not SendStatus.SEND_OK:
             return self._run(client._end(half, TransactionState.ROLLBACK))
         try:
@@ -332,3 +331,48 @@ class TransactionProducer(Producer):
             self._run(client._end(half, TransactionState.UNKNOWN))
             raise
         return self._run(client._end(half, state))
+
+    def transaction(self, message: Message, *, timeout: Duration | None = None) -> Transaction:
+        """The same as a block, which does the local transaction: ``with producer.transaction(message): ...``.
+
+        The message is stored when the block is entered, and delivered when it ends. When it raises, the broker asks
+        ``check`` later: whether the database has committed is not known then. ``rollback()`` of what this gives drops
+        the message at once; its ``msg_id`` is what to keep in the database for ``check`` to find.
+
+        :param timeout: for storing the message; ``send_msg_timeout`` by default.
+        :raises ClientError: the message cannot be sent as it is. :raises RMQError: it was not stored as it should be.
+            Either is raised where the block is entered; nothing of it is done.
+        """
+        return Transaction(self, message, timeout)
+
+
+class Transaction(TransactionScope):
+    """What :meth:`TransactionProducer.transaction` gives."""
+
+    def __init__(self, producer: TransactionProducer, message: Message, timeout: Duration | None) -> None:
+        super().__init__()
+        self._producer = producer
+        self._message = message
+        self._timeout = timeout
+
+    def __enter__(self) -> Self:
+        self._fresh()
+        producer = self._producer
+        client = producer._alive()
+        assert isinstance(client, AioTransactionProducer)
+        if not self._begun(producer._run(client._send_half(self._message, self._timeout))):
+            self._end(TransactionState.ROLLBACK)
+            raise self._refusal()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(self._state(error))
+
+    def _end(self, state: TransactionState) -> None:
+        producer = self._producer
+        client = producer._alive()
+        assert isinstance(client, AioTransactionProducer)
+        assert self._half is not None
+        self._result = producer._run(client._end(self._half, state))
