@@ -124,8 +124,8 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.peers: pyproject.toml | $(BIN)/python
-	@echo "== installing rmq, its test tools and Spark into $(VENV)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,spark,charts]'
+	@echo "== installing rmq, its test tools, Spark and web frameworks into $(VENV)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,spark,charts,frameworks]'
 	@touch $@ $(VENV)/.test $(VENV)/.pipeline $(VENV)/.run
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
