@@ -19,7 +19,7 @@ _HERE = Path(__file__).parent
 PEERS = frozenset({"interop", "perf", "spark"})
 #: What of them shares what it starts, a Spark session or clusters and clients, and so stays in one process: a test is
 #: of the first that its path begins with. A file of none of them is a unit by itself. They begin in this order, the
-#: longest first, so that the processes end together.
+#: longest first, then the longest files, so that the processes end together.
 GROUPS = {
     "Spark's machines": ("spark/test_spark_standalone",),
     "Spark": ("spark/",),
@@ -29,6 +29,12 @@ GROUPS = {
         "interop/test_trans", "interop/test_tls",
     ),
 }  # fmt: skip
+LONGEST = (
+    "interop/test_store_exchange.py", "interop/test_store_paths.py", "interop/test_answers.py", "interop/test_pop.py",
+    "interop/test_ha_stream.py", "interop/test_consumequeue_ext.py", "interop/test_slaves.py",
+    "interop/test_busy_answers.py", "interop/test_filter_data.py", "interop/test_topic_rules.py", "interop/test_lmq.py",
+    "interop/test_delay_exchange.py",
+)  # fmt: skip
 
 #: New objects between two searches for garbage: most tests end with fewer.
 _YOUNG_OBJECTS = 20_000
@@ -91,7 +97,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {name: number for number, name in enumerate(GROUPS)}
+    order = {name: number for number, name in enumerate((*GROUPS, *LONGEST))}
     rank = {}
     for item in items:
         path = Path(os.path.relpath(item.path, _HERE))

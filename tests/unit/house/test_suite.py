@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
-from tests.conftest import pytest_xdist_make_scheduler
+from tests.conftest import GROUPS, LONGEST, pytest_collection_modifyitems, pytest_xdist_make_scheduler
 
 _ROOT = Path(__file__).parents[3]
 
@@ -94,3 +95,17 @@ def test_what_shares_a_spark_session_or_a_java_cluster_runs_in_one_process() -> 
     for number in (8, 9, 10):
         scheduler.mark_test_complete(processes[1], number)
     assert processes[1].given == list(range(8, 16)), "the one that is free first takes the next"
+
+
+def test_the_longest_begin_first() -> None:
+    """Each name is that of a file, and what begins last is short."""
+    tests = Path(__file__).parents[2]
+    begins = [begin for group in GROUPS.values() for begin in group]
+    assert [name for name in (*begins, *LONGEST) if not list(tests.glob(f"{name}*"))] == []
+    items: list[Any] = [
+        Mock(path=tests / path)
+        for path in ("unit/test_a.py", "interop/test_tls.py", "perf/test_load.py", *LONGEST[1::-1], "spark/test_b.py")
+    ]
+    pytest_collection_modifyitems(items)
+    ordered = [item.path.relative_to(tests).as_posix() for item in items]
+    assert ordered == ["unit/test_a.py", "spark/test_b.py", "interop/test_tls.py", *LONGEST[:2], "perf/test_load.py"]
