@@ -142,6 +142,9 @@ AT_ONCE = (
     ("index lost", ("log, first record, body: zero", "log, last record, size: flip")),
     ("stopped", ("log, middle record, body_size: flip", "log, last record, queue_offset: flip the last bit",
                  "index, first file, header, begin offset: zero")),
+    ("stopped", ("queue B-0: move the directory", "log: zero a tail of 4 records")),
+    ("stopped", ("queue B-0: exchange the file with another queue's", "log, last record, size: flip")),
+    ("killed", ("queue A-0: move the file", "log: zero a tail of 15 records")),
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ where that says something else: files that have got other names are made anew, a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from bisect import bisect_left
 from collections.abc import Callable
@@ -108,6 +109,8 @@ class QueueLoader:
         self.former: dict[Queue, Former] = {}
         #: Commit-log offset behind the newest record that an entry points to.
         self.furthest = 0
+        #: Topic and queue id -> behind the last entry that was found in another queue's place.
+        self._owned: dict[tuple[str, int], int] = {}
         self._kept = 0
 
     async def load(self) -> None:
@@ -127,6 +130,7 @@ class QueueLoader:
             _, found = await asyncio.gather(self._take_group(found), self._offload(self._read_group, group))
         for directory in unlisted:
             table.bury_leftover(directory)
+        self._note_owned()
 
     def _read_group(self, topics: list[str]) -> list[_Listed]:
         """The queues of some topics, each with the beginning of its first file. Blocks."""
@@ -286,27 +290,50 @@ class QueueLoader:
             self.former[queue] = Former(reach)
 
     async def _compare(self, queues: list[Queue]) -> None:
-        """Whether the last entry of each queue is of that queue; where it is another's, whose files these are.
+        """Whether the last entry of each queue is of that queue; where it is another's, or its record is none, whose.
 
-        One record that says something else may be damaged itself. Where the first one agrees with it, files have got
+        One record that says something else may be damaged itself. Where another one agrees with it, files have got
         other names, or those of another queue were put in their place.
         """
         asked = [(queue, *self._last[queue]) for queue in queues if self._boundaries.get(queue) and queue in self._last]
         records = await self._offload(self._read_records, [(offset, size) for _, _, offset, size in asked])
         for (queue, index, offset, size), record in zip(asked, records, strict=True):
-            if (whose := self._whose(queue, index, offset, size, record)) is None:
+            if self._whose(queue, index, offset, size, record) == (queue.topic, queue.id, 0):
                 continue
-            first = self._boundaries[queue][0][1]
-            offset, size = _entry(await self._table.entries_cold(queue, first, 1))
-            (record,) = await self._offload(self._read_records, [(offset, size)])
-            if first < index and self._whose(queue, first, offset, size, record) == whose:
+            if (whose := await self._agreed(queue, index)) is not None:
                 topic, queue_id, away = whose
                 log.critical(
                     "%s holds other entries than its names say, those of %s-%d from %d on: its files are made anew "
                     "from the commit log; have the disk checked",
-                    queue.files.directory, topic, queue_id, first + away,
+                    queue.files.directory, topic, queue_id, self._boundaries[queue][0][1] + away,
                 )  # fmt: skip
+                self._owned[topic, queue_id] = max(self._owned.get((topic, queue_id), 0), queue.next + away)
                 self._begin_anew(queue)
+
+    async def _agreed(self, queue: Queue, last: int) -> tuple[str, int, int] | None:
+        """Whose entries a queue has, if two records say the same and it is another's; nearest to the end first."""
+        first = self._boundaries[queue][0][1]
+        said: tuple[str, int, int] | None = None
+        steps = (last - ((1 << bit) >> 1) for bit in range(max(1, last - first).bit_length() + 1))
+        for index in dict.fromkeys([*(index for index in steps if index > first), first]):
+            offset, size = _entry(await self._table.entries_cold(queue, index, 1))
+            (record,) = await self._offload(self._read_records, [(offset, size)])
+            whose = self._whose(queue, index, offset, size, record)
+            if whose == (queue.topic, queue.id, 0):
+                return None
+            if whose is not None and said is not None:
+                return whose if whose == said else None
+            said = whose or said
+        return None
+
+    def _note_owned(self) -> None:
+        """Queues whose entries were in the place of others go on behind them, whatever the log still has of them."""
+        for (topic, queue_id), end in self._owned.items():
+            if not self._deletions.end_of(topic):
+                with contextlib.suppress(StoreError):  # no queue can have that name
+                    queue = self._table.get_or_create(topic, queue_id)
+                    was = self.former.get(queue, Former())
+                    self.former[queue] = was._replace(reach=max(was.reach, end))
 
     def _read_records(self, places: list[tuple[int, int]]) -> list[bytes]:
         """The records at some places, without those that are too long for this. Blocks."""
@@ -314,9 +341,11 @@ class QueueLoader:
 
     @staticmethod
     def _whose(queue: Queue, index: int, offset: int, size: int, record: bytes) -> tuple[str, int, int] | None:
-        """Of a message that is not the queue's: its topic, queue id, and how much higher its index there is."""
-        if check(record, 0, offset, size, crc=False) != size or fits(queue, index, offset, size, record, crc=False):
+        """Of the message that an entry points to: topic, queue id, and how much higher its index is; None: of none."""
+        if check(record, 0, offset, size, crc=False) != size:
             return None
+        if fits(queue, index, offset, size, record, crc=False):
+            return queue.topic, queue.id, 0
         queue_id, number = _owner(record, 0)
         return topic_of(record), queue_id, number - index
 
