@@ -40,6 +40,14 @@ CATALOGUE = {
     "S11": "test_s11_a_slow_disk_is_told_and_loses_nothing, test_s11_a_flush_on_the_loop_is_noticed",
     "S12": "test_s12_b009_three_steps_of_a_filling_disk",
     "S13": "test_s13_one_broker_a_store",
+    "H01": "test_h01_pairs_that_are_killed_and_stopped_lose_nothing_and_stay_equal",
+    "H02": "test_h02_a_wire_that_cuts_splits_gathers_and_flips_leaves_logs_equal",
+    "H04": "test_nothing_acknowledged_is_lost_where_a_slave_has_to_have_it",
+    "H05": "test_a_slave_that_is_known_to_be_gone_keeps_nobody_waiting_and_one_that_is_back_counts_at_once, "
+    "test_a_slave_that_does_not_answer_is_12_and_then_11, test_a_slave_too_far_behind_is_not_waited_for, "
+    "test_two_connections_of_one_slave_are_one, test_a_slave_that_is_connected_twice_is_one",
+    "H07": "test_an_empty_slave_begins_with_the_last_file_or_the_first",
+    "H08": "test_groups_go_on_where_they_were_when_their_master_is_back",
     "B002": "test_b002_a_damaged_last_record_moves_no_offset",
     "B005": "test_c10_b005_b007_metadata_is_the_old_or_the_new_version_after_every_step, "
     "test_b005_a_spoilt_file_gives_way_to_its_backup, test_b005_what_the_broker_left_as_backup_is_used, "
@@ -63,3 +71,11 @@ def defined() -> set[str]:
 def test_each_fault_has_its_tests(fault: str, defined: set[str]) -> None:
     missing = set(CATALOGUE[fault].split(", ")) - defined
     assert not missing, f"{fault}: no such tests: {sorted(missing)}"
+
+
+def test_what_replication_promises_has_its_tests(defined: set[str]) -> None:
+    text = (TESTS.parent / "docs" / "replication.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| .*`test_.*$", text, re.MULTILINE)
+    assert len(rows) > 10
+    missing = {name for row in rows for name in re.findall(r"`(test_\w+)`", row)} - defined
+    assert not missing, f"docs/replication.md: no such tests: {sorted(missing)}"

@@ -2,6 +2,8 @@
 
 ``RMQTEST_BUG`` names a bug of the table in ``tests/fault/test_planted_bugs.py`` to plant.
 
+``RMQTEST_AGAIN`` is the pause of a slave between two tries to reach its master, seconds.
+
 ``RMQTEST_RULES`` holds the rules as JSON, ``RMQTEST_POINTS`` the file that gets a line for every point met first and
 for a kill, ``RMQTEST_JOURNAL`` the file for what :mod:`tests.support.faults.power` needs to cut the power. Beside the
 system calls there are points at ``run:store.append``, ``run:store.roll``, ``run:store.flushed`` and
@@ -18,6 +20,7 @@ from typing import Any
 import pytest
 
 from rmq.broker.app import BrokerApp
+from rmq.broker.replication import slave_service
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.durability import Durability
 from rmq.broker.store.store import Store
@@ -75,6 +78,8 @@ def main() -> None:
     _phase(Store, "start", points, "recover", "run")
     _phase(BrokerApp, "stop", points, "stop", "stop")
 
+    if again := os.environ.get("RMQTEST_AGAIN"):
+        slave_service._PAUSE = float(again)
     if bug := os.environ.get("RMQTEST_BUG"):
         getattr(import_module("tests.fault.test_planted_bugs"), bug)(pytest.MonkeyPatch())
     program()

@@ -71,10 +71,10 @@ class BrokerProcess:
             self.folder,
             RMQ_BROKER_IP1="127.0.0.1",
             RMQ_BROKER_NAME="broker-a",
-            RMQ_LISTEN_PORT="0",
             RMQ_NAMESRV_ADDR="",
             RMQ_STORE_PATH_ROOT_DIR=str(self.store),
             **{
+                "RMQ_LISTEN_PORT": "0",
                 "RMQ_MAPPED_FILE_SIZE_COMMIT_LOG": str(LOG_FILE_SIZE),
                 "RMQ_MAPPED_FILE_SIZE_CONSUME_QUEUE": str(QUEUE_FILE_SIZE),
                 "RMQ_MAX_HASH_SLOT_NUM": "1000",
@@ -146,6 +146,11 @@ class BrokerProcess:
             assert self._process is not None
             self._process.kill()
         await self.wait()
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     async def stop(self) -> int:
         """SIGTERM; the exit code."""
