@@ -30,12 +30,12 @@ async def test_a_consumer_tells_how_far_it_noted_each_queue() -> None:
         async def handle(message: MessageExt) -> None:
             seen.append(message.msg_id)
 
-        assert consumer.committed(queue) == -1, "it is not started"
+        assert consumer.noted(queue) == -1, "it is not started"
         await consumer.start()
         await s.send(40)
         await eventually(lambda: len(seen) == 40)
-        await eventually(lambda: consumer.committed(queue) == 10)
-        assert consumer.committed(MessageQueue("T", "broker-0", 99)) == -1
+        await eventually(lambda: consumer.noted(queue) == 10)
+        assert consumer.noted(MessageQueue("T", "broker-0", 99)) == -1
         await consumer.shutdown()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from rmq.client.consumer.puller import Puller
 from rmq.client.message import MessageQueue
+from rmq.client.namespace import Namespace
 from rmq.client.results import PullResult, PullStatus
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
@@ -24,6 +25,7 @@ class Slave:
         self.broker_id = broker_id
         self.remark = remark
         self.following = following
+        self.namespace = Namespace()
 
     async def find_reader(self, queue: MessageQueue, suggested: int) -> tuple[str, int]:
         return "b:1", self.broker_id
