@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Producer,
         PullConsumer,
         PushConsumer,
+        ScheduledPullConsumer,
         TransactionProducer,
     )
     from rmq.client.consumer.listeners import ConsumeContext
@@ -99,6 +100,7 @@ __all__ = [
     "ReplyTimeout",
     "RequestTimeout",
     "ResponseError",
+    "ScheduledPullConsumer",
     "SendHookContext",
     "SendResult",
     "SendStatus",
@@ -128,6 +130,7 @@ _HOMES = {
         "Producer",
         "PullConsumer",
         "PushConsumer",
+        "ScheduledPullConsumer",
         "TransactionProducer",
     ),
     "rmq.client.consumer.listeners": ("ConsumeContext",),

@@ -16,6 +16,7 @@ from rmq.client.consumer.listeners import ConsumeContext
 from rmq.client.consumer.lite import LitePullConsumer
 from rmq.client.consumer.pull import PullConsumer
 from rmq.client.consumer.push import PushConsumer
+from rmq.client.consumer.scheduled import ScheduledPullConsumer
 from rmq.client.hooks import ConsumeHookContext, Hook, SendHookContext
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.offset_storage import OffsetStorage
@@ -78,6 +79,7 @@ __all__ = [
     "ReplyTimeout",
     "RequestTimeout",
     "ResponseError",
+    "ScheduledPullConsumer",
     "SendHookContext",
     "SendResult",
     "SendStatus",

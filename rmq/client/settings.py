@@ -39,6 +39,8 @@ __all__ = [
     "PullConsumerSettings",
     "PushConsumerOptions",
     "PushConsumerSettings",
+    "ScheduledPullConsumerOptions",
+    "ScheduledPullConsumerSettings",
     "TransactionProducerOptions",
     "TransactionProducerSettings",
     "lists_options",
@@ -226,6 +228,17 @@ class PullConsumerOptions(ConsumerOptions, total=False):
     consumer_timeout_when_suspend: Duration
     consumer_pull_timeout: Duration
     register_topics: tuple[str, ...]
+
+
+class ScheduledPullConsumerOptions(PullConsumerOptions, total=False):
+    """Keyword arguments of a ScheduledPullConsumer.
+
+    ``pull_thread_nums``: plain callbacks at a time. ``await_termination_when_shutdown``: how long a stop waits for
+    running ones.
+    """
+
+    pull_thread_nums: int
+    await_termination_when_shutdown: Duration
 
 
 class LitePullConsumerOptions(ConsumerOptions, total=False):
@@ -455,6 +468,16 @@ class PullConsumerSettings(ConsumerSettings):
     def check(self) -> None:
         ConsumerSettings.check(self)
         _suspend_below_timeout(self.broker_suspend_max_time, self.consumer_timeout_when_suspend)
+
+
+@dataclass(slots=True, kw_only=True)
+class ScheduledPullConsumerSettings(PullConsumerSettings):
+    pull_thread_nums: int = 20
+    await_termination_when_shutdown: float = 20.0
+
+    def check(self) -> None:
+        PullConsumerSettings.check(self)
+        _within(self, "pull_thread_nums", 1, 1000)
 
 
 @dataclass(slots=True, kw_only=True)

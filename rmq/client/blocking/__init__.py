@@ -6,7 +6,15 @@
 from __future__ import annotations
 
 from rmq.client.blocking.admin import AdminClient
-from rmq.client.blocking.consumers import LitePullConsumer, PullConsumer, PushConsumer
+from rmq.client.blocking.consumers import LitePullConsumer, PullConsumer, PushConsumer, ScheduledPullConsumer
 from rmq.client.blocking.producer import Producer, TransactionProducer
 
-__all__ = ["AdminClient", "LitePullConsumer", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]
+__all__ = [
+    "AdminClient",
+    "LitePullConsumer",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "ScheduledPullConsumer",
+    "TransactionProducer",
+]

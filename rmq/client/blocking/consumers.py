@@ -12,6 +12,8 @@ from rmq.client.consumer.listeners import F
 from rmq.client.consumer.lite import LitePullConsumer as AioLitePullConsumer
 from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
 from rmq.client.consumer.push import PushConsumer as AioPushConsumer
+from rmq.client.consumer.scheduled import P
+from rmq.client.consumer.scheduled import ScheduledPullConsumer as AioScheduledPullConsumer
 from rmq.client.message import MessageExt
 from rmq.client.settings import (
     Duration,
@@ -21,6 +23,8 @@ from rmq.client.settings import (
     PullConsumerSettings,
     PushConsumerOptions,
     PushConsumerSettings,
+    ScheduledPullConsumerOptions,
+    ScheduledPullConsumerSettings,
     lists_options,
 )
 from rmq.protocol.errors import ClientError
@@ -28,7 +32,7 @@ from rmq.runtime.aside import logger
 from rmq.runtime.signals import signal_wait
 from rmq.runtime.world import World
 
-__all__ = ["LitePullConsumer", "PullConsumer", "PushConsumer"]
+__all__ = ["LitePullConsumer", "PullConsumer", "PushConsumer", "ScheduledPullConsumer"]
 
 log = logger(__name__)
 
@@ -69,16 +73,10 @@ class PushConsumer(PushConsumerMirror):
         return register
 
     def shutdown(self, timeout: Duration | None = None) -> None:
-        client = self._alive()
-        pool = client._pool
-        if pool is not None and pool.inside():
-            # Called by a listener: the shutdown waits for it, so it cannot wait for the shutdown.
-            self._started = False
-            made = self._bridge_now()
-            made.forget(self)
-            made.post(made.spawn, client.shutdown(timeout), _ended)
-            return
-        self._stop(lambda started: started.shutdown(timeout))
+        if self._inside(self._alive()._pool):
+            self._stop_behind(lambda started: started.shutdown(timeout))
+        else:
+            self._stop(lambda started: started.shutdown(timeout))
 
     def run(self) -> None:
         """Start, consume until SIGTERM, SIGINT or SIGHUP, shut down; for the main thread.
@@ -98,11 +96,6 @@ class PushConsumer(PushConsumerMirror):
                 self.shutdown()
             for error in exits:
                 raise error
-
-
-def _ended(result: object) -> None:
-    if isinstance(result, BaseException):
-        log.error("the shutdown asked for by a listener failed", exc_info=result)
 
 
 @lists_options(PullConsumerSettings)
@@ -149,3 +142,53 @@ class LitePullConsumer(LitePullConsumerMirror):
         loop = self._on_loop(lambda client: aiter(client))
         while (message := self._run(loop.next())) is not None:
             yield message
+
+
+@lists_options(ScheduledPullConsumerSettings)
+@twin(AioScheduledPullConsumer)
+class ScheduledPullConsumer(PullConsumer):
+    """Calls a function for each queue of its share, when that function says (Java: MQPullConsumerScheduleService).
+
+    :param world: the ports it touches the world through; the real ones by default.
+    :param options: see :class:`~rmq.client.settings.ScheduledPullConsumerOptions`.
+
+    ::
+
+        consumer = ScheduledPullConsumer("reporting", namesrv="127.0.0.1:9876")
+
+        @consumer.on("TopicTest")
+        def pull(queue):
+            offset = max(0, consumer.fetch_consume_offset(queue))
+            result = consumer.pull(queue, "*", offset)
+            ...
+            consumer.update_consume_offset(queue, result.next_begin_offset)
+            return 0 if result.messages else 5  # seconds until the next call for this queue
+
+        with consumer:
+            ...
+    """
+
+    _client: AioScheduledPullConsumer
+    _restarts = False
+    _receives = True
+
+    def __init__(
+        self, group: str, *, world: World | None = None, **options: Unpack[ScheduledPullConsumerOptions]
+    ) -> None:
+        PullConsumerMirror.__init__(self, AioScheduledPullConsumer(group, world=world, **options))
+        self.group = self._client.group
+
+    def on(self, topic: str) -> Callable[[P], P]:
+        check_text(topic)
+
+        def register(function: P) -> P:
+            self._alive()
+            return self._client.on(topic)(function)
+
+        return register
+
+    def shutdown(self) -> None:
+        if self._inside(self._client._pool):
+            self._stop_behind(lambda client: client.shutdown())
+        else:
+            super().shutdown()

@@ -12,9 +12,13 @@ from rmq.client.consumer.lite import LitePullConsumer as AioLitePullConsumer
 from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
 from rmq.client.consumer.push import PushConsumer as AioPushConsumer
 from rmq.client.producer import Producer as AioProducer
+from rmq.runtime.aside import logger
 from rmq.runtime.bridge import Bridge
+from rmq.runtime.world import Pool
 
 __all__ = ["A", "Blocking", "C", "twin"]
+
+log = logger(__name__)
 
 T = TypeVar("T")
 A = TypeVar("A", bound=AioProducer | AioPushConsumer | AioPullConsumer | AioLitePullConsumer | AioAdminClient)
@@ -118,6 +122,19 @@ class Blocking(Generic[A]):
             self._bridge_now().forget(self)
             self._run(coro(client))
 
+    @staticmethod
+    def _inside(pool: Pool | None) -> bool:
+        """Whether a function of the application calls this, on a thread that the client's shutdown waits for."""
+        return pool is not None and pool.inside()
+
+    def _stop_behind(self, coro: Callable[[A], Coroutine[Any, Any, object]]) -> None:
+        """Stop without waiting for it: it waits for who asks."""
+        if self._started:
+            self._started = False
+            made = self._bridge_now()
+            made.forget(self)
+            made.post(made.spawn, coro(self._client), _ended)
+
     def shutdown(self) -> None:
         """End: leave the group, close the connections."""
         self._stop(lambda client: client.shutdown())
@@ -134,3 +151,8 @@ class Blocking(Generic[A]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.shutdown()
+
+
+def _ended(result: object) -> None:
+    if isinstance(result, BaseException):
+        log.error("the shutdown asked for by a function that it waits for failed", exc_info=result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self, Unpack
+from typing import ClassVar, Self, Unpack
 
 from rmq.client.checks import check_expression, check_number, check_queue, check_topic, typed
 from rmq.client.consumer import rebalance, sendback
@@ -49,8 +49,10 @@ class PullConsumer(Replying):
                 consumer.update_consume_offset(queue, result.next_begin_offset)
     """
 
+    _kind: ClassVar[type[PullConsumerSettings]] = PullConsumerSettings
+
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PullConsumerOptions]) -> None:
-        self.settings = PullConsumerSettings.of(options)
+        self.settings = self._kind.of(options)
         self._names = Namespace(self.settings.namespace)
         self.group = group = self._names.group(group, "DEFAULT_CONSUMER")
         self.world = world or World.around()

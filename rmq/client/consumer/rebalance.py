@@ -19,12 +19,12 @@ from rmq.protocol.headers.client import GetConsumerListByGroupRequest
 from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from rmq.runtime.aside import logger
 
-__all__ = ["Rebalance", "consumer_ids", "our_share"]
+__all__ = ["HANDOVER", "Rebalance", "consumer_ids", "our_share"]
 
 log = logger(__name__)
 
 #: Seconds that the last owners of queues have to note their offsets, once in a rebalance.
-_HANDOVER = 0.2
+HANDOVER = 0.2
 
 
 async def consumer_ids(instance: ClientInstance, group: str, topic: str) -> list[str]:
@@ -153,7 +153,7 @@ class Rebalance:
         """They have heard of it when we have: what they note now is where we go on."""
         if not self._gave_time:
             self._gave_time = True
-            await asyncio.sleep(_HANDOVER)
+            await asyncio.sleep(HANDOVER)
 
     def _note_missing(self, topic: str) -> None:
         if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) and self._beginning.looked(topic, ()):

@@ -16,11 +16,13 @@ from rmq import (
     LitePullConsumer,
     Message,
     MessageExt,
+    MessageQueue,
     Producer,
     PullConsumer,
     PushConsumer,
     ReplyTimeout,
     RMQError,
+    ScheduledPullConsumer,
     SendResult,
     SendStatus,
     TransactionProducer,
@@ -185,6 +187,32 @@ def test_messages_are_polled_and_looped_over_on_threads(s: Scene) -> None:
             assert next(iter(consumer)).body == b"0"
             consumer.commit([sent.message_queue])
             assert consumer.committed(sent.message_queue) == 1
+
+
+def test_queues_are_pulled_by_functions_on_threads_which_may_end_the_consumer(s: Scene) -> None:
+    consumer = ScheduledPullConsumer("g", **s.how)
+    got: list[bytes] = []
+
+    @consumer.on("TBW102")
+    def pull(queue: MessageQueue) -> float:
+        offset = max(0, consumer.fetch_consume_offset(queue))
+        result = consumer.pull(queue, "*", offset)
+        got.extend(message.body for message in result.messages)
+        consumer.update_consume_offset(queue, result.next_begin_offset)
+        if b"end" in got:
+            consumer.shutdown()
+        return 5.0
+
+    with Producer("p", **s.how) as producer:
+        consumer.start()
+        for body in (b"a", b"b"):
+            producer.send(Message("TBW102", body))
+        s.made.advance(30.0)
+        assert sorted(got) == [b"a", b"b"]
+        producer.send(Message("TBW102", b"end"))
+        s.made.advance(60.0)
+        with pytest.raises(ClientError, match="is not started"):
+            consumer.pull(MessageQueue("TBW102", "broker-0", 0), "*", 0)
 
 
 def test_what_a_broker_does_after_minutes_comes_when_time_is_advanced(s: Scene) -> None:

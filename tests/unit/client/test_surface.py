@@ -14,7 +14,15 @@ from rmq import aio
 from rmq.client import blocking
 from tests.support import mirror
 
-CLASSES = ["AdminClient", "LitePullConsumer", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]
+CLASSES = [
+    "AdminClient",
+    "LitePullConsumer",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "ScheduledPullConsumer",
+    "TransactionProducer",
+]
 
 
 def public(cls: type) -> dict[str, object]:

@@ -18,6 +18,7 @@ from rmq.client.settings import (
     ProducerSettings,
     PullConsumerSettings,
     PushConsumerSettings,
+    ScheduledPullConsumerSettings,
     TransactionProducerSettings,
 )
 from tests.support.daemons import ROOT
@@ -32,6 +33,7 @@ TABLES = {
     "Push consumers": PushConsumerSettings,
     "Lite pull consumers": LitePullConsumerSettings,
     "Pull consumers": PullConsumerSettings,
+    "Scheduled pull consumers": ScheduledPullConsumerSettings,
 }
 
 
