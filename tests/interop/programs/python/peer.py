@@ -245,9 +245,12 @@ async def lite_pull(asked: Asked) -> Asked:
     made = client(
         "LitePullConsumer", asked["group"], asked, consume_from_where="CONSUME_FROM_FIRST_OFFSET", pull_batch_size=32
     )
-    (made.client if BLOCKING else made).subscribe(asked["topic"])
+    if not BLOCKING:
+        made.subscribe(asked["topic"])
     end = asyncio.get_running_loop().time() + asked["timeout"]
     async with made:
+        if BLOCKING:
+            await made.assign(await made.fetch_message_queues(asked["topic"]))
         while len(rows) < asked["count"] and asyncio.get_running_loop().time() < end:
             rows += map(arrived, await made.poll(0.2))
     return {"rows": rows}
