@@ -18,7 +18,7 @@ help:
 	@echo "make spark-matrix     the tests of reading and writing in Spark with every release from 4.0 on (needs Java 17)"
 	@echo "make torture          hundreds of kills and power cuts, with the points that were hit (docs/durability.md)"
 	@echo "make mutants          a hundred random faults in changed files: what no unit test sees (MUTANTS_ARGS=--help)"
-	@echo "make lint types layers  ruff, mypy, the layers of the packages"
+	@echo "make lint types layers  ruff, mypy and pyright, the layers of the packages"
 	@echo "make bench            the benchmarks against Java (benchmark/README.md)"
 	@echo "make site             the documentation as a site, in build/site"
 	@echo "make docs             write docs/settings.md again from the settings tables"
@@ -75,6 +75,8 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	@$(BIN)/mypy
+	@if command -v node >/dev/null; then PYTHONPATH=. $(BIN)/pyright --pythonpath $(BIN)/python; \
+	else echo "pyright is left out: it needs node"; fi
 
 layers: $(VENV)/.dev
 	@$(BIN)/lint-imports

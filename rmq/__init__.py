@@ -41,18 +41,29 @@ if TYPE_CHECKING:
     from rmq.client.hooks import ConsumeHookContext, Hook, SendHookContext
     from rmq.client.message import Message, MessageExt, MessageQueue
     from rmq.client.offset_storage import OffsetStorage
+    from rmq.client.reset import OffsetReset
     from rmq.client.results import (
         ConsumeResult,
+        GroupConnections,
+        GroupStats,
         PullResult,
         PullStatus,
         QueryResult,
         SendResult,
         SendStatus,
+        TopicStats,
         TransactionSendResult,
         TransactionState,
     )
     from rmq.client.selectors import by_hash, by_machine_room, by_random
     from rmq.client.settings import ConsumeFromWhere, MessageModel
+    from rmq.protocol.bodies.cluster import ClusterInfo
+    from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
+    from rmq.protocol.bodies.kv import TopicList
+    from rmq.protocol.bodies.replica import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
+    from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
+    from rmq.protocol.bodies.running import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo
+    from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
     from rmq.protocol.errors import (
         ClientError,
         ConnectFailed,
@@ -76,26 +87,38 @@ __all__ = [
     "AllocateQueuesAveragely",
     "AllocateQueuesAveragelyByCircle",
     "AllocateQueuesByConfig",
+    "BrokerData",
     "ClientError",
+    "ClusterInfo",
     "ConnectFailed",
     "ConnectionLost",
     "ConsumeContext",
     "ConsumeFromWhere",
     "ConsumeHookContext",
     "ConsumeResult",
+    "ConsumeStatus",
+    "ConsumerRunningInfo",
+    "GroupConnections",
+    "GroupStats",
+    "HAClientRuntimeInfo",
+    "HAConnectionRuntimeInfo",
+    "HARuntimeInfo",
     "Hook",
     "LitePullConsumer",
     "Message",
     "MessageExt",
     "MessageModel",
     "MessageQueue",
+    "OffsetReset",
     "OffsetStorage",
+    "ProcessQueueInfo",
     "Producer",
     "PullConsumer",
     "PullResult",
     "PullStatus",
     "PushConsumer",
     "QueryResult",
+    "QueueData",
     "RMQError",
     "ReplyTimeout",
     "RequestTimeout",
@@ -104,7 +127,14 @@ __all__ = [
     "SendHookContext",
     "SendResult",
     "SendStatus",
+    "SubscriptionGroupConfig",
+    "SubscriptionGroupTable",
     "TooManyRequests",
+    "TopicConfig",
+    "TopicConfigTable",
+    "TopicList",
+    "TopicRouteData",
+    "TopicStats",
     "TransactionProducer",
     "TransactionSendResult",
     "TransactionState",
@@ -139,16 +169,45 @@ _HOMES = {
     "rmq.client.offset_storage": ("OffsetStorage",),
     "rmq.client.results": (
         "ConsumeResult",
+        "GroupConnections",
+        "GroupStats",
         "PullResult",
         "PullStatus",
         "QueryResult",
         "SendResult",
         "SendStatus",
+        "TopicStats",
         "TransactionSendResult",
         "TransactionState",
     ),
     "rmq.client.selectors": ("by_hash", "by_machine_room", "by_random"),
     "rmq.client.settings": ("ConsumeFromWhere", "MessageModel"),
+    "rmq.client.reset": ("OffsetReset",),
+    "rmq.protocol.bodies.cluster": ("ClusterInfo",),
+    "rmq.protocol.bodies.group": (
+        "SubscriptionGroupConfig",
+        "SubscriptionGroupTable",
+    ),
+    "rmq.protocol.bodies.kv": ("TopicList",),
+    "rmq.protocol.bodies.replica": (
+        "HAClientRuntimeInfo",
+        "HAConnectionRuntimeInfo",
+        "HARuntimeInfo",
+    ),
+    "rmq.protocol.bodies.route": (
+        "BrokerData",
+        "QueueData",
+        "TopicRouteData",
+    ),
+    "rmq.protocol.bodies.running": (
+        "ConsumeStatus",
+        "ConsumerRunningInfo",
+        "ProcessQueueInfo",
+    ),
+    "rmq.protocol.bodies.topic": (
+        "TopicConfig",
+        "TopicConfigTable",
+    ),
     "rmq.protocol.errors": (
         "ClientError",
         "ConnectFailed",

@@ -21,19 +21,30 @@ from rmq.client.hooks import ConsumeHookContext, Hook, SendHookContext
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.offset_storage import OffsetStorage
 from rmq.client.producer import Producer
+from rmq.client.reset import OffsetReset
 from rmq.client.results import (
     ConsumeResult,
+    GroupConnections,
+    GroupStats,
     PullResult,
     PullStatus,
     QueryResult,
     SendResult,
     SendStatus,
+    TopicStats,
     TransactionSendResult,
     TransactionState,
 )
 from rmq.client.selectors import by_hash, by_machine_room, by_random
 from rmq.client.settings import ConsumeFromWhere, MessageModel
 from rmq.client.transaction import TransactionProducer
+from rmq.protocol.bodies.cluster import ClusterInfo
+from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from rmq.protocol.bodies.kv import TopicList
+from rmq.protocol.bodies.replica import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
+from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
+from rmq.protocol.bodies.running import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo
+from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
 from rmq.protocol.errors import (
     ClientError,
     ConnectFailed,
@@ -55,26 +66,38 @@ __all__ = [
     "AllocateQueuesAveragely",
     "AllocateQueuesAveragelyByCircle",
     "AllocateQueuesByConfig",
+    "BrokerData",
     "ClientError",
+    "ClusterInfo",
     "ConnectFailed",
     "ConnectionLost",
     "ConsumeContext",
     "ConsumeFromWhere",
     "ConsumeHookContext",
     "ConsumeResult",
+    "ConsumeStatus",
+    "ConsumerRunningInfo",
+    "GroupConnections",
+    "GroupStats",
+    "HAClientRuntimeInfo",
+    "HAConnectionRuntimeInfo",
+    "HARuntimeInfo",
     "Hook",
     "LitePullConsumer",
     "Message",
     "MessageExt",
     "MessageModel",
     "MessageQueue",
+    "OffsetReset",
     "OffsetStorage",
+    "ProcessQueueInfo",
     "Producer",
     "PullConsumer",
     "PullResult",
     "PullStatus",
     "PushConsumer",
     "QueryResult",
+    "QueueData",
     "RMQError",
     "ReplyTimeout",
     "RequestTimeout",
@@ -83,7 +106,14 @@ __all__ = [
     "SendHookContext",
     "SendResult",
     "SendStatus",
+    "SubscriptionGroupConfig",
+    "SubscriptionGroupTable",
     "TooManyRequests",
+    "TopicConfig",
+    "TopicConfigTable",
+    "TopicList",
+    "TopicRouteData",
+    "TopicStats",
     "TransactionProducer",
     "TransactionSendResult",
     "TransactionState",

@@ -73,7 +73,7 @@ class App:
     ) -> None:
         check_group(name, "DEFAULT_PRODUCER")
         self.name = name
-        self.world = world or World.around()
+        self.world: World = world or World.around()
         #: What the application keeps, as ``app.state.pool``.
         self.state = SimpleNamespace()
         self.middlewares: list[Middleware] = []
@@ -81,7 +81,7 @@ class App:
         #: The consumers, by group.
         self.consumers: dict[str, PushConsumer] = {}
         of_producer: ProducerOptions = {**options, **(producer or {})}
-        self.producer = Producer(name, world=self.world, **of_producer)
+        self.producer: Producer = Producer(name, world=self.world, **of_producer)
         self.health: Health | None = None
         if health is not None:
             self.serve_health(health)

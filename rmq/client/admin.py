@@ -62,8 +62,8 @@ class AdminClient(Lookups):
     """
 
     def __init__(self, *, world: World | None = None, **options: Unpack[AdminOptions]) -> None:
-        self.settings = AdminSettings.of(options)
-        self.world = world or World.around()
+        self.settings: AdminSettings = AdminSettings.of(options)
+        self.world: World = world or World.around()
         self._instance: ClientInstance | None = None
         self._options = options
         #: Brokers that did not answer in time, by address: until when they are left alone, and what was said.

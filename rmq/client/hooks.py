@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult, SendResult
@@ -215,7 +215,7 @@ class _Requests(RemotingHook):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Requests) and other._hook is self._hook
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def before(self, addr: str, request: Command) -> None:
         self._call(self._hook.before_request, addr, request)

@@ -57,6 +57,7 @@ class ConsumerMember(Protocol):
 
     def topics(self) -> Iterable[str]:
         """The topics whose routes it needs."""
+        ...
 
     async def rebalance(self) -> None: ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from rmq.client.checks import check_delay_level, check_topic
 from rmq.protocol import ids
@@ -110,15 +110,15 @@ class Message:
             _check_topic(topic)
         if delay_level != 0:
             check_delay_level(delay_level, _DELAY_LEVELS)
-        self.topic = topic
+        self.topic: str = topic
         self.body: bytes = body if type(body) is bytes else body_bytes(body)
-        self.tags = tags
-        self.keys = keys if keys is None or type(keys) is str else join_keys(keys)
-        self.flag = flag
-        self.delay_level = delay_level
-        self.delay = delay
-        self.deliver_at = deliver_at
-        self.wait_store_ok = wait_store_ok
+        self.tags: str | None = tags
+        self.keys: str | None = keys if keys is None or type(keys) is str else join_keys(keys)
+        self.flag: int = flag
+        self.delay_level: int = delay_level
+        self.delay: float | datetime.timedelta | None = delay
+        self.deliver_at: datetime.datetime | None = deliver_at
+        self.wait_store_ok: bool = wait_store_ok
         try:
             self.properties: dict[str, str] = dict(properties) if properties else {}
         except (TypeError, ValueError):
@@ -132,7 +132,7 @@ class Message:
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and _values(self) == _values(other)
 
-    __hash__ = None  # type: ignore[assignment]  # what it says may change until it is sent
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # what it says may change until it is sent
 
     def as_dict(self) -> dict[str, Any]:
         """What the constructor takes, by name."""

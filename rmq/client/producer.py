@@ -65,13 +65,14 @@ class Producer(Lookups):
     _kind: ClassVar[type[ProducerSettings]] = ProducerSettings
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[ProducerOptions]) -> None:
-        self.settings = self._kind.of(options)
+        self.settings: ProducerSettings = self._kind.of(options)
         for topic in self.settings.topics:
             check_topic(topic)
         self._names = Namespace(self.settings.namespace)
-        self.group = group = self._names.group(group, "DEFAULT_PRODUCER")
-        self.world = world or World.around()
-        self.faults = LatencyFault(self.settings.send_latency_fault_enable)
+        group = self._names.group(group, "DEFAULT_PRODUCER")
+        self.group: str = group
+        self.world: World = world or World.around()
+        self.faults: LatencyFault = LatencyFault(self.settings.send_latency_fault_enable)
         ids = message_ids(self.world, self.settings)
         hooks = Hooks(self.settings.hooks, group)
         stamp = hooks.stamped if hooks.stamps else None

@@ -59,7 +59,7 @@ class TransactionProducer(Producer):
     """
 
     _kind = TransactionProducerSettings
-    settings: TransactionProducerSettings
+    settings: TransactionProducerSettings  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(
         self,

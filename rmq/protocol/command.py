@@ -57,15 +57,15 @@ class Command:
         version: int = VERSION,
         serialize: SerializeType = SerializeType.JSON,
     ) -> None:
-        self.code = code
-        self.ext = ext
-        self.body = body
-        self.flag = flag
-        self.opaque = opaque
-        self.remark = remark
-        self.language = language
-        self.version = version
-        self.serialize = serialize
+        self.code: int = code
+        self.ext: dict[str, str | None] | None = ext
+        self.body: bytes = body
+        self.flag: int = flag
+        self.opaque: int = opaque
+        self.remark: str | None = remark
+        self.language: int | None = language
+        self.version: int = version
+        self.serialize: SerializeType = serialize
 
     @classmethod
     def request(cls, code: int, header: Header | None = None, body: bytes = b"") -> Command:

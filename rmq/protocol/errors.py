@@ -168,8 +168,8 @@ class ResponseError(RMQError):
         self.code = code
         self.remark = remark
         self.address = address
-        self.retriable = code in _RETRIABLE
-        self.refresh_route = code in _REFRESH
+        self.retriable: bool = code in _RETRIABLE
+        self.refresh_route: bool = code in _REFRESH
         where = f" from {address}" if address else ""
         super().__init__(f"code {code}{where}: {remark or 'no remark'}")
 

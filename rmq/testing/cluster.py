@@ -63,9 +63,9 @@ class Cluster:
         settings: dict[str, str] | None = None,
         world: World | None = None,
     ) -> None:
-        self.folder = os.fspath(folder)
-        self.world = world if world is not None else World.real()
-        self.settings = {**_TEST_DEFAULTS, **(settings or {})}
+        self.folder: str = os.fspath(folder)
+        self.world: World = world if world is not None else World.real()
+        self.settings: dict[str, str] = {**_TEST_DEFAULTS, **(settings or {})}
         self.namesrvs: list[NamesrvApp] = []
         self.brokers: list[BrokerApp] = []
         self._broker_count = brokers

@@ -101,8 +101,9 @@ def pytest_fixture_setup(
         return (yield)
     runner = request.getfixturevalue(_rmq_runner.__name__)
     there = function = fixturedef.func
-    if request.instance is not None and hasattr(function, "__func__"):
-        function = function.__func__.__get__(request.instance)
+    unbound = getattr(function, "__func__", None)
+    if request.instance is not None and unbound is not None:  # the instance it is bound to is not the test's
+        function = unbound.__get__(request.instance)
     way = _generator_run_by if inspect.isasyncgenfunction(function) else _run_by
     fixturedef.func = way(runner, function)  # type: ignore[misc]
     try:

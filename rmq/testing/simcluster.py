@@ -59,7 +59,7 @@ class SimCluster(Cluster):
         seed: int = 0,
         loop: SimLoop | None = None,
     ) -> None:
-        self.simulation = Simulation(seed, loop, RealClock().now_ms())
+        self.simulation: Simulation = Simulation(seed, loop, RealClock().now_ms())
         clients = self._clients = self.simulation.node("clients")
         super().__init__(
             "/cluster",
@@ -228,7 +228,7 @@ class BlockingSimCluster:
         seed: int = 0,
     ) -> None:
         #: The same cluster for coroutines, which run with :meth:`call`.
-        self.cluster = SimCluster(
+        self.cluster: SimCluster = SimCluster(
             brokers=brokers, slaves=slaves, namesrvs=namesrvs, settings=settings, seed=seed, loop=SimLoop()
         )
         self._time = self.cluster.simulation.bridge()

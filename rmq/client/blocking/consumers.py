@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Unpack
+from typing import Any, Literal, Unpack, overload
 
 from rmq.client.blocking.life import twin
 from rmq.client.blocking.mirror import LitePullConsumerMirror, PullConsumerMirror, PushConsumerMirror
 from rmq.client.checks import check_text
-from rmq.client.consumer.listeners import F
+from rmq.client.consumer.listeners import Batch, One
 from rmq.client.consumer.lite import LitePullConsumer as AioLitePullConsumer
 from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
 from rmq.client.consumer.push import PushConsumer as AioPushConsumer
@@ -62,12 +62,25 @@ class PushConsumer(PushConsumerMirror):
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PushConsumerOptions]) -> None:
         super().__init__(AioPushConsumer(group, world=world, **options))
-        self.group = self._client.group
+        self.group: str = self._client.group
 
-    def on(self, topic: str, expression: str = "*", *, sql: bool = False, batch: bool = False) -> Callable[[F], F]:
+    @overload
+    def on(
+        self, topic: str, expression: str = "*", *, sql: bool = False, batch: Literal[False] = False
+    ) -> Callable[[One], One]: ...
+
+    @overload
+    def on(
+        self, topic: str, expression: str = "*", *, sql: bool = False, batch: Literal[True]
+    ) -> Callable[[Batch], Batch]: ...
+
+    @overload
+    def on(self, topic: str, expression: str = "*", *, sql: bool = False, batch: bool) -> Callable[[Any], Any]: ...
+
+    def on(self, topic: str, expression: str = "*", *, sql: bool = False, batch: bool = False) -> Callable[[Any], Any]:
         check_text(topic)
 
-        def register(function: F) -> F:
+        def register(function: Any) -> Any:
             return self._on_loop(lambda client: client.on(topic, expression, sql=sql, batch=batch)(function))
 
         return register
@@ -108,7 +121,7 @@ class PullConsumer(PullConsumerMirror):
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PullConsumerOptions]) -> None:
         super().__init__(AioPullConsumer(group, world=world, **options))
-        self.group = self._client.group
+        self.group: str = self._client.group
 
 
 @lists_options(LitePullConsumerSettings)
@@ -134,7 +147,7 @@ class LitePullConsumer(LitePullConsumerMirror):
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[LitePullConsumerOptions]) -> None:
         super().__init__(AioLitePullConsumer(group, world=world, **options))
-        self.group = self._client.group
+        self.group: str = self._client.group
 
     def __iter__(self) -> Iterator[MessageExt]:
         """Messages one by one, until the shutdown. Each is consumed when the next one is asked for: what a body that

@@ -47,7 +47,7 @@ class Blocking(Generic[A]):
     _receives = False
 
     def __init__(self, client: A) -> None:
-        self._client = client
+        self._client: A = client
         self._bridge: Bridge | None = None
         self._started = False
 

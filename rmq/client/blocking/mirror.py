@@ -5,12 +5,12 @@ Written by ``make mirror`` from the asyncio classes, which are the place to chan
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 
 from rmq.client.admin import AdminClient as AioAdminClient
 from rmq.client.blocking.life import A, Blocking, C
-from rmq.client.consumer.listeners import ListenerResult
+from rmq.client.consumer.listeners import BatchListener, OneListener
 from rmq.client.consumer.lite import LitePullConsumer as AioLitePullConsumer
 from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
 from rmq.client.consumer.push import PushConsumer as AioPushConsumer
@@ -184,9 +184,7 @@ class Replying(Lookups[C]):
 class PushConsumerMirror(Replying[AioPushConsumer]):
     """What :class:`rmq.client.consumer.push.PushConsumer` has, blocking."""
 
-    def register_message_listener(
-        self, listener: Callable[..., ListenerResult | Awaitable[ListenerResult]], *, batch: bool = False
-    ) -> None:
+    def register_message_listener(self, listener: OneListener | BatchListener, *, batch: bool = False) -> None:
         """The listener of topics that have none of their own; see :meth:`on`.
 
         :raises ClientError: the listener cannot be used.

@@ -66,7 +66,7 @@ class Producer(ProducerMirror):
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[ProducerOptions]) -> None:
         super().__init__(AioProducer(group, world=world, **options))
-        self.group = self._client.group
+        self.group: str = self._client.group
         self._under_way: set[Future[Any]] = set()
 
     def _forked(self) -> None:
@@ -293,7 +293,7 @@ class TransactionProducer(Producer):
             producer.send_in_transaction(Message("TopicTest", b"order", keys="order-1"), local)
     """
 
-    _client: AioTransactionProducer
+    _client: AioTransactionProducer  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(
         self,
@@ -304,7 +304,7 @@ class TransactionProducer(Producer):
         **options: Unpack[TransactionProducerOptions],
     ) -> None:
         ProducerMirror.__init__(self, AioTransactionProducer(group, check, world=world, **options))
-        self.group = self._client.group
+        self.group: str = self._client.group
         self._under_way = set()
 
     def send_in_transaction(

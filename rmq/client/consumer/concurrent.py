@@ -180,7 +180,7 @@ class ConcurrentService(Service):
                     outcome = await listener.call_async(job.messages, job.context, stopping=self._is_stopping)
                 finally:
                     self._end(job, outcome)
-                if outcome.cancelled:
+                if outcome.cancelled:  # pyright: ignore[reportOptionalMemberAccess]
                     break
         finally:
             self._workers -= 1

@@ -7,7 +7,7 @@ import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from rmq.client.checks import check_flag, check_number
 from rmq.client.hooks import ConsumeHookContext, Hooks
@@ -18,14 +18,22 @@ from rmq.protocol.errors import ClientError
 from rmq.runtime.aside import logger
 from rmq.runtime.world import Pool
 
-__all__ = ["ConsumeContext", "F", "Listener", "ListenerResult", "Outcome", "ends_task"]
+__all__ = [
+    "Batch",
+    "BatchListener",
+    "ConsumeContext",
+    "Listener",
+    "ListenerResult",
+    "One",
+    "OneListener",
+    "Outcome",
+    "ends_task",
+]
 
 log = logger(__name__)
 
 #: What a listener may return: nothing, True and SUCCESS are success, False and the other results are not.
 ListenerResult = ConsumeResult | bool | None
-#: Any listener: it takes a message (or, for a batch, a list of them), and the context when it has a second parameter.
-F = TypeVar("F", bound=Callable[..., ListenerResult | Awaitable[ListenerResult]])
 
 
 @dataclass(slots=True)
@@ -60,6 +68,17 @@ class ConsumeContext:
         if pause is not None:
             self.suspend_current_queue_time = None
             self.suspend_current_queue_time = seconds(pause, "context.suspend_current_queue_time")
+
+
+_Returned: TypeAlias = ListenerResult | Awaitable[ListenerResult]
+#: Takes a message, and the context when it has a second parameter; on a thread, or as a coroutine on the loop.
+OneListener: TypeAlias = Callable[[MessageExt], _Returned] | Callable[[MessageExt, ConsumeContext], _Returned]
+#: Takes a batch: a list of messages.
+BatchListener: TypeAlias = (
+    Callable[[list[MessageExt]], _Returned] | Callable[[list[MessageExt], ConsumeContext], _Returned]
+)
+One = TypeVar("One", bound=OneListener)
+Batch = TypeVar("Batch", bound=BatchListener)
 
 
 @dataclass(slots=True)

@@ -70,7 +70,7 @@ class LitePullConsumer(Replying):
         self.settings = LitePullConsumerSettings.of(options)
         self._names = Namespace(self.settings.namespace)
         self.group = group = self._names.group(group, "DEFAULT_CONSUMER")
-        self.world = world or World.around()
+        self.world: World = world or World.around()
         self._strategy = self.settings.strategy()
         self._subscriptions = Subscriptions(self.world.clock, group)
         #: The queues that the application has assigned; None: it subscribes.

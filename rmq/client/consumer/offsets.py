@@ -46,6 +46,7 @@ class OffsetStore(Protocol):
 
     def known(self, queue: MessageQueue) -> int:
         """The offset in memory; -1 = none."""
+        ...
 
     async def read(self, queue: MessageQueue) -> int:
         """The offset as it is kept; -1 = the group has none for this queue.
@@ -55,6 +56,7 @@ class OffsetStore(Protocol):
 
         :raises RMQError: it cannot be known now.
         """
+        ...
 
     async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> RMQError | None:
         """Keep the offsets of these queues.

@@ -52,10 +52,11 @@ class PullConsumer(Replying):
     _kind: ClassVar[type[PullConsumerSettings]] = PullConsumerSettings
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PullConsumerOptions]) -> None:
-        self.settings = self._kind.of(options)
+        self.settings: PullConsumerSettings = self._kind.of(options)
         self._names = Namespace(self.settings.namespace)
-        self.group = group = self._names.group(group, "DEFAULT_CONSUMER")
-        self.world = world or World.around()
+        group = self._names.group(group, "DEFAULT_CONSUMER")
+        self.group: str = group
+        self.world: World = world or World.around()
         for topic in self.settings.register_topics:
             check_topic(topic)
         self._strategy = self.settings.strategy()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Literal, Self, Unpack, overload
 
 from rmq.client.checks import typed
 from rmq.client.consumer import sendback
@@ -15,7 +15,7 @@ from rmq.client.consumer.delivery import Delivery
 from rmq.client.consumer.describe import consume_directly, describe
 from rmq.client.consumer.fetch import Limits
 from rmq.client.consumer.kept_locks import KeptLocks
-from rmq.client.consumer.listeners import F, Listener, ListenerResult
+from rmq.client.consumer.listeners import Batch, BatchListener, Listener, One, OneListener
 from rmq.client.consumer.member import Member
 from rmq.client.consumer.offsets import OffsetStore
 from rmq.client.consumer.orderly import OrderlyService
@@ -71,10 +71,11 @@ class PushConsumer(Replying):
     """
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PushConsumerOptions]) -> None:
-        self.settings = PushConsumerSettings.of(options)
+        self.settings: PushConsumerSettings = PushConsumerSettings.of(options)
         self._names = Namespace(self.settings.namespace)
-        self.group = group = self._names.group(group, "DEFAULT_CONSUMER")
-        self.world = world or World.around()
+        group = self._names.group(group, "DEFAULT_CONSUMER")
+        self.group: str = group
+        self.world: World = world or World.around()
         self._strategy = self.settings.strategy()
         self._hooks = Hooks(self.settings.hooks, group)
         self._subscriptions = Subscriptions(self.world.clock, group)
@@ -86,7 +87,7 @@ class PushConsumer(Replying):
         self._pool: Pool | None = None
         self._store: OffsetStore | None = None
         self._delivery: Delivery | None = None
-        self.started_ms = 0
+        self.started_ms: int = 0
         self._stopping: asyncio.Task[None] | None = None
         self._paused = False
         self._leave: Callable[[BaseException], None] | None = None
@@ -102,7 +103,20 @@ class PushConsumer(Replying):
 
     # -- subscriptions and listeners ----------------------------------------------------------------------------------
 
-    def on(self, topic: str, expression: str = "*", *, sql: bool = False, batch: bool = False) -> Callable[[F], F]:
+    @overload
+    def on(
+        self, topic: str, expression: str = "*", *, sql: bool = False, batch: Literal[False] = False
+    ) -> Callable[[One], One]: ...
+
+    @overload
+    def on(
+        self, topic: str, expression: str = "*", *, sql: bool = False, batch: Literal[True]
+    ) -> Callable[[Batch], Batch]: ...
+
+    @overload
+    def on(self, topic: str, expression: str = "*", *, sql: bool = False, batch: bool) -> Callable[[Any], Any]: ...
+
+    def on(self, topic: str, expression: str = "*", *, sql: bool = False, batch: bool = False) -> Callable[[Any], Any]:
         """Subscribe a topic and make the decorated function its listener.
 
         It takes a message and, if it has a second parameter, the :class:`ConsumeContext`. Returning nothing, True or
@@ -114,7 +128,7 @@ class PushConsumer(Replying):
         :raises ClientError: the topic, the expression or the listener cannot be used, or the topic has a listener.
         """
 
-        def register(function: F) -> F:
+        def register(function: Any) -> Any:
             listener = Listener(function, batch=batch, group=self.group, hooks=self._hooks)
             shown = self._names.plain(topic)
             if shown in self._listeners and self._names.wrap(topic) in self._subscriptions.table:
@@ -128,9 +142,7 @@ class PushConsumer(Replying):
 
         return register
 
-    def register_message_listener(
-        self, listener: Callable[..., ListenerResult | Awaitable[ListenerResult]], *, batch: bool = False
-    ) -> None:
+    def register_message_listener(self, listener: OneListener | BatchListener, *, batch: bool = False) -> None:
         """The listener of topics that have none of their own; see :meth:`on`.
 
         :raises ClientError: the listener cannot be used.

@@ -46,6 +46,7 @@ class Service(Protocol):
     @property
     def busy(self) -> int:
         """Listener calls under way."""
+        ...
 
     @property
     def full(self) -> bool:
@@ -72,6 +73,7 @@ class Service(Protocol):
 
         :returns: how many still run after ``limit`` seconds.
         """
+        ...
 
     def resize(self, most: int) -> None:
         """Another number of calls at a time."""

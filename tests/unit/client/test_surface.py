@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
 from types import ModuleType
+from typing import Any, cast, get_args, get_type_hints
 
 import pytest
 
@@ -90,3 +92,22 @@ def test_importing_the_package_loads_nothing_else() -> None:
         "assert not loaded, loaded\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_what_public_methods_take_and_return_can_be_imported(name: str) -> None:
+    known = {getattr(rmq, public_name) for public_name in rmq.__all__}
+    for method, value in public(getattr(aio, name)).items():
+        function = value.fget if isinstance(value, property) else inspect.unwrap(cast(Any, value))
+        for hint in classes_of(get_type_hints(function)):
+            if hint.__module__.startswith("rmq."):
+                assert hint in known, f"{name}.{method}: {hint}"
+
+
+def classes_of(hints: object) -> Iterator[type]:
+    """The classes in hints, however deep."""
+    if isinstance(hints, type) and not get_args(hints):
+        yield hints
+    parts = hints.values() if isinstance(hints, dict) else hints if isinstance(hints, list) else get_args(hints)
+    for part in parts:
+        yield from classes_of(part)
