@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar, Unpack
 
+from rmq.client.accumulator import Accumulator
 from rmq.client.attempts import AskRoute, AskWhy, Attempts, Done, Pause, Send, Step
 from rmq.client.checks import check_queue, check_text, check_topic, typed
 from rmq.client.fault import LatencyFault
@@ -83,6 +84,11 @@ class Producer(Lookups):
         self._stopped = False
         self._under_way: set[asyncio.Task[Any]] = set()
         self._requests = Requests(self)
+        self._accumulator: Accumulator | None = None
+        if self.settings.auto_batch:
+            self._accumulator = Accumulator(
+                self._encoder, self.settings, self._send_joined, lambda task: self._keep(task, None)
+            )
         self._options = options
 
     def _renew(self) -> Producer:
@@ -128,6 +134,8 @@ class Producer(Lookups):
         """Wait for the asynchronous sends and requests under way (each has its own timeout), leave, close the
         connections."""
         try:
+            if self._accumulator is not None:
+                self._accumulator.end()
             if self._under_way:
                 await asyncio.wait(self._under_way)
         finally:
@@ -203,13 +211,12 @@ class Producer(Lookups):
         check_callback(callback)
         if queue is not None:
             check_queue(queue)
-        send = self._prepare(message)
-        task = asyncio.get_running_loop().create_task(
-            self._send_prepared(
-                send, queue, selector, arg, self._limit(timeout), self.settings.retry_times_when_send_async_failed
-            ),
-            name="send",
-        )
+        if self._joins(message, selector):
+            sending = self.send(message, queue=queue, timeout=timeout)
+        else:
+            retries = self.settings.retry_times_when_send_async_failed
+            sending = self._send_prepared(self._prepare(message), queue, selector, arg, self._limit(timeout), retries)
+        task = asyncio.get_running_loop().create_task(sending, name="send")
         self._keep(task, callback)
         return task
 
@@ -428,6 +435,15 @@ class Producer(Lookups):
         """Its turn has come; at the end its place of ``size`` KiB is given back."""
         answered = False
         try:
+            if self._accumulator is not None and self._accumulator.takes(message, selector):
+                assert isinstance(message, (Message, MessageExt))
+                try:
+                    result = await self._accumulator.send(message, queue, timeout)
+                except ResponseError:
+                    answered = True
+                    raise
+                answered = True
+                return result
             send = message if isinstance(message, PreparedSend) else self._prepare(message)
             attempts = self._attempts(send, queue, selector, arg, timeout, retries)
             done = await self._go_on(attempts, await self._begin(attempts))
@@ -435,6 +451,19 @@ class Producer(Lookups):
             return done.result()
         finally:
             self._window.leave(size, answered=answered)
+
+    def _joins(self, message: object, selector: MessageQueueSelector | None) -> bool:
+        """Whether a send goes into a batch with others. :raises ClientError: it can never be sent."""
+        if self._accumulator is None or not self._accumulator.takes(message, selector):
+            return False
+        assert isinstance(message, (Message, MessageExt))
+        self._encoder.item_size(message)
+        return True
+
+    async def _send_joined(self, send: PreparedSend, queue: MessageQueue | None, timeout: float) -> SendResult:
+        """A batch of sends that each have had their turn."""
+        attempts = self._attempts(send, queue, None, None, timeout)
+        return (await self._go_on(attempts, await self._begin(attempts))).result()
 
     async def _its_turn(self, size: int, timeout: float) -> None:
         """Take a place in the window, and wait for it where there is none."""

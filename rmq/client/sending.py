@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from struct import Struct
+from typing import NamedTuple
 
 import orjson
 
@@ -34,7 +35,7 @@ from rmq.protocol.numbers import INT_MAX
 from rmq.protocol.properties import CORRELATION_ID, MESSAGE_TYPE, REPLY, REPLY_TO_CLIENT, RESERVED, TTL
 from rmq.protocol.sysflags import TRANSACTION_PREPARED
 
-__all__ = ["PreparedSend", "SendEncoder", "send_result"]
+__all__ = ["BatchItem", "PreparedSend", "SendEncoder", "send_result"]
 
 _LENGTHS = Struct(">II")
 _ONEWAY = 2
@@ -107,6 +108,15 @@ class PreparedSend:
         self.sys_flag = sys_flag
         self.flag = flag
         self.born = born
+
+
+class BatchItem(NamedTuple):
+    """One message of a batch, encoded; the topic is the brokers'."""
+
+    message: Message | MessageExt
+    topic: str
+    msg_id: str
+    data: bytes
 
 
 class SendEncoder:
@@ -305,16 +315,10 @@ class SendEncoder:
         """
         if not messages:
             raise ClientError("the batch is empty")
-        if self._stamp is not None:
-            messages = [self._stamp(message) for message in messages]
         first = messages[0]
         topic = first.topic
-        wire_topic = (self._wire_topics.get(topic) if type(topic) is str else None) or self._check_topic(topic)
-        if topic.startswith("%RETRY%"):
+        if isinstance(topic, str) and topic.startswith("%RETRY%"):
             raise ClientError("messages for a retry topic cannot be sent as a batch")
-        ids = []
-        items: list[bytes] = []
-        size = 0
         for message in messages:
             if message.topic != topic:
                 raise ClientError(f"a batch goes to one topic: this one holds {topic} and {message.topic}")
@@ -322,30 +326,50 @@ class SendEncoder:
                 raise ClientError("a message that waits cannot be part of a batch: send it alone")
             if message.wait_store_ok != first.wait_store_ok:
                 raise ClientError("all messages of a batch have the same wait_store_ok")
-            body = message.body
-            if type(body) is not bytes:
-                body = body_bytes(body)
-            if not body or len(body) > self._settings.max_message_size:
-                self._refuse_body(body, topic)
-            ids.append(self._next_id())
-            properties = _utf8(self._property_text(message, ids[-1]), message)
-            size += batch.add(items, message.flag, body, properties)
-        if size > self._settings.max_message_size:
+        return self.join([self.prepare_item(message) for message in messages])
+
+    def prepare_item(self, message: Message | MessageExt) -> BatchItem:
+        """Check and encode one message of a batch, whatever the others are.
+
+        :raises ClientError: says what is wrong with it and what to do.
+        """
+        if self._stamp is not None:
+            message = self._stamp(message)
+        topic = message.topic
+        wire_topic = (self._wire_topics.get(topic) if type(topic) is str else None) or self._check_topic(topic)
+        body = message.body
+        if type(body) is not bytes:
+            body = body_bytes(body)
+        if not body or len(body) > self._settings.max_message_size:
+            self._refuse_body(body, topic)
+        msg_id = self._next_id()
+        parts: list[bytes] = []
+        batch.add(parts, message.flag, body, _utf8(self._property_text(message, msg_id), message))
+        return BatchItem(message, wire_topic, msg_id, b"".join(parts))
+
+    def join(self, items: Sequence[BatchItem]) -> PreparedSend:
+        """The batch of messages that go together.
+
+        :raises ClientError: it is too large.
+        """
+        first = items[0].message
+        body = b"".join([item.data for item in items])
+        if len(body) > self._settings.max_message_size:
             raise ClientError(
-                f"the batch takes {size} bytes, over max_message_size {self._settings.max_message_size}: "
+                f"the batch takes {len(body)} bytes, over max_message_size {self._settings.max_message_size}: "
                 "send it in the parts that producer.split(messages) gives"
             )
         return PreparedSend(
             first,
-            wire_topic,
-            b"".join(items),
+            items[0].topic,
+            body,
             orjson.dumps(f"WAIT\x01{'true' if first.wait_store_ok else 'false'}"),
-            ",".join(ids),
+            ",".join([item.msg_id for item in items]),
             code=320,
             sys_flag=0,
             flag=0,
             born=self._now_ms(),
-            batch=messages,
+            batch=[item.message for item in items],
         )
 
     def split(

@@ -129,7 +129,8 @@ class ProducerOptions(ClientOptions, total=False):
     compressed. ``retry_response_codes``: answers that lead to another broker. ``back_pressure_for_async_send_num`` and
     ``back_pressure_for_async_send_size`` (bytes): sends under way at once; more wait for their turn, unless
     ``enable_backpressure_for_async_mode`` is False. ``send_msg_max_timeout_per_request``: for one try.
-    ``topics``: their routes are asked for at the start.
+    ``topics``: their routes are asked for at the start. ``auto_batch``: single sends of one topic are joined, up to
+    ``batch_max_bytes`` and for ``batch_max_delay`` at most; ``total_batch_max_bytes`` of all topics wait so.
     """
 
     create_topic_key: str
@@ -148,6 +149,10 @@ class ProducerOptions(ClientOptions, total=False):
     back_pressure_for_async_send_num: int
     back_pressure_for_async_send_size: int
     send_msg_max_timeout_per_request: Duration | None
+    auto_batch: bool
+    batch_max_delay: Duration
+    batch_max_bytes: int
+    total_batch_max_bytes: int
     topics: tuple[str, ...]
 
 
@@ -333,6 +338,10 @@ class ProducerSettings(ClientSettings):
     back_pressure_for_async_send_num: int = 2_000
     back_pressure_for_async_send_size: int = 16 << 20
     send_msg_max_timeout_per_request: float | None = None
+    auto_batch: bool = False
+    batch_max_delay: float = 0.01
+    batch_max_bytes: int = 32 << 10
+    total_batch_max_bytes: int = 32 << 20
     topics: tuple[str, ...] = ()
 
     def check(self) -> None:
@@ -341,6 +350,8 @@ class ProducerSettings(ClientSettings):
         if self.compress_type not in ("ZLIB", "LZ4", "ZSTD"):
             raise ClientError(f"compress_type is {self.compress_type!r}: use ZLIB, LZ4 or ZSTD")
         _within(self, "default_topic_queue_nums", 1, 65_535)
+        _within(self, "batch_max_bytes", 1, MAX_FRAME)
+        _within(self, "total_batch_max_bytes", 1, _INT_MAX)
         _within(self, "max_message_size", 1, MAX_FRAME)
         _within(self, "compress_msg_body_over", 0, _INT_MAX)
         _within(self, "compress_level", 0, 9 if self.compress_type == "ZLIB" else 22)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
@@ -86,6 +86,8 @@ class Producer(ProducerMirror):
         if made is not self._bridge:
             self._adopt(made)
             client = self._client
+        if client.settings.auto_batch and client._joins(message, selector):
+            return made.run(client.send(message, queue=queue, timeout=timeout))
         send = client._prepare(message)
         limit = client._limit(timeout)
         attempts = client._attempts(send, queue, selector, arg, limit)
@@ -136,8 +138,10 @@ class Producer(ProducerMirror):
         made.check()
         instance = client.instance
         check_callback(callback)
-        send = client._prepare(message)
         limit = client._limit(timeout)
+        if client._joins(message, selector):
+            return self._send_joined(made, client.send(message, queue=queue, timeout=limit), callback)
+        send = client._prepare(message)
         retries = client.settings.retry_times_when_send_async_failed
         attempts = client._attempts(send, queue, selector, arg, limit, retries)
         window, size = client._window, weight(send)
@@ -145,11 +149,7 @@ class Producer(ProducerMirror):
         if waits and not made.inside:
             made.run(client._its_turn(size, limit))
             waits = False
-        future: _Future[SendResult] = _Future(made)
-        self._under_way.add(future)
-        future.on_loop(self._under_way.discard)
-        if callback is not None:
-            future.add_done_callback(callback)
+        future: _Future[SendResult] = self._future(made, callback)
 
         def finish(ended: Done | BaseException) -> None:
             window.leave(size, answered=isinstance(ended, Done) and ended.answered)
@@ -177,6 +177,26 @@ class Producer(ProducerMirror):
             made.post(go_on, step)
         return future
 
+    def _future(self, made: Bridge, callback: Callable[[Future[T]], object] | None) -> _Future[T]:
+        """One that a shutdown waits for."""
+        future: _Future[T] = _Future(made)
+        self._under_way.add(future)
+        future.on_loop(self._under_way.discard)
+        if callback is not None:
+            future.add_done_callback(callback)
+        return future
+
+    def _send_joined(
+        self,
+        made: Bridge,
+        sending: Coroutine[Any, Any, SendResult],
+        callback: Callable[[Future[SendResult]], object] | None,
+    ) -> Future[SendResult]:
+        """One that goes into a batch with others, from the loop."""
+        future: _Future[SendResult] = self._future(made, callback)
+        made.post(made.spawn, sending, partial(_tell, future))
+        return future
+
     def request_async(
         self,
         message: Message | MessageExt,
@@ -196,11 +216,7 @@ class Producer(ProducerMirror):
         made.check()
         client.instance  # noqa: B018 - raises when not started
         check_callback(callback)
-        future: _Future[MessageExt] = _Future(made)
-        self._under_way.add(future)
-        future.on_loop(self._under_way.discard)
-        if callback is not None:
-            future.add_done_callback(callback)
+        future: _Future[MessageExt] = self._future(made, callback)
         asked = client.request(message, queue=queue, selector=selector, arg=arg, timeout=timeout)
         made.post(made.spawn, asked, partial(_tell, future))
         return future
