@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.results import SendResult
@@ -162,7 +162,8 @@ def results_by_message(result: SendResult, items: list[BatchItem]) -> list[SendR
     stored = result.offset_msg_id.split(",")
     if len(stored) != len(items):  # a broker that says the first one's alone
         stored = [stored[0], *[""] * (len(items) - 1)]
+    status, queue, first = result.send_status, result.message_queue, result.queue_offset
     return [
-        replace(result, msg_id=item.msg_id, offset_msg_id=where, queue_offset=result.queue_offset + at)
-        for at, (item, where) in enumerate(zip(items, stored, strict=True))
+        SendResult(status, item.msg_id, where, queue, at, None, result.region_id, result.trace_on)
+        for at, (item, where) in enumerate(zip(items, stored, strict=True), first)
     ]
