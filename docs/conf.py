@@ -28,6 +28,7 @@ _PARTS = {
     "Tests": ("rmq.testing", lambda made: True),
     "Log records": ("rmq.integrations.logging", lambda made: True),
     "OpenTelemetry": ("rmq.integrations.opentelemetry", lambda made: True),
+    "Prometheus": ("rmq.integrations.prometheus", lambda made: True),
 }
 _MESSAGES = ("rmq.client.message", "rmq.protocol.queue", "rmq.client.results")
 
