@@ -10,6 +10,7 @@ import mmap
 import os
 import posixpath
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from rmq.runtime.world import File, FileIdentity, FileLock, Usage
@@ -40,6 +41,11 @@ class Gone:
 GONE = Gone()
 
 
+@lru_cache(10_000)
+def _whole(path: str) -> str:
+    return posixpath.normpath(posixpath.join("/", path))
+
+
 class SimFile:
     """An open file; it goes on reading and writing after a rename or an unlink, as on a real system."""
 
@@ -62,12 +68,15 @@ class SimFile:
 
     def _read(self, size: int, offset: int) -> Inode:
         inode = self._use("pread")
-        self._files.disk._check_place(self.path, offset, offset + size)
+        disk = self._files.disk
+        if disk._bad_places:
+            disk._check_place(self.path, offset, offset + size)
         return inode
 
     def pread(self, size: int, offset: int) -> bytes:
         inode = self._read(size, offset)
-        inode.cold.difference_update(range(offset // PAGE, (offset + max(size, 1) - 1) // PAGE + 1))
+        if inode.cold:
+            inode.cold.difference_update(range(offset // PAGE, (offset + max(size, 1) - 1) // PAGE + 1))
         return inode.read(size, offset)
 
     def pread_aside(self, size: int, offset: int) -> bytes:
@@ -188,7 +197,7 @@ class SimFiles:
 
     def _path(self, path: str, action: str = "") -> str:
         self._alive()
-        whole = posixpath.normpath(posixpath.join("/", path))
+        whole = _whole(path)
         if action:
             self.disk._check(action, whole)
         return whole

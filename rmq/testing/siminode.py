@@ -30,6 +30,10 @@ class Inode:
 
     def read(self, size: int, offset: int) -> bytes:
         size = max(0, min(size, self.size - offset))
+        number, start = divmod(offset, PAGE)
+        if start + size <= PAGE:  # most reads
+            page = self.pages.get(number)
+            return bytes(page[start : start + size]) if page is not None else _ZEROS[:size]
         parts = []
         while size > 0:
             number, start = divmod(offset, PAGE)

@@ -10,15 +10,17 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from functools import partial
-from heapq import heappop
-from typing import Any, TypeVar
+from heapq import heappop, heappush
+from typing import Any, TypeVar, TypeVarTuple
 
 from rmq.runtime.lockstep import LockstepPool
 
 __all__ = ["SimDeadlock", "SimLoop", "run"]
 
 T = TypeVar("T")
+_Args = TypeVarTuple("_Args")
 
 #: From so many cancelled timers on, BaseEventLoop takes them out if they are more than half of all.
 _CANCELLED = 50
@@ -63,6 +65,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timer_cancelled_count: int
         self._stopping: bool
         self._debug: bool
+        self._closed: bool
         self._now = start
         self._selector = _Selector(self)
         self._clock_resolution = 1e-9
@@ -91,6 +94,32 @@ class SimLoop(asyncio.BaseEventLoop):
             "what is waited for has not come in all the virtual time that it was given (advance() gives more)"
         )
 
+    # Without the layers of BaseEventLoop, which are much of what a step of a simulation costs.
+
+    def call_soon(
+        self, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
+    ) -> asyncio.Handle:
+        if self._debug or self._closed:
+            return super().call_soon(callback, *args, context=context)
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self, delay: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        if self._debug or self._closed:
+            return super().call_at(when, callback, *args, context=context)
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heappush(self._scheduled, timer)
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
     def _run_once(self) -> None:
         """One turn, in BaseEventLoop's order; shorter, since idle services take most turns of a simulation."""
         self._turns += 1
@@ -104,8 +133,10 @@ class SimLoop(asyncio.BaseEventLoop):
             self._timer_cancelled_count -= 1
             heappop(scheduled)._scheduled = False
         if not ready and not self._stopping:
-            ahead = min(scheduled[0]._when - self._now, _DAY) if scheduled else None
-            self._selector.select(ahead)
+            if not scheduled:
+                self._selector.select(None)
+            elif (ahead := scheduled[0]._when - self._now) > 0:
+                self.pass_time(ahead if ahead < _DAY else _DAY)
         due = self._now + self._clock_resolution
         while scheduled and scheduled[0]._when < due:
             handle = heappop(scheduled)
