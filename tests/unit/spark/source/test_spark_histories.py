@@ -15,7 +15,7 @@ from tests.support.kills.campaign import PIECE, amount
 from tests.support.spark.histories.history import run
 from tests.support.spark.histories.plants import PLANTS, Patch
 
-SEEDS = amount(120, 6000)
+SEEDS = amount(40, 6000)
 
 
 def test_every_message_is_in_the_table_once_or_its_loss_is_told(say: Callable[[str], None]) -> None:
