@@ -69,7 +69,7 @@ def _stale(size: int, whole: bytes, _: random.Random) -> bytes:
 def test_s01_a_cut_at_every_byte_of_the_last_three_records(
     filling: Callable[[int, bytes, random.Random], bytes], say: Callable[[str], None]
 ) -> None:
-    """Recovery ends behind the last whole record; what is sent then takes the next places; nothing comes back."""
+    """B002: recovery ends behind the last whole record; what is sent then takes the next places; nothing comes back."""
     short = image(clean=False, rounds=3)
     path = log_path(0)
     whole = short.files[path]
@@ -91,6 +91,7 @@ def test_s01_a_cut_at_every_byte_of_the_last_three_records(
             store = await opened(machine.world, small())
             assert store.log.end == ends[last], f"cut at {cut}"
             assert store.recovered.damages == []
+            assert not any(machine.files.read(path)[store.log.end :])
             queue = store.queues.get_or_create("T", 1)
             # The queue's files know how many there were: no offset is used twice.
             mine = [r for r in short.records if (r.topic, r.queue_id) == ("T", 1)]

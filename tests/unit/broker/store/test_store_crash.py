@@ -218,46 +218,6 @@ def test_derived_files_decide_nothing() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("filling", ["zeros", "random", "stale"])
-def test_a_torn_tail_is_cut_at_every_byte(filling: str) -> None:
-    """Field case B002."""
-
-    async def main() -> None:
-        simulation, machine = node()
-        store = await opened(machine.world, small())
-        queue = store.queues.get_or_create("T", 0)
-        ends = [store.append([put(queue, b"body %d" % n)]).end for n in range(6)]
-        machine.files.freeze()
-        await die(store)
-        simulation.kill(machine)
-        path = "/store/commitlog/00000000000000000000"
-        whole = machine.files.read(path)
-        rng = random.Random(3)
-        for cut in range(ends[2], ends[5]):
-            size = ends[5] - cut
-            if filling == "zeros":
-                tail = bytes(size)
-            elif filling == "random":
-                tail = rng.randbytes(size)
-            else:
-                tail = whole[:size]  # good records of another place
-            machine.disk.open(path).pwrite(whole[:cut] + tail, 0)
-            store = await opened(machine.world, small(), start=False)
-            # Zeros and random bytes may happen to be the right ones.
-            last = max(n for n in range(6) if (whole[:cut] + tail)[: ends[n]] == whole[: ends[n]])
-            got = store.queues.get("T", 0)
-            assert got is not None
-            assert store.log.end == ends[last], cut
-            assert await bodies(store, got) == [b"body %d" % n for n in range(last + 1)]
-            assert not any(machine.files.read(path)[store.log.end :])
-            assert store.recovered.damages == []
-            machine.files.freeze()
-            await die(store)
-            simulation.kill(machine)
-
-    run(main())
-
-
 def test_a_lost_sector_of_properties_is_a_torn_record() -> None:
     """No checksum covers properties; zeros in place of a whole sector are not taken for what was sent."""
 
