@@ -210,7 +210,7 @@ async def churned(first: int, count: int) -> dict[str, tuple[int, int]]:
 
 @in_virtual_time
 async def test_a_broker_holds_nothing_of_topics_and_groups_that_have_been() -> None:
-    grown = await churned(25, amount(50, 2000))
+    grown = await churned(25, amount(25, 2000))
     for name, (before, after) in sorted(grown.items()):
         print(f"{name:70} {before:8} {after:8}")
     assert not grown

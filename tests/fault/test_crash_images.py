@@ -21,7 +21,7 @@ from tests.support.scenes.store import die, opened, small, snapshot
 
 #: Steps of the trace that is recovered at every one of them.
 STEPS = 200
-SUBSETS = amount(2, 8)
+SUBSETS = amount(1, 8)
 
 
 async def _work(trace: Trace) -> tuple[Ledger, list[dict[Key, bytes]]]:

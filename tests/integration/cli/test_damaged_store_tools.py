@@ -86,7 +86,7 @@ async def started(root: Path) -> str:
     return ""
 
 
-@pytest.mark.parametrize("seed", range(amount(24, 4000)))
+@pytest.mark.parametrize("seed", range(amount(12, 4000)))
 def test_damaged(seed: int, stores: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = random.Random(seed)
     root = tmp_path / "one/store"
