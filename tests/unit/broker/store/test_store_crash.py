@@ -88,7 +88,7 @@ def node() -> tuple[Simulation, SimNode]:
 
 
 @pytest.mark.parametrize("sync", [False, True])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_power_cuts_over_and_over(seed: int, sync: bool) -> None:
     async def main() -> None:
         rng = random.Random(seed)

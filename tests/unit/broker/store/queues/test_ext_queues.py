@@ -187,7 +187,7 @@ def test_recovered_whatever_is_left(spoil: Any, clean: bool) -> None:
     run(main())
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("power", [False, True])
 def test_kills_and_power_cuts(seed: int, power: bool) -> None:
     async def main() -> None:
