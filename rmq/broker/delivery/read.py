@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from rmq.broker.delivery.backlog import Backlog
 from rmq.broker.share import Share
-from rmq.broker.store.queues.fitting import all_fit, is_size
+from rmq.broker.store.queues.fitting import MANY, all_fit, is_size, run_fits
 from rmq.broker.store.state import ENTRY, ENTRY_SIZE, Queue
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ _CONDITIONS = 50_000
 _WIDE = 32 << 20
 #: Readers whose place is remembered, up to which messages from before the start were compared with their checksums.
 _MOST_PLACES = 10_000
+#: Records that are copied together, to be compared.
+_COPIED = 512
 #: Filler entries of a queue whose first messages are gone (store-and-broker.md 3.2).
 _FILLER_SIZE = 0x7FFFFFFF
 
@@ -134,6 +136,38 @@ def _runs(offsets: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, int, 
     return runs
 
 
+def _runs_fit(
+    queue: Queue,
+    indexes: Sequence[int],
+    offsets: Sequence[int],
+    sizes: Sequence[int],
+    runs: Sequence[tuple[int, int, int]],
+    pieces: Sequence[memoryview],
+    *,
+    crc: bool,
+) -> bool:
+    """Whether records in some runs are the messages that their entries stand for.
+
+    :param pieces: the bytes of each run.
+    """
+    if len(offsets) >= MANY * len(runs):
+        done = 0
+        for (begin, _, count), piece in zip(runs, pieces, strict=True):
+            for first in range(done, done + count, _COPIED):
+                part = slice(first, min(first + _COPIED, done + count))
+                places, lengths = offsets[part], sizes[part]
+                # Copied: memory is slow to be looked at here and there, and fast to be gone through.
+                some = bytes(piece[places[0] - begin : places[-1] + lengths[-1] - begin])
+                if not run_fits(queue, indexes[part], places, lengths, some, crc=crc):
+                    return False
+            done += count
+        return True
+    counts = [count for _, _, count in runs]
+    held = list(chain.from_iterable(map(repeat, pieces, counts)))
+    at = list(map(sub, offsets, chain.from_iterable(map(repeat, (begin for begin, _, _ in runs), counts))))
+    return all_fit(queue, indexes, offsets, sizes, held, at, crc=crc)
+
+
 def _misfits(
     queue: Queue, indexes: Collection[int], spans: Iterable[tuple[int, int]], records: Sequence[bytes], *, crc: bool
 ) -> list[int]:
@@ -171,7 +205,7 @@ class Reader:
         count = min(wanted, most - offset, limits.count_in_memory)
         if offset < least or not 0 < count <= 1024 or offset + count > queue.tail_from:
             return None
-        indexes: Collection[int]
+        indexes: Sequence[int]
         offsets: Sequence[int]
         sizes: Sequence[int]
         if codes is None:
@@ -191,35 +225,33 @@ class Reader:
         if first < log.start or total > limits.bytes_in_memory or log.end - first > limits.memory_bound:
             return None
         end = last + sizes[-1]
-        if end - first > _WIDE or min(offsets) < first or max(offsets) > last or not is_size(min(sizes)):
+        if end - first > _WIDE or not is_size(min(sizes)):
             return None
-        # Where the second record follows the first, whole batches of messages do.
-        follow = count > 1 and offsets[1] == first + sizes[0]
-        found = None if follow else log.view(first, end)
-        held: Iterable[memoryview]
-        at: Iterable[int]
-        if found is None:
-            # Or some of what lies between them is not in memory, or it is much, or in another file.
-            runs = _runs(offsets, sizes)
-            pieces = self._apart(runs)
-            if pieces is None:
-                return None
-            counts = [number for _, _, number in runs]
-            held = list(chain.from_iterable(map(repeat, pieces, counts)))
-            at = list(map(sub, offsets, chain.from_iterable(map(repeat, (begin for begin, _, _ in runs), counts))))
-        else:
-            view, start = found
-            pieces = [view[(lo := place - start) : lo + size] for place, size in zip(offsets, sizes, strict=True)]
-            held, at = pieces, repeat(0)
         if first < log.written_from and not self._is_as_it_was(queue, codes, offset, following):
             return None
-        if not all_fit(queue, indexes, offsets, sizes, held, at, crc=self._compares_bodies(first)):
+        crc = self._compares_bodies(first)
+        # Where the second record follows the first, whole batches of messages do.
+        follow = count > 1 and offsets[1] == first + sizes[0]
+        found = None if follow or min(offsets) < first or max(offsets) > last else log.view(first, end)
+        if found is not None:
+            view, start = found
+            pieces = [view[(lo := place - start) : lo + size] for place, size in zip(offsets, sizes, strict=True)]
+            fit = all_fit(queue, indexes, offsets, sizes, pieces, repeat(0), crc=crc)
+        else:
+            # Or some of what lies between them is not in memory, or it is much, or in another file.
+            runs = _runs(offsets, sizes)
+            apart = self._apart(runs)
+            if apart is None:
+                return None
+            pieces = apart
+            fit = _runs_fit(queue, indexes, offsets, sizes, runs, pieces, crc=crc)
+        if not fit:
             return None
         return Batch(Status.FOUND, following, least, most, pieces, total, log.end - last, len(indexes))
 
     def _tagged(
         self, queue: Queue, offset: int, count: int, codes: frozenset[int]
-    ) -> tuple[Collection[int], Sequence[int], Sequence[int], int] | None:
+    ) -> tuple[Sequence[int], Sequence[int], Sequence[int], int] | None:
         """The next ``count`` messages with some tags: indexes, places and sizes, and the index of the one behind them.
 
         None when the entries that a scan would look at first have not that many, or one of them is wrong.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import repeat
+from itertools import accumulate, repeat
 from operator import eq
 from struct import Struct
 from typing import Any
@@ -21,7 +21,7 @@ from rmq.broker.store.queues.multi_dispatch import index_named
 from rmq.broker.store.state import Queue
 from rmq.protocol.record import FIXED_SIZE, HEAD_SIZE, MAGIC_V1, Buffer, fields, form, places
 
-__all__ = ["all_fit", "fits", "is_size"]
+__all__ = ["MANY", "all_fit", "fits", "is_size", "run_fits"]
 
 _COMPARED = ("size", "magic", "queue_id", "queue_offset", "physical_offset", "sys_flag", "body_size")
 _head = fields(*_COMPARED)
@@ -33,15 +33,15 @@ _TAILS: list[Callable[[Buffer, int], tuple[Any, ...]]] = [
     Struct(f">{HEAD_SIZE}x{size}sh").unpack_from for size in range(129)
 ]
 #: Of fewer records, each by itself is compared sooner than all in one go.
-_MANY = 8
+MANY = 8
 #: Bits of sysFlag that tell of IPv6 hosts.
 _IPV6 = 0x30
 
 
 @lru_cache(maxsize=1024)
-def _layout(body: int, ending: int) -> Callable[[Buffer, int], tuple[Any, ...]]:
-    """What reads the compared fields in front of a body of so many bytes, and the ``ending`` bytes behind it."""
-    return Struct(f"{form(*_COMPARED)}{body}x{ending}s").unpack_from
+def _layout(body: int, ending: int, rest: int) -> Struct:
+    """A record: its compared fields, a body of so many bytes, the ``ending`` bytes behind it, and the rest."""
+    return Struct(f"{form(*_COMPARED)}{body}x{ending}s{rest}x")
 
 
 def is_size(size: int) -> bool:
@@ -70,8 +70,7 @@ def all_fit(
     :param at: can: at which position there.
     :param crc: whether bodies' checksums are compared, too.
     """
-    alike = len(sizes) >= _MANY and sizes.count(sizes[0]) == len(sizes)
-    if alike and _fit_alike(queue, indexes, offsets, sizes[0], records, at, crc=crc):
+    if _are_alike(sizes) and _fit_alike(queue, indexes, offsets, sizes[0], records, at, crc=crc):
         return True
     field = queue.topic_field
     tail = _TAILS[len(field)]
@@ -96,6 +95,25 @@ def all_fit(
     return True
 
 
+def run_fits(
+    queue: Queue, indexes: Iterable[int], offsets: Sequence[int], sizes: Sequence[int], run: Buffer, *, crc: bool
+) -> bool:
+    """:func:`all_fit` of records that lie behind one another, as those of a batch do.
+
+    :param run: the bytes of all of them, and no others.
+    """
+    records = repeat(run)
+    if _are_alike(sizes):
+        starts = range(0, sizes[0] * len(sizes), sizes[0])
+        if _fit_alike(queue, indexes, offsets, sizes[0], records, starts, crc=crc, run=run):
+            return True
+    return all_fit(queue, indexes, offsets, sizes, records, [*accumulate(sizes, initial=0)][:-1], crc=crc)
+
+
+def _are_alike(sizes: Sequence[int]) -> bool:
+    return len(sizes) >= MANY and sizes.count(sizes[0]) == len(sizes)
+
+
 def _fit_alike(
     queue: Queue,
     indexes: Iterable[int],
@@ -105,11 +123,14 @@ def _fit_alike(
     at: Iterable[int],
     *,
     crc: bool,
+    run: Buffer | None = None,
 ) -> bool:
     """:func:`all_fit` of records that are like the first of them in all their lengths: no statement is run for each.
 
     What is expected of them is what the queue and its entries say; of the first record only how long its body is, so
     that everything can be read, and compared, in one go.
+
+    :param run: the records, where they lie behind one another.
     """
     sys_flag, body = next(map(_shape, records, at))
     rest = size - queue.overhead - body
@@ -127,7 +148,9 @@ def _fit_alike(
         repeat(ending),
         strict=False,
     )
-    if not all(map(eq, map(_layout(body, len(ending)), records, at), expected)):
+    layout = _layout(body, len(ending), rest)
+    told = map(layout.unpack_from, records, at) if run is None else layout.iter_unpack(run)
+    if not all(map(eq, told, expected)):
         return False
     return not crc or all(map(_is_whole, records, at, repeat(size), repeat(body), repeat(rest)))
 

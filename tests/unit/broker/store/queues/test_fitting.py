@@ -6,7 +6,7 @@ from itertools import accumulate, repeat
 
 import pytest
 
-from rmq.broker.store.queues.fitting import all_fit
+from rmq.broker.store.queues.fitting import all_fit, run_fits
 from rmq.broker.store.state import Queue
 from rmq.protocol.message import MessageRecord, encode_record
 from rmq.protocol.record import FIELDS, HEAD_SIZE
@@ -41,10 +41,12 @@ def records(*, alike: bool) -> tuple[list[bytes], list[int], list[int]]:
 
 
 def fit(made: list[bytes], offsets: list[int], sizes: list[int], *, crc: bool = False, queue: Queue = QUEUE) -> bool:
-    """As records apart, one by one, and in one piece: the same."""
+    """As records apart, one by one, in one piece, and behind one another there: the same."""
     apart = all_fit(queue, INDEXES, offsets, sizes, made, repeat(0), crc=crc)
     places = list(accumulate(map(len, made), initial=0))[:-1]
-    assert all_fit(queue, INDEXES, offsets, sizes, repeat(memoryview(b"".join(made))), places, crc=crc) == apart
+    joined = b"".join(made)
+    assert all_fit(queue, INDEXES, offsets, sizes, repeat(memoryview(joined)), places, crc=crc) == apart
+    assert run_fits(queue, INDEXES, offsets, sizes, joined, crc=crc) == apart
     each = zip(INDEXES, offsets, sizes, made, strict=True)
     assert all(all_fit(queue, (n,), (at,), (size,), (one,), (0,), crc=crc) for n, at, size, one in each) == apart
     return apart
