@@ -11,6 +11,8 @@ __all__ = ["Dial", "RealDial", "Wire"]
 
 #: Bytes the kernel may hold of an answer while the last one is decoded.
 _RECEIVE_BUFFER = 4 << 20
+#: Bytes read ahead of what is asked for: a short answer comes whole, with one call of the system for all its parts.
+_AHEAD = 64 << 10
 
 
 class Wire(Protocol):
@@ -41,25 +43,39 @@ class Dial(Protocol):
 
 
 class _Socket:
-    __slots__ = ("_socket", "_timeout")
+    __slots__ = ("_ahead", "_buffer", "_socket", "_timeout")
 
     def __init__(self, connected: socket.socket, timeout: float) -> None:
         self._socket = connected
         self._timeout = timeout
+        self._buffer = memoryview(bytearray(_AHEAD))
+        #: What of the buffer was read and not yet asked for.
+        self._ahead = self._buffer[:0]
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
         self._socket.sendall(data)
 
     def read(self, into: memoryview, timeout: float) -> None:
+        while True:
+            ahead = self._ahead
+            size = min(len(into), len(ahead))
+            into[:size] = ahead[:size]
+            self._ahead = ahead[size:]
+            into = into[size:]
+            while len(into) >= _AHEAD:
+                into = into[self._receive(into, timeout) :]
+            if not len(into):
+                return
+            self._ahead = self._buffer[: self._receive(self._buffer, timeout)]
+
+    def _receive(self, into: memoryview, timeout: float) -> int:
         if timeout != self._timeout:
             self._socket.settimeout(timeout)
             self._timeout = timeout
-        receive = self._socket.recv_into
-        while len(into):
-            got = receive(into)
-            if not got:
-                raise ConnectionError("the other side closed the connection")
-            into = into[got:]
+        got = self._socket.recv_into(into)
+        if not got:
+            raise ConnectionError("the other side closed the connection")
+        return got
 
     def close(self) -> None:
         self._socket.close()
