@@ -169,9 +169,8 @@ class ScheduledPullConsumer(PullConsumer):
     async def _go_on(self, queue: MessageQueue) -> None:
         wake = self._wakes[queue]
         try:
-            await asyncio.sleep(
-                HANDOVER
-            )  # its last owner has heard of it when we have: where it ends is where we begin
+            # Its last owner has heard of it when we have: what that one notes now is where we go on.
+            await asyncio.sleep(HANDOVER)
             while self._ours(queue):
                 delay = await self._call(queue)
                 wake.clear()

@@ -79,6 +79,22 @@ async def test_members_share_the_queues_and_go_on_where_others_were() -> None:
 
 
 @in_virtual_time
+async def test_who_has_lost_a_queue_notes_no_more_of_it_whatever_it_waits_for() -> None:
+    async with scene() as s:
+        await s.send(40)
+        one, other = Reader(s, 3600.0), Reader(s)
+        async with one.consumer:
+            await eventually(lambda: len(one.got) == 40)
+            async with other.consumer:
+                await eventually(lambda: len(one.consumer._wakes) == 2)
+                await eventually(lambda: len(set(other.calls)) == 2)
+                await s.send(40)
+                await eventually(lambda: len(other.got) == 20)
+                await asyncio.sleep(5.0)
+                assert len(one.consumer.offsets("T")) == len(other.consumer.offsets("T")) == 2
+
+
+@in_virtual_time
 async def test_a_function_that_raises_or_says_nonsense_is_called_again_and_holds_up_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
