@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         PullConsumer,
         PushConsumer,
         ScheduledPullConsumer,
+        Transaction,
         TransactionProducer,
     )
     from rmq.client.consumer.listeners import ConsumeContext
@@ -135,6 +136,7 @@ __all__ = [
     "TopicList",
     "TopicRouteData",
     "TopicStats",
+    "Transaction",
     "TransactionProducer",
     "TransactionSendResult",
     "TransactionState",
@@ -161,6 +163,7 @@ _HOMES = {
         "PullConsumer",
         "PushConsumer",
         "ScheduledPullConsumer",
+        "Transaction",
         "TransactionProducer",
     ),
     "rmq.client.consumer.listeners": ("ConsumeContext",),

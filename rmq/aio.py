@@ -37,7 +37,7 @@ from rmq.client.results import (
 )
 from rmq.client.selectors import by_hash, by_machine_room, by_random
 from rmq.client.settings import ConsumeFromWhere, MessageModel
-from rmq.client.transaction import TransactionProducer
+from rmq.client.transaction import Transaction, TransactionProducer
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq.protocol.bodies.kv import TopicList
@@ -114,6 +114,7 @@ __all__ = [
     "TopicList",
     "TopicRouteData",
     "TopicStats",
+    "Transaction",
     "TransactionProducer",
     "TransactionSendResult",
     "TransactionState",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rmq.client.blocking.admin import AdminClient
 from rmq.client.blocking.consumers import LitePullConsumer, PullConsumer, PushConsumer, ScheduledPullConsumer
-from rmq.client.blocking.producer import Producer, TransactionProducer
+from rmq.client.blocking.producer import Producer, Transaction, TransactionProducer
 
 __all__ = [
     "AdminClient",
@@ -16,5 +16,6 @@ __all__ = [
     "PullConsumer",
     "PushConsumer",
     "ScheduledPullConsumer",
+    "Transaction",
     "TransactionProducer",
 ]
