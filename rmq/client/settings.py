@@ -159,9 +159,9 @@ class ProducerOptions(ClientOptions, total=False):
 class TransactionProducerOptions(ProducerOptions, total=False):
     """Keyword arguments of a TransactionProducer.
 
-    ``check_thread_pool_max_size``: checks by a plain function at a time (``check_thread_pool_min_size`` is accepted as
-    Java has it: threads are made as needed). ``check_request_hold_max``: checks that wait; brokers ask again about
-    those beyond it.
+    ``check_thread_pool_max_size``: checks by a plain function at a time; threads beyond ``check_thread_pool_min_size``
+    end when nothing is to do for a minute. ``check_request_hold_max``: checks that wait; brokers ask again about those
+    beyond it.
     """
 
     check_thread_pool_min_size: int
@@ -372,6 +372,11 @@ class TransactionProducerSettings(ProducerSettings):
         _within(self, "check_thread_pool_min_size", 1, 1000)
         _within(self, "check_thread_pool_max_size", 1, 1000)
         _within(self, "check_request_hold_max", 1, 1_000_000)
+        if self.check_thread_pool_min_size > self.check_thread_pool_max_size:
+            raise ClientError(
+                f"check_thread_pool_min_size {self.check_thread_pool_min_size} is over check_thread_pool_max_size "
+                f"{self.check_thread_pool_max_size}"
+            )
 
 
 @dataclass(slots=True, kw_only=True)

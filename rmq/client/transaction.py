@@ -93,6 +93,7 @@ class TransactionProducer(Producer):
         await super().start()
         self._tasks = TaskOwner(f"checks of {self.group}")
         self._pool = self.world.pool(self.settings.check_thread_pool_max_size, f"rmq-check-{self.group}")
+        self._pool.keep(self.settings.check_thread_pool_min_size)
         self.instance.transactions[self.group] = self
         self.instance.sought.add(self.group)
         await self.instance.learn_masters()

@@ -124,6 +124,9 @@ class LockstepPool:
         call: _Call | None = getattr(_here, "call", None)
         return call is not None and call.pool is self
 
+    def keep(self, least: int) -> None:
+        """Threads end with their functions here."""
+
     def resize(self, most: int) -> None:
         self._most = most
         self._begin()

@@ -59,6 +59,10 @@ class Post:
             raise
 
 
+#: Seconds without work after which threads beyond the number to keep end.
+_IDLE = 60.0
+
+
 class ThreadPool:
     """A bounded pool of threads for listeners; threads are made when they are needed.
 
@@ -69,6 +73,10 @@ class ThreadPool:
 
     def __init__(self, most: int, name: str = "listener") -> None:
         self._most = most
+        #: So many stay when nothing is to do; None: all.
+        self._least: int | None = None
+        self._ending: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
         self._name = name
         self._post = Post(asyncio.get_running_loop())
         self._work: queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]] | None] = (
@@ -94,11 +102,23 @@ class ThreadPool:
     def resize(self, most: int) -> None:
         """Another number of threads at most; surplus ones end when they are done with what they do."""
         self._most = most
-        for _ in range(self._threads - most):
-            self._threads -= 1
-            self._work.put(None)
+        self._end(self._threads - most)
         while self._threads < min(most, self._pending) and not self._closed:
             self._add()
+
+    def keep(self, least: int) -> None:
+        """Threads beyond so many end when nothing is to do for a minute."""
+        self._least = least
+
+    def _end(self, surplus: int) -> None:
+        for _ in range(surplus):
+            self._threads -= 1
+            self._work.put(None)
+
+    def _end_idle(self) -> None:
+        self._ending = None
+        if not self._pending and self._least is not None and not self._closed:
+            self._end(self._threads - self._least)
 
     def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         """Run ``work`` on a thread; ``done(result, error)`` is called on the loop afterwards.
@@ -108,6 +128,9 @@ class ThreadPool:
         if self._closed:
             raise RuntimeError(f"the pool {self._name} is closed")
         self._pending += 1
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
         if self._pending > self._threads and self._threads < self._most:
             self._add()
         self._work.put((work, done))
@@ -119,6 +142,8 @@ class ThreadPool:
     def close(self) -> None:
         """Take no more work; threads end after the work they have."""
         self._closed = True
+        if self._ending is not None:
+            self._ending.cancel()
         for _ in range(self._threads):
             self._work.put(None)
         self._threads = 0
@@ -142,4 +167,6 @@ class ThreadPool:
         self, done: Callable[[Any, BaseException | None], None], result: Any, error: BaseException | None
     ) -> None:
         self._pending -= 1
+        if self._least is not None and not self._pending and self._threads > self._least:
+            self._ending = self._loop.call_later(_IDLE, self._end_idle)
         done(result, error)

@@ -213,6 +213,9 @@ class Pool(Protocol):
     def resize(self, most: int) -> None:
         """Another number at most; what runs beyond it ends first."""
 
+    def keep(self, least: int) -> None:
+        """Threads beyond so many end when nothing is to do for a minute; without this call all stay."""
+
     def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         """Run ``work`` on a thread; ``done(result, error)`` is called on the loop afterwards.
 

@@ -219,6 +219,7 @@ class PushConsumer(Replying):
         self.started_ms = self.world.clock.now_ms()
         self._tasks = tasks = TaskOwner(f"consumer {self.group}")
         self._pool = pool = self.world.pool(settings.consume_thread_max, f"rmq-{self.group}")
+        pool.keep(settings.consume_thread_min)
         member = Member(instance, self.group, settings, store, self._subscriptions.table, self.statistics, tasks)
         self._delivery = delivery = Delivery(
             member,
@@ -409,6 +410,7 @@ class PushConsumer(Replying):
         self.settings.consume_thread_max = count
         if self._pool is not None:
             self._pool.resize(count)
+            self._pool.keep(self.settings.consume_thread_min)
         if self._delivery is not None:
             self._delivery.service.resize(count)
 

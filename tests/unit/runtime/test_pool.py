@@ -144,3 +144,21 @@ async def test_a_pool_shrinks_and_grows() -> None:
     finally:
         hold.set()
         pool.close()
+
+
+async def test_threads_beyond_those_to_keep_end_when_nothing_is_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmq.runtime.pool._IDLE", 0.0)
+    pool = ThreadPool(4)
+    pool.keep(2)
+    done: list[object] = []
+    together = threading.Barrier(4)
+    try:
+        for often in (4, 8):
+            for _ in range(4):
+                pool.submit(lambda: together.wait(100), lambda result, error: done.append(error))
+            assert pool.threads == 4
+            await until(lambda often=often: len(done) == often and pool.threads == 2)  # type: ignore[misc]
+        assert done == [None] * 8
+    finally:
+        pool.close()
+    assert pool.threads == 0
