@@ -32,6 +32,8 @@ __all__ = ["RocketMQHandler"]
 
 #: Records that are sent in one batch, and bytes of their texts.
 _BATCH, _BATCH_BYTES = 256, 1 << 20
+#: Java's appenders mark what they ship so: LOG4J_APPENDER and the like.
+_MARK = {"APPENDER_TYPE": "PYTHON_LOGGING"}
 #: Seconds before a cluster that is away is tried again; what comes meanwhile waits, as far as it fits.
 _PAUSE = 1.0
 
@@ -94,7 +96,11 @@ class RocketMQHandler(logging.Handler):
             return
         try:
             message = Message(
-                self._topic, self.format(record), tags=_filled(self._tags, record), keys=_filled(self._keys, record)
+                self._topic,
+                self.format(record),
+                tags=_filled(self._tags, record),
+                keys=_filled(self._keys, record),
+                properties=_MARK,
             )
         except Exception:  # a format that does not fit the record
             self.handleError(record)

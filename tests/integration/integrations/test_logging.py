@@ -36,13 +36,14 @@ def log() -> Iterator[logging.Logger]:
 
 
 def bodies(cluster: BlockingCluster, topic: str, expression: str = "*") -> list[str]:
-    """Everything in a topic, a queue after the other."""
+    """Everything in a topic, a queue after the other; all of it is marked as Java's appenders mark theirs."""
     found: list[str] = []
     with PullConsumer("reader", namesrv=cluster.namesrv_addr) as reader:
         for queue in reader.fetch_subscribe_message_queues(topic):
             offset, end = 0, reader.max_offset(queue)
             while offset < end:
                 pulled = reader.pull(queue, expression, offset, 1000)
+                assert {one.properties["APPENDER_TYPE"] for one in pulled.messages} <= {"PYTHON_LOGGING"}
                 found += [message.body.decode() for message in pulled.messages]
                 offset = pulled.next_begin_offset
     return found
