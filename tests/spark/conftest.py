@@ -44,8 +44,18 @@ def _spark_is_there() -> None:
         skip_or_fail(ToolMissing(str(error)))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _quick_to_start(_spark_is_there: None) -> Iterator[None]:
+    """The session here and each program that a test runs begin with Spark's classes loaded."""
+    from tests.support.spark.classes import spark_class_options
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", " ".join(spark_class_options()))
+        yield
+
+
 @pytest.fixture(scope="session")
-def spark(_spark_is_there: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def spark(_quick_to_start: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session with the data source registered; the first test that asks pays for the JVM."""
     import rmq.spark
 

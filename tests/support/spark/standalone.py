@@ -14,9 +14,10 @@ import pyspark
 
 from tests.support.peers.ports import free_port
 from tests.support.peers.process import Daemon
+from tests.support.spark.classes import spark_class_options
 
 #: Quick to start rather than quick to run.
-_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _HOME = Path(pyspark.__file__).parent
 
 
@@ -30,32 +31,32 @@ class Standalone:
         self.folder = folder
         self.jobs = folder / "jobs"
         self.events = folder / "events"
-        settings = folder / "conf"
-        for path in (self.jobs, self.events, settings):
+        for path in (self.jobs, self.events):
             path.mkdir()
+        quick = " ".join([*_QUICK, *spark_class_options()])
         python = folder / "python"
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", python], check=True, timeout=60)
+        # No task before both workers are there: each is to have its share.
+        settings = {
+            "executor.memory": "500m", "executor.extraJavaOptions": quick,
+            "scheduler.minRegisteredResourcesRatio": "1.0", "sql.shuffle.partitions": "2", "ui.enabled": "false",
+            "driver.host": "127.0.0.1", "driver.bindAddress": "127.0.0.1", "eventLog.enabled": "true",
+            "eventLog.dir": self.events.as_uri(), "eventLog.rolling.enabled": "false", "eventLog.compress": "false",
+        }  # fmt: skip
         foreign = ("PYTHON", "PYSPARK", "SPARK", "VIRTUAL_ENV")
         self.env = {
             **{name: value for name, value in os.environ.items() if not name.startswith(foreign)},
             "PATH": os.pathsep.join([str(python / "bin"), str(_HOME / "bin"), os.environ["PATH"]]),
             "SPARK_HOME": str(_HOME),
-            "SPARK_CONF_DIR": str(settings),
+            # Not in a file of settings: its folder would be in the class path, and that no more the one of the archive.
+            "SPARK_SUBMIT_OPTS": " ".join([quick, *(f'-Dspark.{name}="{value}"' for name, value in settings.items())]),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(folder / "local"),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": _QUICK,
+            "SPARK_DAEMON_JAVA_OPTS": quick,
         }
         port = free_port()
         self.url = f"spark://127.0.0.1:{port}"
-        (settings / "spark-defaults.conf").write_text(
-            f"spark.executor.memory 500m\nspark.executor.extraJavaOptions {_QUICK}\n"
-            f"spark.driver.extraJavaOptions {_QUICK}\nspark.driver.host 127.0.0.1\nspark.driver.bindAddress 127.0.0.1\n"
-            f"spark.ui.enabled false\nspark.eventLog.enabled true\nspark.eventLog.dir {self.events.as_uri()}\n"
-            "spark.eventLog.rolling.enabled false\nspark.eventLog.compress false\nspark.sql.shuffle.partitions 2\n"
-            # No task before both workers are there: each is to have its share.
-            "spark.scheduler.minRegisteredResourcesRatio 1.0\n"
-        )
         place = ["--host", "127.0.0.1", "--webui-port", "0"]
         self._master = self._daemon("master.Master", [*place, "--port", str(port)], "I have been elected leader")
         self._workers = []
