@@ -22,6 +22,21 @@ ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(r"(?ms)^```(\w+)\n(.*?)^```$", (ROOT / "docs/spark/cluster.md").read_text())
 PACK, SUBMIT, SUBMIT_JOB = (text for kind, text in BLOCKS if kind == "sh")
 ((PROGRAM, PRINTED),) = [(BLOCKS[n][1], BLOCKS[n + 1][1]) for n, (kind, _) in enumerate(BLOCKS) if kind == "python"]
+# Without what nobody imports here, a third of it: each machine unpacks all of it for each job.
+LEFT_OUT = (
+    "pyarrow/include",
+    "pyarrow/src",
+    "libarrow_flight*",
+    "libarrow_python_flight*",
+    "libarrow_s3*",
+    "tests",
+    "pip",
+)
+#: Packs soon rather than small.
+PACKING = {
+    "GZIP": "-1",
+    "TAR_OPTIONS": " ".join(f"--exclude=site-packages/*{name}" for name in LEFT_OUT),
+}
 MASTER, NAMESRV = "spark://127.0.0.1:7077", "127.0.0.1:9876"
 
 
@@ -36,9 +51,10 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]
     assert PACK.count(" install rmq ") == 1
     try:
         made.start()
-        made.env["GZIP"] = "-1"  # quick to write rather than small
-        made.shell(PACK.replace(" install rmq ", f" install -q --disable-pip-version-check {source} "))
-        del made.env["GZIP"]
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in PACKING.items():
+                patch.setitem(made.env, name, value)
+            made.shell(PACK.replace(" install rmq ", f" install -q --disable-pip-version-check {source} "))
         yield made
     finally:
         made.stop()
