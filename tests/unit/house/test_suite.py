@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
-from tests.conftest import GROUPS, LONGEST, pytest_collection_modifyitems, pytest_xdist_make_scheduler
+from tests.conftest import GROUPS, LONGEST, pytest_collection_modifyitems, pytest_xdist_make_scheduler, unit
 
 _ROOT = Path(__file__).parents[3]
 
@@ -109,3 +109,9 @@ def test_the_longest_begin_first() -> None:
     pytest_collection_modifyitems(items)
     ordered = [item.path.relative_to(tests).as_posix() for item in items]
     assert ordered == ["unit/test_a.py", "spark/test_b.py", "interop/test_tls.py", *LONGEST[:2], "perf/test_load.py"]
+
+
+def test_who_asks_for_the_shared_clusters_is_where_they_run() -> None:
+    """Elsewhere a second Java cluster and second clients would be started for it."""
+    asking = [path for path in (_ROOT / "tests/interop").glob("test_*.py") if "scene: Callable" in path.read_text()]
+    assert {unit(f"interop/{path.name}") for path in asking} == {"clients"}
