@@ -1,6 +1,7 @@
 """Random histories of a stream against a model of what becomes of each message, with a stand-in for Spark's engine.
 
-``make torture`` runs many more; RMQ_TORTURE_PIECE=1 draws others.
+``make torture`` runs 6,000 of them, which take a processor 17 minutes (100 take 17 s); RMQ_TORTURE=0.1 runs a tenth of
+that, RMQ_TORTURE_PIECE=1 draws others.
 """
 
 from __future__ import annotations
