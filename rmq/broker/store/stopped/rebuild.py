@@ -38,6 +38,7 @@ from rmq.broker.store.stopped.old_entries import keep_old_entries
 from rmq.broker.store.stopped.readonly import ReadOnlyFiles
 from rmq.broker.store.stopped.stopped_store import look_for_store
 from rmq.protocol.errors import StoreError
+from rmq.protocol.names import is_lmq
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -156,13 +157,17 @@ class _Rebuild:
             await self._offload(damaged.load)
             disk = OnDisk(commit_log, queues, index, self._checkpoint, deletions, damaged)
             dispatcher = Dispatcher(self._offload, disk, TagsRule(settings.delays_ms))
-            if settings.multi_dispatch:
-                dispatcher.multi_dispatch = MultiDispatch(queues, lmq=settings.lmq, most_lmq=settings.most_lmq)
             reader = LogReader(world, commit_log)
             reader.unreadable = UnreadablePlaces(commit_log.file_size)
             former = dispatcher.misfits.former
             was = QueueDisk(reading.files, self._root, settings.queue_file_size)
-            for (topic, queue_id), end in (await self._offload(ends_on_disk, was, commit_log.end)).items():
+            ends = await self._offload(ends_on_disk, was, commit_log.end)
+            # Whatever the settings say that it was given: no start fills them again.
+            light = any(is_lmq(topic) for topic, _ in ends)
+            if settings.multi_dispatch or light:
+                lmq = settings.lmq or light
+                dispatcher.multi_dispatch = MultiDispatch(queues, lmq=lmq, most_lmq=settings.most_lmq)
+            for (topic, queue_id), end in ends.items():
                 if not deletions.end_of(topic):
                     former[queues.get_or_create(topic, queue_id)] = Former(end)
             expect_ends(former, damaged, deletions, queues)

@@ -300,3 +300,24 @@ def test_messages_that_queues_had_and_the_log_has_not_are_told_and_their_offsets
         await store.stop()
 
     run(main())
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_light_queues_come_back_whatever_the_settings_say(known: bool) -> None:
+    """Without them the broker would not fill them again."""
+
+    async def main() -> None:
+        node = Simulation(1).node("a")
+        settings = small(multi_dispatch=True, lmq=True)
+        store = await opened(node.world, settings)
+        while store.log.end < 2 * LOG_SIZE:
+            one = put(store.queues.get_or_create("A", 0), b"x" * 1000)
+            store.append([one._replace(properties=b"INNER_MULTI_DISPATCH\x01%LMQ%x,%LMQ%y\x02")])
+        await store.stop()
+        await rebuild(node.world, settings if known else small())
+        store = await opened(node.world, settings)
+        places = [await store.queues.entries_cold(queue, 0, 1) for queue in store.queues]
+        assert places == [places[0]] * 3
+        await store.stop()
+
+    run(main())
