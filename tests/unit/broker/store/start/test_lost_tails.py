@@ -10,6 +10,7 @@ import pytest
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.queues.files import QueueDisk
 from rmq.broker.store.store import Store
+from rmq.protocol.errors import StoreError
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.scenes.store import LOG_SIZE, QUEUE_SIZE, bodies, die, opened, put, small
@@ -147,6 +148,39 @@ def test_where_the_queues_are_gone_too_others_tell_that_there_was_more(
         await store.stop()
         store = await opened(node.world, small())
         assert critical(caplog) == []
+        await store.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize(("clean", "files"), [(True, 1), (False, 1), (False, 2)])
+def test_messages_under_another_files_name_are_not_given_up(clean: bool, files: int) -> None:
+    """Whether the log ends before them, and they would be written over, or goes on behind them."""
+
+    async def main() -> None:
+        simulation = Simulation(1)
+        node = simulation.node("a")
+        store = await opened(node.world, small())
+        queue = store.queues.get_or_create("T", 0)
+        while store.log.end < files * LOG_SIZE + LOG_SIZE // 2:
+            store.append([put(queue, b"x" * 300)])
+            await asyncio.sleep(0.01)
+        if clean:
+            await store.stop()
+        else:
+            simulation.kill(node)
+            await die(store)
+        first, second = (f"/store/commitlog/{start:020d}" for start in (0, LOG_SIZE))
+        held = {path: node.files.read(path) for path in (first, second)}
+        for path, other in ((first, second), (second, first)):
+            node.files.write_atomic(path, held[other])
+        with pytest.raises(StoreError, match=f"{first} holds the messages of {LOG_SIZE:020d}: .* rename them"):
+            await opened(node.world, small())
+        for path, data in held.items():
+            assert node.files.read(path) == held[second if path == first else first]
+            node.files.write_atomic(path, data)
+        store = await opened(node.world, small())
+        assert store.queues.get_or_create("T", 0).next > files * LOG_SIZE // 500
         await store.stop()
 
     run(main())
