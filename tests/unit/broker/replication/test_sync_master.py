@@ -51,6 +51,22 @@ async def test_where_producers_wait_for_a_slave_it_is_sent_before_anything_else_
 
 
 @in_virtual_time
+async def test_a_slave_that_cannot_be_sent_what_is_appended_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with pair(sync=True) as p:
+        await replicas(p)
+        sender = Sender(p)
+        waiting = sender.send()
+        monkeypatch.setattr(p.master.log, "read", lambda offset, size: b"")
+        p.service._woken = False
+        number = sender.send()
+        assert [sender.answers[one][0] for one in (waiting, number)] == [NOT_AVAILABLE, NOT_AVAILABLE]
+        assert p.master.durability.visible == p.master.log.end
+        monkeypatch.undo()
+        await replicas(p)
+        assert await sender.code() == PUT_OK
+
+
+@in_virtual_time
 async def test_a_slave_that_is_known_to_be_gone_keeps_nobody_waiting_and_one_that_is_back_counts_at_once() -> None:
     async with pair(sync=True) as p:
         await replicas(p)
