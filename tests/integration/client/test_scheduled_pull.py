@@ -25,6 +25,7 @@ class Reader:
         self.got: list[str | None] = []
         self.calls: list[MessageQueue] = []
         self.pause = pause
+        self.hold = 0.0
         self.consumer = ScheduledPullConsumer(
             "scheduled", namesrv=s.cluster.namesrv_addr, world=s.cluster.world, **options
         )
@@ -32,6 +33,7 @@ class Reader:
 
     async def pull(self, queue: MessageQueue) -> Any:
         self.calls.append(queue)
+        await asyncio.sleep(self.hold)
         consumer = self.consumer
         offset = max(0, await consumer.fetch_consume_offset(queue))
         result = await consumer.pull(queue, "*", offset)
@@ -92,6 +94,23 @@ async def test_who_has_lost_a_queue_notes_no_more_of_it_whatever_it_waits_for() 
                 await eventually(lambda: len(other.got) == 20)
                 await asyncio.sleep(5.0)
                 assert len(one.consumer.offsets("T")) == len(other.consumer.offsets("T")) == 2
+
+
+@in_virtual_time
+async def test_a_call_under_way_keeps_no_offset_of_a_queue_that_was_lost() -> None:
+    """It would be kept again and again, over what the next owner notes."""
+    async with scene() as s:
+        await s.send(40)
+        one, other = Reader(s, 0.5), Reader(s)
+        async with one.consumer:
+            await eventually(lambda: len(one.got) == 40)
+            one.hold = 3600.0
+            await asyncio.sleep(1.0)
+            async with other.consumer:
+                await eventually(lambda: len(set(other.calls)) == 2)
+                assert len(one.consumer._wakes) == 4
+                assert set(one.consumer.offsets("T")) == set(one.calls) - set(other.calls)
+                assert not other.got
 
 
 @in_virtual_time
