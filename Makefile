@@ -112,12 +112,12 @@ $(BIN)/python:
 # What is installed: the project alone, with what its tests need, with what its developers need.
 $(VENV)/.run: pyproject.toml | $(BIN)/python
 	@echo "== installing rmq into $(VENV)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[server]'
 	@touch $@
 
 $(VENV)/.pipeline: pyproject.toml | $(BIN)/python
 	@echo "== installing rmq, Spark and matplotlib into $(VENV)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[spark,charts]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[server,spark,charts]'
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python

@@ -55,7 +55,10 @@ def run(main: Coroutine[Any, Any, int | None], *, stop_seconds: float = 28.0) ->
     :param main: serves until cancelled; what it returns is the exit code (None = 0).
     """
     _raise_descriptor_limit()
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+    made = loop_factory()
+    if made is asyncio.new_event_loop and os.environ.get("RMQ_LOOP") != "asyncio":
+        log.info("the loop is asyncio's; with uvloop (pip install 'rmq[server]') it takes less CPU")
+    with asyncio.Runner(loop_factory=made) as runner:
         return runner.run(_supervise(main, stop_seconds))
 
 

@@ -62,7 +62,7 @@ def test_it_says_what_it_does(clone: Path) -> None:
     assert ended.stdout.splitlines() == [
         f"== making the virtual environment .venv with Python 3.12.1, {python}",
         "== installing rmq into .venv",
-        "python -m pip install -q --disable-pip-version-check -e .",
+        "python -m pip install -q --disable-pip-version-check -e .[server]",
         "rmq dev --port 19876 --demo",
     ]
     again = make(clone, "test", f"PYTHON={python}", "PYTEST_ARGS=-k route")
