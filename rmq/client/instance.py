@@ -205,6 +205,8 @@ class ClientInstance:
         interval = float(getattr(self.settings, "rebalance_interval", 20.0))
         wait = interval
         look = _FIRST_LOOK
+        #: By group: what was told of its last rebalance, which failed.
+        told: dict[str, str] = {}
         while True:
             try:
                 async with patience.timeout(wait):
@@ -215,8 +217,11 @@ class ClientInstance:
             for consumer in list(self.consumers.values()):
                 try:
                     await consumer.rebalance()
+                    told.pop(consumer.group, None)
                 except RMQError as error:
-                    log.warning("rebalance of group %s: %s", consumer.group, error)
+                    level = logging.DEBUG if told.get(consumer.group) == str(error) else logging.WARNING
+                    log.log(level, "rebalance of group %s: %s", consumer.group, error)
+                    told[consumer.group] = str(error)
                 except Exception:
                     log.exception("rebalance of group %s failed; the next one comes in its turn", consumer.group)
             if self._lacks_topics():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -242,6 +243,15 @@ def test_what_a_broker_does_after_minutes_comes_when_time_is_advanced(s: Scene) 
             s.made.advance(80.0)
             assert asked == [b"unknown"]
             assert sorted(got) == sorted((body, n) for body in (b"first", b"in a minute", b"unknown") for n in (0, 1))
+
+
+def test_a_rebalance_that_fails_for_one_reason_is_told_of_once(s: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    with PullConsumer("c", **s.how) as consumer:
+        with pytest.raises(ClientError, match="the topic Nope does not exist"):
+            consumer.pull(MessageQueue("Nope", "broker-0", 0), "*", 0, 32)
+        s.made.advance(120.0)
+    told = [record for record in caplog.records if "rebalance of group c" in record.message]
+    assert [record.levelname for record in told if record.levelno > logging.DEBUG] == ["WARNING"]
 
 
 def test_clients_that_were_forgotten_are_stopped_with_their_loop() -> None:
