@@ -181,7 +181,7 @@ class ScheduledPullConsumer(PullConsumer):
             ...
     """
 
-    _client: AioScheduledPullConsumer
+    _client: AioScheduledPullConsumer  # pyright: ignore[reportIncompatibleVariableOverride]
     _restarts = False
     _receives = True
 

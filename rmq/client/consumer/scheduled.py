@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import ClassVar, TypeVar, Unpack
+from typing import Any, ClassVar, TypeVar, Unpack
 
 from rmq.client.checks import check_topic
 from rmq.client.consumer.listeners import ends_task
@@ -65,7 +65,7 @@ class ScheduledPullConsumer(PullConsumer):
     """
 
     _kind: ClassVar = ScheduledPullConsumerSettings
-    settings: ScheduledPullConsumerSettings
+    settings: ScheduledPullConsumerSettings  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(
         self, group: str, *, world: World | None = None, **options: Unpack[ScheduledPullConsumerOptions]
@@ -189,6 +189,7 @@ class ScheduledPullConsumer(PullConsumer):
         """Call the callback once; never raises. :returns: seconds until the next call."""
         callback, shown = self._callbacks[queue.topic], self._names.queue(queue)
         try:
+            said: Any
             if inspect.iscoroutinefunction(callback):
                 said = await callback(shown)
             else:
