@@ -79,8 +79,9 @@ class Cluster:
 
     @property
     def broker_addr(self) -> str:
-        """``host:port`` of the first broker."""
-        return _text(self.brokers[0].address)
+        """``host:port`` of the first broker, as routes say it."""
+        broker = self.brokers[0]
+        return f"{broker.settings.broker_ip1}:{broker.address[1]}"
 
     def _machine(self, name: str) -> tuple[World, str]:
         """The world and the address of a name server or a broker."""

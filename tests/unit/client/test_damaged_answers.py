@@ -10,6 +10,7 @@ import pytest
 
 from rmq.client.consumer.puller import Puller
 from rmq.client.message import MessageQueue
+from rmq.client.namespace import Namespace
 from rmq.client.results import PullStatus
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
@@ -36,6 +37,7 @@ class Disk:
     """A queue of ten messages, as a broker gives it that looks at nothing."""
 
     def __init__(self, damage: dict[int, Damage], *, tags: str = "") -> None:
+        self.namespace = Namespace()
         self.records = []
         for offset in range(10):
             properties = {"TAGS": tags[offset]} if tags else {}
