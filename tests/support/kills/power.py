@@ -94,7 +94,8 @@ class PowerCampaign(Campaign):
         assert left.items() <= written.items(), "a cut makes no messages"
         assert forced.items() <= left.items(), "a cut takes nothing that was forced"
         if not self.tear:
-            assert list(left) == list(written)[: len(left)], "a cut takes the end of the log"
+            ahead = list(left.keys() - list(written)[: len(left)])
+            assert not ahead, f"a cut takes the end of the log: it was {list(written)}, and left {list(left)}"
         unforced = [record for offset, record in written.items() if offset not in forced]
         self._not_forced |= {record.properties.get("UNIQ_KEY", "") for record in unforced}
         gone = [record for record in unforced if record.offset not in left]
@@ -125,8 +126,8 @@ class PowerCampaign(Campaign):
         # Under SYNC_FLUSH that is what claimed nothing (WAIT=false), and consumers do not see it before it is on disk.
         excused = {key for key in self._lost.keys() & sends.keys() if not (self._sync and sends[key].claims)}
         self.counts["acknowledged and lost by right"] = sum(sends[key].outcome == OK for key in excused)
-        torn = self._lost if self.tear else {}
-        verdict = judge(lines, readers, lost_ok=excused, consumed_ok=not self._sync, torn=torn)
+        # What a queue's entry on disk pointed to is lost with the end of the log, and its offset is given to no other.
+        verdict = judge(lines, readers, lost_ok=excused, consumed_ok=not self._sync, torn=self._lost)
         if self._sync:
             # Also of what a cut happened to spare.
             for key in self._not_forced & sends.keys():
