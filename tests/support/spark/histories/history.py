@@ -194,9 +194,7 @@ class History:
         self.said.append(f"{offsets} offsets lost")
         self.engine.lose(offsets, max(1, offsets))
         self.plans = self.plans[: len(self.engine.offsets)]
-        self.world.known = self.plans[-1] if self.plans else {}
-        for one in self.world.messages:
-            one.known = one.known and self.world.known.get(one.where) is one.home
+        self._knows(self.plans[-1] if self.plans else {})
         self._tell_again()
         self.tried = {number: kept for number, kept in self.tried.items() if number < len(self.plans)}
 
@@ -294,7 +292,13 @@ class History:
         #: What begins beyond its end, since the topic was made anew, is a loss, and goes on from there.
         self.beyond = any(place > home.most for home, place in wanted.items())
         self.starts = {home: min(place, home.most) for home, place in wanted.items()}
-        self.world.known = self._known(self._readable(), text)
+        self._knows(self._known(self._readable(), text))
+
+    def _knows(self, known: dict[Where, MemoryQueue]) -> None:
+        """The checkpoint knows these queues and no others, also of what went away before."""
+        self.world.known = known
+        for one in self.world.messages:
+            one.known = one.known and known.get(one.where) is one.home
 
     def _wants(self, one: Sent) -> bool:
         return one.offset >= self.starts.get(one.home, 0)
@@ -338,12 +342,13 @@ class History:
         assert len(rows) == len(set(rows)), f"rows twice: {self.said}"
         if not self._is_strict:
             # Of queues that are not offered a batch has nothing, and says so.
-            begin, end = (self._places(text) for text in ["{}", *self.engine.offsets][-2:])
+            done = self.engine.commits - 1  # later ones may be planned already
+            begin, end = (self._places(text) for text in ["{}", *self.engine.offsets][done : done + 2])
             self.told |= {
                 one
                 for one in self._unread()
                 if one.home in self.world.closed
-                and self.plans[-1].get(one.where, one.home) is one.home
+                and self.plans[done].get(one.where, one.home) is one.home
                 and begin.get(one.where, 0) <= one.offset < end.get(one.where, 0)
             }
 
