@@ -127,6 +127,8 @@ def program(
     request: pytest.FixtureRequest, rmq_cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SimpleNamespace]:
     """A program of the page, with the test's cluster and a database of its own; its producer is started."""
+    needed = "django" if "Django" in request.param else "sqlalchemy"
+    pytest.importorskip(needed, reason=f"{needed} is not installed: pip install 'rmq[frameworks]'")
     text = PROGRAMS[request.param]
     for theirs, ours in (
         ("127.0.0.1:9876", rmq_cluster.namesrv_addr),
