@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, ExitStack
+from inspect import iscoroutinefunction
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any, Self, TypeVar, Unpack
@@ -172,7 +173,12 @@ class App:
                     return await following()
                 finally:
                     seconds.labels(call.listener).observe(perf_counter() - began)
+
+        :raises ClientError: it is no coroutine function.
         """
+        if not any(map(iscoroutinefunction, (function, getattr(function, "__call__", None)))):  # noqa: B004
+            name = getattr(function, "__qualname__", type(function).__name__)
+            raise ClientError(f"the middleware {name} is no coroutine function: write async def, await following()")
         self.middlewares.append(function)
         return function
 

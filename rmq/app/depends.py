@@ -135,7 +135,7 @@ class Plan:
                 elif inspect.iscoroutinefunction(make):
                     made[make] = await make(**arguments)
                 elif inspect.isgeneratorfunction(make):
-                    made[make] = await stack.enter_async_context(_threaded(contextmanager(make)(**arguments), pool))
+                    made[make] = await stack.enter_async_context(_Threaded(contextmanager(make)(**arguments), pool))
                 else:
                     made[make] = await on_pool(pool, partial(make, **arguments))
             values[name] = made[make]
@@ -148,7 +148,7 @@ def _value(source: str, call: Call, payload: Any) -> Any:
     return call if source == "call" else getattr(call, source)
 
 
-class _threaded:
+class _Threaded:
     """A context manager whose two halves run on threads of a pool."""
 
     def __init__(self, block: AbstractContextManager[Any], pool: Pool) -> None:

@@ -88,7 +88,7 @@ def load(path: str | os.PathLike[str]) -> App:
         raise ConfigError(f"{where}: {' '.join(str(error).split())}") from error
     try:
         return _made(entry)
-    except (ClientError, ConfigError) as error:
+    except (ClientError, ConfigError, TypeError) as error:  # a setting of clients that is a key of its own
         raise ConfigError(f"{where}: {error}") from error
 
 

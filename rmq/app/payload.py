@@ -86,7 +86,7 @@ def _from_json(kind: Any, value: Any) -> Any:
 def _to_json(value: Any) -> Any:
     if _is_model(type(value)):
         return value.model_dump(mode="json")
-    raise NotImplementedError(f"{type(value).__name__} has no form as JSON")
+    raise TypeError(f"{type(value).__name__} has no form as JSON")
 
 
 def codec_of(kind: Any) -> Codec[Any]:

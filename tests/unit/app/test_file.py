@@ -77,6 +77,7 @@ def test_a_file_says_what_decorators_say(file: Path) -> None:
         ("orderly: true", "ordrely: true", "did you mean orderly?"),
         ("orderly: true", "pull_batch_size: 0", "pull_batch_size is 0"),
         ("orderly: true", "sql: true", "sql"),
+        ("instance_name: i", "name: i", "multiple values for argument 'name'"),
         ("app: shop", "app: DEFAULT_PRODUCER", "is a placeholder"),
     ],
 )

@@ -137,3 +137,15 @@ def test_a_group_that_broadcasts_has_no_dead_letters() -> None:
 def test_an_address_for_health_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(Exception, match="is no address"):
         App("g", health=address)
+
+
+def test_a_middleware_that_could_not_be_awaited_is_refused() -> None:
+    class Stamps:
+        async def __call__(self, call: Call, following: Any) -> Any:
+            return await following()
+
+    app = App("g", namesrv="n:1")
+    with pytest.raises(ClientError, match="the middleware setting is no coroutine function"):
+        app.middleware(setting)  # type: ignore[type-var]
+    app.middleware(Stamps())
+    assert len(app.middlewares) == 1
