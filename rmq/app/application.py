@@ -225,7 +225,7 @@ class App:
         """Begin to receive; starting a started application does nothing.
 
         :raises ConfigError: the address for its health is taken, or none.
-        :raises ClientError: it has no listener, or a setting cannot be used.
+        :raises ClientError: no name server is known, or a setting cannot be used.
         """
         if self._parts is not None:
             return

@@ -13,7 +13,7 @@ from contextlib import suppress
 import click
 
 from rmq.cli.command import CONTEXT, USAGE, Refused
-from rmq.protocol.errors import RMQError
+from rmq.protocol.errors import ClientError, ConfigError, RMQError
 from rmq.remoting.client import split_address
 from rmq.runtime import loop
 from rmq.runtime.tasks import TaskOwner
@@ -74,7 +74,10 @@ def _work(target: str, folder: str, health: str | None, log_level: str) -> int:
     except Exception:  # of the application's own modules: where it is from is what helps
         traceback.print_exc()
         return USAGE
-    app.run()
+    try:
+        app.run()
+    except (ClientError, ConfigError) as error:  # starting it again would not change that
+        raise Refused(str(error)) from error
     return 0
 
 

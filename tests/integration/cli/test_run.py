@@ -113,6 +113,7 @@ def test_a_file_that_changes_starts_it_anew(cluster: BlockingCluster, folder: Pa
         (["shop", "--folder", "/nowhere"], "there is no such folder", 2),
         (["shop", "--log-level", "LOUD"], "'LOUD' is not one of 'DEBUG', 'INFO'", 2),
         (["nowhere", "--workers", "2"], "nowhere cannot be imported", 2),
+        (["shop"], "rmq: no name server: give namesrv='host:port', or set NAMESRV_ADDR", 2),
     ],
 )
 def test_what_cannot_be_run_is_one_line(
@@ -124,6 +125,7 @@ def test_what_cannot_be_run_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     monkeypatch.delitem(sys.modules, "shop", raising=False)
     assert invoke(command, "rmq", ["run", "--folder", str(folder), *arguments]) == code
     told = capfd.readouterr().err
