@@ -11,7 +11,7 @@ import os
 from rmq.broker.store.refusal import BAD_PLACE
 from rmq.runtime.world import Files
 
-__all__ = ["bury", "make_way"]
+__all__ = ["bury", "make_way", "set_aside"]
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +27,7 @@ def make_way(files: Files, root: str, path: str) -> bool:
     """
     try:
         if files.is_dir(path):
-            log.error(
-                "%s is a directory where a file belongs: it is %s now", path, _move(files, path, root, "aside", "-")
-            )
+            log.error("%s is a directory where a file belongs: it is %s now", path, set_aside(files, root, path))
         else:
             files.unlink(path)
     except FileNotFoundError:
@@ -40,6 +38,11 @@ def make_way(files: Files, root: str, path: str) -> bool:
         log.error("%s cannot be removed, either: %s", path, error.strerror or error)
         return False
     return True
+
+
+def set_aside(files: Files, root: str, path: str) -> str:
+    """Move what nobody knows to ``aside`` in the store, where it stays; its new path. Blocks."""
+    return _move(files, path, root, "aside", "-")
 
 
 def bury(files: Files, root: str, directory: str, mark: str = "-") -> str:

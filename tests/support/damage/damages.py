@@ -118,6 +118,7 @@ def _whole(data: bytes) -> Iterator[tuple[str, bytes | None]]:
     yield "cut", data[: len(data) // 3]
     yield "zero", bytes(len(data) or 1)
     yield "empty", b""
+    yield "lengthen", data + data[:100].ljust(100, b"x")
     yield "remove", None
 
 
@@ -226,6 +227,9 @@ def _queues(stored: Stored) -> Iterator[Damage]:
             yield Damage(f"{name}: {how} the file", "queue", {path: whole}, entries=everything)
         moved = f"{os.path.dirname(path)}/{QUEUE_SIZE:020d}"
         yield Damage(f"{name}: move the file", "queue", {path: None, moved: data}, entries=everything)
+        odd = f"{os.path.dirname(path)}/{7:020d}"
+        yield Damage(f"{name}: give the file a name that none has", "queue", {path: None, odd: data},
+                     entries=everything)  # fmt: skip
         elsewhere = f"/store/consumequeue/{topic}/7/{0:020d}"
         yield Damage(f"{name}: move the directory", "queue", {path: None, elsewhere: data}, entries=everything)
         exchanged: dict[str, bytes | None] = {path: stored.files[other], other: data}

@@ -52,7 +52,7 @@ class ExtUnits:
     """
 
     def __init__(self, world: World, settings: StoreSettings) -> None:
-        self.disk = ExtDisk(world.files, settings.root, settings.ext_file_size)
+        self.disk = ExtDisk(world.files, settings.root, settings.ext_file_size, mends=True)
         self.enabled = settings.ext_enable
         #: Makes bit maps, or None: units have none.
         self.bit_map: BitMap | None = None
@@ -141,8 +141,6 @@ class ExtQueueTable(QueueTable):
         newest: _Place | None = None
         bad: _Place | None = None
         for start in starts:
-            if start % self.file_size:
-                return  # the loader of entries says what is wrong
             (data,) = await self._offload(self.disk.read_files, [(queue.files.directory, start)])
             for number, (_, _, code) in enumerate(_entries(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE])):
                 if not is_address(code):

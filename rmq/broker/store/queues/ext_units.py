@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 from rmq.broker.store.log.files import file_name, offset_of
 from rmq.broker.store.queues.files import FileKey
+from rmq.broker.store.queues.sizes import FileSizes
 from rmq.broker.store.spoilt import make_way
-from rmq.protocol.errors import StoreError
 from rmq.runtime.world import File, Files
 
 __all__ = ["ExtDisk", "ExtUnit", "QueueExt", "is_address", "position_of", "unit_at"]
@@ -133,13 +133,19 @@ class QueueExt:
 
 
 class ExtDisk:
-    """The files of all queues. Every method may block."""
+    """The files of all queues. Every method may block.
 
-    def __init__(self, files: Files, root: str, file_size: int) -> None:
+    :param mends: a damaged file is put right where it is met.
+    """
+
+    def __init__(self, files: Files, root: str, file_size: int, *, mends: bool = False) -> None:
         self._files = files
         self._store = root
         self.root = os.path.join(root, "consumequeue_ext")
         self.file_size = file_size
+        self._sizes = FileSizes(
+            files, root, "consumequeue_ext", file_size, "mappedFileSizeConsumeQueueExt", step=1, mends=mends
+        )
 
     def exists(self) -> bool:
         return self._files.is_dir(self.root)
@@ -147,7 +153,7 @@ class ExtDisk:
     def starts(self, directory: str) -> list[int]:
         """First bytes of a queue's files.
 
-        :raises StoreError: a file of another size than the one that is set.
+        :raises StoreError: a file of another size than the one that is set, and the setting may be wrong.
         :raises OSError: one of them is bad.
         """
         found = []
@@ -158,14 +164,9 @@ class ExtDisk:
                 continue
             if self._files.is_dir(path):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-            size = self._files.size(path)
-            if start % self.file_size or size > self.file_size:
-                raise StoreError(
-                    f"{path} has {size} bytes, a consumequeue_ext file has {self.file_size}: set "
-                    f"mappedFileSizeConsumeQueueExt to what this store was made with"
-                )
+            self._sizes.check(path, self._files.size(path))
             found.append(start)
-        return found
+        return self._sizes.named_right(directory, found)
 
     def free_names(self, directory: str) -> None:
         """Move directories that stand in place of a queue's files aside."""

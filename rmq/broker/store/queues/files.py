@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from rmq.broker.store.again import write_again
 from rmq.broker.store.log.files import file_name, offset_of
+from rmq.broker.store.queues.sizes import FileSizes
 from rmq.broker.store.refusal import SPOILT, told
 from rmq.broker.store.spoilt import bury, make_way
 from rmq.broker.store.state import ENTRY, ENTRY_SIZE, Queue
@@ -72,13 +73,20 @@ class Target(NamedTuple):
 
 
 class QueueDisk:
-    """The blocking half: all of it runs off the loop."""
+    """The blocking half: all of it runs off the loop.
 
-    def __init__(self, files: Files, root: str, file_size: int) -> None:
+    :param mends: a damaged file is put right where it is met.
+    """
+
+    def __init__(self, files: Files, root: str, file_size: int, *, mends: bool = False) -> None:
         self._files = files
         self._store = root
         self.root = os.path.join(root, "consumequeue")
         self.file_size = file_size
+        self._sizes = FileSizes(
+            files, root, "consumequeue", file_size, "mappedFileSizeConsumeQueue", step=ENTRY_SIZE, mends=mends,
+            remedy=", or make its queues anew with mqadmin store rebuild",
+        )  # fmt: skip
         #: Files that are bad and were told of.
         self._told: set[str] = set()
 
@@ -315,7 +323,7 @@ class QueueDisk:
         if looked_at < _ENOUGH or len(seen) != 1:
             return None
         ((size, path),) = seen.items()
-        return (path, size) if size and size != self.file_size else None
+        return (path, size) if size and size != self.file_size and not size % ENTRY_SIZE else None
 
     def list_queues(
         self, topics: Sequence[str], unlisted: list[str] | None = None
@@ -324,6 +332,7 @@ class QueueDisk:
 
         :param unlisted: gets directories that are bad themselves; without it, that is raised.
         :raises OSError: a directory that may not be read.
+        :raises StoreError: of a disk that mends, files that begin where none of their size does.
         """
         found: list[tuple[str, int, list[int], list[str]]] = []
         for topic in topics:
@@ -341,6 +350,8 @@ class QueueDisk:
                     else:
                         starts.append(start)
                 if len(unlisted or ()) == bad:
+                    if self._sizes.mends:
+                        starts = self._sizes.named_right(f"{self.root}/{topic}/{name}", starts)
                     found.append((topic, int(name), sorted(starts), foreign))
         return found
 
@@ -370,11 +381,7 @@ class QueueDisk:
         file = self._files.open(path, readonly=True)
         try:
             if (size := file.size()) > self.file_size and not self._files.is_dir(path):
-                raise StoreError(
-                    f"{path} has {size} bytes, a consume-queue file has {self.file_size}: set "
-                    f"mappedFileSizeConsumeQueue to what this store was made with, or make its queues anew with "
-                    f"mqadmin store rebuild"
-                )
+                self._sizes.check(path, size)
             return self._read(file, heads=heads)
         finally:
             file.close()

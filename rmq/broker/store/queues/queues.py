@@ -32,7 +32,7 @@ class QueueTable:
     def __init__(self, world: World, settings: StoreSettings) -> None:
         self._offload = world.offload
         self.file_size = settings.queue_file_size
-        self.disk = QueueDisk(world.files, settings.root, self.file_size)
+        self.disk = QueueDisk(world.files, settings.root, self.file_size, mends=True)
         self.open_files = OpenFiles()
         #: Queues with entries that are not on disk, the longest waiting first.
         self.dirty: dict[Queue, None] = {}

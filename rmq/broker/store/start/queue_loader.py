@@ -169,12 +169,6 @@ class QueueLoader:
         size = self._table.file_size
         usable: list[int] = []
         for start in starts:
-            if start % size:
-                raise StoreError(
-                    f"{queue.files.directory}/{start:020d}: no consume-queue file of {size} bytes begins there: set "
-                    f"mappedFileSizeConsumeQueue to what this store was made with, or make its queues anew with "
-                    f"mqadmin store rebuild"
-                )
             if usable and start != usable[-1] + size:
                 log.warning("%s: file %020d does not follow the one before it", queue.files.directory, start)
                 break

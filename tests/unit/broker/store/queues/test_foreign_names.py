@@ -39,8 +39,8 @@ def test_queue_ids(tmp_path: Path) -> None:
 def test_one_file_of_another_size_is_told_with_what_mends_it(tmp_path: Path) -> None:
     folder = tmp_path / "consumequeue/T/0"
     folder.mkdir(parents=True)
-    (folder / "00000000000000000000").write_bytes(bytes(801))
+    (folder / "00000000000000000000").write_bytes(bytes(820))
     with pytest.raises(
-        StoreError, match=rf"{folder}/0+ has 801 bytes.*make its queues anew with mqadmin store rebuild"
+        StoreError, match=rf"{folder}/0+ has 820 bytes.*make its queues anew with mqadmin store rebuild"
     ):
         QueueDisk(RealFiles(), str(tmp_path), 800).read_files([(str(folder), 0)])
