@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from rmq.broker.pop.checkpoints import Key, Outcome
 from rmq.broker.pop.checks import refusing_with
-from rmq.broker.pop.handles import ORDERED, Handle, real_topic
 from rmq.broker.pop.journal import Event, batch_event
 from rmq.broker.pop.ordered import Place
 from rmq.protocol.bodies.pop import BatchAck, BatchAckMessageRequestBody, bits_of
@@ -16,6 +15,7 @@ from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import BodyError, ResponseError, StoreError
 from rmq.protocol.headers.pop import AckMessageRequest, ChangeInvisibleTimeRequest, ChangeInvisibleTimeResponse
+from rmq.protocol.pop import ORDERED, Handle, real_topic
 from rmq.remoting.router import handles
 
 if TYPE_CHECKING:

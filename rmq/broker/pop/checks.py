@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from rmq.broker.delivery.answers import filtering_is_off
 from rmq.broker.delivery.filtering import EVERYTHING, Filter, filter_of
 from rmq.broker.groups.expressions import Expressions
-from rmq.broker.pop.handles import pop_retry_topic
 from rmq.broker.reserved import check_group, check_private
 from rmq.filter.sql import ExpressionError
 from rmq.protocol import subscription
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import FAQ, ResponseError, RMQError
 from rmq.protocol.names import MAX_TOPIC, RETRY_PREFIX, group_fault
+from rmq.protocol.pop import pop_retry_topic
 
 if TYPE_CHECKING:
     from rmq.broker.groups.configs import GroupTable

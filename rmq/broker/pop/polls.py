@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rmq.broker.pop.handles import pop_retry_topic
+from rmq.protocol.pop import pop_retry_topic
 from rmq.remoting.latency import polled
 
 if TYPE_CHECKING:

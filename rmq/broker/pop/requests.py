@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from rmq.broker.delivery.filtering import EVERYTHING
 from rmq.broker.pop.checks import POP, refusing_with
-from rmq.broker.pop.handles import ORDERED, offset_info, order_count_info, start_info
 from rmq.broker.pop.polls import PollingFull, Polls, Waiter
 from rmq.broker.pop.take import Taken, Wish
 from rmq.protocol.codes import RequestCode, ResponseCode
@@ -21,6 +20,7 @@ from rmq.protocol.headers.pop import (
     PopMessageRequest,
     PopMessageResponse,
 )
+from rmq.protocol.pop import ORDERED, offset_info, order_count_info, start_info
 from rmq.remoting.router import BUSY, LARGE, handles
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from rmq.broker.pop.checkpoints import Key, PopCheckpoint
-from rmq.broker.pop.handles import FIRST_POP_TIME, POP_CK, pop_retry_topic
 from rmq.broker.pop.ordered import Place
 from rmq.broker.store.aside import SetAside
 from rmq.broker.store.state import ENTRY_SIZE, PLACE, Put
@@ -17,6 +16,7 @@ from rmq.protocol.errors import ProtocolError, ResponseError, StoreError
 from rmq.protocol.ids import offset_msg_id, pack_host
 from rmq.protocol.message import decode_record
 from rmq.protocol.names import RETRY_PREFIX, dlq_topic
+from rmq.protocol.pop import FIRST_POP_TIME, POP_CK, pop_retry_topic
 from rmq.protocol.tags import string_hash
 from rmq.runtime import patience
 from rmq.runtime.tasks import TaskOwner

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from rmq.broker.delivery.read import Reader, ReadLimits
 from rmq.broker.pop.acks import Acks
 from rmq.broker.pop.checks import Checks
-from rmq.broker.pop.handles import pop_retry_topic
 from rmq.broker.pop.polls import Polls
 from rmq.broker.pop.requests import PopRequests
 from rmq.broker.pop.revive import Reviver
 from rmq.broker.pop.state import PopState
 from rmq.broker.pop.take import Taker
 from rmq.protocol.names import RETRY_PREFIX
+from rmq.protocol.pop import pop_retry_topic
 from rmq.runtime.tasks import TaskOwner
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from rmq.broker.delivery.filtering import EVERYTHING, Filter
 from rmq.broker.delivery.read import Batch, Reader, ReadLimits, Status
 from rmq.broker.pop.checkpoints import Key, PopCheckpoint
-from rmq.broker.pop.handles import ORDERED, POP_CK, Handle, mark_of, pop_retry_topic
 from rmq.broker.pop.journal import Event, batch_event, checkpoint_event
 from rmq.broker.pop.ordered import Place
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError, StoreError
 from rmq.protocol.message import decode_record, encode_record
 from rmq.protocol.names import RETRY_PREFIX
+from rmq.protocol.pop import ORDERED, POP_CK, Handle, mark_of, pop_retry_topic
 from rmq.protocol.record import fields
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pytest
 
 from rmq.broker.lane.admit import keys_to_index
 from rmq.broker.lane.plain import plain_properties
-from rmq.broker.pop.handles import Handle
+from rmq.protocol.pop import Handle
 from rmq.broker.schedule.timing import RecallHandle
 from rmq.broker.store.index.keyhash import KeyHasher
 from rmq.broker.store.index.words import words
