@@ -219,7 +219,10 @@ class App:
     @property
     def missing(self) -> str | None:
         """Why nobody is to count on it now; None when it receives."""
-        return None if self._up else "it is starting" if self._parts is not None else "it is stopping, or not started"
+        if not self._up:
+            return "it is starting" if self._parts is not None else "it is stopping, or not started"
+        each = ((group, consumer.missing) for group, consumer in self.consumers.items())
+        return next((f"group {group}: {why}" for group, why in each if why is not None), None)
 
     async def start(self) -> None:
         """Begin to receive; starting a started application does nothing.

@@ -25,8 +25,9 @@ _JSON = "application/json"
 class Health:
     """The two pages of one application.
 
-    ``/livez`` answers 200 while its loop runs. ``/readyz`` answers 200 once it receives, 503 with the reason before
-    and while it stops; its JSON has, by group, the queues that are ours, the messages held and the lag.
+    ``/livez`` answers 200 while its loop runs. ``/readyz`` answers 200 while it receives, 503 with the reason before,
+    while it stops, and while nobody answers from whom a consumer would get messages; its JSON has, by group, the
+    queues that are ours, the messages held and the lag.
 
     :param address: ``host:port``; port 0 takes a free one.
     :raises ConfigError: it is no address.

@@ -87,14 +87,19 @@ _instances: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, Clie
 )
 
 
+#: All clients for threads share one loop: these are mostly a process's.
+_outages: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Outages] = weakref.WeakKeyDictionary()
+
+
 def connect_instance(world: World, settings: ClientSettings, *, stable: bool = False) -> ClientInstance:
     """The instance of this client's id on the running loop, made when there is none."""
-    table = _instances.setdefault(asyncio.get_running_loop(), {})
+    loop = asyncio.get_running_loop()
+    table = _instances.setdefault(loop, {})
     identity = client_id(world, settings, stable=stable)
     key = (identity, settings.namesrv, settings.namespace)
     instance = table.get(key)
     if instance is None:
-        instance = table[key] = ClientInstance(world, settings, identity)
+        instance = table[key] = ClientInstance(world, settings, identity, _outages.setdefault(loop, Outages()))
     hooks = instance.remoting.hooks
     hooks += [hook for hook in request_hooks(settings.hooks) if hook not in hooks]
     return instance
@@ -117,7 +122,7 @@ class ClientInstance:
     Only its own loop touches it, but for what threads that encode sends read of its ``routes``.
     """
 
-    def __init__(self, world: World, settings: ClientSettings, identity: str) -> None:
+    def __init__(self, world: World, settings: ClientSettings, identity: str, outages: Outages | None = None) -> None:
         self.world = world
         self.settings = settings
         self.client_id = identity
@@ -130,7 +135,8 @@ class ClientInstance:
         self.remoting = RemotingClient(world, tls=context or None)
         self.remoting.router.add(Answers(self))
         self.beats = Heartbeats(self)
-        self.outages = Outages()
+        #: What all clients of a loop know together: one of them tells of a broker.
+        self.outages = outages or Outages()
         self.remoting.on_close.append(self.beats.lost)
         self.name_servers = NameServers(
             world, self.remoting, parse_addresses(settings.namesrv or ""), settings.unit_name
@@ -359,6 +365,11 @@ class ClientInstance:
         return future
 
     # -- routes -------------------------------------------------------------------------------------------------------
+
+    def answers(self, broker_name: str) -> bool:
+        """Whether a broker of that name is known and, as far as anybody here has noticed, answers."""
+        addrs = self.routes.broker_addrs.get(broker_name, {})
+        return any(not self.outages.away(address) for address in addrs.values())
 
     async def refresh_routes(self) -> None:
         """Ask again for the route of every topic in use, of name servers where their names lead by now."""

@@ -1,4 +1,4 @@
-"""Brokers that do not answer: said once when that begins and once when it is over, whoever of a client notices."""
+"""Brokers that do not answer: said once when that begins and once when it is over, whichever client notices."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ _MOST = 1000
 
 
 class Outages:
-    """Which brokers a client had no answer from when it last asked."""
+    """Which brokers gave no answer when they were last asked."""
 
     def __init__(self) -> None:
         self._away: set[str] = set()
+
+    def away(self, address: str) -> bool:
+        """Whether a broker gave no answer when it was last asked."""
+        return address in self._away
 
     def level(self, error: BaseException) -> int:
         """How loudly a failed call is to be told of: a warning, or DEBUG where this broker's outage was told of."""

@@ -234,6 +234,15 @@ class PushConsumerMirror(Replying[AioPushConsumer]):
         """The queues that are ours now."""
         return self._on_loop(lambda client: client.assignment)
 
+    @property
+    def missing(self) -> str | None:
+        """Why nothing comes to it now, in one line: it is not started, or nobody answers who would have to.
+
+        None while messages come, and while no queue is for it: the group has more members than there are queues, or
+        nobody has sent to the topic yet.
+        """
+        return self._on_loop(lambda client: client.missing)
+
     def lag(self) -> dict[MessageQueue, int]:
         """By queue that is ours: the messages not consumed yet, of those its broker had when it last answered.
 

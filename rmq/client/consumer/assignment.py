@@ -52,6 +52,8 @@ class Assignment:
         self._shared = not member.settings.broadcasting
         self._clock = instance.world.clock
         self.queues: dict[MessageQueue, ProcessQueue] = {}
+        #: By topic: how many queues are ours, be they taken yet or not.
+        self.due: dict[str, int] = {}
         self._paused: set[MessageQueue] = set()
         #: Given up, and their listener's last call is under way still.
         self._releasing: dict[MessageQueue, ProcessQueue] = {}
@@ -74,6 +76,7 @@ class Assignment:
         :returns: whether anything changed. What cannot be taken now is left for the next time.
         """
         changed = False
+        self.due[topic] = len(mine)
         for queue, pq in list(self.queues.items()):
             if queue.topic == topic and (queue not in mine or pq.dropped or self._fetch.ended(pq)):
                 changed = True

@@ -47,6 +47,9 @@ class Chosen(Share):
                 await assignment.assign(topic, mine, _nothing)
             assignment.begin()
 
+    def unknown(self, topic: str) -> str | None:
+        return self._otherwise.unknown(topic) if self._queues() is None else None
+
     async def topics(self, topics: Set[str]) -> None:
         await self.run()
 

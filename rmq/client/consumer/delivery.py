@@ -3,7 +3,7 @@ messages out (``service``); which queues it has, ``rebalance`` decides, or the a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from typing import Protocol
 
 from rmq.client.consumer.assignment import Assignment
@@ -25,6 +25,9 @@ class Share(Protocol):
     async def topics(self, topics: Set[str]) -> None:
         """The same for some topics alone."""
 
+    def unknown(self, topic: str) -> str | None:
+        """Why it is not known which queues of a topic are ours; None when it is, and when the topic has none."""
+
 
 class Delivery:
     """The parts of one consumer, wired.
@@ -44,6 +47,7 @@ class Delivery:
         *,
         in_order: bool = False,
     ) -> None:
+        self._instance = member.instance
         self.locks: KeptLocks | None = None
         if in_order and not member.settings.broadcasting:
             self.locks = KeptLocks(
@@ -61,6 +65,23 @@ class Delivery:
 
     async def rebalance(self) -> None:
         await self._share.run()
+
+    def missing(self, topics: Iterable[str]) -> str | None:
+        """Why nothing comes of one of these topics: nobody answers who would have to.
+
+        None while messages come, and while no queue is for this member or the topic does not exist.
+        """
+        for topic in topics:
+            shown = self._instance.namespace.plain(topic)
+            brokers = sorted({queue.broker_name for queue in self.assignment.queues if queue.topic == topic})
+            if brokers:
+                if not any(map(self._instance.answers, brokers)):
+                    return f"no broker answers that has its queues of {shown}: {', '.join(brokers)}"
+            elif (why := self._share.unknown(topic)) is not None:
+                return f"it is not known which queues of {shown} are for it: {why}"
+            elif due := self.assignment.due.get(topic):
+                return f"none of the {due} queues of {shown} that are for it could be taken yet"
+        return None
 
     async def stop(self, limit: float) -> int:
         """Pull and call nothing more, wait for the calls under way, keep every offset, give back every lock.

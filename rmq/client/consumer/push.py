@@ -480,6 +480,17 @@ class PushConsumer(Replying):
         """The queues that are ours now."""
         return sorted(self._names.queues(self._delivery.assignment.queues)) if self._delivery is not None else []
 
+    @property
+    def missing(self) -> str | None:
+        """Why nothing comes to it now, in one line: it is not started, or nobody answers who would have to.
+
+        None while messages come, and while no queue is for it: the group has more members than there are queues, or
+        nobody has sent to the topic yet.
+        """
+        if self._delivery is None:
+            return "it is not started, or has stopped"
+        return self._delivery.missing(self._subscriptions.chosen())
+
     def process_queues(self) -> dict[MessageQueue, ProcessQueue]:
         """What is held of each queue that is ours."""
         return dict(self._delivery.assignment.queues) if self._delivery is not None else {}

@@ -91,8 +91,10 @@ class Rebalance:
         self._assignment = assignment
         self._beginning = beginning
         self._on_changed = on_changed
-        #: Topics whose last rebalance failed: said once while it lasts.
-        self._failing: set[str] = set()
+        #: Topics whose last rebalance failed, and why: said once while it lasts.
+        self._failing: dict[str, str] = {}
+        #: Topics of which it is known what is ours, if anything.
+        self._known: set[str] = set()
         #: This rebalance has given last owners their time.
         self._gave_time = False
 
@@ -115,14 +117,18 @@ class Rebalance:
             for topic in sorted(topics & self._subscriptions.keys()):
                 await self._try_topic(topic)
 
+    def unknown(self, topic: str) -> str | None:
+        """Why it is not known which queues of a topic are ours; None when it is, and when the topic has none."""
+        return self._failing.get(topic) or (None if topic in self._known else "nobody has said yet")
+
     async def _try_topic(self, topic: str) -> None:
         try:
             await self._topic(topic)
-            self._failing.discard(topic)
+            self._failing.pop(topic, None)
         except RMQError as error:
             level = logging.DEBUG if topic in self._failing else self._instance.outages.level(error)
             log.log(level, "group %s: rebalance of %s waits: %s", self._group, topic, error)
-            self._failing.add(topic)
+            self._failing[topic] = str(error)
 
     async def _topic(self, topic: str) -> None:
         if self._assignment.stopped:
@@ -133,20 +139,24 @@ class Rebalance:
             queues = self._instance.routes.subscribe_queues(topic)
             if queues is None:
                 self._note_missing(topic)
+                self._known.add(topic)
                 return
             await self._instance.beats.beat()  # its brokers may not know us yet
         self._beginning.looked(topic, queues)
-        alone = True
+        alone = known = True
         if self._broadcasting:
             mine = queues
         else:
             ids = await consumer_ids(self._instance, self._group, topic)
             mine = our_share(self._strategy, self._group, self._instance.client_id, queues, ids)
             alone = len(ids) <= 1
+            known = self._instance.client_id in ids
         if await self._assignment.assign(topic, set(mine), _nothing if alone else self._wait_for_last_owners):
             result = self._on_changed(topic, queues, sorted(mine))
             if asyncio.iscoroutine(result):
                 await result
+        if known:
+            self._known.add(topic)
         self._assignment.begin()
 
     async def _wait_for_last_owners(self) -> None:
