@@ -218,8 +218,8 @@ class Calls:
         self._unheard_since = self._unheard_since or now - timeout
         silence = now - self._unheard_since
         if silence >= self._endpoint.limits.unheard_seconds:
-            self._endpoint.complain("%s: closed: nothing has come from it for %.0f s of calls", self.peer, silence)
-            self.abort("it takes what is sent and answers nothing")
+            # A note of its close, and no warning: its calls have failed, and who made them says so.
+            self.abort(f"nothing has come from it for {silence:.0f} s of calls")
 
     async def request(self, command: Command, timeout: float = 3.0) -> Command:
         """Send a request and wait for its answer, whatever its code.
