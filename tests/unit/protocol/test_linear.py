@@ -17,7 +17,6 @@ import pytest
 
 from rmq.broker.lane.admit import keys_to_index
 from rmq.broker.lane.plain import plain_properties
-from rmq.protocol.pop import Handle
 from rmq.broker.schedule.timing import RecallHandle
 from rmq.broker.store.index.keyhash import KeyHasher
 from rmq.broker.store.index.words import words
@@ -38,6 +37,7 @@ from rmq.protocol.errors import RMQError
 from rmq.protocol.frame import MAX_HEADER, MAX_LENIENT_HEADER
 from rmq.protocol.headers.pull import PullMessageRequest
 from rmq.protocol.message import decode_record
+from rmq.protocol.pop import Handle
 from rmq.protocol.properties import MAX_BYTES
 from rmq.protocol.tags import string_hash
 
