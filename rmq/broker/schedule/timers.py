@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from rmq.broker.schedule.done import DoneMap, decode_marks, encode_marks
 from rmq.broker.schedule.rebuild import BATCH_PROPERTIES, rebuild
-from rmq.broker.schedule.timing import DELETE_KEY, Wait, decode_code, encode_code, wait_of
+from rmq.broker.schedule.timing import DELETE_KEY, Wait, decode_code, encode_code, may_have, wait_in, wait_of
 from rmq.broker.schedule.wheel import Wheel
 from rmq.broker.store.aside import SetAside
 from rmq.broker.store.queues.deletions import TopicDeleted
@@ -277,7 +277,7 @@ class TimerService:
         known = decode_code(code)
         if known is None:
             # Recovery dispatched it anew, or Java wrote it: the record itself says what the entry does not.
-            known = self._from_record(await self._raw(index, position, size))
+            known = wait_in(await self._raw(index, position, size))
             if known is None:
                 log.error("the message at %d waits for no readable time and is skipped", position)
                 self._settle([], [index])
@@ -296,19 +296,12 @@ class TimerService:
 
     def _may_have(self, index: int, code: int, record: bytes) -> bool:
         """Whether an entry says of its message's time what the message does; where not, the message is believed."""
-        known, says = decode_code(code), self._from_record(record)
-        if known is not None and (says is None or known == says):
+        if may_have(code, record):
             return True
-        if known is not None and says is not None and not says.deletes and index < self._seen:
+        says = wait_in(record)
+        if decode_code(code) is not None and says is not None and not says.deletes and index < self._seen:
             self._add(index, says)  # beside what the entry has led to, if that is still to come
         return False
-
-    @staticmethod
-    def _from_record(raw: bytes) -> Wait | None:
-        try:
-            return wait_of(decode_record(raw).properties)
-        except ProtocolError:
-            return None
 
     async def _raw(self, index: int, position: int, size: int) -> bytes:
         """The message of an entry; nothing when it is gone, or lost."""
@@ -589,7 +582,7 @@ class TimerService:
             try:
                 position, size, _ = await self._place(queue, index)
                 raw = await self._raw(index, position, size)
-                known = self._from_record(raw)
+                known = wait_in(raw)
                 if known is None:
                     continue
                 moved = rebuild(raw, self._destination(position), _rolled)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rmq.protocol import properties
 from rmq.protocol.codes import ResponseCode
-from rmq.protocol.errors import ResponseError
+from rmq.protocol.errors import ProtocolError, ResponseError
+from rmq.protocol.message import decode_record
 from rmq.protocol.names import RETRY_PREFIX, TIMER_DONE_TOPIC, TIMER_TOPIC
 from rmq.protocol.numbers import whole
 
@@ -33,6 +34,8 @@ __all__ = [
     "Wait",
     "decode_code",
     "encode_code",
+    "may_have",
+    "wait_in",
     "wait_of",
 ]
 
@@ -82,6 +85,20 @@ def wait_of(table: Mapping[str, str]) -> Wait | None:
     if due is None:
         return None
     return Wait(due, "TIMER_DELAY_SEC" in table or "TIMER_DELAY_MS" in table, DELETE_KEY in table)
+
+
+def wait_in(record: bytes) -> Wait | None:
+    """What a stored message says; None where that is no time, or it is no message."""
+    try:
+        return wait_of(decode_record(record).properties)
+    except ProtocolError:
+        return None
+
+
+def may_have(code: int, record: bytes) -> bool:
+    """Whether an entry says of its message's time what the message does."""
+    known, says = decode_code(code), wait_in(record)
+    return known is not None and (says is None or known == says)
 
 
 class RecallHandle(NamedTuple):

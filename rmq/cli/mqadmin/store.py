@@ -25,6 +25,7 @@ from typing import Any
 import click
 import orjson
 
+from rmq.broker.schedule.timing import may_have
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.refusal import remedy
 from rmq.broker.store.settings import StoreSettings
@@ -44,6 +45,7 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import ProtocolError, ResponseError, RMQError, StoreError
 from rmq.protocol.headers.message import ViewMessageRequest
 from rmq.protocol.message import MessageRecord
+from rmq.protocol.names import TIMER_TOPIC
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.tls import client_context
 from rmq.runtime.world import World
@@ -128,7 +130,7 @@ async def verify_store(world: World, settings: StoreSettings, json: bool) -> int
     """Look for damage. Exit code 0: none, 1: some, 2: the store cannot be looked at. Changes nothing."""
     async with StoppedStore(world, settings) as opened:
         with Bar() as bar:
-            found = await verify(opened, bar)
+            found = await verify(opened, bar, {TIMER_TOPIC: may_have})
     if json:
         print_json(_verified_json(settings, found))
     else:

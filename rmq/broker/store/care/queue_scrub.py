@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 _entry = ENTRY
 #: Entries without a record of this run that are looked at before one with a record: more are not between neighbours.
 _GAP = 1024
-#: No message waits longer, ms: what an entry says of a later delivery is wrong.
-_LONGEST_DELAY = 400 * 86_400_000
 
 #: Index, position in the run, size, position of the property string.
 _Seen = tuple[int, int, int, int]
@@ -133,8 +131,7 @@ class QueueScrub:
     def _may_be(self, queue: Queue, index: int, code: int, right: int, record: bytes) -> bool:
         """Whether an entry may have a code that is not the one that its record leads to today."""
         if queue.topic == SCHEDULE_TOPIC:
-            # It is due as the levels were when it came; their delays are whole seconds.
-            return 0 <= code - store_time(record) <= _LONGEST_DELAY and not (code - right) % 1000
+            return self._rule.may_be_due(code, right, store_time(record))
         if queue.topic == TIMER_TOPIC and queue.topic not in self.codes:
             return True  # a slave's, who does not know what is to be done with them
         return queue.topic in self.codes and self.codes[queue.topic](index, code, record)

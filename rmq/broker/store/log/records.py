@@ -80,6 +80,10 @@ def _lost_sector(data: bytes, start: int, end: int, shift: int) -> bool:
     return False
 
 
+#: No message waits longer, ms: what an entry says of a later delivery is wrong.
+_LONGEST_DELAY = 400 * 86_400_000
+
+
 class Derived(NamedTuple):
     """What dispatch needs of a record."""
 
@@ -141,6 +145,14 @@ class TagsRule:
         """When a message of a delay level is delivered, ms."""
         delay = self._delays[min(level, len(self._delays)) - 1] if self._delays else 1000
         return store_timestamp + delay
+
+    @staticmethod
+    def may_be_due(code: int, right: int, store_timestamp: int) -> bool:
+        """Whether an entry may say so, times in ms: a message is due as the levels were when it came.
+
+        :param right: what they say of it now; delays are whole seconds.
+        """
+        return 0 <= code - store_timestamp <= _LONGEST_DELAY and not (code - right) % 1000
 
 
 def derive(data: bytes, at: int, rule: TagsRule) -> Derived:

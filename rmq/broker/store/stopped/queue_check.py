@@ -10,13 +10,13 @@ from __future__ import annotations
 import errno
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rmq.broker.store.log.files import file_name, offset_of
 from rmq.broker.store.log.reader import Damage
-from rmq.broker.store.log.records import Derived
+from rmq.broker.store.log.records import Derived, TagsRule
 from rmq.broker.store.queues.ext_queues import UnitReader
-from rmq.broker.store.queues.ext_units import ExtDisk, QueueExt, is_address, position_of
+from rmq.broker.store.queues.ext_units import ExtDisk, ExtUnit, QueueExt, is_address, position_of
 from rmq.broker.store.queues.files import BLANK_ENTRY_SIZE, FileKey, is_blank
 from rmq.broker.store.refusal import SPOILT
 from rmq.broker.store.state import ENTRY, ENTRY_SIZE
@@ -24,9 +24,9 @@ from rmq.broker.store.stopped.findings import Finding, Progress, unreadable, wit
 from rmq.broker.store.stopped.pages import read_pages
 from rmq.broker.store.stopped.runs import Runs
 from rmq.broker.store.stopped.stopped_store import StoppedStore
-from rmq.protocol.names import is_system_topic
+from rmq.protocol.names import SCHEDULE_TOPIC, is_system_topic
 
-__all__ = ["QueueCheck"]
+__all__ = ["Codes", "QueueCheck"]
 
 _entry = ENTRY.unpack_from
 _entries = ENTRY.iter_unpack
@@ -35,8 +35,9 @@ _BLOCK = 512
 _BLOCKS = 4096
 #: Bytes of units read at a time; a block a queue is kept.
 _UNITS = 4096
-#: Topics whose tags code is no hash of a tag: when a message is due, or what a timer is to do with it.
-_OTHER_CODES = frozenset({"SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"})
+_NO_UNIT = ExtUnit(0, -1, b"")
+#: Topic -> whether the entry of a record may have a code that is not its record's tags code: code, record.
+Codes = Mapping[str, Callable[[int, bytes], bool]]
 
 
 class _Queue:
@@ -77,10 +78,12 @@ class QueueCheck:
     """One check.
 
     :param add: gets what is found.
+    :param codes: of topics whose tags code is not the hash of a tag, beside that of delay levels.
     """
 
-    def __init__(self, store: StoppedStore, add: Callable[[Finding], None], progress: Progress) -> None:
+    def __init__(self, store: StoppedStore, add: Callable[[Finding], None], progress: Progress, codes: Codes) -> None:
         self._store = store
+        self._codes = codes
         self._add = add
         self._progress = progress
         self._size = store.settings.queue_file_size
@@ -149,9 +152,12 @@ class QueueCheck:
 
     # -- records ---------------------------------------------------------------------------------------------------
 
-    async def record(self, found: Derived, offset: int, size: int, *, lacking: bool = True) -> None:
+    async def record(
+        self, found: Derived, offset: int, data: bytes, begin: int, size: int, *, lacking: bool = True
+    ) -> None:
         """A good record of the log: prepared and rolled-back messages are in no queue.
 
+        :param begin: where in ``data`` it is.
         :param lacking: whether it is damage when it has no entry.
         """
         if found.sys_flag & 0xC not in (0, 8):
@@ -173,12 +179,25 @@ class QueueCheck:
             queue.lacking.clear()
         queue.met.add(number)
         if is_address(code):
-            if not await self._has_unit(queue, position_of(code), found):
+            unit = await self._unit(queue, position_of(code))
+            if unit is not None and (
+                unit.store_timestamp != found.store_timestamp
+                or not self._may_be(unit.tags_code, found, data[begin : begin + size])
+            ):
                 queue.bad_units.add(number)
-        elif code != found.tags_code and found.topic not in _OTHER_CODES:
+        elif code != found.tags_code and not self._may_be(code, found, data[begin : begin + size]):
             queue.other_tags.add(number)
 
-    async def _has_unit(self, queue: _Queue, position: int, found: Derived) -> bool:
+    def _may_be(self, code: int, found: Derived, record: bytes) -> bool:
+        """Whether an entry may have a code."""
+        if code == found.tags_code:
+            return True
+        if found.topic == SCHEDULE_TOPIC:
+            return TagsRule.may_be_due(code, found.tags_code, found.store_timestamp)
+        return found.topic in self._codes and self._codes[found.topic](code, record)
+
+    async def _unit(self, queue: _Queue, position: int) -> ExtUnit | None:
+        """A unit, one of no message where there is none; None: the disk does not give it."""
         reader = queue.units
         if reader is None:
             ext = QueueExt(f"{self._ext.root}/{queue.topic}/{queue.id}")
@@ -190,10 +209,8 @@ class QueueCheck:
             if error.errno not in SPOILT:
                 raise
             self._add(unreadable("consumequeue_ext", f"{self._ext.root}/{queue.topic}/{queue.id}", error))
-            return True  # nobody knows
-        if known is None or known[0].store_timestamp != found.store_timestamp:
-            return False
-        return known[0].tags_code == found.tags_code or found.topic in _OTHER_CODES
+            return None  # nobody knows
+        return _NO_UNIT if known is None else known[0]
 
     def _look_at_ext_files(self, queue: _Queue, directory: str) -> list[int]:
         starts: list[int] = []

@@ -25,7 +25,7 @@ from rmq.broker.store.stopped.findings import Finding, Findings, Progress, unrea
 from rmq.broker.store.stopped.index_check import IndexCheck
 from rmq.broker.store.stopped.metadata_check import MetadataCheck
 from rmq.broker.store.stopped.pages import read_pages
-from rmq.broker.store.stopped.queue_check import QueueCheck
+from rmq.broker.store.stopped.queue_check import Codes, QueueCheck
 from rmq.broker.store.stopped.stopped_store import StoppedStore
 from rmq.protocol.record import is_blank
 
@@ -55,19 +55,21 @@ class Verified:
         return not self.findings.damaged
 
 
-async def verify(store: StoppedStore, progress: Progress | None = None) -> Verified:
+async def verify(store: StoppedStore, progress: Progress | None = None, codes: Codes | None = None) -> Verified:
     """Check all of a store.
 
     :param progress: told how far it is, now and then.
+    :param codes: of topics whose tags code is not the hash of a tag, beside that of delay levels.
     :raises OSError: a file that may not be read; what the disk does not give is found.
     """
-    return await _Verify(store, progress or (lambda what, done, total: None)).run()
+    return await _Verify(store, progress or (lambda what, done, total: None), codes or {}).run()
 
 
 class _Verify:
-    def __init__(self, store: StoppedStore, progress: Progress) -> None:
+    def __init__(self, store: StoppedStore, progress: Progress, codes: Codes) -> None:
         self._store = store
         self._progress = progress
+        self._codes = codes
         self._found = Verified()
         #: What of the log the disk did not give up to now, ascending.
         self._unread: list[Damage] = []
@@ -89,7 +91,7 @@ class _Verify:
             )  # fmt: skip
         await offload(self._look_at_files)
         await offload(self._deletions.load)
-        queues = QueueCheck(store, self._add, self._progress)
+        queues = QueueCheck(store, self._add, self._progress, self._codes)
         await queues.begin()
         if store.settings.index_enable:
             index = IndexCheck(store, self._add, self._unread)
@@ -154,12 +156,12 @@ class _Verify:
                 offset = piece.base + at
                 derived = derive(data, at, self._rule)
                 if not self._deletions.is_dead(derived.topic, offset):
-                    await queues.record(derived, offset, size)
+                    await queues.record(derived, offset, data, at, size)
                 for copy in self._dispatch.copies(data[text : at + size], derived.topic, derived.queue_id):
                     if self._deletions.is_dead(copy.topic, offset):
                         continue
                     other = derived._replace(topic=copy.topic, queue_id=copy.queue_id, queue_offset=copy.queue_offset)
-                    await queues.record(other, offset, size, lacking=store.settings.multi_dispatch)
+                    await queues.record(other, offset, data, at, size, lacking=store.settings.multi_dispatch)
                 if index is not None and derived.keys and derived.sys_flag & 0xC != 0xC:
                     await index.record(derived, offset)
             found.records += len(piece.records)

@@ -114,6 +114,12 @@ def _wrong_tags(root: Path) -> None:
     write(root / QUEUE, 3 * 20 + 12, (12345).to_bytes(8, "big"))
 
 
+def _another_time(root: Path) -> None:
+    path = next((root / "consumequeue/SCHEDULE_TOPIC_XXXX").rglob("0*0"))
+    code = int.from_bytes(path.read_bytes()[12:20], "big")
+    write(path, 12, (code ^ 16).to_bytes(8, "big"))
+
+
 def _strange_entry(root: Path) -> None:
     write(root / QUEUE, 10 * 20, (RECORD["offset"]).to_bytes(8, "big") + (99).to_bytes(4, "big") + bytes(8))
 
@@ -197,6 +203,7 @@ DAMAGES: list[tuple[Callable[[Path], None], str, str, int | None, int | None]] =
     (_file_for_config, "config", "unreadable", None, None),
     (_zero_entry, "consumequeue", "entry", 3, 4),
     (_wrong_tags, "consumequeue", "tags", 3, 4),
+    (_another_time, "consumequeue", "tags", 0, 1),
     (_strange_entry, "consumequeue", "dangling", 10, 11),
     (_no_queue, "consumequeue", "entry", 0, 10),
     (_short_queue_file, "consumequeue", "size", None, None),
