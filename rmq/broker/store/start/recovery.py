@@ -32,7 +32,8 @@ from typing import NamedTuple
 
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.index.build import IndexBuild
-from rmq.broker.store.log.files import LogFile, file_name
+from rmq.broker.store.log.exchanged import refuse_exchanged
+from rmq.broker.store.log.files import LogFile
 from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.records import check
 from rmq.broker.store.log.unreadable import UnreadablePlaces
@@ -49,7 +50,7 @@ from rmq.broker.store.start.remade import remade
 from rmq.broker.store.start.tally import Tally
 from rmq.broker.store.state import Queue
 from rmq.protocol.errors import StoreError
-from rmq.protocol.record import FIXED_SIZE, fields, is_blank, store_time
+from rmq.protocol.record import FIXED_SIZE, is_blank, store_time
 
 __all__ = ["LastStop", "Recovered", "Recovery"]
 
@@ -60,7 +61,6 @@ _FILES = 3
 _DISPATCH = 32 << 20
 #: ms from a message's store time until it is written.
 _WRITTEN_WITHIN = 50
-_place = fields("physical_offset")
 #: Bytes of a record up to its store time.
 _STAMPED = 80
 #: Bytes of entries that wait in memory meanwhile.
@@ -198,7 +198,7 @@ class Recovery:
             found.compared_from = max(found.checked_from, reader.crc_from)
             in_doubt = found.compared_from if since is None else self._forced
             end = self._end(reader, files)
-            await self._compare_names(files, end)
+            await self._offload(refuse_exchanged, files, commit_log.file_size, end, found.damages, self._read_at)
             self._deletions.measured(segment, self._dead)
             await self._keep_entries()
             if not fill:
@@ -338,36 +338,6 @@ class Recovery:
             "the commit log ends is not known after this stop, and nothing is cut away: have the disk checked; to go "
             "on without what cannot be read, put a copy of the file in its place that has zeros there"
         )
-
-    async def _compare_names(self, files: list[LogFile], end: int) -> None:
-        """Nobody is to lose messages, or to have them written over, that are there under the name of another file.
-
-        :raises StoreError: a file has the messages of another one, which has not got them itself or is before the end.
-        """
-        by_start = {file.start: file for file in files}
-        for file in files:
-            behind = file.start >= end
-            if not behind and not any(part.start <= file.start < part.end for part in self._found.damages):
-                continue
-            place = await self._begins_with(file)
-            if place in (-1, file.start):
-                continue
-            other = by_start.get(place)
-            if behind or other is None or await self._begins_with(other) != place:
-                raise StoreError(
-                    f"{file.path} holds the messages of {file_name(place)}: files have got other names; rename them, "
-                    "or move this one away to go on without its messages"
-                )
-
-    async def _begins_with(self, file: LogFile) -> int:
-        """Where the file should begin whose messages one has; -1 where it begins with none."""
-        size = self._log.file_size
-        head = await self._peek(file, FIXED_SIZE, 0)
-        (place,) = _place(head, 0) if len(head) == FIXED_SIZE else (-1,)
-        if place < 0 or place % size:
-            return -1
-        record = await self._peek(file, min(size, int.from_bytes(head[:4], "big")), 0)
-        return place if check(record, 0, place, size) == len(record) else -1
 
     async def _sure_until(self, files: list[LogFile], covered: dict[int, int]) -> tuple[int, int] | None:
         """The first record that is to be checked when what was forced to disk is not, and the segment it is in.
