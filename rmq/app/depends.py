@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 from rmq.app.payload import PayloadError
 from rmq.client.consumer.listeners import ConsumeContext
 from rmq.client.message import MessageExt
 from rmq.protocol.errors import ClientError
+from rmq.runtime.pool import on_pool
 from rmq.runtime.world import Pool
 
 if TYPE_CHECKING:
     from rmq.app.application import App
 
-__all__ = ["Call", "Depends", "Plan", "on_pool"]
-
-T = TypeVar("T")
+__all__ = ["Call", "Depends", "Plan"]
 
 
 class Depends:
@@ -160,27 +158,6 @@ class _Threaded:
 
     async def __aexit__(self, *error: Any) -> bool | None:
         return await on_pool(self._pool, lambda: self._block.__exit__(*error))
-
-
-async def on_pool(pool: Pool, work: Callable[[], T]) -> T:
-    """What ``work()`` returns or raises, on a thread of a pool.
-
-    :raises RuntimeError: the pool is closed.
-    """
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def done(result: T | None, error: BaseException | None) -> None:
-        if future.done():  # cancelled: nobody waits for it any more
-            return
-        if error is None:
-            future.set_result(result)
-        elif isinstance(error, StopIteration):  # no future takes one
-            future.set_exception(RuntimeError("a function raised StopIteration"))
-        else:
-            future.set_exception(error)
-
-    pool.submit(work, done)
-    return await future  # type: ignore[no-any-return]
 
 
 def _plan(function: Callable[..., Any], listener: bool, above: tuple[Callable[..., Any], ...]) -> Plan:

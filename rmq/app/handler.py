@@ -8,7 +8,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rmq.app.depends import Call, Plan, on_pool
+from rmq.app.depends import Call, Plan
 from rmq.app.payload import Codec, PayloadError, is_class
 from rmq.app.topic import Topic
 from rmq.client.consumer.listeners import ConsumeContext
@@ -16,6 +16,7 @@ from rmq.client.message import MessageExt
 from rmq.client.results import ConsumeResult
 from rmq.protocol.errors import ClientError, ResponseError
 from rmq.runtime.aside import logger
+from rmq.runtime.pool import on_pool
 
 if TYPE_CHECKING:
     from rmq.aio import PushConsumer

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from rmq.runtime.aside import logger
+from rmq.runtime.world import Pool
 
-__all__ = ["Post", "ThreadPool"]
+__all__ = ["Post", "ThreadPool", "on_pool"]
 
 log = logger(__name__)
 
@@ -170,3 +171,24 @@ class ThreadPool:
         if self._least is not None and not self._pending and self._threads > self._least:
             self._ending = self._loop.call_later(_IDLE, self._end_idle)
         done(result, error)
+
+
+async def on_pool(pool: Pool, work: Callable[[], T]) -> T:
+    """What ``work()`` returns or raises, on a thread of a pool.
+
+    :raises RuntimeError: the pool is closed.
+    """
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def done(result: T | None, error: BaseException | None) -> None:
+        if future.done():  # cancelled: nobody waits for it any more
+            return
+        if error is None:
+            future.set_result(result)
+        elif isinstance(error, StopIteration):  # no future takes one
+            future.set_exception(RuntimeError("a function raised StopIteration"))
+        else:
+            future.set_exception(error)
+
+    pool.submit(work, done)
+    return await future  # type: ignore[no-any-return]

@@ -33,7 +33,7 @@ BY_HAND = {
 CLASSES = {
     ("lookup", "Lookups"): "Lookups",
     ("producer", "Producer"): "ProducerMirror",
-    ("consumer.replying", "Replying"): "Replying",
+    ("consumer.consumer", "Consumer"): "Consumer",
     ("consumer.push", "PushConsumer"): "PushConsumerMirror",
     ("consumer.pull", "PullConsumer"): "PullConsumerMirror",
     ("consumer.lite", "LitePullConsumer"): "LitePullConsumerMirror",

@@ -86,7 +86,7 @@ class PushConsumer(PushConsumerMirror):
         return register
 
     def shutdown(self, timeout: Duration | None = None) -> None:
-        if self._inside(self._alive()._pool):
+        if self._alive()._inside():
             self._stop_behind(lambda started: started.shutdown(timeout))
         else:
             self._stop(lambda started: started.shutdown(timeout))
@@ -201,7 +201,7 @@ class ScheduledPullConsumer(PullConsumer):
         return register
 
     def shutdown(self) -> None:
-        if self._inside(self._client._pool):
+        if self._client._inside():
             self._stop_behind(lambda client: client.shutdown())
         else:
             super().shutdown()

@@ -14,7 +14,6 @@ from rmq.client.consumer.push import PushConsumer as AioPushConsumer
 from rmq.client.producer import Producer as AioProducer
 from rmq.runtime.aside import logger
 from rmq.runtime.bridge import Bridge
-from rmq.runtime.world import Pool
 
 __all__ = ["A", "Blocking", "C", "twin"]
 
@@ -121,11 +120,6 @@ class Blocking(Generic[A]):
             self._started = False
             self._bridge_now().forget(self)
             self._run(coro(client))
-
-    @staticmethod
-    def _inside(pool: Pool | None) -> bool:
-        """Whether a function of the application calls this, on a thread that the client's shutdown waits for."""
-        return pool is not None and pool.inside()
 
     def _stop_behind(self, coro: Callable[[A], Coroutine[Any, Any, object]]) -> None:
         """Stop without waiting for it: it waits for who asks."""

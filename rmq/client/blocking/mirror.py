@@ -31,12 +31,12 @@ from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
 
 __all__ = [
     "AdminClientMirror",
+    "Consumer",
     "LitePullConsumerMirror",
     "Lookups",
     "ProducerMirror",
     "PullConsumerMirror",
     "PushConsumerMirror",
-    "Replying",
 ]
 
 
@@ -155,8 +155,8 @@ class ProducerMirror(Lookups[AioProducer]):
         self._run(self._alive().create_topic(key, new_topic, queue_num, topic_sys_flag))
 
 
-class Replying(Lookups[C]):
-    """What :class:`rmq.client.consumer.replying.Replying` has, blocking."""
+class Consumer(Lookups[C]):
+    """What :class:`rmq.client.consumer.consumer.Consumer` has, blocking."""
 
     def reply(
         self,
@@ -181,7 +181,7 @@ class Replying(Lookups[C]):
         )
 
 
-class PushConsumerMirror(Replying[AioPushConsumer]):
+class PushConsumerMirror(Consumer[AioPushConsumer]):
     """What :class:`rmq.client.consumer.push.PushConsumer` has, blocking."""
 
     def register_message_listener(self, listener: OneListener | BatchListener, *, batch: bool = False) -> None:
@@ -251,7 +251,7 @@ class PushConsumerMirror(Replying[AioPushConsumer]):
         return self._on_loop(lambda client: client.lag())
 
 
-class PullConsumerMirror(Replying[AioPullConsumer]):
+class PullConsumerMirror(Consumer[AioPullConsumer]):
     """What :class:`rmq.client.consumer.pull.PullConsumer` has, blocking."""
 
     def pull(
@@ -303,7 +303,7 @@ class PullConsumerMirror(Replying[AioPullConsumer]):
         self._run(self._alive().send_message_back(message, delay_level, broker_name))
 
 
-class LitePullConsumerMirror(Replying[AioLitePullConsumer]):
+class LitePullConsumerMirror(Consumer[AioLitePullConsumer]):
     """What :class:`rmq.client.consumer.lite.LitePullConsumer` has, blocking."""
 
     def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
-from types import TracebackType
-from typing import Self, Unpack
+from typing import Unpack
 
 from rmq.client import lookup
 from rmq.client.checks import check_number, check_queue, check_text, typed
 from rmq.client.consumer.assignment import Assignment
 from rmq.client.consumer.beginning import Beginning
 from rmq.client.consumer.chosen import Chosen
+from rmq.client.consumer.consumer import Consumer
 from rmq.client.consumer.delivery import Delivery, Share
 from rmq.client.consumer.describe import stack_text
 from rmq.client.consumer.fetch import Limits
 from rmq.client.consumer.member import Member
+from rmq.client.consumer.membership import Membership
 from rmq.client.consumer.offsets import OffsetStore
 from rmq.client.consumer.polling import Loop, PollService
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.consumer.rebalance import Rebalance
-from rmq.client.consumer.replying import Replying
 from rmq.client.consumer.statistics import TopicStatistics
-from rmq.client.consumer.stores import offset_store
 from rmq.client.consumer.subscriptions import Subscriptions, refuse_mixture
-from rmq.client.instance import ClientInstance, connect_instance, instances_of
+from rmq.client.instance import instances_of
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.settings import Duration, LitePullConsumerOptions, LitePullConsumerSettings, lists_options, seconds
@@ -35,8 +33,7 @@ from rmq.protocol.codes import version_name
 from rmq.protocol.command import VERSION
 from rmq.protocol.errors import ClientError, RMQError
 from rmq.runtime.aside import logger
-from rmq.runtime.tasks import TaskOwner
-from rmq.runtime.world import Pool, World
+from rmq.runtime.world import World
 
 __all__ = ["LitePullConsumer"]
 
@@ -48,7 +45,7 @@ QueueChangeListener = Callable[[str, list[MessageQueue]], object]
 
 @lists_options(LitePullConsumerSettings)
 @typed(inner=("offsets", "reset_offsets"))
-class LitePullConsumer(Replying):
+class LitePullConsumer(Consumer):
     """Gives messages to whoever asks for them, and pulls ahead within limits; one task (or thread) asks at a time.
 
     It shares the queues of what it subscribes with its group, or has those that it is assigned.
@@ -77,13 +74,8 @@ class LitePullConsumer(Replying):
         self._chosen: set[MessageQueue] | None = None
         #: By topic: who is told of other queues, and the queues there were.
         self._watched: dict[str, tuple[QueueChangeListener, set[MessageQueue] | None]] = {}
-        self._instance: ClientInstance | None = None
-        self._tasks: TaskOwner | None = None
-        self._pool: Pool | None = None
-        self._store: OffsetStore | None = None
         self._delivery: Delivery | None = None
         self._polled: PollService | None = None
-        self._started_ms = 0
         self._options = options
 
     def _renew(self) -> LitePullConsumer:
@@ -130,32 +122,15 @@ class LitePullConsumer(Replying):
         self._changed()
 
     def _changed(self) -> None:
-        if self._instance is not None and self._tasks is not None and not self._tasks.closed:
-            self._tasks.spawn(self._announce(self._instance), "subscription")
-
-    async def _announce(self, instance: ClientInstance) -> None:
-        for topic in self.topics():
-            if topic not in instance.routes.own:
-                try:
-                    await instance.refresh_route(topic)
-                except RMQError as error:
-                    log.warning("route of %s: %s", topic, error)
-        await instance.beats.beat()
-        instance.spawn_rebalance()
+        if self._membership is not None:
+            self._membership.changed()
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     @property
-    def instance(self) -> ClientInstance:
-        """:raises ClientError: the consumer is not started."""
-        if self._instance is None:
-            raise ClientError(f"the consumer {self.group} is not started: use it with 'with', or call start()")
-        return self._instance
-
-    @property
     def is_running(self) -> bool:
         """Whether it is started and not shut down."""
-        return self._instance is not None
+        return self._membership is not None
 
     async def start(self) -> None:
         """Join the group and begin to pull. Starting a started consumer does nothing.
@@ -163,31 +138,16 @@ class LitePullConsumer(Replying):
         :raises ClientError: no name server is known, or the group has a consumer in this client already.
         :raises ResponseError: a broker does not take a SQL92 subscription.
         """
-        if self._instance is not None:
+        if self._membership is not None:
             return
         settings = self.settings
         if not settings.allow_mixed_subscriptions:
             refuse_mixture(self.heartbeat_data(), instances_of(settings.namesrv))
-        instance = connect_instance(self.world, settings, stable=settings.broadcasting)
-        instance.add_consumer(self)
-        try:
-            await instance.acquire()
-        except BaseException:
-            del instance.consumers[self.group]
-            raise
-        try:
-            store = offset_store(instance, self.group, settings)
-            await store.open()
-        except BaseException:
-            await instance.leave(consumer=self.group)
-            raise
-        self._store = store
-        self._started_ms = self.world.clock.now_ms()
-        self._tasks = tasks = TaskOwner(f"consumer {self.group}")
-        self._pool = self.world.pool(1, f"rmq-{self.group}")
+        membership = await Membership.join(self, self.world, settings)
+        instance, tasks = membership.instance, membership.tasks
         statistics = TopicStatistics()
         member = Member(
-            instance, self.group, settings, store, self._subscriptions.table, lambda topic: statistics, tasks
+            instance, self.group, settings, membership.store, self._subscriptions.table, lambda topic: statistics, tasks
         )
         limits = Limits(
             settings.pull_threshold_for_queue, settings.pull_threshold_size_for_queue, -1, -1, settings.consume_max_span
@@ -199,10 +159,11 @@ class LitePullConsumer(Replying):
             return Chosen(instance, assignment, beginning, lambda: self._chosen, shared)
 
         self._delivery = Delivery(member, limits, lambda locks: polled, share)
-        self._instance = instance
+        self._membership = membership
         try:
-            await self._announce(instance)
+            await membership.find_brokers()
             await self._subscriptions.check(instance)
+            await membership.announce()
         except BaseException:
             await self.shutdown()
             raise
@@ -215,31 +176,17 @@ class LitePullConsumer(Replying):
 
         What was handed out last and not committed comes again.
         """
-        instance, delivery, tasks, pool, store = self._instance, self._delivery, self._tasks, self._pool, self._store
-        if instance is None or delivery is None or tasks is None or pool is None or store is None:
+        membership, delivery = self._membership, self._delivery
+        if membership is None or delivery is None:
             return
-        self._instance = None
+        if self.settings.auto_commit:
+            self._note(None, consumed=False)
+        self._membership = None
         try:
-            if self.settings.auto_commit:
-                self._note(None, consumed=False)
             await delivery.stop(0.0)
         finally:
-            self._delivery = self._tasks = self._pool = self._store = None
-            pool.close()
-            try:
-                await tasks.close()
-                await store.close()
-            finally:
-                await instance.leave(consumer=self.group)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.shutdown()
+            self._delivery = None
+            await membership.leave()
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -319,16 +266,13 @@ class LitePullConsumer(Replying):
         """The same without waiting; what could not be kept is tried again every
         ``persist_consumer_offset_interval``."""
         store, noted = self._note(queues)
-        assert self._tasks is not None
-        self._tasks.spawn(store.persist(noted), "commit")
+        self._joined.tasks.spawn(store.persist(noted), "commit")
 
     def _note(
         self, queues: Collection[MessageQueue] | None, *, consumed: bool = True
     ) -> tuple[OffsetStore, list[MessageQueue]]:
         """Have the store know where these queues go on."""
-        store, polled = self._store, self._polled
-        if store is None or polled is None:
-            raise ClientError(f"the consumer {self.group} is not started: nothing is committed")
+        store, polled = self._joined.store, self._messages()
         wanted = None if queues is None else {self._names.wrap_queue(queue) for queue in queues}
         if consumed:
             polled.consumed(wanted)
@@ -342,16 +286,14 @@ class LitePullConsumer(Replying):
         await store.persist(noted)
 
     def _given_up(self, pq: ProcessQueue, offset: int) -> None:
-        if self.settings.auto_commit and self._store is not None:
-            self._store.update(pq.queue, offset, increase_only=False)
+        if self.settings.auto_commit and self._membership is not None:
+            self._membership.store.update(pq.queue, offset, increase_only=False)
 
     async def committed(self, queue: MessageQueue) -> int:
         """The offset that is committed of a queue; -1 = none."""
-        self.instance  # noqa: B018 - raises when not started
-        assert self._store is not None
-        queue = self._names.wrap_queue(queue)
-        known = self._store.known(queue)
-        return known if known >= 0 else await self._store.read(queue)
+        store, queue = self._joined.store, self._names.wrap_queue(queue)
+        known = store.known(queue)
+        return known if known >= 0 else await store.read(queue)
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic, to choose from for :meth:`assign`. :raises ClientError: it does not exist."""
@@ -380,8 +322,8 @@ class LitePullConsumer(Replying):
         if not callable(listener):
             raise ClientError(f"the listener is {listener!r:.60}: give a function of a topic and its queues")
         self._watched[self._names.wrap(topic)] = (listener, None)
-        if self._tasks is not None and not self._tasks.closed:
-            self._tasks.spawn(self._look_at_queues(), "queues")
+        if self._membership is not None and not self._membership.tasks.closed:
+            self._membership.tasks.spawn(self._look_at_queues(), "queues")
 
     async def _look_at_queues(self) -> None:
         for topic, (listener, before) in list(self._watched.items()):
@@ -405,26 +347,8 @@ class LitePullConsumer(Replying):
             self._tell("message_queue_listener", told, names.plain(topic), names.queues(queues), names.queues(mine))
 
     def _tell(self, what: str, function: Callable[..., object], *arguments: object) -> None:
-        """Call a function of the application's; nobody waits for it."""
-        if self._tasks is None or self._pool is None or self._tasks.closed:
-            return
-
-        def done(result: object, error: BaseException | None) -> None:
-            if error is not None:
-                log.error("the %s of group %s raised", what, self.group, exc_info=error)
-
-        async def call() -> None:
-            try:
-                result = function(*arguments)
-                assert isinstance(result, Awaitable)
-                await result
-            except Exception as error:
-                done(None, error)
-
-        if inspect.iscoroutinefunction(function):
-            self._tasks.spawn(call(), what)
-        else:
-            self._pool.submit(lambda: function(*arguments), done)
+        if self._membership is not None:
+            self._membership.tell(what, function, *arguments)
 
     # -- what the instance and brokers ask ----------------------------------------------------------------------------
 
@@ -452,24 +376,19 @@ class LitePullConsumer(Replying):
         if self._delivery is not None:
             await self._delivery.assignment.persist()
 
-    def offsets(self, topic: str) -> dict[MessageQueue, int]:
-        """The committed offsets of a topic's queues."""
-        table = self._store.table() if self._store is not None else {}
-        return {queue: offset for queue, offset in table.items() if queue.topic == topic}
-
     def running_info(self, *, stacks: bool = False) -> ConsumerRunningInfo:
         """What mqadmin consumerStatus shows of this member."""
         held = self._delivery.assignment.queues if self._delivery is not None else {}
-        known = self._store.known if self._store is not None else lambda queue: -1
+        store = self._joined.store
         return ConsumerRunningInfo(
             jstack=stack_text() if stacks else None,
-            mq_table={queue: pq.info(known(queue)) for queue, pq in held.items()},
+            mq_table={queue: pq.info(store.known(queue)) for queue, pq in held.items()},
             properties={
                 "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in self.instance.name_servers.addresses),
                 "PROP_CONSUMEORDERLY": "false",
                 "PROP_CONSUME_TYPE": "CONSUME_ACTIVELY",
                 "PROP_CLIENT_VERSION": version_name(VERSION),
-                "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+                "PROP_CONSUMER_START_TIMESTAMP": str(self.started_ms),
             },
             subscription_set=self.heartbeat_data().subscription_data_set,
         )

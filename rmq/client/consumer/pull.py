@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import ClassVar, Self, Unpack
+from typing import ClassVar, Unpack
 
 from rmq.client.checks import check_expression, check_number, check_queue, check_topic, typed
 from rmq.client.consumer import rebalance, sendback
+from rmq.client.consumer.consumer import Consumer
 from rmq.client.consumer.describe import stack_text
-from rmq.client.consumer.offsets import OffsetStore
+from rmq.client.consumer.membership import Membership
 from rmq.client.consumer.puller import Puller
-from rmq.client.consumer.replying import Replying
-from rmq.client.consumer.stores import offset_store
-from rmq.client.instance import ClientInstance, connect_instance
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.results import PullResult
@@ -34,7 +31,7 @@ log = logger(__name__)
 
 @lists_options(PullConsumerSettings)
 @typed(but=("queue", "offset", "max_nums"), inner=("offsets", "reset_offsets"))
-class PullConsumer(Replying):
+class PullConsumer(Consumer):
     """Pulls when asked to; coroutines of one loop may share it.
 
     :param options: see :class:`~rmq.client.settings.PullConsumerOptions`.
@@ -50,6 +47,8 @@ class PullConsumer(Replying):
     """
 
     _kind: ClassVar[type[PullConsumerSettings]] = PullConsumerSettings
+    #: For functions that it calls.
+    _threads = 1
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PullConsumerOptions]) -> None:
         self.settings: PullConsumerSettings = self._kind.of(options)
@@ -62,10 +61,7 @@ class PullConsumer(Replying):
         self._strategy = self.settings.strategy()
         self._topics = {self._names.wrap(topic) for topic in self.settings.register_topics}
         self._balanced: dict[str, list[MessageQueue]] = {}
-        self._instance: ClientInstance | None = None
-        self._store: OffsetStore | None = None
         self._puller: Puller | None = None
-        self._started_ms = 0
         self._options = options
 
     def _renew(self) -> PullConsumer:
@@ -74,67 +70,35 @@ class PullConsumer(Replying):
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
-    @property
-    def instance(self) -> ClientInstance:
-        """:raises ClientError: the consumer is not started."""
-        if self._instance is None:
-            raise ClientError(f"the consumer {self.group} is not started: use it with 'with', or call start()")
-        return self._instance
-
     async def start(self) -> None:
         """Join the group. Starting a started consumer does nothing.
 
         :raises ClientError: no name server is known, or the group has a consumer in this client already.
         """
-        if self._instance is not None:
+        if self._membership is not None:
             return
-        settings = self.settings
-        instance = connect_instance(self.world, settings, stable=settings.broadcasting)
-        instance.add_consumer(self)
+        membership = await Membership.join(self, self.world, self.settings, self._threads)
+        self._puller = Puller(membership.instance, self.group, self.settings.hooks)
+        self._membership = membership
         try:
-            await instance.acquire()
+            for topic in self.topics():
+                await membership.instance.refresh_route(topic)
+            await membership.announce()
         except BaseException:
-            del instance.consumers[self.group]
+            await self.shutdown()
             raise
-        store: OffsetStore | None = None
-        try:
-            store = offset_store(instance, self.group, settings)
-            await store.open()
-            self._instance, self._store, self._puller = instance, store, Puller(instance, self.group, settings.hooks)
-            self._started_ms = self.world.clock.now_ms()
-            for topic in self._topics:
-                await instance.refresh_route(topic)
-            await instance.beats.beat()
-        except BaseException:
-            self._instance = self._store = self._puller = None
-            if store is not None:
-                await store.close()
-            await instance.leave(consumer=self.group)
-            raise
-        if self._topics:
-            instance.spawn_rebalance()
 
     async def shutdown(self) -> None:
         """Keep the offsets, leave the group, close the connections."""
-        instance, store = self._instance, self._store
-        if instance is None or store is None:
+        membership = self._membership
+        if membership is None:
             return
-        self._instance = None
+        self._membership = None
         try:
-            await store.persist(list(store.table()), wait=True)
+            await membership.store.persist(list(membership.store.table()), wait=True)
         finally:
-            self._store = self._puller = None
-            await store.close()
-            await instance.leave(consumer=self.group)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.shutdown()
+            self._puller = None
+            await membership.leave()
 
     # -- pulling ------------------------------------------------------------------------------------------------------
 
@@ -215,31 +179,30 @@ class PullConsumer(Replying):
 
     def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
         """Note where to go on; kept every ``persist_consumer_offset_interval`` and at :meth:`shutdown`."""
-        self.instance  # noqa: B018 - raises when not started
-        assert self._store is not None
+        store = self._joined.store
         check_queue(queue)
         check_number(offset, "the offset to go on from")
-        self._store.update(self._names.wrap_queue(queue), offset, increase_only=False)
+        store.update(self._names.wrap_queue(queue), offset, increase_only=False)
 
     async def fetch_consume_offset(self, queue: MessageQueue, *, from_store: bool = False) -> int:
         """Where the group goes on in a queue; -1 = it has no offset yet.
 
         :param from_store: ask the broker (or the file) even when an offset is noted here.
         """
-        self.instance  # noqa: B018 - raises when not started
-        assert self._store is not None
+        instance, store = self._joined.instance, self._joined.store
         check_queue(queue)
         queue = self._names.wrap_queue(queue)
-        if not from_store and (known := self._store.known(queue)) >= 0:
+        if not from_store and (known := store.known(queue)) >= 0:
             return known
-        if queue.topic not in self.instance.routes.own:
-            await self.instance.refresh_route(queue.topic)
-        return await self._store.read(queue)
+        if queue.topic not in instance.routes.own:
+            await instance.refresh_route(queue.topic)
+        return await store.read(queue)
 
     async def persist_offsets(self) -> None:
         """Keep the noted offsets now."""
-        if self._store is not None:
-            await self._store.persist(list(self._store.table()))
+        if self._membership is not None:
+            store = self._membership.store
+            await store.persist(list(store.table()))
 
     async def fetch_message_queues_in_balance(self, topic: str) -> list[MessageQueue]:
         """This member's share of a topic's queues (broadcasting: all of them)."""
@@ -269,12 +232,14 @@ class PullConsumer(Replying):
         )
 
     def _subscriptions(self) -> list[SubscriptionData]:
-        return [subscription.build(topic, "*", sub_version=self._started_ms) for topic in sorted(self._topics)]
+        return [subscription.build(topic, "*", sub_version=self.started_ms) for topic in sorted(self._topics)]
 
     def topics(self) -> list[str]:
         return sorted(self._topics)
 
     async def rebalance(self) -> None:
+        if self._membership is None:
+            return
         for topic in sorted(self._topics):
             before = self._balanced.get(topic)
             await self._balance(topic)
@@ -300,11 +265,6 @@ class PullConsumer(Replying):
         share = rebalance.our_share(self._strategy, self.group, instance.client_id, queues, ids)
         self._balanced[topic] = sorted(share)
 
-    def offsets(self, topic: str) -> dict[MessageQueue, int]:
-        """The noted offsets of a topic's queues."""
-        table = self._store.table() if self._store is not None else {}
-        return {queue: offset for queue, offset in table.items() if queue.topic == topic}
-
     def running_info(self, *, stacks: bool = False) -> ConsumerRunningInfo:
         """What mqadmin consumerStatus shows of this member."""
         return ConsumerRunningInfo(
@@ -314,16 +274,16 @@ class PullConsumer(Replying):
                 "PROP_CONSUMEORDERLY": "false",
                 "PROP_CONSUME_TYPE": "CONSUME_ACTIVELY",
                 "PROP_CLIENT_VERSION": version_name(VERSION),
-                "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+                "PROP_CONSUMER_START_TIMESTAMP": str(self.started_ms),
             },
             subscription_set=self._subscriptions(),
         )
 
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Note other offsets, as an operator asked; the application sees them with fetch_consume_offset."""
-        if self._store is not None:
+        if self._membership is not None:
             for queue, offset in offsets.items():
-                self._store.update(queue, offset, increase_only=False)
+                self._membership.store.update(queue, offset, increase_only=False)
 
     async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
         """A pull consumer has no listener to try a message on: says so."""

@@ -5,38 +5,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Literal, Self, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 from rmq.client.checks import typed
 from rmq.client.consumer import sendback
 from rmq.client.consumer.concurrent import ConcurrentService
+from rmq.client.consumer.consumer import Consumer
 from rmq.client.consumer.delivery import Delivery
 from rmq.client.consumer.describe import consume_directly, describe
 from rmq.client.consumer.fetch import Limits
 from rmq.client.consumer.kept_locks import KeptLocks
 from rmq.client.consumer.listeners import Batch, BatchListener, Listener, One, OneListener
 from rmq.client.consumer.member import Member
-from rmq.client.consumer.offsets import OffsetStore
+from rmq.client.consumer.membership import Membership
 from rmq.client.consumer.orderly import OrderlyService
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.consumer.rebalance import Rebalance
-from rmq.client.consumer.replying import Replying
 from rmq.client.consumer.service import Listening, Service
 from rmq.client.consumer.statistics import TopicStatistics
-from rmq.client.consumer.stores import offset_store
 from rmq.client.consumer.subscriptions import Subscriptions, refuse_mixture
 from rmq.client.hooks import Hooks
-from rmq.client.instance import ClientInstance, connect_instance, instances_of
+from rmq.client.instance import instances_of
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.settings import Duration, PushConsumerOptions, PushConsumerSettings, lists_options, seconds
 from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
-from rmq.protocol.errors import ClientError, RMQError, TransportError
+from rmq.protocol.errors import ClientError
 from rmq.runtime.aside import logger
 from rmq.runtime.signals import signal_wait_on_loop
-from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import Pool, World
 
 __all__ = ["PushConsumer"]
@@ -44,14 +41,13 @@ __all__ = ["PushConsumer"]
 log = logger(__name__)
 
 _HEARTBEAT_WAIT = 1.0
-#: How long a rebalance waits for what it tells the application, and a shutdown for listeners that were cancelled.
+#: How long a rebalance waits for what it tells the application.
 _TOLD_WAIT = 10.0
-_CANCEL_WAIT = 3.0
 
 
 @lists_options(PushConsumerSettings)
 @typed(inner=("listener_of", "statistics", "noted", "offsets", "reset_offsets"))
-class PushConsumer(Replying):
+class PushConsumer(Consumer):
     """Gets messages as they come and hands them to listeners; coroutines of one loop may share it.
 
     :param group: the consumer group: the same subscriptions and the same listeners in every member.
@@ -82,12 +78,7 @@ class PushConsumer(Replying):
         self._listeners: dict[str, Listener] = {}
         self._default: Listener | None = None
         self._statistics: dict[str, TopicStatistics] = {}
-        self._instance: ClientInstance | None = None
-        self._tasks: TaskOwner | None = None
-        self._pool: Pool | None = None
-        self._store: OffsetStore | None = None
         self._delivery: Delivery | None = None
-        self.started_ms: int = 0
         self._stopping: asyncio.Task[None] | None = None
         self._paused = False
         self._leave: Callable[[BaseException], None] | None = None
@@ -166,27 +157,10 @@ class PushConsumer(Replying):
         self._changed()
 
     def _changed(self) -> None:
-        if self._instance is not None and self._tasks is not None and not self._tasks.closed:
-            self._tasks.spawn(self._announce(self._instance), "subscription")
-
-    async def _announce(self, instance: ClientInstance) -> None:
-        for topic in self.topics():
-            if topic not in instance.routes.own:
-                try:
-                    await instance.refresh_route(topic)
-                except RMQError as error:
-                    log.warning("route of %s: %s", topic, error)
-        await instance.beats.beat()
-        instance.spawn_rebalance()
+        if self._membership is not None:
+            self._membership.changed()
 
     # -- life ---------------------------------------------------------------------------------------------------------
-
-    @property
-    def instance(self) -> ClientInstance:
-        """:raises ClientError: the consumer is not started."""
-        if self._instance is None:
-            raise ClientError(f"the consumer {self.group} is not started: use it with 'with', or call start()")
-        return self._instance
 
     async def start(self) -> None:
         """Join the group and begin to receive. Starting a started consumer does nothing.
@@ -194,7 +168,7 @@ class PushConsumer(Replying):
         :raises ClientError: no subscription, no listener for one, or the group has a consumer in this client already.
         :raises ResponseError: a broker does not take a SQL92 subscription.
         """
-        if self._instance is not None:
+        if self._membership is not None:
             return
         self._check_listeners()
         settings = self.settings
@@ -202,42 +176,25 @@ class PushConsumer(Replying):
             self._subscriptions.put_retry()
         if not settings.allow_mixed_subscriptions:
             refuse_mixture(self.heartbeat_data(), instances_of(settings.namesrv))
-        instance = connect_instance(self.world, settings, stable=settings.broadcasting)
-        instance.add_consumer(self)
-        try:
-            await instance.acquire()
-        except BaseException:
-            del instance.consumers[self.group]
-            raise
-        try:
-            store = offset_store(instance, self.group, settings)
-            await store.open()
-        except BaseException:
-            await instance.leave(consumer=self.group)
-            raise
-        self._store = store
-        self.started_ms = self.world.clock.now_ms()
-        self._tasks = tasks = TaskOwner(f"consumer {self.group}")
-        self._pool = pool = self.world.pool(settings.consume_thread_max, f"rmq-{self.group}")
-        pool.keep(settings.consume_thread_min)
-        member = Member(instance, self.group, settings, store, self._subscriptions.table, self.statistics, tasks)
+        membership = await Membership.join(self, self.world, settings, settings.consume_thread_max)
+        membership.pool.keep(settings.consume_thread_min)
+        instance, tasks = membership.instance, membership.tasks
+        member = Member(
+            instance, self.group, settings, membership.store, self._subscriptions.table, self.statistics, tasks
+        )
         self._delivery = delivery = Delivery(
             member,
             Limits.of(settings),
-            lambda locks: self._make_service(member, settings, pool, locks),
+            lambda locks: self._make_service(member, settings, membership.pool, locks),
             lambda assignment, beginning: Rebalance(member, self._strategy, assignment, beginning, self._on_assignment),
             in_order=settings.orderly,
         )
         delivery.fetch.paused = self._paused
-        self._instance = instance
+        self._membership = membership
         try:
-            for topic in self.topics():
-                try:
-                    await instance.refresh_route(topic)
-                except TransportError as error:
-                    log.warning("the route of %s is asked for again: %s", topic, error)
+            await membership.find_brokers()
             await self._subscriptions.check(instance)
-            await instance.beats.beat()
+            await membership.announce()
             if self._delivery is not delivery or tasks.closed or self._stopping is not None:
                 raise ClientError(f"the consumer {self.group} was shut down while it started")
             delivery.start()
@@ -245,7 +202,6 @@ class PushConsumer(Replying):
             if self._delivery is delivery:
                 await self.shutdown()
             raise
-        instance.spawn_rebalance()
 
     def _check_listeners(self) -> None:
         topics = [self._names.plain(topic) for topic in self._subscriptions.chosen()]
@@ -291,7 +247,7 @@ class PushConsumer(Replying):
 
         :param timeout: how long to wait for running listeners; ``await_termination_when_shutdown`` by default.
         """
-        if self._instance is None:
+        if self._membership is None:
             return
         if self._stopping is None:
             limit = self.settings.await_termination_when_shutdown if timeout is None else seconds(timeout)
@@ -301,11 +257,9 @@ class PushConsumer(Replying):
         await asyncio.shield(self._stopping)
 
     async def _shutdown(self, limit: float) -> None:
-        instance, delivery, tasks, pool = self._instance, self._delivery, self._tasks, self._pool
-        assert instance is not None
+        membership, delivery = self._membership, self._delivery
+        assert membership is not None
         assert delivery is not None
-        assert tasks is not None
-        assert pool is not None
         try:
             if left := await delivery.stop(limit):
                 log.warning(
@@ -315,30 +269,10 @@ class PushConsumer(Replying):
                     limit,
                 )
         finally:
-            pool.close()
-            ending = asyncio.get_running_loop().create_task(tasks.close(), name="end of tasks")
-            if not (await asyncio.wait({ending}, timeout=_CANCEL_WAIT))[0]:
-                ending.cancel()
-                log.error(
-                    "group %s: a listener that was cancelled goes on after %g s: it is left to itself",
-                    self.group,
-                    _CANCEL_WAIT,
-                )
             try:
-                if self._store is not None:
-                    await self._store.close()
-                await instance.leave(consumer=self.group)
+                await membership.leave()
             finally:
-                self._instance = self._delivery = self._tasks = self._pool = self._stopping = None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.shutdown()
+                self._membership = self._delivery = self._stopping = None
 
     async def send_message_back(
         self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None
@@ -408,9 +342,9 @@ class PushConsumer(Replying):
             raise ClientError(f"the pool size is {count}: it must be 1 to 1000")
         self.settings.consume_thread_min = min(self.settings.consume_thread_min, count)
         self.settings.consume_thread_max = count
-        if self._pool is not None:
-            self._pool.resize(count)
-            self._pool.keep(self.settings.consume_thread_min)
+        if self._membership is not None:
+            self._membership.pool.resize(count)
+            self._membership.pool.keep(self.settings.consume_thread_min)
         if self._delivery is not None:
             self._delivery.service.resize(count)
 
@@ -442,12 +376,13 @@ class PushConsumer(Replying):
     async def _on_assignment(self, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
         self._subscriptions.renew(topic)
         log.info("group %s: %d of %d queues of %s are ours", self.group, len(mine), len(queues), topic)
-        if self._instance is not None and self._tasks is not None and not self._tasks.closed:
+        membership = self._membership
+        if membership is not None and not membership.tasks.closed:
             # Before the first pull, which names the new version; a broker that does not answer holds nobody up.
-            beat = self._tasks.spawn(self._instance.beats.beat(), "heartbeat")
+            beat = membership.tasks.spawn(membership.instance.beats.beat(), "heartbeat")
             await asyncio.wait({beat}, timeout=_HEARTBEAT_WAIT)
-        if self.settings.message_queue_listener is not None and self._tasks is not None and not self._tasks.closed:
-            telling = self._tasks.spawn(self._tell(topic, queues, mine), "message_queue_listener")
+        if self.settings.message_queue_listener is not None and membership is not None and not membership.tasks.closed:
+            telling = membership.tasks.spawn(self._tell(topic, queues, mine), "message_queue_listener")
             if not (await asyncio.wait({telling}, timeout=_TOLD_WAIT))[0]:
                 log.warning("the message_queue_listener of group %s takes over %g s", self.group, _TOLD_WAIT)
 
@@ -504,23 +439,16 @@ class PushConsumer(Replying):
 
     def noted(self, queue: MessageQueue) -> int:
         """The offset noted for a queue; -1 = none."""
-        return self._store.known(queue) if self._store is not None else -1
+        return -1 if self._membership is None else self._membership.store.known(queue)
 
     def subscriptions(self) -> dict[str, SubscriptionData]:
         return dict(self._subscriptions.table)
 
     def pool(self) -> Pool:
         """The listeners' threads. :raises ClientError: the consumer is not started."""
-        if self._pool is None:
-            raise ClientError(f"the consumer {self.group} is not started")
-        return self._pool
+        return self._joined.pool
 
     # -- what brokers ask (answers.py) --------------------------------------------------------------------------------
-
-    def offsets(self, topic: str) -> dict[MessageQueue, int]:
-        """The offsets of a topic's queues as they would be kept now."""
-        table = self._store.table() if self._store is not None else {}
-        return {queue: offset for queue, offset in table.items() if queue.topic == topic}
 
     def running_info(self, *, stacks: bool = False) -> ConsumerRunningInfo:
         """What mqadmin consumerStatus shows of this member."""

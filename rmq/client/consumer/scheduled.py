@@ -22,8 +22,8 @@ from rmq.client.settings import (
 from rmq.protocol.errors import ClientError
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
-from rmq.runtime.tasks import TaskOwner
-from rmq.runtime.world import Pool, World
+from rmq.runtime.pool import on_pool
+from rmq.runtime.world import World
 
 __all__ = ["P", "PullCallback", "ScheduledPullConsumer"]
 
@@ -72,8 +72,9 @@ class ScheduledPullConsumer(PullConsumer):
     ) -> None:
         super().__init__(group, world=world, **options)  # type: ignore[misc]
         self._callbacks: dict[str, PullCallback] = {}
-        self._tasks: TaskOwner | None = None
-        self._pool: Pool | None = None
+        self._threads = self.settings.pull_thread_nums
+        #: A task for each queue that is called for.
+        self._calls: set[asyncio.Task[None]] = set()
         #: The queues that are called for, and what ends their pauses; one that is ours no more ends after its call.
         self._wakes: dict[MessageQueue, asyncio.Event] = {}
         self._stopping = False
@@ -99,7 +100,7 @@ class ScheduledPullConsumer(PullConsumer):
         def register(function: P) -> P:
             if not callable(function):
                 raise ClientError(f"the callback is {function!r:.60}: give a function of a queue")
-            if self._instance is not None:
+            if self._membership is not None:
                 raise ClientError(f"the consumer {self.group} is started: say what it calls before")
             if wire_topic in self._callbacks:
                 raise ClientError(f"the topic {topic} has a callback in this consumer already").about(topic=topic)
@@ -114,43 +115,29 @@ class ScheduledPullConsumer(PullConsumer):
 
         :raises ClientError: no callback, no name server is known, or the group has a consumer in this client already.
         """
-        if self._instance is not None:
+        if self._membership is not None:
             return
         if not self._callbacks:
             raise ClientError(f"the consumer {self.group} calls nothing: use @consumer.on(topic)")
         self._stopping = False
-        self._tasks = TaskOwner(f"scheduled pulls of {self.group}")
-        self._pool = self.world.pool(self.settings.pull_thread_nums, f"rmq-{self.group}")
-        try:
-            await super().start()
-        except BaseException:
-            await self._end()
-            raise
+        await super().start()
 
     async def shutdown(self) -> None:
         """Call no more, wait for the calls under way (``await_termination_when_shutdown``), keep the offsets, leave."""
         self._stopping = True
         for wake in self._wakes.values():
             wake.set()
-        tasks, limit = self._tasks, self.settings.await_termination_when_shutdown
-        if tasks is not None and not await tasks.drain(limit):
+        limit = self.settings.await_termination_when_shutdown
+        if self._calls and (await asyncio.wait(self._calls, timeout=limit))[1]:
             log.warning("group %s: calls still run after %g s, the shutdown goes on without them", self.group, limit)
-        await self._end()
         await super().shutdown()
-
-    async def _end(self) -> None:
-        tasks, pool = self._tasks, self._pool
-        self._tasks = self._pool = None
-        if pool is not None:
-            pool.close()
-        if tasks is not None:
-            await tasks.close()
 
     async def rebalance(self) -> None:
         await super().rebalance()
-        store = self._store
-        if self._tasks is None or self._tasks.closed or store is None or self._stopping:
+        membership = self._membership
+        if membership is None or membership.tasks.closed or self._stopping:
             return
+        store = membership.store
         for queue, wake in list(self._wakes.items()):
             if not self._ours(queue):
                 # What the call under way notes is its next owner's to read again.
@@ -161,7 +148,9 @@ class ScheduledPullConsumer(PullConsumer):
             for queue in self._balanced.get(topic, ()):
                 if queue not in self._wakes:
                     self._wakes[queue] = asyncio.Event()
-                    self._tasks.spawn(self._go_on(queue), f"pull {queue}")
+                    task = membership.tasks.spawn(self._go_on(queue), f"pull {queue}")
+                    self._calls.add(task)
+                    task.add_done_callback(self._calls.discard)
 
     def _ours(self, queue: MessageQueue) -> bool:
         return not self._stopping and queue in self._balanced.get(queue.topic, ())
@@ -182,8 +171,8 @@ class ScheduledPullConsumer(PullConsumer):
                     pass
         finally:
             del self._wakes[queue]
-            if not self._stopping and self._store is not None:
-                self._store.remove(queue)
+            if not self._stopping and self._membership is not None:
+                self._membership.store.remove(queue)
 
     async def _call(self, queue: MessageQueue) -> float:
         """Call the callback once; never raises. :returns: seconds until the next call."""
@@ -193,7 +182,7 @@ class ScheduledPullConsumer(PullConsumer):
             if inspect.iscoroutinefunction(callback):
                 said = await callback(shown)
             else:
-                said = await self._on_thread(callback, shown)
+                said = await on_pool(self._joined.pool, lambda: callback(shown))
             return _DELAY if said is None else seconds(said, "what the callback returned")
         except BaseException as error:
             if ends_task(error):
@@ -206,20 +195,3 @@ class ScheduledPullConsumer(PullConsumer):
                 exc_info=error,
             )
             return _AFTER_ERROR
-
-    async def _on_thread(self, callback: PullCallback, queue: MessageQueue) -> object:
-        pool = self._pool
-        if pool is None:
-            raise ClientError(f"the consumer {self.group} is shut down")
-        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-
-        def done(said: object, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(said)
-            else:
-                future.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
-
-        pool.submit(lambda: callback(queue), done)
-        return await future

@@ -1,0 +1,120 @@
+"""What every consumer is: a member of its group, which looks things up, and replies where it consumes requests."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from rmq.client.checks import typed
+from rmq.client.consumer.membership import Membership
+from rmq.client.instance import ClientInstance
+from rmq.client.lookup import Lookups
+from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.producer import Producer
+from rmq.client.results import SendResult
+from rmq.client.settings import Duration
+from rmq.protocol.errors import ClientError
+from rmq.protocol.names import CLIENT_INNER_PRODUCER_GROUP
+
+__all__ = ["Consumer"]
+
+
+class _Inner(Producer):
+    """Sends over a client that a consumer lives in, for as long as it does; brokers are not told of it."""
+
+    def __init__(self, instance: ClientInstance) -> None:
+        settings = instance.settings
+        super().__init__(
+            CLIENT_INNER_PRODUCER_GROUP,
+            world=instance.world,
+            namespace=settings.namespace,
+            vip_channel=settings.vip_channel,
+            unit_mode=settings.unit_mode,
+        )
+        self._instance = instance
+
+    def __del__(self) -> None:
+        """It has nothing of its own to shut down."""
+
+
+@typed(inner=("offsets",))
+class Consumer(Lookups, ABC):
+    """What is the same in consumers of all kinds."""
+
+    group: str
+    #: While it is started.
+    _membership: Membership | None = None
+    #: Sends replies over the consumer's own connections; made with the first one.
+    _replies: Producer | None = None
+
+    @property
+    def _joined(self) -> Membership:
+        """:raises ClientError: the consumer is not started."""
+        if self._membership is None:
+            raise ClientError(f"the consumer {self.group} is not started: use it with 'with', or call start()")
+        return self._membership
+
+    @property
+    def _instance(self) -> ClientInstance | None:
+        return None if self._membership is None else self._membership.instance
+
+    @property
+    def instance(self) -> ClientInstance:
+        """:raises ClientError: the consumer is not started."""
+        return self._joined.instance
+
+    @property
+    def started_ms(self) -> int:
+        """When it was started, ms; 0: it is not."""
+        return 0 if self._membership is None else self._membership.started_ms
+
+    def _inside(self) -> bool:
+        """Whether a function of the application calls this, on a thread of the consumer's."""
+        return self._membership is not None and self._membership.inside()
+
+    def offsets(self, topic: str) -> dict[MessageQueue, int]:
+        """The offsets of a topic's queues as they would be kept now."""
+        table = {} if self._membership is None else self._membership.store.table()
+        return {queue: offset for queue, offset in table.items() if queue.topic == topic}
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Join the group. Starting a started consumer does nothing."""
+
+    @abstractmethod
+    async def shutdown(self) -> None:
+        """Keep the offsets, and leave the group."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown()
+
+    async def reply(
+        self,
+        request: MessageExt,
+        body: bytes | str,
+        *,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        timeout: Duration | None = None,
+    ) -> SendResult:
+        """Answer a message that a producer sent by ``request()``.
+
+        :param request: as the consumer got it.
+        :param body: of the answer, and ``tags``, ``keys`` and ``properties`` as of any message.
+        :param timeout: for all tries, 3 s by default.
+        :raises ClientError: the message is no request, or the answer cannot be sent as it is.
+        :raises ResponseError: who asked is not there any more. :raises TransportError: no broker answered.
+        """
+        instance = self.instance
+        if self._replies is None or self._replies._instance is not instance:
+            self._replies = _Inner(instance)
+        return await self._replies.reply(request, body, tags=tags, keys=keys, properties=properties, timeout=timeout)
