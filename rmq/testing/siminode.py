@@ -50,7 +50,7 @@ class Inode:
         written = [
             number
             for number, page in self.pages.items()
-            if number >= first and any(page[start if number == first else 0 :])
+            if number >= first and page[(at := start if number == first else 0) :] != bytes(PAGE - at)
         ]
         return max(offset, min(written) * PAGE) if written else self.size
 

@@ -117,7 +117,10 @@ class TransactionBroker:
         self.store = Store(
             world,
             StoreSettings(
-                root="/store", commit_log_file_size=1 << 22, sync_flush=settings_.flush_disk_type == "SYNC_FLUSH"
+                "/store",
+                commit_log_file_size=1 << 22,
+                index_slots=1000,
+                sync_flush=settings_.flush_disk_type == "SYNC_FLUSH",
             ),
         )
         self.topics = TopicTable(world, settings_, "/store/config/topics.json")

@@ -224,18 +224,18 @@ class IndexScrub:
                 table[slot] = number
                 number += 1
             await asyncio.sleep(_PAUSE)
+        right = file.copied(table)
         if number == file.count:
-            await self._correct(file, {"slot_count": len(table) - table.tolist().count(0)})
+            await self._correct(file, {"slot_count": sum(map(file.used_slots, right))})
         if file.filling:
             if number == file.count and file.take_slots(table):
                 slots = 1
         elif self._index.is_whole(file):
-            raw = table.tobytes()
             for piece in range(file.slot_pieces()):
                 size, position = file.piece(piece)
-                right = file.slot_piece(raw, piece) or bytes(size)
-                if await self._index.read_bytes(file, position, size) != right:
-                    await self._index.rewrite(file, position, right)
+                data = file.slot_piece(right, piece) or bytes(size)
+                if await self._index.read_bytes(file, position, size) != data:
+                    await self._index.rewrite(file, position, data)
                     slots += 1
                 await asyncio.sleep(_PAUSE)
         if entries:

@@ -62,7 +62,9 @@ async def cut(files: IndexFiles, writer: IndexWriter, to: int) -> None:
         for number in range(file.slot_pieces()):
             size, position = file.piece(number)
             # Pieces without an entry are never written: one that had some must not keep them.
-            if file.slot_piece(slots, number) is None and any(await offload(shared.file.pread, size, position)):
-                await offload(shared.file.pwrite, bytes(size), position)
+            if file.slot_piece(slots, number) is None:
+                there = await offload(shared.file.pread, size, position)
+                if there != bytes(len(there)):
+                    await offload(shared.file.pwrite, bytes(size), position)
         await offload(shared.file.pwrite, file.header(unfinished=True).encode(), 0)
         file.forced = 1

@@ -42,6 +42,7 @@ _rows = Rows("iqii")
 _entries = _rows.packs
 _INT_MAX = 0x7FFFFFFF
 _PIECE = 256 << 10
+_EMPTY = bytes(_PIECE)
 _UNFINISHED = (1 << 63) - 1
 
 
@@ -262,21 +263,27 @@ class IndexFile:
         """In how many pieces the slot table is written."""
         return -(-4 * self.slots // _PIECE)
 
-    def slots_now(self) -> bytes:
-        """A copy of the slot table, as it is in memory."""
-        assert self._memory is not None
-        return self._memory[:]
+    def slots_now(self) -> list[bytes]:
+        """A copy of the slot table, see :meth:`copied`."""
+        assert self._slots is not None
+        return self.copied(self._slots)
 
     @staticmethod
-    def slot_piece(slots: bytes, number: int) -> bytes | None:
+    def copied(slots: memoryview) -> list[bytes]:
+        """A copy of a slot table in pieces, as they are in memory; one without an entry is empty, as most are."""
+        table = slots.cast("B")
+        pieces = (bytes(table[at : at + _PIECE]) for at in range(0, len(table), _PIECE))
+        return [b"" if _EMPTY.startswith(raw) else raw for raw in pieces]
+
+    @staticmethod
+    def slot_piece(slots: list[bytes], number: int) -> bytes | None:
         """A piece of a copied slot table as the file has it; None for one without an entry."""
-        raw = slots[number * _PIECE : (number + 1) * _PIECE]
-        return None if raw.count(0) == len(raw) else _swapped(raw)
+        return _swapped(slots[number]) if slots[number] else None
 
     def load_slot_piece(self, number: int, data: bytes) -> None:
         """Take a piece of the slot table as it is in the file."""
         assert self._memory is not None
-        if any(data):
+        if not _EMPTY.startswith(data):
             at = number * _PIECE
             self._memory[at : at + len(data)] = _swapped(data)
 
@@ -287,6 +294,8 @@ class IndexFile:
     @staticmethod
     def used_slots(data: bytes) -> int:
         """How many slots of a piece have an entry."""
+        if _EMPTY.startswith(data):
+            return 0
         values = array("i")
         values.frombytes(data[: len(data) // 4 * 4])
         return len(values) - values.count(0)

@@ -133,7 +133,7 @@ async def queue_entries(
                 data, bad = await offload(read_pages, file, min(_READ * ENTRY_SIZE, size - position), position)
                 for place in bad:
                     unread(unread_bytes("consumequeue", path, *place))
-                if data.count(0) == len(data) and not bad:
+                if data == bytes(len(data)) and not bad:
                     break
                 index = (first + position) // ENTRY_SIZE
                 for number, item in enumerate(_entry(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE]), index):

@@ -304,7 +304,7 @@ class QueueCheck:
             for position in range(0, self._size, _BLOCK * ENTRY_SIZE):
                 data = await store.world.offload(self._read, queue, start, position)
                 number = (start + position) // ENTRY_SIZE
-                if not data or (data.count(0) == len(data) and number not in queue.unread):
+                if not data or (data == bytes(len(data)) and number not in queue.unread):
                     break
                 for physical, size, _ in _entries(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE]):
                     if number in queue.unread:

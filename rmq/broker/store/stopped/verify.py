@@ -206,7 +206,7 @@ class _Verify:
                     return  # the log may end behind it, and what there is before it may be half a record
                 if not data:
                     break
-                if data.count(0) != len(data):
+                if data != bytes(len(data)):
                     if first < 0:
                         first = position + len(data) - len(data.lstrip(b"\0"))
                     last = position + len(data.rstrip(b"\0"))

@@ -32,7 +32,8 @@ class Broker:
     def __init__(self, node: SimNode) -> None:
         self.node = node
         self.store = Store(
-            node.world, StoreSettings(root="/store", commit_log_file_size=1 << 20, delays_ms=LEVELS.delays)
+            node.world,
+            StoreSettings(root="/store", commit_log_file_size=1 << 20, index_slots=1000, delays_ms=LEVELS.delays),
         )
         self.service = ScheduleService(node.world, self.store, LEVELS, PATH)
         self.store.durability.on_visible = self.visible

@@ -36,7 +36,9 @@ class TimerBroker:
         world = node.world
         self.settings = BrokerSettings(broker_name="b", broker_ip1="10.0.0.1")
         self.offsets = offsets if offsets is not None else OffsetTable()
-        self.store = Store(world, StoreSettings(root="/store", commit_log_file_size=1 << 20, sync_flush=sync_flush))
+        self.store = Store(
+            world, StoreSettings("/store", commit_log_file_size=1 << 20, sync_flush=sync_flush, index_slots=1000)
+        )
         topics = TopicTable(world, self.settings, "/store/config/topics.json")
         self.sends = TimerSends(world.clock, self.settings, topics, self.store)
         self.steady = SteadyClock(world.clock)
