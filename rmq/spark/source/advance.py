@@ -21,7 +21,7 @@ from rmq.spark.source.ranges import DataLost, Oldest, Range, ranges_between
 from rmq.spark.source.renewal import Renewal, renewed
 from rmq.spark.source.resolve import PATIENCE, queues_to_read, resolve, until_answered
 
-__all__ = ["AS_OF", "Advance", "read_offsets", "write_offsets"]
+__all__ = ["AS_OF", "OLDEST", "Advance", "read_offsets", "write_offsets"]
 
 log = logging.getLogger(__name__)
 

@@ -39,6 +39,8 @@ class Engine:
         self.commits = 0
         self.table: dict[int, list[int]] = {}
         self.reader: StreamReader | None = None
+        #: Rows that tasks gave out when a batch was read last, the batch that failed then included.
+        self.given_out: list[int] = []
         self._workers: Brokers | None = None
         self._given: dict[str, str] = {}
         self.began: Callable[[str], None] = lambda text: None
@@ -100,7 +102,7 @@ class Engine:
 
     def read(self, begin: str, between: Callable[[], None]) -> list[int]:
         """The rows of the planned batch; ``between`` is called after each task."""
-        rows: list[int] = []
+        rows = self.given_out = []
         for task in self._partitions(begin, self.offsets[self.commits]):
             with self._asked(self._workers):
                 for found in self._source.read(pickle.loads(pickle.dumps(task))):
