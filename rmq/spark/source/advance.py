@@ -113,8 +113,8 @@ class Advance:
     def initial(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins. :raises RMQError: topics or brokers are missing."""
         queues = queues_to_read(self._brokers, self._options)
+        self._renewal.remember(queues)  # before it is asked where they begin: see _next
         begin = resolve(self._brokers, self._options, self._options.start, queues, LATEST)
-        self._renewal.remember(queues)
         self._last = {FROM: nested(begin), **self._written(begin)}
         return self._last
 
@@ -156,7 +156,8 @@ class Advance:
             try:
                 if self._target is not None and not self._is_whole:
                     self._await_brokers(read_offsets(start))
-                end = self._next(start, limited, self._now())
+                with self._renewal.trying():
+                    end = self._next(start, limited, self._now())
                 break
             except RMQError as error:
                 if self._failing_since is None:
@@ -212,7 +213,10 @@ class Advance:
     def _next(self, start: dict[str, Any], limited: bool, bounds: Mapping[MessageQueue, Bound]) -> dict[str, Any]:
         begin = read_offsets(start)
         self._renewal.recall(read_oldest(start))
-        restarted = self._not_served(begin) | self._restarted(begin, bounds, int(start.get(AS_OF, 0)))
+        cut = self._not_served(begin)
+        back, made_anew = self._look(begin, bounds, int(start.get(AS_OF, 0)))
+        bounds = self._looked_at(bounds)
+        restarted = cut | self._restarted(begin, back, made_anew)
         end = dict(begin)
         for queue, bound in bounds.items():
             if queue in restarted:
@@ -308,10 +312,12 @@ class Advance:
 
     # -- queues that are not what they were ---------------------------------------------------------------------------
 
-    def _restarted(self, begin: Offsets, bounds: Mapping[MessageQueue, Bound], as_of: int) -> Offsets:
-        """Queues whose offsets count anew, and from where to go on.
+    def _look(
+        self, begin: Offsets, bounds: Mapping[MessageQueue, Bound], as_of: int
+    ) -> tuple[set[MessageQueue], Offsets]:
+        """Queues that have not what they had, and those that were made anew, with where they begin now.
 
-        :raises DataLost: and that is an error. :raises ConnectFailed: it is not known, since a broker went away.
+        :raises ConnectFailed: it is not known, since a broker went away.
         """
         back = {
             queue
@@ -325,15 +331,45 @@ class Advance:
         if unknown := self._renewal.unknown & (news | back) & self._seen.keys():
             one = min(unknown)
             raise ConnectFailed(f"the broker {one.broker_name} of {one.topic} does not tell its oldest messages")
+        return back, made_anew
+
+    def _looked_at(self, bounds: Mapping[MessageQueue, Bound]) -> dict[MessageQueue, Bound]:
+        """Where queues end, of the ones whose oldest messages are known now.
+
+        What a queue said before it was looked at may be of a topic that was made anew in between. Kept with the oldest
+        message of the new one it would go unnoticed, and messages of the new one up to there would never be read. The
+        other way round, an end that is newer than the oldest message, is noticed.
+
+        :raises ConnectFailed: a broker does not say any more.
+        """
+        learned = sorted(self._renewal.learned & self._seen.keys())
+        again = self._brokers.max_offsets(learned) if learned else {}
+        for queue in learned:
+            if queue not in again:
+                raise ConnectFailed(f"the broker {queue.broker_name} of {queue.topic} does not tell where queues end")
+        lower = {  # what a slave has not yet is no end
+            queue: bound
+            for queue, bound in again.items()
+            if bound.by_master and bound.offset < self._seen[queue].offset
+        }
+        self._seen = {**self._seen, **lower}
+        return {
+            queue: lower[queue] if queue in lower and lower[queue].offset < bound.offset else bound
+            for queue, bound in bounds.items()
+        }
+
+    def _restarted(self, begin: Offsets, back: Collection[MessageQueue], made_anew: Offsets) -> Offsets:
+        """Queues whose offsets count anew, and from where to go on. :raises DataLost: and that is an error."""
         found: Offsets = {}
-        for queue in sorted(back | made_anew.keys()):
+        for queue in sorted({*back, *made_anew}):
             ends = f", the queue ends at {self._seen[queue].offset}" if queue in self._seen else ""
             if queue in made_anew:
                 what, found[queue] = "its topic was made anew", made_anew[queue]
             else:
                 what = "the broker lost its newest messages, or the topic was made anew"
                 found[queue] = self._seen[queue].offset
-                self._renewal.forget(queue)
+                if self._renewal.ends_before(queue, found[queue], 0):
+                    self._renewal.forget(queue)
             line = f"{queue}: the query is at {begin[queue]}{ends}: {what}"
             if self._options.fail_on_data_loss:
                 raise DataLost(f"{line} (failOnDataLoss=false goes on with what is there)")
@@ -351,26 +387,25 @@ class Advance:
         ends = read_offsets(end)
         said, kept = read_offsets(start), read_offsets(end.get(FROM, {}))
         begin = {**said, **kept} if _is_first(start) else {**kept, **said}
-        oldest = read_oldest(end)
+        oldest, as_of = read_oldest(end), int(end.get(AS_OF, 0))
         ranges = ranges_between(begin, ends)
-        found = [replace(each, oldest=oldest.get(each.queue)) for each in ranges]
+        found = [replace(each, oldest=oldest.get(each.queue), as_of=as_of) for each in ranges]
         if end != self._planned:  # by an earlier run: what this one knows of the queues is not about them
             self._renewal = Renewal(self._brokers)
-            found = self._as_planned(found, int(end.get(AS_OF, 0)))
+            found = self._as_planned(found)
         self._planned = end
         if self._last is None:
             self._last = end
         return found
 
-    def _as_planned(self, ranges: list[Range], as_of: int) -> list[Range]:
+    def _as_planned(self, ranges: list[Range]) -> list[Range]:
         """Those whose queues are still what they were when a batch was planned.
 
-        :param as_of: when it was planned.
         :raises DataLost: a topic was made anew since, and that is an error.
         :raises ConnectFailed: a broker that would tell stays away, and a loss is an error.
         """
         try:
-            anew = renewed(self._brokers, ranges, as_of)
+            anew = renewed(self._brokers, ranges)
         except ConnectFailed as error:
             if self._options.fail_on_data_loss:
                 raise

@@ -36,6 +36,8 @@ class Range:
 
     :param fresh: the query has not read the queue before: what has expired at its beginning is no loss.
     :param oldest: the queue's oldest message when the range was planned, as far as it is known.
+    :param as_of: when it was planned, milliseconds by the driver's clock, which tells where ``oldest`` cannot;
+        0: nobody knows.
     """
 
     queue: MessageQueue
@@ -43,6 +45,7 @@ class Range:
     end: int
     fresh: bool = False
     oldest: Oldest | None = field(default=None, compare=False)
+    as_of: int = field(default=0, compare=False)
 
     @property
     def records(self) -> int:

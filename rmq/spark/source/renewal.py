@@ -7,7 +7,8 @@ it, or the queue was empty) all that is known is when it was written, by the clo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from rmq.protocol.queue import MessageQueue
 from rmq.spark.cluster.brokers import Brokers
@@ -32,6 +33,18 @@ class Renewal:
         self._looked = float("-inf")
         #: Queues of which it was not told, when they were looked at last, whether they are what they were.
         self.unknown: set[MessageQueue] = set()
+        #: Queues whose oldest message was another one, when they were looked at last, or was not known before.
+        self.learned: set[MessageQueue] = set()
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """What is learned within counts only when nothing is raised: who failed told nobody what was made anew."""
+        before = dict(self._oldest)
+        try:
+            yield
+        except BaseException:
+            self._oldest, self._looked = before, float("-inf")
+            raise
 
     def remember(self, queues: Iterable[MessageQueue]) -> None:
         """Queues that a query begins with: they are what they are."""
@@ -63,7 +76,7 @@ class Renewal:
             where there are none: a queue that was made anew may have as many messages as before.
         :param as_of: when ``begin`` was written, milliseconds; 0: nobody knows.
         """
-        self.unknown = set()
+        self.unknown, self.learned = set(), set()
         now = self._brokers.dial.monotonic()
         if not news and now - self._looked < _AGAIN:
             return {}
@@ -84,6 +97,7 @@ class Renewal:
                 found[queue] = oldest.offset
             self._oldest[queue] = oldest
             self.unknown.discard(queue)
+            self.learned.add(queue)
         return found
 
     def _is_as_it_was(self, queue: MessageQueue, time: int) -> bool:
@@ -108,16 +122,17 @@ class Renewal:
         return found
 
 
-def renewed(brokers: Brokers, ranges: Iterable[Range], as_of: int = 0) -> set[MessageQueue]:
+def renewed(brokers: Brokers, ranges: Iterable[Range]) -> set[MessageQueue]:
     """Queues that were made anew since ranges of them were planned; a broker that is away is waited for.
 
-    :param as_of: as for :meth:`Renewal.made_anew`. :raises ConnectFailed: a broker stays away.
+    :raises ConnectFailed: a broker stays away.
     """
-    known = {each.queue: each for each in ranges if each.oldest is not None or as_of}
+    known = {each.queue: each for each in ranges if each.oldest is not None or each.as_of}
     times = until_answered(brokers, list(known), brokers.oldest_times)
     changed = {
         queue: each.end for queue, each in known.items() if each.oldest is None or each.oldest.time != times[queue]
     }
     renewal = Renewal(brokers)
     renewal.recall({queue: each.oldest for queue, each in known.items() if each.oldest is not None})
+    as_of = max((known[queue].as_of for queue in changed), default=0)  # of one batch: all have the same
     return set(renewal.made_anew(changed, changed, as_of))

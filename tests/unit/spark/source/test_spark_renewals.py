@@ -234,3 +234,99 @@ def test_an_offset_and_a_time_are_of_one_message(cluster: MemoryCluster) -> None
     cluster.before = before
     oldest = one.latest(begin)["@oldest"]
     assert oldest == {"t": {"broker-a": {"0": [4, queue.times[4]]}}}
+
+
+def between_end_and_oldest(cluster: MemoryCluster, count: int) -> None:
+    """The topic is made anew between the first questions for an end and for an oldest message, whichever is first."""
+    wanted = {RequestCode.GET_MAX_OFFSET, RequestCode.GET_EARLIEST_MSG_STORETIME}
+    asked: set[int] = set()
+
+    def before(broker: MemoryBroker, request: Command) -> None:
+        asked.add(request.code)
+        if wanted <= asked:
+            cluster.before = lambda broker, request: None
+            make_anew(cluster, count)
+
+    cluster.before = before
+
+
+def test_an_end_and_an_oldest_message_are_of_one_topic(cluster: MemoryCluster) -> None:
+    """Kept together those of two topics would hide for good what the new one gets up to the end of the old one."""
+    one = loose(cluster)
+    start = one.latest(one.initial())
+    cluster.put("t", count=5)
+    cluster.now += 1
+    between_end_and_oldest(cluster, 3)
+    end = one.latest(start)
+    assert one.ranges(start, end) == [Range(QUEUE, 0, 3)]
+    cluster.put("t", count=4)
+    cluster.now += 1
+    assert one.ranges(end, one.latest(end)) == [Range(QUEUE, 3, 7)]
+
+
+def test_a_start_and_an_oldest_message_are_of_one_topic(cluster: MemoryCluster) -> None:
+    cluster.put("t", count=5)
+    one = stream(cluster, startingOffsets="latest")
+    between_end_and_oldest(cluster, 9)
+    start = one.initial()
+    cluster.put("t")
+    cluster.now += 1
+    with pytest.raises(DataLost, match="the query is at 9, the queue ends at 10: its topic was made anew"):
+        one.latest(start)
+
+
+def test_a_plan_that_fails_does_not_hide_what_was_made_anew(cluster: MemoryCluster) -> None:
+    """One queue was seen to be another one, then the next did not hold still: nobody was told of the first."""
+    cluster.create("t", 2)
+    cluster.put("t", 0, 5)
+    cluster.put("t", 1, 5)
+    one = stream(cluster)
+    end = one.latest(one.initial())
+    make_anew(cluster, 7, 2)
+    cluster.put("t", 1, 7)
+
+    def before(broker: MemoryBroker, request: Command) -> None:
+        if request.code == RequestCode.GET_MIN_OFFSET and (request.ext or {})["queueId"] == "1":
+            broker.queues["t", 1].least = 7
+
+    cluster.before = before
+    assert one.latest(end) is end
+    cluster.before = lambda broker, request: None
+    cluster.now += 1
+    with pytest.raises(DataLost, match=r"queueId=0\]: the query is at 5, the queue ends at 7: its topic was made anew"):
+        one.latest(end)
+
+
+def test_a_task_notices_a_new_topic_where_no_oldest_message_is_known(cluster: MemoryCluster) -> None:
+    """The queue was empty when it was looked at: when the batch was planned tells."""
+    one = stream(cluster)
+    start = one.latest(one.initial())
+    cluster.put("t", count=5)
+    cluster.now += 1
+
+    def before(broker: MemoryBroker, request: Command) -> None:
+        if request.code == RequestCode.GET_EARLIEST_MSG_STORETIME:
+            make_anew(cluster, 0)
+
+    cluster.before = before
+    ranges = one.ranges(start, one.latest(start))
+    assert ranges == [Range(QUEUE, 0, 5)]
+    assert ranges[0].oldest is None
+    cluster.before = lambda broker, request: None
+    cluster.now += 1
+    cluster.put("t", count=9)
+    with pytest.raises(DataLost, match="its topic was made anew while a batch of it was read"):
+        rows(cluster, ranges)
+    assert rows(cluster, ranges, failOnDataLoss="false") == []
+
+
+def test_the_oldest_message_of_a_queue_that_lost_its_newest_is_still_known(cluster: MemoryCluster) -> None:
+    """Without it a topic made anew in this moment would be told by clocks alone."""
+    cluster.put("t", count=5)
+    one = loose(cluster)
+    end = one.latest(one.initial())
+    del cluster.broker.queues["t", 0].records[2:]
+    cluster.now += 1
+    back = one.latest(end)
+    assert places(back) == [2]
+    assert back["@oldest"] == end["@oldest"] != {}
