@@ -6,21 +6,19 @@ that file are not found there, either, renaming brings everything back; whatever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from rmq.broker.store.log.files import LogFile, file_name
 from rmq.broker.store.log.reader import Damage
 from rmq.broker.store.log.records import check
+from rmq.broker.store.refusal import BAD_PLACE
 from rmq.protocol.errors import StoreError
 from rmq.protocol.record import FIXED_SIZE, fields
 
 __all__ = ["Exchanged", "exchanged", "refuse_exchanged"]
 
 _place = fields("physical_offset")
-
-#: So many bytes from an offset of the log on, of one file; none where they cannot be had. Blocks.
-Read = Callable[[int, int], bytes]
 
 
 class Exchanged(NamedTuple):
@@ -41,9 +39,7 @@ class Exchanged(NamedTuple):
         )
 
 
-def exchanged(
-    files: Sequence[LogFile], size: int, end: int, damages: Collection[Damage], read: Read
-) -> Exchanged | None:
+def exchanged(files: Sequence[LogFile], size: int, end: int, damages: Collection[Damage]) -> Exchanged | None:
     """The first file whose messages would be lost, or written over, under the name that it has. Blocks.
 
     :param size: bytes of a file.
@@ -55,29 +51,39 @@ def exchanged(
         behind = file.start >= end
         if not behind and not any(part.start <= file.start < part.end for part in damages):
             continue
-        place = _begins_with(file, size, read)
+        place = _begins_with(file, size)
         if place in (-1, file.start):
             continue
         other = by_start.get(place)
-        if behind or other is None or _begins_with(other, size, read) != place:
+        if behind or other is None or _begins_with(other, size) != place:
             return Exchanged(file, place)
     return None
 
 
-def refuse_exchanged(files: Sequence[LogFile], size: int, end: int, damages: Collection[Damage], read: Read) -> None:
+def refuse_exchanged(files: Sequence[LogFile], size: int, end: int, damages: Collection[Damage]) -> None:
     """:func:`exchanged`, for who would go on with the log as it is. Blocks.
 
     :raises StoreError: a file has the messages of another one, which has not got them itself or is before the end.
     """
-    if (found := exchanged(files, size, end, damages, read)) is not None:
+    if (found := exchanged(files, size, end, damages)) is not None:
         raise StoreError(f"{found.file.path} {found.told}")
 
 
-def _begins_with(file: LogFile, size: int, read: Read) -> int:
+def _begins_with(file: LogFile, size: int) -> int:
     """Where the file should begin whose messages one has; -1 where it begins with none."""
-    head = read(file.start, FIXED_SIZE)
+    head = _read(file, FIXED_SIZE)
     (place,) = _place(head, 0) if len(head) == FIXED_SIZE else (-1,)
     if place < 0 or place % size:
         return -1
-    record = read(file.start, min(size, int.from_bytes(head[:4], "big")))
+    record = _read(file, min(size, int.from_bytes(head[:4], "big")))
     return place if check(record, 0, place, size) == len(record) else -1
+
+
+def _read(file: LogFile, size: int) -> bytes:
+    """The beginning of a file; nothing where the disk does not give it."""
+    try:
+        return file.file.pread(size, 0)
+    except OSError as error:
+        if error.errno not in BAD_PLACE:
+            raise
+        return b""

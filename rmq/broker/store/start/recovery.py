@@ -198,7 +198,7 @@ class Recovery:
             found.compared_from = max(found.checked_from, reader.crc_from)
             in_doubt = found.compared_from if since is None else self._forced
             end = self._end(reader, files)
-            await self._offload(refuse_exchanged, files, commit_log.file_size, end, found.damages, self._read_at)
+            await self._offload(refuse_exchanged, files, commit_log.file_size, end, found.damages)
             self._deletions.measured(segment, self._dead)
             await self._keep_entries()
             if not fill:

@@ -17,6 +17,7 @@ from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.index.index import Index
 from rmq.broker.store.log.checksums import Checksums
 from rmq.broker.store.log.commit_log import CommitLog
+from rmq.broker.store.log.exchanged import refuse_exchanged
 from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.records import TagsRule
 from rmq.broker.store.log.unreadable import UnreadablePlaces
@@ -177,6 +178,7 @@ class _Rebuild:
                 if index is not None:
                     await index.writer.write()
                 self._progress("commit log", dispatcher.position - start, commit_log.end - start)
+            await self._offload(refuse_exchanged, commit_log.segments, commit_log.file_size, reader.end, reader.damages)
             unread = [*sorted(reader.passed_over), *reader.lost_end(commit_log.end)]
             if unread:
                 former.clear()  # the old entries that point there say where their queues end

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from rmq.broker.store.log.commit_log import CommitLog
+from rmq.broker.store.log.exchanged import exchanged
 from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.records import TagsRule, derive
 from rmq.broker.store.log.unreadable import UnreadablePlaces
@@ -71,6 +72,8 @@ class _Verify:
         self._progress = progress
         self._codes = codes
         self._found = Verified()
+        #: What of the log is no good record, ascending.
+        self._damages: list[Damage] = []
         #: What of the log the disk did not give up to now, ascending.
         self._unread: list[Damage] = []
         self._add = self._found.findings.add
@@ -115,6 +118,7 @@ class _Verify:
         for run in store.runs:
             found.log_end = await self._walk(run, done, queues, index)
             done += run.end - run.start
+        await store.world.offload(self._compare_names)
         await queues.finish(self._unread, topics)
         if index is not None:
             await index.finish()
@@ -169,6 +173,7 @@ class _Verify:
             known = len(reader.damages)
             self._progress("commit log", before + reader.position - run.start, store.size)
         self._report(run, reader, known)
+        self._damages += reader.damages
         found.stamp = max(found.stamp, reader.stamp)
         await self._look_behind(run, reader.end)
         self._unread += reader.lost_end(run.end)
@@ -217,6 +222,12 @@ class _Verify:
                             "the next start takes them away",
                             start=file.start + first, end=file.start + last)
                 )  # fmt: skip
+
+    def _compare_names(self) -> None:
+        files = [file for run in self._store.runs for file in run.segments]
+        size = self._store.settings.commit_log_file_size
+        if (wrong := exchanged(files, size, self._found.log_end, self._damages)) is not None:
+            self._add(Finding("commitlog", "name", wrong.file.path, wrong.told))
 
     def _look_at_checkpoint(self) -> None:
         path = os.path.join(self._store.root, "checkpoint")

@@ -321,3 +321,17 @@ def test_light_queues_come_back_whatever_the_settings_say(known: bool) -> None:
         await store.stop()
 
     run(main())
+
+
+async def test_log_files_with_each_others_names_are_told_as_by_a_start(root: Path) -> None:
+    first, second = sorted((root / "commitlog").iterdir())
+    for old, new in ((first, root / "x"), (second, first), (root / "x", second)):
+        old.rename(new)
+    before = content(root)
+    said = f"{first} holds the messages of {second.name}: files have got other names; rename them"
+    async with StoppedStore(World.real(), golden_settings(root)) as store:
+        found = (await verify(store)).findings.damages
+    assert any(said in f"{one.path} {one.detail}" for one in found if one.kind == "name")
+    with pytest.raises(StoreError, match=said):
+        await rebuild(World.real(), golden_settings(root))
+    assert content(root) == before
