@@ -13,6 +13,7 @@ from rmq.broker.schedule.rebuild import BATCH_PROPERTIES, HalfMessageParked, reb
 from rmq.broker.schedule.steady import Shifts, SteadyClock
 from rmq.broker.store.aside import SetAside
 from rmq.broker.store.queues.deletions import TopicDeleted
+from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.state import ENTRY_SIZE, Put, Queue
 from rmq.broker.store.store import Store
 from rmq.broker.store.trouble import Trouble
@@ -391,6 +392,8 @@ class ScheduleService:
 
     async def _read(self, level: int, index: int, position: int, length: int) -> Put | None:
         """The message at a place of the log as it is to be delivered, or None when it must be skipped."""
+        if is_blank(position, length):
+            return None  # who left the place to no message has told why
         queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
         data = b"" if queue is None else await self._store.messages.of_entry(queue, index, position, length)
         try:

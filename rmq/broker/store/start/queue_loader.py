@@ -26,7 +26,7 @@ from rmq.broker.store.queues.files import BLANK_ENTRY_SIZE, FileKey, QueueFiles,
 from rmq.broker.store.queues.fitting import fits, is_size
 from rmq.broker.store.queues.misfits import Former
 from rmq.broker.store.queues.queues import QueueTable
-from rmq.broker.store.start.lost_tail import used_entries
+from rmq.broker.store.start.lost_tail import Claim, used_entries
 from rmq.broker.store.state import ENTRY_SIZE, PLACE, Queue
 from rmq.protocol.errors import StoreError
 from rmq.protocol.names import is_lmq
@@ -107,8 +107,8 @@ class QueueLoader:
         self._last: dict[Queue, tuple[int, int, int]] = {}
         #: What queues were, for who makes them anew.
         self.former: dict[Queue, Former] = {}
-        #: Commit-log offset behind the newest record that an entry points to.
-        self.furthest = 0
+        #: Where the last entries of queues point to.
+        self.claims: list[Claim] = []
         #: Topic and queue id -> behind the last entry that was found in another queue's place.
         self._owned: dict[tuple[str, int], int] = {}
         self._kept = 0
@@ -278,7 +278,8 @@ class QueueLoader:
             # A file without an entry says where it begins all the same.
             queue.min = queue.next
         queue.visible = queue.tail_from = queue.next
-        self.furthest = max(self.furthest, queue.max_phys)
+        if queue in self._last:
+            self.claims.append(self._last[queue][1:])
         self.ends[queue] = queue.next
         if reach := max(queue.next, self._reached.get(queue, 0)):
             self.former[queue] = Former(reach)

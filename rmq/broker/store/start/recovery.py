@@ -43,7 +43,7 @@ from rmq.broker.store.queues.misfits import Former
 from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.refusal import BAD_PLACE, SPOILT
 from rmq.broker.store.start.kept_entries import KeptEntries
-from rmq.broker.store.start.lost_tail import LostTail, expect_ends, leave_room, newly_left_out
+from rmq.broker.store.start.lost_tail import LostTail, expect_ends, furthest, leave_room, newly_left_out
 from rmq.broker.store.start.progress import Progress
 from rmq.broker.store.start.queue_loader import QueueLoader, segment_size
 from rmq.broker.store.start.remade import remade
@@ -233,13 +233,13 @@ class Recovery:
             )
             found.wrong_entries = made.tell()
             found.queues_wrong = found.queues_wrong and not any(made)
-            lost = made.lacking if loader.furthest else list(self._queues) if made.lacking else ()
+            lost = made.lacking if loader.claims else list(self._queues) if made.lacking else ()
         if self._index is not None:
             await self._fill_index(self._index, loader, former, found)
         for queue in self._queues:
             queue.visible = queue.next
         await self._force(found.checked_from, in_doubt)
-        found.lost = self._lost_tail(found.end, loader.furthest, index_reached)
+        found.lost = self._lost_tail(found.end, loader, index_reached)
         if lost:
             # What claims a place that it has not is known by that.
             parts = [part for part in found.damages if part not in self._dispatcher.damages]
@@ -264,19 +264,15 @@ class Recovery:
             elif file.start + size > checked_from:
                 await self._offload(files.sync, file)
 
-    def _lost_tail(self, end: int, queues: int, index: int) -> Damage | None:
+    def _lost_tail(self, end: int, loader: QueueLoader, index: int) -> Damage | None:
         """What is missing behind the end of the log, told.
 
-        :param queues: commit-log offset behind the newest record that a queue had, and
-        :param index: that the index had.
+        :param index: commit-log offset behind the newest record that the index had.
         """
         count = newly_left_out(self._dispatcher.misfits.left_out, self._damaged)
-        tail = LostTail(
-            end,
-            queues if count else 0,
-            index,
-            max(self._checkpoint.clean_end if self._clean else -1, self._checkpoint.forced_once),
-        )
+        known = self._checkpoint.clean_end if self._clean else -1
+        queues = furthest(loader.claims, loader.covered.keys() | loader.light.keys(), self._segment, end, known)
+        tail = LostTail(end, queues if count else 0, index, max(known, self._checkpoint.forced_once))
         return tail.told(self._log, count)
 
     def _reader(self) -> LogReader:
