@@ -338,17 +338,11 @@ class LitePullConsumer(Consumer):
             self._watched[topic] = (listener, now)
             if before is not None:
                 names = self._names
-                self._tell("listener of queue changes", listener, names.plain(topic), sorted(names.queues(now)))
+                self._joined.tell("listener of queue changes", listener, names.plain(topic), sorted(names.queues(now)))
 
     def _on_assignment(self, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
-        log.info("group %s: %d of %d queues of %s are ours", self.group, len(mine), len(queues), topic)
-        if (told := self.settings.message_queue_listener) is not None:
-            names = self._names
-            self._tell("message_queue_listener", told, names.plain(topic), names.queues(queues), names.queues(mine))
-
-    def _tell(self, what: str, function: Callable[..., object], *arguments: object) -> None:
         if self._membership is not None:
-            self._membership.tell(what, function, *arguments)
+            self._membership.assigned(topic, queues, mine)
 
     # -- what the instance and brokers ask ----------------------------------------------------------------------------
 

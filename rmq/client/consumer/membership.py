@@ -10,6 +10,7 @@ from rmq.client.consumer.listeners import ends_task
 from rmq.client.consumer.offsets import OffsetStore
 from rmq.client.consumer.stores import offset_store
 from rmq.client.instance import ClientInstance, ConsumerMember, connect_instance
+from rmq.client.message import MessageQueue
 from rmq.client.settings import ConsumerSettings
 from rmq.protocol.errors import RMQError
 from rmq.runtime.aside import logger
@@ -38,10 +39,17 @@ class Membership:
     """
 
     def __init__(
-        self, consumer: ConsumerMember, instance: ClientInstance, store: OffsetStore, world: World, threads: int
+        self,
+        consumer: ConsumerMember,
+        instance: ClientInstance,
+        store: OffsetStore,
+        world: World,
+        settings: ConsumerSettings,
+        threads: int,
     ) -> None:
         group = consumer.group
         self._consumer = consumer
+        self._queue_listener = settings.message_queue_listener
         self.instance = instance
         self.store = store
         self.started_ms = world.clock.now_ms()
@@ -72,7 +80,7 @@ class Membership:
         except BaseException:
             await instance.leave(consumer=group)
             raise
-        return cls(consumer, instance, store, world, threads)
+        return cls(consumer, instance, store, world, settings, threads)
 
     async def find_brokers(self, *, new: bool = False) -> None:
         """Ask for the routes of its topics; one that nobody says is asked for again in its turn.
@@ -100,6 +108,18 @@ class Membership:
     async def _tell_of_change(self) -> None:
         await self.find_brokers(new=True)
         await self.announce()
+
+    def assigned(self, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> asyncio.Task[None] | None:
+        """Others of a topic's queues are ours than before: the application's ``message_queue_listener`` is told.
+
+        :returns: its call, see :meth:`tell`.
+        """
+        log.info("group %s: %d of %d queues of %s are ours", self._consumer.group, len(mine), len(queues), topic)
+        if self._queue_listener is None:
+            return None
+        names = self.instance.namespace
+        shown = names.plain(topic), names.queues(queues), names.queues(mine)
+        return self.tell("message_queue_listener", self._queue_listener, *shown)
 
     def tell(self, what: str, function: Callable[..., object], *arguments: object) -> asyncio.Task[None] | None:
         """Call a function of the application's that wants to know something: a plain one on a thread, so that it may

@@ -244,13 +244,9 @@ class PullConsumer(Consumer):
             before = self._balanced.get(topic)
             await self._balance(topic)
             now = self._balanced.get(topic, [])
-            told = self.settings.message_queue_listener
-            if told is not None and now != before and self._instance is not None:
-                names, every = self._names, self._instance.routes.subscribe_queues(topic) or []
-                try:
-                    told(names.plain(topic), names.queues(every), names.queues(now))
-                except Exception:
-                    log.exception("the message_queue_listener of group %s raised", self.group)
+            if now != before and self._membership is not None:
+                every = self._membership.instance.routes.subscribe_queues(topic) or []
+                self._membership.assigned(topic, every, now)
 
     async def _balance(self, topic: str) -> None:
         instance = self.instance

@@ -375,27 +375,15 @@ class PushConsumer(Consumer):
 
     async def _on_assignment(self, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
         self._subscriptions.renew(topic)
-        log.info("group %s: %d of %d queues of %s are ours", self.group, len(mine), len(queues), topic)
         membership = self._membership
-        if membership is not None and not membership.tasks.closed:
-            # Before the first pull, which names the new version; a broker that does not answer holds nobody up.
-            beat = membership.tasks.spawn(membership.instance.beats.beat(), "heartbeat")
-            await asyncio.wait({beat}, timeout=_HEARTBEAT_WAIT)
-        if self.settings.message_queue_listener is not None and membership is not None and not membership.tasks.closed:
-            telling = membership.tasks.spawn(self._tell(topic, queues, mine), "message_queue_listener")
-            if not (await asyncio.wait({telling}, timeout=_TOLD_WAIT))[0]:
-                log.warning("the message_queue_listener of group %s takes over %g s", self.group, _TOLD_WAIT)
-
-    async def _tell(self, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
-        told = self.settings.message_queue_listener
-        assert told is not None
-        try:
-            names = self._names
-            result = told(names.plain(topic), names.queues(queues), names.queues(mine))
-            if asyncio.iscoroutine(result):
-                await result
-        except Exception:
-            log.exception("the message_queue_listener of group %s raised", self.group)
+        if membership is None or membership.tasks.closed:
+            return
+        # Before the first pull, which names the new version; a broker that does not answer holds nobody up.
+        beat = membership.tasks.spawn(membership.instance.beats.beat(), "heartbeat")
+        await asyncio.wait({beat}, timeout=_HEARTBEAT_WAIT)
+        telling = membership.assigned(topic, queues, mine)
+        if telling is not None and not (await asyncio.wait({telling}, timeout=_TOLD_WAIT))[0]:
+            log.warning("the message_queue_listener of group %s takes over %g s", self.group, _TOLD_WAIT)
 
     def listener_of(self, topic: str) -> Listener | None:
         return self._listeners.get(topic) or self._default

@@ -52,7 +52,11 @@ class Store:
 def member(*topics: str) -> tuple[Membership, Instance, Store]:
     instance, store = Instance(), Store()
     consumer: Any = SimpleNamespace(group="g", topics=lambda: topics)
-    return Membership(consumer, cast(Any, instance), cast(Any, store), one_world(), 1), instance, store
+    return (
+        Membership(consumer, cast(Any, instance), cast(Any, store), one_world(), ConsumerSettings(), 1),
+        instance,
+        store,
+    )
 
 
 @in_virtual_time
