@@ -73,12 +73,11 @@ class Accumulator:
             return False
         return len(body) < self._most and self._held + len(body) <= self._total
 
-    async def send(self, message: Message | MessageExt, queue: MessageQueue | None, seconds: float) -> SendResult:
+    async def send(self, item: BatchItem, queue: MessageQueue | None, seconds: float) -> SendResult:
         """Send it with others; its own result.
 
-        :raises ClientError: it cannot be sent as it is. :raises RMQError: what its batch ended with.
+        :raises RMQError: what its batch ended with.
         """
-        item = self._encoder.prepare_item(message)
         kind = (item.topic, queue, item.message.wait_store_ok, seconds)
         lane = self._lanes.get(kind)
         if lane is None:

@@ -14,6 +14,7 @@ The queue is chosen when the message leaves, by what is known of routes and brok
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from rmq.client.checks import check_queue
@@ -30,7 +31,7 @@ from rmq.client.settings import ProducerSettings
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, ConnectFailed, RequestTimeout, ResponseError, RMQError, TransportError
 
-__all__ = ["AskRoute", "AskWhy", "Attempts", "Done", "Pause", "Send", "Step", "send_address"]
+__all__ = ["AskRoute", "AskWhy", "Attempts", "Call", "Done", "Pause", "Send", "Step", "send_address"]
 
 #: Seconds between two looks for a topic that may be there in a moment.
 _LOOK_AGAIN = 0.5
@@ -38,6 +39,8 @@ _LOOK_AGAIN = 0.5
 _REGISTERED_SOON = 0.1
 #: Seconds a name server has to answer while a message waits for a better route than the one there is.
 _ROUTE_SECONDS = 3.0
+#: Seconds that hooks have at least to hear how an attempt ended.
+_TOLD_SECONDS = 1.0
 
 
 class Send(NamedTuple):
@@ -69,6 +72,27 @@ class Pause(NamedTuple):
     seconds: float
 
 
+class Call(NamedTuple):
+    """Call a function of the application's, which may take its time; what it gives comes next, or an error."""
+
+    function: Callable[[], object]
+    #: How long it is waited for.
+    seconds: float
+    #: What it is, for the error when it does not return.
+    what: str
+    #: It was given with the send, by whoever waits for it: where that is a coroutine, it may be called in it.
+    own: bool = False
+    #: Whether a broker has said something before.
+    answered: bool = False
+
+    def in_place(self) -> Outcome:
+        """Call it here."""
+        try:
+            return self.function()  # type: ignore[return-value]  # looked at by the step after it
+        except Exception as error:
+            return error
+
+
 class Done(NamedTuple):
     """The end: a result, or why there is none."""
 
@@ -87,12 +111,13 @@ class Done(NamedTuple):
         return outcome
 
 
-Step = Send | AskRoute | AskWhy | Pause | Done
-Outcome = Command | Exception | None
+Step = Send | AskRoute | AskWhy | Pause | Call | Done
+Outcome = Command | SendHookContext | MessageQueue | Exception | None
 
 
 class Attempts:
-    """All attempts of one send: :meth:`first` on any thread, :meth:`on` where the faults are noted.
+    """All attempts of one send: :meth:`first` on any thread, with every :class:`Call` before the first other step;
+    :meth:`on` after that where the faults are noted.
 
     :param routes: what is known, read anew at every step. :param faults: brokers to avoid, which learns from answers.
     :param timeout: seconds for all attempts, from :meth:`first` on.
@@ -111,6 +136,7 @@ class Attempts:
         "_hooks",
         "_left_at",
         "_others",
+        "_outcome",
         "_queue",
         "_routes",
         "_selector",
@@ -126,6 +152,8 @@ class Attempts:
 
     _deadline: float
     _sent: Send
+    #: How the attempt ended that hooks are being told of.
+    _outcome: SendResult | Exception
     #: What the outcome of the step that is being made means.
     _then: Callable[[Attempts, Outcome, float], Step]
 
@@ -203,11 +231,7 @@ class Attempts:
             return self._look_up(now)
         info.used = True
         if self._selector is not None:
-            try:
-                self._queue = queue = self._selected(self._selector, info)
-            except Exception as error:
-                return self._end(error)
-            return self._leave_for(queue, now)
+            return self._select(self._selector, info, now)
         if self._deadline <= now:
             return self._give_up()
         tried = self._tried
@@ -216,13 +240,27 @@ class Attempts:
         tried.append(queue.broker_name)
         return self._leave_for(queue, now)
 
-    def _selected(self, selector: MessageQueueSelector, info: PublishInfo) -> MessageQueue:
+    def _select(self, selector: object, info: PublishInfo, now: float) -> Step:
         if not callable(selector):
-            raise ClientError(f"the selector is {selector!r}: give a function of the queues, the message and arg")
-        queue = selector(tuple(info.queues), self.send.message, self._arg)  # type: ignore[arg-type]
+            return self._end(
+                ClientError(f"the selector is {selector!r}: give a function of the queues, the message and arg")
+            )
+        self._then = Attempts._selected
+        choose = partial(selector, tuple(info.queues), self.send.message, self._arg)
+        return Call(choose, self._patience(now), "the selector", own=True)
+
+    def _selected(self, queue: Outcome, now: float) -> Step:
+        if isinstance(queue, Exception):
+            return self._end(queue)
         if not isinstance(queue, MessageQueue):
-            raise ClientError(f"the selector returned {queue!r}: it must return one of the queues it was given")
-        return queue
+            return self._end(
+                ClientError(f"the selector returned {queue!r}: it must return one of the queues it was given")
+            )
+        return self._leave_for(queue, now)
+
+    def _patience(self, now: float) -> float:
+        """How long a function of the application's is waited for: the rest of the time is for what comes after it."""
+        return max(0.001, (self._deadline - now) / 2)
 
     def _leave_for(self, queue: MessageQueue, now: float) -> Step:
         address = self._routes.master_addr(queue.broker_name)
@@ -257,56 +295,91 @@ class Attempts:
             rest /= self._tries - len(self._tried) + 1
         if (most := self._settings.send_msg_max_timeout_per_request) is not None:
             rest = min(rest, most)
-        if self._hooks is not None:
-            named = self.send.batch or (self.send.message,)
-            begun = self._hooks.begin_send(named, Namespace(self._settings.namespace).queue(queue), address)
-            if isinstance(begun, Exception):
-                return self._end(begun)
-            self._hooked = begun
+        self._sent = sent = Send(queue, send_address(address, self._settings), rest)
+        if self._hooks is None:
+            return self._leaves(sent, now)
+        named = self.send.batch or (self.send.message,)
+        begin = partial(self._hooks.begin_send, named, Namespace(self._settings.namespace).queue(queue), address)
+        if self._hooks.quick:
+            return self._begun(begin(), now)
+        self._then = Attempts._begun
+        return Call(begin, self._patience(now), f"a hook of {self._hooks.who}")
+
+    def _begun(self, context: Outcome, now: float) -> Step:
+        if isinstance(context, Exception):
+            return self._end(context)
+        assert isinstance(context, SendHookContext)
+        self._hooked = context
+        rest = self._deadline - now
+        if rest < self._sent.seconds:  # they have taken their time
+            self._sent = self._sent._replace(seconds=max(0.001, rest))
+        return self._leaves(self._sent, now)
+
+    def _leaves(self, sent: Send, now: float) -> Send:
         self._left_at = now
         self._then = Attempts._answered
-        self._sent = sent = Send(queue, send_address(address, self._settings), rest)
         return sent
 
-    def left(self, error: Exception | None = None) -> None:
-        """A oneway send has left, or has not: nothing comes back of it."""
-        self._tell_hooks(error)
+    def left(self, error: Exception | None, now: float) -> Call | None:
+        """A oneway send has left, or has not: nothing comes back of it.
 
-    def _tell_hooks(self, outcome: SendResult | Exception | None) -> None:
+        :returns: what is to be called yet, the last of it all.
+        """
         context, self._hooked = self._hooked, None
-        if context is not None and self._hooks is not None:
-            self._hooks.end_send(context, outcome)
+        return None if context is None else self._told(context, error, now)
+
+    def _told(self, context: SendHookContext, ended: SendResult | Exception | None, now: float) -> Call | None:
+        """Hooks hear how the attempt has ended: at once, or by the step that this gives."""
+        assert self._hooks is not None
+        end = partial(self._hooks.end_send, context, ended)
+        if self._hooks.quick:
+            end()
+            return None
+        answered = isinstance(ended, (SendResult, ResponseError))
+        return Call(end, max(_TOLD_SECONDS, self._patience(now)), f"a hook of {self._hooks.who}", answered=answered)
 
     def _answered(self, outcome: Outcome, now: float) -> Step:
         queue, address, _ = self._sent
         faults = self._faults
+        ended: SendResult | Exception
         if isinstance(outcome, Command):
             if faults.enabled or faults.avoided:
                 faults.on_answer(queue.broker_name, now - self._left_at, now)
                 faults.expire(now)
             try:
-                result = send_result(outcome, self.send, queue, address)
+                ended = send_result(outcome, self.send, queue, address)
             except Exception as refused:
-                self._tell_hooks(refused)
-                return self._failed(refused, now, address)
-            if self._settings.namespace:
-                result.message_queue = Namespace(self._settings.namespace).queue(result.message_queue)
-            if self._hooked is not None:
-                self._tell_hooks(result)
-            if (
-                result.send_status is not SendStatus.SEND_OK
-                and self._settings.retry_another_broker_when_not_store_ok
-                and self._others
-                and len(self._tried) < self._tries
-            ):
-                self._stored = result
-                return self._leave(now)
-            return Done(result)
-        assert outcome is not None
-        self._tell_hooks(outcome)
-        if isinstance(outcome, TransportError):
-            faults.on_failure(queue.broker_name, now)
-        return self._failed(outcome, now, address)
+                ended = refused
+            else:
+                if self._settings.namespace:
+                    ended.message_queue = Namespace(self._settings.namespace).queue(ended.message_queue)
+        else:
+            assert isinstance(outcome, Exception)
+            ended = outcome
+            if isinstance(outcome, TransportError):
+                faults.on_failure(queue.broker_name, now)
+        context, self._hooked = self._hooked, None
+        if context is not None and (telling := self._told(context, ended, now)) is not None:
+            self._outcome = ended
+            self._then = Attempts._hooks_told
+            return telling
+        return self._ended(ended, now)
+
+    def _hooks_told(self, _: Outcome, now: float) -> Step:
+        return self._ended(self._outcome, now)
+
+    def _ended(self, ended: SendResult | Exception, now: float) -> Step:
+        if isinstance(ended, Exception):
+            return self._failed(ended, now, self._sent.address)
+        if (
+            ended.send_status is not SendStatus.SEND_OK
+            and self._settings.retry_another_broker_when_not_store_ok
+            and self._others
+            and len(self._tried) < self._tries
+        ):
+            self._stored = ended
+            return self._leave(now)
+        return Done(ended)
 
     # -- after a failure ----------------------------------------------------------------------------------------------
 

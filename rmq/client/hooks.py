@@ -67,9 +67,14 @@ class ConsumeHookContext:
 class Hook:
     """Subclass it, define what you need, and give it to clients: ``Producer("g", hooks=[MyHook()])``.
 
-    The methods run where the SDK runs, and must not wait: for sends on the caller's thread or the event loop, around
-    listeners where these run, the others on the event loop.
+    The methods may take their time. They run on the caller's thread or one of the client's own, never on its event
+    loop; around a listener that runs on a thread, on that thread. Only what they are called for waits for them: a send
+    whose hook has not returned when half of its time is over is not made.
     """
+
+    #: Set it on a class whose methods never wait (for a lock, a file, the network): they are called in place then, on
+    #: the event loop and in the tasks of coroutines, too, which costs less.
+    quick: ClassVar[bool] = False
 
     def extra_properties(self, message: Message | MessageExt) -> Mapping[str, str]:
         """What goes with a message besides its own properties, such as the context of a trace.
@@ -112,7 +117,8 @@ class Hooks:
     """
 
     def __init__(self, given: Sequence[Hook], who: str) -> None:
-        self._who = who
+        #: Whose they are, for them and for the log.
+        self.who = who
         self._extra = _defined(given, Hook.extra_properties)
         self._check_send = _defined(given, Hook.check_send)
         self._before_send = _defined(given, Hook.before_send)
@@ -121,6 +127,8 @@ class Hooks:
         self._before_consume = _defined(given, Hook.before_consume)
         self._after_consume = _defined(given, Hook.after_consume)
         self.stamps = bool(self._extra)
+        #: Whether they are called in place, wherever that is.
+        self.quick = all(hook.quick for hook in given)
         self.sends = bool(self._check_send or self._before_send or self._after_send)
         self.consumes = bool(self._before_consume or self._after_consume)
 
@@ -142,7 +150,7 @@ class Hooks:
         self, messages: Sequence[Message | MessageExt], queue: MessageQueue, address: str
     ) -> SendHookContext | Exception:
         """An attempt begins; an error: one of them refuses it."""
-        context = SendHookContext(self._who, messages, queue, address)
+        context = SendHookContext(self.who, messages, queue, address)
         for check in self._check_send:
             try:
                 check(context)
@@ -176,7 +184,7 @@ class Hooks:
         return messages
 
     def begin_consume(self, messages: Sequence[MessageExt], queue: MessageQueue) -> ConsumeHookContext:
-        context = ConsumeHookContext(self._who, tuple(messages), queue)
+        context = ConsumeHookContext(self.who, tuple(messages), queue)
         self._each(self._before_consume, context)
         return context
 
@@ -198,7 +206,7 @@ class Hooks:
                 self._failed(method, error)
 
     def _failed(self, method: Callable[..., Any], error: BaseException) -> None:
-        log.error("group %s: %s raised, and is passed over", self._who, _name(method), exc_info=error)
+        log.error("group %s: %s raised, and is passed over", self.who, _name(method), exc_info=error)
 
 
 def request_hooks(given: Iterable[Hook]) -> list[RemotingHook]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from rmq.client.answers import Answers
+from rmq.client.application import ApplicationThreads
 from rmq.client.cluster.routes import Routes, no_such_topic
 from rmq.client.heartbeats import Heartbeats
 from rmq.client.hooks import request_hooks
@@ -134,6 +135,7 @@ class ClientInstance:
             context = ssl.create_default_context()
         self.remoting = RemotingClient(world, tls=context or None)
         self.remoting.router.add(Answers(self))
+        self.application = ApplicationThreads(world, identity)
         self.beats = Heartbeats(self)
         #: What all clients of a loop know together: one of them tells of a broker.
         self.outages = outages or Outages()
@@ -201,6 +203,7 @@ class ClientInstance:
         if self._tasks is not None:
             parts["its tasks"] = self._tasks.close
         parts["its connections"] = self.remoting.close
+        parts["its application's threads"] = self.application.close
         await end_each("the client", parts)
 
     def spawn_rebalance(self) -> None:

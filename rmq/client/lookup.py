@@ -274,6 +274,8 @@ class Lookups:
 
     #: How its application's names become the brokers'.
     _names = Namespace()
+    #: Other clients have the same loop: none of them waits for a function of the application's.
+    _shares_loop = False
 
     @property
     def instance(self) -> ClientInstance:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar, Unpack
 
 from rmq.client.accumulator import Accumulator
-from rmq.client.attempts import AskRoute, AskWhy, Attempts, Done, Pause, Send, Step
+from rmq.client.attempts import AskRoute, AskWhy, Attempts, Call, Done, Outcome, Pause, Send, Step
 from rmq.client.checks import check_queue, check_text, check_topic, typed
 from rmq.client.fault import LatencyFault
 from rmq.client.hooks import Hooks
@@ -27,7 +27,15 @@ from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, lis
 from rmq.client.topics import create_topic
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, ConnectFailed, ResponseError, RMQError, TooManyRequests, TransportError
+from rmq.protocol.errors import (
+    ClientError,
+    ConnectFailed,
+    RequestTimeout,
+    ResponseError,
+    RMQError,
+    TooManyRequests,
+    TransportError,
+)
 from rmq.protocol.headers.message import RecallMessageRequest, RecallMessageResponse
 from rmq.remoting.calls import Done as Answered
 from rmq.runtime.aside import logger
@@ -79,6 +87,8 @@ class Producer(Lookups):
         stamp = hooks.stamped if hooks.stamps else None
         self._encoder = SendEncoder(group, self.settings, ids, self.world.clock.now_ms, stamp)
         self._hooks = hooks if hooks.sends else None
+        #: Encoding calls functions of the application's that may take their time.
+        self._waits = hooks.stamps and not hooks.quick
         self._window = send_window(f"the producer {group}", self.settings, self.world)
         self._instance: ClientInstance | None = None
         self._stopped = False
@@ -171,7 +181,8 @@ class Producer(Lookups):
         many calls at once so many are under way as ``back_pressure_for_async_send_num`` and ``..._size`` say; the rest
         wait for their turn.
 
-        :param queue: send to this queue only. :param selector: picks the queue: ``selector(queues, message, arg)``.
+        :param queue: send to this queue only. :param selector: picks the queue: ``selector(queues, message, arg)``, in
+            your own coroutine: it must not wait.
         :param timeout: for the whole send, retries included, from when its turn has come; ``send_msg_timeout`` by
             default.
         :raises ClientError: the message cannot be sent as it is; nothing was sent.
@@ -215,7 +226,8 @@ class Producer(Lookups):
             sending = self.send(message, queue=queue, timeout=timeout)
         else:
             retries = self.settings.retry_times_when_send_async_failed
-            sending = self._send_prepared(self._prepare(message), queue, selector, arg, self._limit(timeout), retries)
+            send = message if self._waits else self._prepare(message)
+            sending = self._send_prepared(send, queue, selector, arg, self._limit(timeout), retries)
         task = asyncio.get_running_loop().create_task(sending, name="send")
         self._keep(task, callback)
         return task
@@ -257,7 +269,7 @@ class Producer(Lookups):
         arg: object,
         limit: float,
     ) -> None:
-        send = self._encoder.prepare(message)
+        send = await self._encoded(lambda: self._encoder.prepare(message), limit)
         attempts = self._attempts(send, queue, selector, arg, limit)
         step = await self._until_it_leaves(attempts, await self._begin(attempts))
         if isinstance(step, Done):
@@ -273,9 +285,14 @@ class Producer(Lookups):
                 raise TooManyRequests(f"{address}: has taken nothing for {limit:g} s: the message was not sent")
             self._hand_over(instance, address, conn.oneway_frame, send, step.queue)
         except Exception as error:
-            attempts.left(error)
+            await self._left(attempts, error)
             raise
-        attempts.left()
+        await self._left(attempts)
+
+    async def _left(self, attempts: Attempts, error: Exception | None = None) -> None:
+        """A oneway send has left, or has not."""
+        if (call := attempts.left(error, self.world.clock.monotonic())) is not None:
+            await self._called(call)
 
     def _hand_over(
         self,
@@ -380,6 +397,13 @@ class Producer(Lookups):
             raise ClientError(f"send takes a Message or a list of them that is not empty, not {type(message).__name__}")
         return self._encoder.prepare_batch(batch)
 
+    async def _encoded(self, encode: Callable[[], T], limit: float) -> T:
+        """What ``encode`` makes of a message, with what hooks let go along."""
+        if self._waits:
+            what = f"a hook of the producer {self.group}"
+            return await self.instance.application.call(encode, max(0.001, limit / 2), what)
+        return encode()
+
     def _limit(self, timeout: Duration | None) -> float:
         return self.settings.send_msg_timeout if timeout is None else seconds(timeout)
 
@@ -410,7 +434,7 @@ class Producer(Lookups):
 
     async def _send_prepared(
         self,
-        send: PreparedSend,
+        send: Sendable | PreparedSend,
         queue: MessageQueue | None,
         selector: MessageQueueSelector | None,
         arg: object,
@@ -436,15 +460,23 @@ class Producer(Lookups):
         answered = False
         try:
             if self._accumulator is not None and self._accumulator.takes(message, selector):
-                assert isinstance(message, (Message, MessageExt))
+                one = message
+                assert isinstance(one, (Message, MessageExt))
+                item = await self._encoded(lambda: self._encoder.prepare_item(one), timeout)
                 try:
-                    result = await self._accumulator.send(message, queue, timeout)
+                    result = await self._accumulator.send(item, queue, timeout)
                 except ResponseError:
                     answered = True
                     raise
                 answered = True
                 return result
-            send = message if isinstance(message, PreparedSend) else self._prepare(message)
+            if isinstance(message, PreparedSend):
+                send = message
+            elif self._waits:
+                given = message
+                send = await self._encoded(lambda: self._prepare(given), timeout)
+            else:
+                send = self._prepare(message)
             attempts = self._attempts(send, queue, selector, arg, timeout, retries)
             done = await self._go_on(attempts, await self._begin(attempts))
             answered = done.answered
@@ -509,8 +541,10 @@ class Producer(Lookups):
         """Ask and wait for what the attempts need to know before the next one."""
         topic, clock = attempts.send.topic, self.world.clock
         while not isinstance(step, (Send, Done)):
-            outcome: RMQError | None = None
-            if isinstance(step, Pause):
+            outcome: Outcome = None
+            if isinstance(step, Call):
+                outcome = await self._called(step)
+            elif isinstance(step, Pause):
                 await asyncio.sleep(step.seconds)
             elif isinstance(step, AskWhy):
                 outcome = await self._why_no_queue(topic, step.seconds)
@@ -522,6 +556,18 @@ class Producer(Lookups):
                     outcome = error
             step = attempts.on(outcome, clock.monotonic())
         return step
+
+    async def _called(self, call: Call) -> Outcome:
+        """What a function of the application's gives, or why it gave nothing."""
+        if call.own and not self._shares_loop:
+            return call.in_place()
+        try:
+            return await self.instance.application.call(call.in_place, call.seconds, call.what)
+        except RequestTimeout as error:
+            log.warning("group %s: %s", self.group, error)
+            return error
+        except RMQError as error:
+            return error
 
     def _submission(
         self, attempts: Attempts, sent: Send, then: Callable[[Step], object]

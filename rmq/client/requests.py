@@ -57,7 +57,10 @@ class Requests:
         instance, clock = producer.instance, producer.world.clock
         began = clock.monotonic()
         correlation = _uuid(producer.world.random)
-        send = producer._encoder.prepare_request(message, correlation, instance.client_id, int(limit * 1000))
+        encoder, ttl = producer._encoder, int(limit * 1000)
+        send = await producer._encoded(
+            lambda: encoder.prepare_request(message, correlation, instance.client_id, ttl), limit
+        )
         await instance.be_known(producer.group, min(_KNOWN_WAIT, limit / 2))
         rest = max(0.001, began + limit - clock.monotonic())
         size = weight(send)
@@ -119,7 +122,7 @@ class Requests:
                 f"{request!r} is no request: it lacks the property {lacking[0]}; what request() sends can be replied to"
             )
         message = Message(reply_topic(given[CLUSTER]), body, tags=tags, keys=keys, properties=properties)
-        send = producer._encoder.prepare_reply(request, message)
+        send = await producer._encoded(lambda: producer._encoder.prepare_reply(request, message), limit)
         deadline = clock.monotonic() + limit
         info = instance.routes.publish.get(send.topic)
         alone = info is not None and len(info.brokers) < 2

@@ -155,8 +155,9 @@ class TransactionProducer(Producer):
         self.instance  # noqa: B018 - raises when not started
         if not isinstance(message, (Message, MessageExt)):
             raise ClientError(f"a transaction takes a Message, not {type(message).__name__}")
-        send = self._encoder.prepare_half(message)
-        return await self._send_prepared(send, None, None, None, self._limit(timeout))
+        limit = self._limit(timeout)
+        send = await self._encoded(lambda: self._encoder.prepare_half(message), limit)
+        return await self._send_prepared(send, None, None, None, limit)
 
     async def _end(self, half: SendResult, state: TransactionState) -> TransactionSendResult:
         """Tell the broker; when it cannot be told it asks later."""

@@ -41,6 +41,8 @@ class OpenTelemetryHook(Hook):
     :param meter_provider: the global one by default.
     """
 
+    quick = True
+
     def __init__(
         self,
         *,

@@ -55,6 +55,8 @@ class PrometheusHook(Hook, Collector):
     :param registry: where they are registered; once a registry.
     """
 
+    quick = True
+
     def __init__(self, registry: CollectorRegistry = REGISTRY, *, world: World | None = None) -> None:
         self._clock = (world or World.real()).clock
         self._consumers: weakref.WeakSet[Lagging] = weakref.WeakSet()

@@ -46,9 +46,13 @@ class Blocking(Generic[A]):
     _receives = False
 
     def __init__(self, client: A) -> None:
-        self._client: A = client
+        self._take(client)
         self._bridge: Bridge | None = None
         self._started = False
+
+    def _take(self, client: Any) -> None:
+        client._shares_loop = True
+        self._client: A = client
 
     def _alive(self) -> A:
         """The asyncio client of this process: another one after a fork."""
@@ -70,7 +74,7 @@ class Blocking(Generic[A]):
                 again = self._started and self._restarts
                 if again:
                     made.run(client.start())
-                self._client = client  # type: ignore[assignment]
+                self._take(client)
                 self._forked()
                 self._started = again
                 if again:

@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from rmq.client.attempts import Done, Send, Step
+from rmq.client.attempts import Call, Done, Send, Step
 from rmq.client.blocking.life import twin
 from rmq.client.blocking.mirror import ProducerMirror
 from rmq.client.message import Message, MessageExt, MessageQueue
@@ -97,10 +97,12 @@ class Producer(ProducerMirror):
             made.run(client._its_turn(size, limit))
         clock = client.world.clock
         step = attempts.first(clock.monotonic())
+        while isinstance(step, Call):
+            step = attempts.on(step.in_place(), clock.monotonic())
         if isinstance(step, Send):  # without a task: the frame is made here, written and answered on the loop
 
             def told(step: Step) -> None:
-                window.leave(size, answered=isinstance(step, Done) and step.answered)
+                window.leave(size, answered=isinstance(step, (Done, Call)) and step.answered)
                 made.answer(waiter, step)
 
             made.post(client.instance.submit, *client._submission(attempts, step, told))
@@ -110,7 +112,7 @@ class Producer(ProducerMirror):
         if isinstance(step, Done):
             return step.result()
         # What comes after the first attempt needs no place: of these there are no more than threads.
-        rest = _WRITTEN_AND_ANSWERED * attempts.rest(clock.monotonic())
+        rest = _WRITTEN_AND_ANSWERED * max(attempts.rest(clock.monotonic()), step.seconds)
         return made.run(client._go_on(attempts, step), rest).result()
 
     def send_async(
@@ -140,9 +142,13 @@ class Producer(ProducerMirror):
         check_callback(callback)
         limit = client._limit(timeout)
         if client._joins(message, selector):
-            return self._send_joined(made, client.send(message, queue=queue, timeout=limit), callback)
-        send = client._prepare(message)
+            return self._send_there(made, client.send(message, queue=queue, timeout=limit), callback)
         retries = client.settings.retry_times_when_send_async_failed
+        if client._waits and made.inside:
+            return self._send_there(
+                made, client._send_prepared(message, queue, selector, arg, limit, retries), callback
+            )
+        send = client._prepare(message)
         attempts = client._attempts(send, queue, selector, arg, limit, retries)
         window, size = client._window, weight(send)
         waits = not window.enter(size)
@@ -171,6 +177,8 @@ class Producer(ProducerMirror):
             made.spawn(client._its_turn(size, limit), its_turn)
             return future
         step = attempts.first(client.world.clock.monotonic())
+        while isinstance(step, Call) and not made.inside:
+            step = attempts.on(step.in_place(), client.world.clock.monotonic())
         if isinstance(step, Send):
             made.post(instance.submit, *client._submission(attempts, step, go_on))
         else:
@@ -186,13 +194,13 @@ class Producer(ProducerMirror):
             future.add_done_callback(callback)
         return future
 
-    def _send_joined(
+    def _send_there(
         self,
         made: Bridge,
         sending: Coroutine[Any, Any, SendResult],
         callback: Callable[[Future[SendResult]], object] | None,
     ) -> Future[SendResult]:
-        """One that goes into a batch with others, from the loop."""
+        """By a coroutine: it goes into a batch with others, or the loop cannot wait for its hooks."""
         future: _Future[SendResult] = self._future(made, callback)
         made.post(made.spawn, sending, partial(_tell, future))
         return future

@@ -11,7 +11,7 @@ import rmq
 from rmq.aio import ClientError, Hook, Message, MessageQueue, Producer, ResponseError, SendHookContext, by_hash
 from rmq.client.accumulator import Accumulator
 from rmq.client.results import SendResult, SendStatus
-from rmq.client.sending import PreparedSend, SendEncoder
+from rmq.client.sending import BatchItem, PreparedSend, SendEncoder
 from rmq.client.settings import ProducerSettings
 from rmq.protocol.codes import ResponseCode
 from tests.support.scenes.client import Scene, scene
@@ -134,13 +134,17 @@ def accumulator(outcomes: list[Any], sent: list[int], **options: Any) -> Accumul
     return Accumulator(encoder, settings, send, tasks.add)
 
 
+def item(made: Accumulator, body: bytes) -> BatchItem:
+    return made._encoder.prepare_item(Message("T", body))
+
+
 @in_virtual_time
 async def test_a_batch_leaves_when_full_or_late_and_gathers_while_one_is_under_way() -> None:
     sent: list[int] = []
     made = accumulator([], sent, batch_max_bytes=200, batch_max_delay=0.5)
 
     async def burst(count: int) -> list[SendResult]:
-        return await asyncio.gather(*(made.send(Message("T", b"x" * 50), None, 3.0) for _ in range(count)))
+        return await asyncio.gather(*(made.send(item(made, b"x" * 50), None, 3.0) for _ in range(count)))
 
     first = asyncio.ensure_future(burst(1))
     await asyncio.sleep(0.1)
@@ -160,9 +164,7 @@ async def test_of_a_batch_that_holds_an_illegal_message_the_others_are_sent() ->
     sent: list[int] = []
     illegal = ResponseError(ResponseCode.MESSAGE_ILLEGAL, "no", "b:1")
     made = accumulator([illegal, None, illegal, None], sent)
-    outcomes = await asyncio.gather(
-        *(made.send(Message("T", b"x"), None, 3.0) for _ in range(3)), return_exceptions=True
-    )
+    outcomes = await asyncio.gather(*(made.send(item(made, b"x"), None, 3.0) for _ in range(3)), return_exceptions=True)
     assert [type(one) for one in outcomes] == [SendResult, ResponseError, SendResult]
     assert sent == [3, 1, 1, 1]
 
@@ -171,7 +173,7 @@ async def test_of_a_batch_that_holds_an_illegal_message_the_others_are_sent() ->
 async def test_who_is_cancelled_before_the_batch_leaves_is_not_sent() -> None:
     sent: list[int] = []
     made = accumulator([], sent)
-    tasks = [asyncio.ensure_future(made.send(Message("T", b"x"), None, 3.0)) for _ in range(3)]
+    tasks = [asyncio.ensure_future(made.send(item(made, b"x"), None, 3.0)) for _ in range(3)]
     asyncio.get_running_loop().call_soon(tasks[1].cancel)
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(one) for one in outcomes] == [SendResult, asyncio.CancelledError, SendResult]

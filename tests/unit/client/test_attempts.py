@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmq.client.attempts import AskRoute, AskWhy, Attempts, Done, Outcome, Pause, Send, Step
+from rmq.client.attempts import AskRoute, AskWhy, Attempts, Call, Done, Outcome, Pause, Send, Step
 from rmq.client.cluster.route import PublishInfo
 from rmq.client.cluster.routes import Routes
 from rmq.client.fault import LatencyFault
@@ -61,12 +61,17 @@ class Sends:
         self.faults = LatencyFault(settings.send_latency_fault_enable)
         self.attempts = Attempts(send, known, self.faults, settings, timeout, **given)
         self.now = 100.0
-        self.step: Step = self.attempts.first(self.now)
+        self.step: Step = self._called(self.attempts.first(self.now))
 
     def on(self, outcome: Outcome, after: float = 0.0) -> Step:
         self.now += after
-        self.step = self.attempts.on(outcome, self.now)
+        self.step = self._called(self.attempts.on(outcome, self.now))
         return self.step
+
+    def _called(self, step: Step) -> Step:
+        while isinstance(step, Call):
+            step = self.attempts.on(step.in_place(), self.now)
+        return step
 
     @property
     def broker(self) -> str:
