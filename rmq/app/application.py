@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack
 from inspect import iscoroutinefunction
 from itertools import chain
@@ -16,10 +16,10 @@ from rmq.app.handler import Handler, Middleware, OnBadPayload
 from rmq.app.health import Health
 from rmq.app.payload import codec_of
 from rmq.app.topic import Topic
-from rmq.client.checks import check_group
+from rmq.client.checks import check_function, check_group, typed
 from rmq.client.consumer.listeners import ConsumeContext
 from rmq.client.settings import ClientOptions, Duration, ProducerOptions, PushConsumerOptions
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, WrongType
 from rmq.runtime.aside import logger
 from rmq.runtime.ending import Parts, Stop, end_each
 from rmq.runtime.loop import loop_factory
@@ -39,6 +39,7 @@ T = TypeVar("T")
 Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
 
 
+@typed(inner=("send", "request"))
 class App:
     """Listeners that take typed payloads, and a producer, as one thing that starts and stops.
 
@@ -73,6 +74,10 @@ class App:
         **options: Unpack[ClientOptions],
     ) -> None:
         check_group(name, "DEFAULT_PRODUCER")
+        if producer is not None and not isinstance(producer, Mapping):
+            raise WrongType(f"producer is {producer!r:.60}: give settings by name")
+        if lifespan is not None:
+            check_function(lifespan, "lifespan")
         self.name = name
         self.world: World = world or World.around()
         #: What the application keeps, as ``app.state.pool``.
@@ -197,6 +202,7 @@ class App:
         :raises PayloadError: the value is not of the topic's type.
         :raises RMQError: it was not stored, as :meth:`rmq.aio.Producer.send` says.
         """
+        _check_topic(topic)
         message: Message = topic.message(payload, **fields)
         return await self.producer.send(message)
 
@@ -211,6 +217,7 @@ class App:
         :raises ReplyTimeout: nobody has answered in time.
         :raises PayloadError: the value is not of the topic's type, or the answer is no such value.
         """
+        _check_topic(topic)
         answer = await self.producer.request(topic.message(payload, **fields), timeout=timeout)
         return codec_of(reply).load(answer.body)  # type: ignore[no-any-return]
 
@@ -286,6 +293,11 @@ class App:
         """:meth:`serve` on a loop of its own, uvloop's where it is installed."""
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(self.serve())
+
+
+def _check_topic(topic: object) -> None:
+    if not isinstance(topic, Topic):
+        raise WrongType(f"the topic is {topic!r:.60}: give a Topic, as in orders = Topic[Order]('orders')")
 
 
 def _annotated(function: Callable[..., Any]) -> Any:

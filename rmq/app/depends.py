@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 from rmq.app.payload import PayloadError
 from rmq.client.consumer.listeners import ConsumeContext
 from rmq.client.message import MessageExt
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, WrongType
 from rmq.runtime.pool import on_pool
 from rmq.runtime.world import Pool
 
@@ -35,7 +35,7 @@ class Depends:
 
     def __init__(self, make: Callable[..., Any]) -> None:
         if not callable(make):
-            raise ClientError(f"Depends takes a function, not {type(make).__name__}")
+            raise WrongType(f"Depends takes a function, not {type(make).__name__}")
         self.make = make
 
 

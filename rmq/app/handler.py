@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rmq.app.depends import Call, Plan
 from rmq.app.payload import Codec, PayloadError, is_class
 from rmq.app.topic import Topic
+from rmq.client.checks import check_function
 from rmq.client.consumer.listeners import ConsumeContext
 from rmq.client.message import MessageExt
 from rmq.client.results import ConsumeResult
-from rmq.protocol.errors import ClientError, ResponseError
+from rmq.protocol.errors import ClientError, ResponseError, WrongType
 from rmq.runtime.aside import logger
 from rmq.runtime.pool import on_pool
 
@@ -81,6 +82,10 @@ class Handler:
         self.send_to = send_to
         self.reply = reply
         self.plan = Plan.of(function)
+        if send_to is not None and not isinstance(send_to, Topic):
+            raise WrongType(f"the listener {self.name}: send_to is {send_to!r:.60}: give a Topic")
+        if on_bad_payload is not None and not isinstance(on_bad_payload, BadPayload):
+            check_function(on_bad_payload, f"the listener {self.name}: on_bad_payload")
         if on_bad_payload is None:
             on_bad_payload = BadPayload.SKIP if broadcasting else BadPayload.DEAD_LETTER
         if broadcasting and on_bad_payload in (BadPayload.DEAD_LETTER, BadPayload.RETRY):

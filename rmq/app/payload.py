@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, cast, is_typeddict
 
 import msgspec
 
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, WrongType
 
 __all__ = ["Codec", "PayloadError", "codec_of", "is_class"]
 
@@ -109,7 +109,7 @@ def codec_of(kind: Any) -> Codec[Any]:
         unknown = isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType)
         decoder = msgspec.json.Decoder(kind, dec_hook=_from_json)
     except (TypeError, NameError) as error:
-        raise ClientError(f"the payload type {name} cannot be used: {error}") from error
+        raise WrongType(f"the payload type {name} cannot be used: {error}") from error
     if unknown:
         raise ClientError(
             f"the payload type {name} has no form as JSON: use a dataclass, a msgspec.Struct or a pydantic model, or "

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar, get_args
 
 from rmq.app.payload import Codec, PayloadError, codec_of
-from rmq.client.checks import check_topic
+from rmq.client.checks import check_function, check_topic
 from rmq.client.message import Message
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, WrongType
 
 __all__ = ["Topic"]
 
@@ -35,6 +35,11 @@ class Topic(Generic[T]):
         encode: Callable[[T], bytes] | None = None,
     ) -> None:
         check_topic(name)
+        if isinstance(kind, (str, bytes, int, float)):
+            raise WrongType(f"the topic {name}: its kind is {kind!r:.60}: give a type")
+        for given, what in ((decode, "decode"), (encode, "encode")):
+            if given is not None:
+                check_function(given, f"{what} of the topic {name}")
         if (decode is None) != (encode is None):
             raise ClientError(f"the topic {name}: decode and encode are given together")
         self.name = name

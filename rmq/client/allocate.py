@@ -12,8 +12,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
+from rmq.client.checks import several_queues, several_texts, typed
 from rmq.client.message import MessageQueue
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, WrongType
 
 __all__ = [
     "AllocateByMachineRoom",
@@ -69,7 +70,7 @@ class AllocateQueuesByConfig:
     name = "CONFIG"
 
     def __init__(self, queues: Sequence[MessageQueue]) -> None:
-        self._queues = list(queues)
+        self._queues = several_queues(queues)
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
@@ -83,7 +84,7 @@ class AllocateByMachineRoom:
     name = "MACHINE_ROOM"
 
     def __init__(self, rooms: Collection[str]) -> None:
-        self._rooms = frozenset(rooms)
+        self._rooms = frozenset(several_texts(rooms, "rooms"))
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
@@ -101,6 +102,7 @@ class AllocateByMachineRoom:
         return mine
 
 
+@typed(inner=("allocate",))
 class AllocateByMachineRoomNearby:
     """Queues to members in their own room; rooms without any member are shared by all.
 
@@ -115,6 +117,8 @@ class AllocateByMachineRoomNearby:
         broker_room: Callable[[MessageQueue], str],
         client_room: Callable[[str], str],
     ) -> None:
+        if not callable(getattr(inner, "allocate", None)):
+            raise WrongType(f"inner is {inner!r:.60}: give a strategy, such as AllocateQueuesAveragely()")
         self._inner = inner
         self._broker_room = broker_room
         self._client_room = client_room
@@ -148,6 +152,7 @@ class AllocateByMachineRoomNearby:
         return room
 
 
+@typed(inner=("allocate",))
 class AllocateConsistentHash:
     """Queues by their place on a hash ring, so that few of them move when a member comes or goes.
 

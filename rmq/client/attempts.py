@@ -29,7 +29,14 @@ from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import PreparedSend, send_result
 from rmq.client.settings import ProducerSettings
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, ConnectFailed, RequestTimeout, ResponseError, RMQError, TransportError
+from rmq.protocol.errors import (
+    ClientError,
+    ConnectFailed,
+    RequestTimeout,
+    ResponseError,
+    RMQError,
+    TransportError,
+)
 
 __all__ = ["AskRoute", "AskWhy", "Attempts", "Call", "Done", "Pause", "Send", "Step", "send_address"]
 
@@ -240,13 +247,9 @@ class Attempts:
         tried.append(queue.broker_name)
         return self._leave_for(queue, now)
 
-    def _select(self, selector: object, info: PublishInfo, now: float) -> Step:
-        if not callable(selector):
-            return self._end(
-                ClientError(f"the selector is {selector!r}: give a function of the queues, the message and arg")
-            )
+    def _select(self, selector: MessageQueueSelector, info: PublishInfo, now: float) -> Step:
         self._then = Attempts._selected
-        choose = partial(selector, tuple(info.queues), self.send.message, self._arg)
+        choose = partial(selector, tuple(info.queues), self.send.message, self._arg)  # type: ignore[arg-type]
         return Call(choose, self._patience(now), "the selector", own=True)
 
     def _selected(self, queue: Outcome, now: float) -> Step:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterable
+from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, is_typeddict
 
 from rmq.protocol import names
-from rmq.protocol.errors import ClientError, RMQError
+from rmq.protocol.errors import ClientError, RMQError, WrongType
 from rmq.protocol.queue import MessageQueue
 
 __all__ = [
     "check_delay_level",
     "check_expression",
     "check_flag",
+    "check_function",
     "check_group",
     "check_number",
     "check_queue",
@@ -24,10 +25,15 @@ __all__ = [
     "check_topic",
     "check_word",
     "milliseconds",
+    "seconds",
+    "several_queues",
+    "several_texts",
     "typed",
 ]
 
 T = TypeVar("T")
+#: Seconds, 31 years: clocks and timers of the machine take no more.
+_LONGEST = 1_000_000_000
 _Check = Callable[[object, str], None]
 
 
@@ -40,7 +46,9 @@ def check_topic(topic: object) -> None:
 
 def check_delay_level(level: object, most: int) -> None:
     """:raises ClientError: it is no delay level, or over ``most``."""
-    if not isinstance(level, int) or isinstance(level, bool) or not 0 <= level <= most:
+    if not isinstance(level, int) or isinstance(level, bool):
+        raise WrongType(f"delay_level is {level!r:.60}: give 0 (none) or 1 to 18")
+    if not 0 <= level <= most:
         raise ClientError(f"delay_level is {level!r}: give 0 (none) or 1 to 18")
 
 
@@ -48,7 +56,7 @@ def check_text(topic: object) -> str:
     """:raises ClientError: a topic to look up is no text. Those that brokers make have longer names than others."""
     if not isinstance(topic, str):
         how = ": say whose listener it is, @consumer.on('TopicTest')" if callable(topic) else ""
-        raise ClientError(f"a topic is a text, not {type(topic).__name__}{how}")
+        raise WrongType(f"a topic is a text, not {type(topic).__name__}{how}")
     check_word(topic, "the topic")
     return topic
 
@@ -56,7 +64,7 @@ def check_text(topic: object) -> str:
 def check_word(value: object, name: str) -> None:
     """:raises ClientError: it is no text, or one that cannot be sent."""
     if not isinstance(value, str):
-        raise ClientError(f"{name} is {value!r:.60}: give a text")
+        raise WrongType(f"{name} is {value!r:.60}: give a text")
     if not value.isascii():
         try:
             value.encode()
@@ -67,13 +75,29 @@ def check_word(value: object, name: str) -> None:
 def check_flag(value: object, name: str) -> None:
     """:raises ClientError: it is neither True nor False; a text that says so is neither."""
     if not isinstance(value, bool):
-        raise ClientError(f"{name} is {value!r:.60}: give True or False")
+        raise WrongType(f"{name} is {value!r:.60}: give True or False")
+
+
+def check_function(value: object, name: str) -> None:
+    """:raises ClientError: it cannot be called."""
+    if not callable(value):
+        raise WrongType(f"{name} is {value!r:.60}: give a function")
+
+
+def several_texts(value: object, name: str) -> list[str]:
+    """Texts as a list; one text is not its letters. :raises ClientError: they are none."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise WrongType(f"{name} is {value!r:.60}: give several texts")
+    found = list(value)
+    for one in found:
+        check_word(one, f"one of {name}")
+    return found
 
 
 def check_group(group: object, placeholder: str) -> None:
     """:raises ClientError: the group's name cannot be used; ``placeholder`` is Java's default, which is no name."""
     if not isinstance(group, str):
-        raise ClientError(f"a group is a text, not {type(group).__name__}")
+        raise WrongType(f"a group is a text, not {type(group).__name__}")
     if fault := names.group_fault(group):
         raise ClientError(f"{fault} Given: {group[:64]!r}")
     if group == placeholder:
@@ -83,15 +107,27 @@ def check_group(group: object, placeholder: str) -> None:
 def check_queue(queue: object, topic: str | None = None) -> None:
     """:raises ClientError: it is no queue, or not one of ``topic``."""
     if not isinstance(queue, MessageQueue):
-        raise ClientError(f"the queue is {queue!r}: give a MessageQueue")
+        raise WrongType(f"the queue is {queue!r:.60}: give a MessageQueue")
     if topic is not None and queue.topic != topic:
         raise ClientError(f"the queue is one of {queue.topic}, and the message is for {topic}")
 
 
+def several_queues(queues: object) -> list[MessageQueue]:
+    """Queues as a list. :raises ClientError: they are none."""
+    if isinstance(queues, (str, bytes)) or not isinstance(queues, Iterable):
+        raise WrongType(f"the queues are {queues!r:.60}: give several MessageQueues")
+    found = list(queues)
+    for queue in found:
+        check_queue(queue)
+    return found
+
+
 def check_number(value: object, name: str) -> None:
     """:raises ClientError: it is no whole number that fits 64 bits."""
-    if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 63) <= value < 1 << 63:
-        raise ClientError(f"{name} is {value!r}: give a whole number of 64 bits")
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise WrongType(f"{name} is {value!r:.60}: give a whole number")
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ClientError(f"{name} is {value!r:.60}: give a whole number of 64 bits")
 
 
 def milliseconds(value: object, name: str) -> int:
@@ -104,24 +140,40 @@ def milliseconds(value: object, name: str) -> int:
             return round(value.timestamp() * 1000)
         except (ValueError, OverflowError, OSError):  # a local time at the edge of the calendar
             raise ClientError(f"{name} is {value}: it is out of range") from None
-    if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 63) <= value < 1 << 63:
-        raise ClientError(f"{name} is {value!r:.60}: give a datetime, or milliseconds since the epoch")
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise WrongType(f"{name} is {value!r:.60}: give a datetime, or milliseconds since the epoch")
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ClientError(f"{name} is {value!r:.60}: it is out of range")
     return value
+
+
+def seconds(value: object, name: str = "timeout") -> float:
+    """A duration as seconds.
+
+    :raises ClientError: it is negative, longer than any, or no duration.
+    """
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise WrongType(f"{name} is {value!r:.40}: give seconds, or a timedelta")
+    if not 0 <= value <= _LONGEST:
+        raise ClientError(f"{name} is {value!r:.40}: give seconds (a number of at least 0, at most 1e9) or a timedelta")
+    return float(value)
 
 
 def check_expression(expression: object) -> None:
     """:raises ClientError: a subscription is no text; None stands for everything, as in Java."""
     if expression is not None and not isinstance(expression, str):
-        raise ClientError(f"the subscription is {expression!r}: give tags as 'TagA || TagB', or *")
+        raise WrongType(f"the subscription is {expression!r:.60}: give tags as 'TagA || TagB', or *")
     check_word(expression or "", "the subscription")
 
 
 def typed(*, but: Collection[str] = (), inner: Collection[str] = ()) -> Callable[[type[T]], type[T]]:
-    """Have the public methods of a class refuse arguments of another type than they declare, in one line.
+    """Have the constructor and the public methods of a class refuse arguments of another type than they declare.
 
-    Flags, whole numbers, texts and objects of the SDK are looked at; what else a method declares is its own business.
-    A misunderstood argument would otherwise mean something else (a text "false" is true), or fail somewhere inside. An
-    error of the call says of which topic or queue it is.
+    Flags, whole numbers, texts, functions and objects of the SDK are looked at; what else a method declares is its own
+    business. A misunderstood argument would otherwise mean something else (a text "false" is true), or fail somewhere
+    inside. An error of the call says of which topic or queue it is.
 
     :param but: names of arguments that the methods look at themselves.
     :param inner: methods that the SDK alone calls, some of them for every message.
@@ -129,8 +181,8 @@ def typed(*, but: Collection[str] = (), inner: Collection[str] = ()) -> Callable
 
     def wrap(cls: type[T]) -> type[T]:
         for name, method in list(vars(cls).items()):
-            if inspect.isfunction(method) and not name.startswith("_") and name not in inner:
-                checks = _checks_of(method, but)
+            if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")) and name not in inner:
+                checks = _checks_of(method, (*but, "group") if name == "__init__" else but)
                 if any(checks.values()):
                     setattr(cls, name, _checking(method, checks))
         return cls
@@ -152,6 +204,7 @@ def _check_for(argument: inspect.Parameter, method: Callable[..., Any]) -> _Chec
     elif kind == "str" and argument.name == "topic":
         check = _check_topic_text
     else:
+        kind = kind.partition("[")[0]
         check = _CHECKS.get(kind) or _check_class(method.__globals__.get(kind))
     if rest == "None" and check is not None:
         given = check
@@ -169,19 +222,26 @@ def _check_subscription(value: object, name: str) -> None:
 
 def _check_class(kind: object) -> _Check | None:
     """A check for objects of a class that the SDK has."""
-    if not isinstance(kind, type) or issubclass(kind, Enum):
+    if not isinstance(kind, type) or not kind.__module__.startswith("rmq.") or issubclass(kind, Enum):
+        return None
+    if getattr(kind, "_is_protocol", False) or is_typeddict(kind):
         return None
     if kind is MessageQueue:
         return lambda value, name: check_queue(value)
 
     def check(value: object, name: str) -> None:
         if not isinstance(value, kind):
-            raise ClientError(f"{name} is {value!r:.60}: give a {kind.__name__}")
+            raise WrongType(f"{name} is {value!r:.60}: give a {kind.__name__}")
 
     return check
 
 
-_CHECKS: dict[str, _Check] = {"bool": check_flag, "int": check_number, "str": check_word}
+_CHECKS: dict[str, _Check] = {
+    "bool": check_flag,
+    "int": check_number,
+    "str": check_word,
+    "Callable": check_function,
+}
 
 
 def _checking(method: Callable[..., Any], checks: dict[str, _Check | None]) -> Callable[..., Any]:

@@ -26,7 +26,15 @@ from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, ConnectFailed, RequestTimeout, ResponseError, RMQError, TransportError
+from rmq.protocol.errors import (
+    ClientError,
+    ConnectFailed,
+    RequestTimeout,
+    ResponseError,
+    RMQError,
+    TransportError,
+    WrongType,
+)
 from rmq.protocol.header import Header
 from rmq.protocol.headers.transaction import CheckTransactionStateRequest
 from rmq.protocol.names import is_retry_topic
@@ -311,7 +319,7 @@ class ClientInstance:
         :raises ResponseError: any other code. :raises TransportError: no answer. :raises ClientError: no address.
         """
         if not isinstance(address, str):
-            raise ClientError(f"the address of a broker is a text, host:port, not {type(address).__name__}")
+            raise WrongType(f"the address of a broker is a text, host:port, not {type(address).__name__}")
         limit = self.settings.mq_client_api_timeout if timeout is None else timeout
         reply = await self.remoting.request(address, Command.request(code, header, body), limit)
         self.outages.answered(address)

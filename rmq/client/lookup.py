@@ -203,9 +203,9 @@ async def query_message(
     :raises TransportError: those that answer have none, and one does not answer.
     """
     check_text(topic)
-    if not isinstance(key, str) or not key:
-        raise ClientError(f"the key to look for is {key!r}: give a text that is not empty")
     check_word(key, "the key to look for")
+    if not key:
+        raise ClientError("the key to look for is empty: give a text")
     limit = _QUERY_SECONDS if timeout is None else timeout
     route = await instance.name_servers.route(topic, limit)
     if route is None:

@@ -6,13 +6,23 @@ import datetime
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from rmq.client.checks import check_delay_level, check_topic
+from rmq.client.checks import check_delay_level, check_flag, check_number, check_topic, check_word, seconds
 from rmq.protocol import ids
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, WrongType
 from rmq.protocol.numbers import INT_MAX, whole
 from rmq.protocol.queue import MessageQueue
 
-__all__ = ["Message", "MessageExt", "MessageQueue", "body_bytes", "join_keys"]
+__all__ = [
+    "Message",
+    "MessageExt",
+    "MessageQueue",
+    "body_bytes",
+    "check_bits",
+    "check_properties",
+    "check_tags",
+    "check_waits",
+    "join_keys",
+]
 
 #: Names of topics that were looked at and found good, and most of them.
 _good_topics: set[str] = set()
@@ -30,7 +40,7 @@ def join_keys(keys: str | Iterable[str] | None) -> str | None:
             return " ".join(keys) or None
     except TypeError:
         pass
-    raise ClientError(f"keys is {keys!r}: give a text, or several texts")
+    raise WrongType(f"keys is {keys!r:.60}: give a text, or several texts")
 
 
 def body_bytes(body: object) -> bytes:
@@ -42,7 +52,38 @@ def body_bytes(body: object) -> bytes:
             raise ClientError("the body of a message is not valid Unicode: send bytes") from None
     if isinstance(body, (bytes, bytearray, memoryview)):
         return bytes(body)
-    raise ClientError(f"the body of a message is bytes or text, not {type(body).__name__}: encode it first")
+    raise WrongType(f"the body of a message is bytes or text, not {type(body).__name__}: encode it first")
+
+
+def check_tags(tags: object) -> None:
+    """:raises ClientError: it is not one tag."""
+    if not isinstance(tags, str):
+        raise WrongType(f"tags is {tags!r:.60}: give one tag, a text")
+    check_word(tags, "tags")
+
+
+def check_bits(flag: object) -> None:
+    """:raises ClientError: the flag of a message is none."""
+    check_number(flag, "flag")
+    if not -(1 << 31) <= flag < 1 << 31:  # type: ignore[operator]
+        raise ClientError(f"flag is {flag!r}: give a whole number of 32 bits")
+
+
+def check_properties(properties: object) -> None:
+    """:raises ClientError: they are no texts by names that are texts."""
+    if type(properties) is not dict and not isinstance(properties, Mapping):
+        raise WrongType(f"properties is {properties!r:.60}: give a mapping of texts to texts")
+    for name, value in properties.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise WrongType(f"the property {name!r:.40}={value!r:.40} cannot be sent: names and values are texts")
+
+
+def check_waits(delay: object, deliver_at: object) -> None:
+    """:raises ClientError: one of them is given, and is none."""
+    if delay is not None:
+        seconds(delay, "delay")
+    if deliver_at is not None and not isinstance(deliver_at, datetime.datetime):
+        raise WrongType(f"deliver_at is {deliver_at!r:.60}: give a datetime")
 
 
 def _check_topic(topic: str) -> None:
@@ -72,8 +113,8 @@ class Message:
     :param deliver_at: when to deliver it, a ``datetime`` (one without a zone is local time); a past one means at once.
     :param wait_store_ok: False = the broker answers before the flush or the slave that its configuration asks for.
     :param properties: texts of the application's own; RocketMQ's own names are refused when it is sent.
-    :raises ClientError: no topic may have this name, there is no such delay level, the body is neither bytes nor text,
-        or keys or properties are of another type. The rest is looked at when it is sent.
+    :raises ClientError: no topic may have this name, there is no such delay level, or an argument is of another type
+        (which is a TypeError, too). The rest is looked at when it is sent.
 
     Its attributes may be set until it is sent, and are looked at then. The SDK never changes a message it is given: the
     same object may be sent again.
@@ -108,8 +149,22 @@ class Message:
     ) -> None:
         if type(topic) is not str or topic not in _good_topics:
             _check_topic(topic)
-        if delay_level != 0:
+        if type(delay_level) is not int or delay_level != 0:
             check_delay_level(delay_level, _DELAY_LEVELS)
+        if tags is not None and (type(tags) is not str or not tags.isascii()):
+            check_tags(tags)
+        if type(flag) is not int or not -(1 << 31) <= flag < 1 << 31:
+            check_bits(flag)
+        if delay is not None or deliver_at is not None:
+            check_waits(delay, deliver_at)
+        if wait_store_ok is not True:
+            check_flag(wait_store_ok, "wait_store_ok")
+        if properties is not None:
+            if type(properties) is not dict:
+                check_properties(properties)
+            for name, value in properties.items():
+                if type(name) is not str or type(value) is not str:
+                    check_properties(properties)
         self.topic: str = topic
         self.body: bytes = body if type(body) is bytes else body_bytes(body)
         self.tags: str | None = tags
@@ -119,10 +174,7 @@ class Message:
         self.delay: float | datetime.timedelta | None = delay
         self.deliver_at: datetime.datetime | None = deliver_at
         self.wait_store_ok: bool = wait_store_ok
-        try:
-            self.properties: dict[str, str] = dict(properties) if properties else {}
-        except (TypeError, ValueError):
-            raise ClientError(f"properties is {properties!r}: give a mapping of texts to texts") from None
+        self.properties: dict[str, str] = dict(properties) if properties else {}
 
     @property
     def waits(self) -> bool:

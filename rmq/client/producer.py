@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, TypeVar, Unpack
 
 from rmq.client.accumulator import Accumulator
 from rmq.client.attempts import AskRoute, AskWhy, Attempts, Call, Done, Outcome, Pause, Send, Step
-from rmq.client.checks import check_queue, check_text, check_topic, typed
+from rmq.client.checks import check_queue, check_text, check_topic, check_word, seconds, typed
 from rmq.client.fault import LatencyFault
 from rmq.client.hooks import Hooks
 from rmq.client.identity import message_ids
@@ -23,7 +23,7 @@ from rmq.client.requests import Requests
 from rmq.client.results import SendResult
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import PreparedSend, SendEncoder, next_opaque, weight
-from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, lists_options, seconds
+from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, lists_options
 from rmq.client.topics import create_topic
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
@@ -35,6 +35,7 @@ from rmq.protocol.errors import (
     RMQError,
     TooManyRequests,
     TransportError,
+    WrongType,
 )
 from rmq.protocol.headers.message import RecallMessageRequest, RecallMessageResponse
 from rmq.remoting.calls import Done as Answered
@@ -56,7 +57,7 @@ Sendable = Message | MessageExt | Sequence[Message | MessageExt]
 
 
 @lists_options(ProducerSettings)
-@typed(but=("recall_handle", "queue"))
+@typed(but=("recall_handle", "queue", "callback"))
 class Producer(Lookups):
     """Sends messages; coroutines of one loop may share it.
 
@@ -251,7 +252,7 @@ class Producer(Lookups):
         :raises TooManyRequests: its turn did not come, or the broker takes nothing; nothing was sent.
         """
         if not isinstance(message, (Message, MessageExt)):
-            raise ClientError(f"send_oneway takes a Message, not {type(message).__name__}")
+            raise WrongType(f"send_oneway takes a Message, not {type(message).__name__}")
         self.instance  # noqa: B018 - raises when not started
         size, limit = weight(message), self.settings.send_msg_timeout
         await self._its_turn(size, limit)
@@ -384,6 +385,10 @@ class Producer(Lookups):
         :param oversize: takes the messages that are over the limit by themselves; without it such a message raises.
         :raises ClientError: see ``oversize``.
         """
+        if not isinstance(messages, Iterable):
+            raise WrongType(f"split takes several messages, not {messages!r:.60}")
+        if oversize is not None and not isinstance(oversize, list):
+            raise WrongType(f"oversize is {oversize!r:.60}: give a list, to which messages that are too big are added")
         return self._encoder.split(messages, limit, oversize)
 
     # -- the engine; the blocking producer uses these, too -----------------------------------------------------------
@@ -393,8 +398,8 @@ class Producer(Lookups):
         if isinstance(message, (Message, MessageExt)):
             return self._encoder.prepare(message)
         batch = list(message) if isinstance(message, Iterable) else []
-        if not batch or not all(isinstance(one, (Message, MessageExt)) for one in batch):
-            raise ClientError(f"send takes a Message or a list of them that is not empty, not {type(message).__name__}")
+        if not all(isinstance(one, (Message, MessageExt)) for one in batch) or not isinstance(message, Iterable):
+            raise WrongType(f"send takes a Message or a list of them, not {message!r:.60}")
         return self._encoder.prepare_batch(batch)
 
     async def _encoded(self, encode: Callable[[], T], limit: float) -> T:
@@ -417,7 +422,11 @@ class Producer(Lookups):
         retries: int | None = None,
     ) -> Attempts:
         """All attempts of one send, to be made. Any thread."""
+        if selector is not None and not callable(selector):
+            raise WrongType(f"the selector is {selector!r:.60}: give a function of the queues, the message and arg")
         if self.settings.namespace:
+            if queue is not None:
+                check_queue(queue)
             queue, selector = self._names.wrap_queue(queue), self._names.selector(selector)
         return Attempts(
             send,
@@ -646,11 +655,12 @@ def send_window(what: str, settings: ProducerSettings, world: World) -> Window:
 def check_callback(callback: object) -> None:
     """:raises ClientError: it cannot be called."""
     if callback is not None and not callable(callback):
-        raise ClientError(f"the callback is {callback!r}: give a function, which is called with the future")
+        raise WrongType(f"the callback is {callback!r}: give a function, which is called with the future")
 
 
 def _broker_of(recall_handle: str) -> str:
     """The broker's name in a handle, which is base64 of ``v1 topic brokerName deliverTimestampMs uniqueKey``."""
+    check_word(recall_handle, "recall_handle")
     try:
         _, _, name, _, _ = base64.urlsafe_b64decode(recall_handle).decode().split(" ")
     except (ValueError, TypeError):

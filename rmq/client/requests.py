@@ -15,7 +15,7 @@ from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.results import SendResult
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import weight
-from rmq.protocol.errors import ClientError, ReplyTimeout, ResponseError, RMQError, TransportError
+from rmq.protocol.errors import ClientError, ReplyTimeout, ResponseError, RMQError, TransportError, WrongType
 from rmq.protocol.names import reply_topic
 from rmq.protocol.properties import CLUSTER, CORRELATION_ID, REPLY_TO_CLIENT
 from rmq.runtime import patience
@@ -52,7 +52,7 @@ class Requests:
         :raises RMQError: see :meth:`~rmq.client.producer.Producer.request`.
         """
         if not isinstance(message, (Message, MessageExt)):
-            raise ClientError(f"request takes a Message, not {type(message).__name__}")
+            raise WrongType(f"request takes a Message, not {type(message).__name__}")
         producer = self._producer
         instance, clock = producer.instance, producer.world.clock
         began = clock.monotonic()

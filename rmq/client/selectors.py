@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Sequence
 
+from rmq.client.checks import several_texts
 from rmq.client.message import Message, MessageQueue
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, WrongType
 from rmq.protocol.tags import string_hash
 from rmq.runtime.world import World
 
@@ -32,7 +33,7 @@ def java_hash(arg: object) -> int:
             folded = (arg ^ ((arg & 0xFFFFFFFFFFFFFFFF) >> 32)) & 0xFFFFFFFF
             return folded - (1 << 32) if folded >= 1 << 31 else folded
         return arg
-    raise ClientError(f"by_hash takes a text or a number as arg, not {type(arg).__name__}: pass the sharding key")
+    raise WrongType(f"by_hash takes a text or a number as arg, not {type(arg).__name__}: pass the sharding key")
 
 
 def by_hash(queues: Sequence[MessageQueue], message: Message, arg: object) -> MessageQueue:
@@ -47,6 +48,7 @@ def by_random(queues: Sequence[MessageQueue], message: Message, arg: object) -> 
 
 def by_machine_room(rooms: Collection[str]) -> MessageQueueSelector:
     """A selector for queues of brokers named ``room@broker`` in one of ``rooms``; the arg's hash picks among them."""
+    rooms = frozenset(several_texts(rooms, "rooms"))
 
     def select(queues: Sequence[MessageQueue], message: Message, arg: object) -> MessageQueue:
         near = [queue for queue in queues if queue.broker_name.split("@", 1)[0] in rooms and "@" in queue.broker_name]

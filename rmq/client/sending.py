@@ -13,23 +13,32 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from struct import Struct
 from typing import NamedTuple
 
 import orjson
 
-from rmq.client.checks import check_delay_level, check_flag, check_topic, milliseconds
-from rmq.client.message import Message, MessageExt, MessageQueue, body_bytes, join_keys
+from rmq.client.checks import check_delay_level, check_flag, check_topic, milliseconds, seconds
+from rmq.client.message import (
+    Message,
+    MessageExt,
+    MessageQueue,
+    body_bytes,
+    check_bits,
+    check_properties,
+    check_tags,
+    check_waits,
+    join_keys,
+)
 from rmq.client.namespace import Namespace
 from rmq.client.results import SendResult, SendStatus
-from rmq.client.settings import ProducerSettings, seconds
+from rmq.client.settings import ProducerSettings
 from rmq.protocol import batch
 from rmq.protocol import properties as property_string
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.command import VERSION, Command
 from rmq.protocol.compression import compress, flags_of
-from rmq.protocol.errors import ClientError, HeaderError, ResponseError
+from rmq.protocol.errors import ClientError, HeaderError, ResponseError, WrongType
 from rmq.protocol.names import BROKER_TOPICS
 from rmq.protocol.numbers import INT_MAX
 from rmq.protocol.properties import CORRELATION_ID, MESSAGE_TYPE, REPLY, REPLY_TO_CLIENT, RESERVED, TTL
@@ -249,13 +258,13 @@ class SendEncoder:
         count = self._begun
         if tags := message.tags:
             if type(tags) is not str:
-                raise ClientError(f"tags is {tags!r}: give one tag, a text")
+                check_tags(tags)
             if "||" in tags and isinstance(message, Message):  # another client's message is passed on as it is
                 raise ClientError(f"tags is {tags!r}: a message has one tag, only subscriptions have several")
             text = f"TAGS\x01{tags}\x02{text}"
             count += 1
-        elif tags is not None and type(tags) is not str:
-            raise ClientError(f"tags is {tags!r}: give one tag, a text")
+        elif tags is not None:
+            check_tags(tags)
         keys = message.keys
         if keys is not None and type(keys) is not str:  # set after it was made
             keys = join_keys(keys)
@@ -264,8 +273,8 @@ class SendEncoder:
             count += 1
         own = message.properties
         if own:
-            if not isinstance(own, Mapping):
-                raise ClientError(f"properties is {own!r}: give a mapping of texts to texts")
+            if type(own) is not dict:
+                check_properties(own)
             if isinstance(message, MessageExt):
                 # A received message that is passed on keeps what its application set, not what brokers added.
                 own = {name: value for name, value in own.items() if name not in RESERVED}
@@ -274,6 +283,7 @@ class SendEncoder:
                 raise ClientError(f"the property name {bad} is RocketMQ's own: use tags=, keys=, or another name")
             for name, value in own.items():
                 if type(name) is not str or type(value) is not str or not name or not value:
+                    check_properties(own)
                     raise ClientError(
                         f"the property {name!r}={value!r} cannot be sent: names and values are texts that are not empty"
                     )
@@ -302,8 +312,8 @@ class SendEncoder:
                 f"a message holds {_MOST_PROPERTIES}: move the content to the body"
             )
         flag = message.flag
-        if not isinstance(flag, int) or isinstance(flag, bool) or not -(1 << 31) <= flag < 1 << 31:
-            raise ClientError(f"flag is {flag!r}: give a whole number of 32 bits")
+        if type(flag) is not int or not -(1 << 31) <= flag < 1 << 31:
+            check_bits(flag)
         return text
 
     # -- a batch ------------------------------------------------------------------------------------------------------
@@ -314,7 +324,7 @@ class SendEncoder:
         :raises ClientError: says which rule it breaks.
         """
         if not messages:
-            raise ClientError("the batch is empty")
+            raise ClientError("the batch is empty: give a message at least")
         first = messages[0]
         topic = first.topic
         if isinstance(topic, str) and topic.startswith("%RETRY%"):
@@ -389,6 +399,8 @@ class SendEncoder:
         part: list[Message | MessageExt] = []
         size = 0
         for message in messages:
+            if not isinstance(message, (Message, MessageExt)):
+                raise WrongType(f"split takes messages, not {message!r:.60}")
             length = self.item_size(message)
             if length > most:
                 if oversize is not None:
@@ -468,8 +480,7 @@ def _timer_text(message: Message) -> str:
     if (delay is not None) + (at is not None) + (message.delay_level > 0) > 1:
         raise ClientError("a message waits in one way: give delay, deliver_at or delay_level, not two of them")
     if at is not None:
-        if not isinstance(at, datetime):
-            raise ClientError(f"deliver_at is {at!r}: give a datetime")
+        check_waits(None, at)
         return f"\x02TIMER_DELIVER_MS\x01{max(0, milliseconds(at, 'deliver_at'))}"
     return f"\x02TIMER_DELAY_MS\x01{math.ceil(seconds(delay or 0, 'delay') * 1000)}"
 

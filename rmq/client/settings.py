@@ -15,12 +15,12 @@ from enum import Enum
 from typing import Any, Self, TypedDict, TypeVar
 
 from rmq.client.allocate import AllocateMessageQueueStrategy, allocation_strategy
-from rmq.client.checks import check_flag, check_word
+from rmq.client.checks import check_flag, check_word, seconds
 from rmq.client.hooks import Hook
 from rmq.client.message import MessageQueue
 from rmq.client.namespace import Namespace, namespace_of
 from rmq.client.offset_storage import OffsetStorage
-from rmq.protocol.errors import ClientError, UnknownOption
+from rmq.protocol.errors import ClientError, UnknownOption, WrongType
 from rmq.protocol.frame import MAX_FRAME
 
 __all__ = [
@@ -44,12 +44,9 @@ __all__ = [
     "TransactionProducerOptions",
     "TransactionProducerSettings",
     "lists_options",
-    "seconds",
 ]
 
 Duration = float | timedelta
-#: Seconds, 31 years: clocks and timers of the machine take no more.
-_LONGEST = 1_000_000_000
 #: Of these 0 is a loop without a pause, or a call that cannot end well; the least is Java's, a millisecond.
 _PAUSES = frozenset({
     "poll_name_server_interval", "heartbeat_broker_interval", "persist_consumer_offset_interval",
@@ -77,18 +74,6 @@ class ConsumeFromWhere(Enum):
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
     CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
-
-
-def seconds(value: Duration, name: str = "timeout") -> float:
-    """A duration as seconds.
-
-    :raises ClientError: it is negative, longer than any, or no duration.
-    """
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _LONGEST:
-        raise ClientError(f"{name} is {value!r:.40}: give seconds (a number of at least 0, at most 1e9) or a timedelta")
-    return float(value)
 
 
 class ClientOptions(TypedDict, total=False):
@@ -562,28 +547,28 @@ def _value(kind: str, value: object, name: str) -> object:
         return None
     kind = kind.removesuffix(" | None")
     if kind == "float":
-        period = seconds(value, name)  # type: ignore[arg-type]
+        period = seconds(value, name)
         if name in _PAUSES and period < 0.001:
             raise ClientError(f"{name} is {period:g}: give at least a millisecond (0.001)")
         return period
     if kind == "bool":
         check_flag(value, name)
     elif kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-        raise ClientError(f"{name} is {value!r:.60}: give a whole number")
+        raise WrongType(f"{name} is {value!r:.60}: give a whole number")
     elif kind == "str":
         check_word(value, name)
     elif kind.startswith("Callable") and not callable(value):
-        raise ClientError(f"{name} is {value!r:.60}: give a function")
+        raise WrongType(f"{name} is {value!r:.60}: give a function")
     elif kind == "bool | ssl.SSLContext" and not isinstance(value, (bool, ssl.SSLContext)):
-        raise ClientError(f"{name} is {value!r:.60}: give True, False or an ssl.SSLContext")
+        raise WrongType(f"{name} is {value!r:.60}: give True, False or an ssl.SSLContext")
     elif kind == "datetime | str" and not isinstance(value, (datetime, str)):
-        raise ClientError(f"{name} is {value!r:.60}: give a datetime, or yyyyMMddHHmmss in local time")
+        raise WrongType(f"{name} is {value!r:.60}: give a datetime, or yyyyMMddHHmmss in local time")
     elif kind == "frozenset[int]":
         return frozenset(_several(int, value, f"{name} is {value!r:.60}: give whole numbers, as a set"))
     elif kind == "tuple[str, ...]":
         return tuple(_several(str, value, f"{name} is {value!r:.60}: give texts, as a tuple"))
     elif kind == "OffsetStorage" and not isinstance(value, OffsetStorage):
-        raise ClientError(f"{name} is {value!r:.60}: give an object with read and write, as rmq.OffsetStorage has them")
+        raise WrongType(f"{name} is {value!r:.60}: give an object with read and write, as rmq.OffsetStorage has them")
     elif kind == "tuple[Hook, ...]":
         return tuple(_several(Hook, value, f"{name} is {value!r:.60}: give objects of rmq.Hook, as a tuple"))
     elif kind == "tuple[MessageQueue, ...]":
@@ -596,7 +581,7 @@ def _several(kind: type[T], value: object, why: str) -> list[T]:
     if not isinstance(value, (tuple, list, set, frozenset)) or any(
         not isinstance(one, kind) or isinstance(one, bool) for one in value
     ):
-        raise ClientError(why)
+        raise WrongType(why)
     return list(value)
 
 
@@ -620,4 +605,5 @@ def _member(kind: type[E], value: object, name: str) -> E:
         return value
     if isinstance(value, str) and value.upper() in kind.__members__:
         return kind[value.upper()]
-    raise ClientError(f"{name} is {value!r}: use one of {', '.join(kind.__members__)}")
+    kind_of_error = ClientError if isinstance(value, str) else WrongType
+    raise kind_of_error(f"{name} is {value!r}: use one of {', '.join(kind.__members__)}")

@@ -18,7 +18,7 @@ from rmq.client.settings import Duration, TransactionProducerOptions, Transactio
 from rmq.protocol import ids
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, RMQError
+from rmq.protocol.errors import ClientError, RMQError, WrongType
 from rmq.protocol.headers.transaction import CheckTransactionStateRequest, EndTransactionRequest
 from rmq.runtime.aside import logger
 from rmq.runtime.tasks import TaskOwner
@@ -70,7 +70,7 @@ class TransactionProducer(Producer):
         **options: Unpack[TransactionProducerOptions],
     ) -> None:
         if not callable(check):
-            raise ClientError(f"the check of a TransactionProducer is a function, not {type(check).__name__}")
+            raise WrongType(f"the check of a TransactionProducer is a function, not {type(check).__name__}")
         super().__init__(group, world=world, **options)  # type: ignore[misc]  # more of them than a Producer has
         self._check = check
         self._tasks: TaskOwner | None = None
@@ -154,7 +154,7 @@ class TransactionProducer(Producer):
         """Store the message that nobody sees yet."""
         self.instance  # noqa: B018 - raises when not started
         if not isinstance(message, (Message, MessageExt)):
-            raise ClientError(f"a transaction takes a Message, not {type(message).__name__}")
+            raise WrongType(f"a transaction takes a Message, not {type(message).__name__}")
         limit = self._limit(timeout)
         send = await self._encoded(lambda: self._encoder.prepare_half(message), limit)
         return await self._send_prepared(send, None, None, None, limit)
@@ -277,7 +277,7 @@ class Transaction(TransactionScope):
 def check_local(local: object) -> None:
     """:raises ClientError: it cannot be called."""
     if not callable(local):
-        raise ClientError(f"the local transaction is a function of the message, not {type(local).__name__}")
+        raise WrongType(f"the local transaction is a function of the message, not {type(local).__name__}")
 
 
 def known_state(given: object, who: str) -> TransactionState:

@@ -19,10 +19,10 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Unpack
 
-from rmq.client.checks import check_topic
+from rmq.client.checks import check_topic, seconds, typed
 from rmq.client.message import Message
 from rmq.client.producer import Producer
-from rmq.client.settings import Duration, ProducerOptions, seconds
+from rmq.client.settings import Duration, ProducerOptions
 from rmq.protocol.errors import ClientError, RMQError, TransportError
 from rmq.runtime.background import LoopThread
 from rmq.runtime.pool import Post
@@ -38,6 +38,7 @@ _MARK = {"APPENDER_TYPE": "PYTHON_LOGGING"}
 _PAUSE = 1.0
 
 
+@typed(inner=("emit",))
 class RocketMQHandler(logging.Handler):
     """Ships log records from a thread of its own; whoever logs never waits, whatever the cluster does.
 
@@ -72,7 +73,7 @@ class RocketMQHandler(logging.Handler):
     ) -> None:
         super().__init__(level)
         check_topic(topic)
-        if not isinstance(capacity, int) or capacity < 1:
+        if capacity < 1:
             raise ClientError(f"capacity is {capacity!r}: give the number of records that may wait, at least 1")
         self._topic = topic
         self._tags = tags

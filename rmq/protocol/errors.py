@@ -15,7 +15,8 @@
     │   └── TooManyRequests    a limit of ours refused the call before it was sent
     ├── ResponseError          the other side answered with a code that is not success
     ├── ClientError            a call that the SDK refuses before anything is sent
-    │   └── UnknownOption      a TypeError, too
+    │   ├── UnknownOption      a TypeError, too
+    │   └── WrongType          a TypeError, too
     ├── ConfigError            settings or command line that cannot be used
     ├── StoreError             files that cannot be read, written or trusted
     ├── ReplicationError
@@ -53,6 +54,7 @@ __all__ = [
     "TooManyRequests",
     "TransportError",
     "UnknownOption",
+    "WrongType",
 ]
 
 #: How Java ends a remark about a topic or a group that is not there.
@@ -180,6 +182,10 @@ class ClientError(RMQError):
 
 class UnknownOption(ClientError, TypeError):
     """A keyword argument that a client does not have: names the nearest one."""
+
+
+class WrongType(ClientError, TypeError):
+    """An argument of another type than the call takes: names it, and says what to give."""
 
 
 class ConfigError(RMQError):

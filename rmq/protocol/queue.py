@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from rmq.protocol.errors import WrongType
 from rmq.protocol.fastjson.keys import ObjectKey
 
 __all__ = ["MAX_QUEUES", "MessageQueue"]
@@ -19,6 +20,14 @@ class MessageQueue:
     topic: str
     broker_name: str
     queue_id: int
+
+    def __post_init__(self) -> None:
+        number = self.queue_id
+        if type(self.topic) is str and type(self.broker_name) is str and type(number) is int:
+            return
+        texts = isinstance(self.topic, str) and isinstance(self.broker_name, str)
+        if not texts or not isinstance(number, int) or isinstance(number, bool):
+            raise WrongType(f"{self!r:.200}: topic and broker_name are texts, queue_id is a whole number")
 
     def __str__(self) -> str:
         """Java's text form, which consistent hashing and ``$ref`` paths are made from."""

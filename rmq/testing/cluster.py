@@ -12,13 +12,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self, TypeVar
 
 from rmq.broker.app import BrokerApp
 from rmq.broker.settings import BrokerSettings
+from rmq.client.checks import check_word, typed
 from rmq.namesrv.app import NamesrvApp
 from rmq.namesrv.settings import NamesrvSettings
+from rmq.protocol.errors import WrongType
 from rmq.runtime.background import LoopThread
 from rmq.runtime.world import World
 
@@ -42,6 +44,7 @@ _TEST_DEFAULTS: dict[str, str] = {
 }
 
 
+@typed()
 class Cluster:
     """One or more nameservers and brokers on the running loop.
 
@@ -63,6 +66,12 @@ class Cluster:
         settings: dict[str, str] | None = None,
         world: World | None = None,
     ) -> None:
+        if not isinstance(folder, (str, os.PathLike)):
+            raise WrongType(f"folder is {folder!r:.60}: give a path")
+        if settings is not None and not isinstance(settings, Mapping):
+            raise WrongType(f"settings is {settings!r:.60}: give texts by their Java keys")
+        for key, value in (settings or {}).items():
+            check_word(value, f"the setting {key}")
         self.folder: str = os.fspath(folder)
         self.world: World = world if world is not None else World.real()
         self.settings: dict[str, str] = {**_TEST_DEFAULTS, **(settings or {})}

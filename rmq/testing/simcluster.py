@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 
 from rmq.broker.app import BrokerApp
 from rmq.broker.store.store import Store
+from rmq.client.checks import check_number
 from rmq.client.decode import decode_messages
 from rmq.client.message import MessageExt
 from rmq.protocol.errors import ClientError
@@ -59,6 +60,7 @@ class SimCluster(Cluster):
         seed: int = 0,
         loop: SimLoop | None = None,
     ) -> None:
+        check_number(seed, "seed")
         self.simulation: Simulation = Simulation(seed, loop, RealClock().now_ms())
         clients = self._clients = self.simulation.node("clients")
         super().__init__(

@@ -9,12 +9,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from rmq.client.checks import check_flag, check_number
+from rmq.client.checks import check_flag, check_number, seconds
 from rmq.client.hooks import ConsumeHookContext, Hooks
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult
-from rmq.client.settings import seconds
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, WrongType
 from rmq.runtime.aside import logger
 from rmq.runtime.world import Pool
 
@@ -126,7 +125,7 @@ class Listener:
         self, function: Callable[..., Any], *, batch: bool = False, group: str = "", hooks: Hooks | None = None
     ) -> None:
         if not callable(function):
-            raise ClientError(f"a listener is a function, not {type(function).__name__}")
+            raise WrongType(f"a listener is a function, not {type(function).__name__}")
         self.function = function
         self.name = getattr(function, "__qualname__", type(function).__name__)
         if _is(inspect.isgeneratorfunction, function) or _is(inspect.isasyncgenfunction, function):

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Unpack
 
 from rmq.client import lookup
-from rmq.client.checks import check_number, check_queue, check_text, typed
+from rmq.client.checks import check_number, check_text, seconds, several_queues, typed
 from rmq.client.consumer.assignment import Assignment
 from rmq.client.consumer.beginning import Beginning
 from rmq.client.consumer.chosen import Chosen
@@ -26,12 +26,12 @@ from rmq.client.consumer.subscriptions import Subscriptions, refuse_mixture
 from rmq.client.instance import instances_of
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
-from rmq.client.settings import Duration, LitePullConsumerOptions, LitePullConsumerSettings, lists_options, seconds
+from rmq.client.settings import Duration, LitePullConsumerOptions, LitePullConsumerSettings, lists_options
 from rmq.protocol.bodies.heartbeat import ConsumerData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq.protocol.codes import version_name
 from rmq.protocol.command import VERSION
-from rmq.protocol.errors import ClientError, RMQError
+from rmq.protocol.errors import ClientError, RMQError, WrongType
 from rmq.runtime.aside import logger
 from rmq.runtime.world import World
 
@@ -111,9 +111,7 @@ class LitePullConsumer(Consumer):
         """
         if self._chosen is None and self._subscriptions.table:
             raise ClientError(f"the consumer {self.group} subscribes: one that is assigned its queues is another one")
-        for queue in queues:
-            check_queue(queue)
-        self._chosen = {self._names.wrap_queue(queue) for queue in queues}
+        self._chosen = {self._names.wrap_queue(queue) for queue in several_queues(queues)}
         table = self._subscriptions.table
         for topic in {queue.topic for queue in self._chosen} - set(table):
             self._subscriptions.put(topic, "*", sql=False)
@@ -210,11 +208,11 @@ class LitePullConsumer(Consumer):
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
         """Pull nothing from these queues, and give out nothing of them, until :meth:`resume`."""
-        self._assignment().pause(map(self._names.wrap_queue, queues))
+        self._assignment().pause(map(self._names.wrap_queue, several_queues(queues)))
 
     def resume(self, queues: Collection[MessageQueue]) -> None:
         """Go on with these queues."""
-        self._assignment().resume(map(self._names.wrap_queue, queues))
+        self._assignment().resume(map(self._names.wrap_queue, several_queues(queues)))
         self._messages().wake()
 
     def _assignment(self) -> Assignment:
@@ -273,7 +271,7 @@ class LitePullConsumer(Consumer):
     ) -> tuple[OffsetStore, list[MessageQueue]]:
         """Have the store know where these queues go on."""
         store, polled = self._joined.store, self._messages()
-        wanted = None if queues is None else {self._names.wrap_queue(queue) for queue in queues}
+        wanted = None if queues is None else {self._names.wrap_queue(queue) for queue in several_queues(queues)}
         if consumed:
             polled.consumed(wanted)
         noted = [queue for queue in polled.positions if wanted is None or queue in wanted]
@@ -320,7 +318,7 @@ class LitePullConsumer(Consumer):
         """
         check_text(topic)
         if not callable(listener):
-            raise ClientError(f"the listener is {listener!r:.60}: give a function of a topic and its queues")
+            raise WrongType(f"the listener is {listener!r:.60}: give a function of a topic and its queues")
         self._watched[self._names.wrap(topic)] = (listener, None)
         if self._membership is not None and not self._membership.tasks.closed:
             self._membership.tasks.spawn(self._look_at_queues(), "queues")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Unpack
 
-from rmq.client.checks import check_expression, check_number, check_queue, check_topic, typed
+from rmq.client.checks import check_expression, check_number, check_queue, check_topic, seconds, typed
 from rmq.client.consumer import rebalance, sendback
 from rmq.client.consumer.consumer import Consumer
 from rmq.client.consumer.describe import stack_text
@@ -14,7 +14,7 @@ from rmq.client.consumer.puller import Puller
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.results import PullResult
-from rmq.client.settings import Duration, PullConsumerOptions, PullConsumerSettings, lists_options, seconds
+from rmq.client.settings import Duration, PullConsumerOptions, PullConsumerSettings, lists_options
 from rmq.protocol import subscription
 from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo

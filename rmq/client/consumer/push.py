@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, Unpack, overload
 
-from rmq.client.checks import typed
+from rmq.client.checks import seconds, typed
 from rmq.client.consumer import sendback
 from rmq.client.consumer.concurrent import ConcurrentService
 from rmq.client.consumer.consumer import Consumer
@@ -28,7 +28,7 @@ from rmq.client.hooks import Hooks
 from rmq.client.instance import instances_of
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
-from rmq.client.settings import Duration, PushConsumerOptions, PushConsumerSettings, lists_options, seconds
+from rmq.client.settings import Duration, PushConsumerOptions, PushConsumerSettings, lists_options
 from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq.protocol.errors import ClientError

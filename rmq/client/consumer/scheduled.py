@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, TypeVar, Unpack
 
-from rmq.client.checks import check_topic
+from rmq.client.checks import check_topic, seconds
 from rmq.client.consumer.listeners import ends_task
 from rmq.client.consumer.pull import PullConsumer
 from rmq.client.consumer.rebalance import HANDOVER
@@ -17,9 +17,8 @@ from rmq.client.settings import (
     ScheduledPullConsumerOptions,
     ScheduledPullConsumerSettings,
     lists_options,
-    seconds,
 )
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, WrongType
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
 from rmq.runtime.pool import on_pool
@@ -99,7 +98,7 @@ class ScheduledPullConsumer(PullConsumer):
 
         def register(function: P) -> P:
             if not callable(function):
-                raise ClientError(f"the callback is {function!r:.60}: give a function of a queue")
+                raise WrongType(f"the callback is {function!r:.60}: give a function of a queue")
             if self._membership is not None:
                 raise ClientError(f"the consumer {self.group} is started: say what it calls before")
             if wire_topic in self._callbacks:

@@ -340,7 +340,7 @@ async def test_who_asked_is_told_of_other_queues_and_what_they_raise_costs_nothi
             assert len(told) == 3
             await s.send(6)
             assert len(await drained(consumer)) == 6
-        with pytest.raises(ClientError, match="give a function of a topic and its queues"):
+        with pytest.raises(ClientError, match="listener is 5: give a function"):
             consumer.register_topic_message_queue_change_listener("T", 5)  # type: ignore[arg-type]
 
 

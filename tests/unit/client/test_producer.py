@@ -94,7 +94,7 @@ async def test_arguments_of_a_wrong_type_are_refused_in_one_line() -> None:
             (lambda: p.send(message, selector=five), "the selector is 5: give a function"),
             (lambda: p.send_async(message, five), "the callback is 5: give a function"),
             (lambda: p.send_oneway(none), "send_oneway takes a Message, not NoneType"),
-            (lambda: p.recall_message("T", none), "None is no recall handle"),
+            (lambda: p.recall_message("T", none), "recall_handle is None: give a text"),
             (lambda: p.view_message(none), "None is no offset message id"),
             (lambda: p.query_message("T", none), "the key to look for is None"),
             (lambda: p.query_message(none, "k"), "a topic is a text"),

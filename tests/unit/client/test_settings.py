@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rmq.client.checks import seconds
 from rmq.client.settings import (
     AdminOptions,
     AdminSettings,
@@ -20,7 +21,6 @@ from rmq.client.settings import (
     PullConsumerSettings,
     PushConsumerOptions,
     PushConsumerSettings,
-    seconds,
 )
 from rmq.protocol.errors import ClientError
 
