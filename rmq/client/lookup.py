@@ -75,11 +75,34 @@ async def fetch_subscribe_message_queues(instance: ClientInstance, topic: str) -
     return queues
 
 
+async def _reader(instance: ClientInstance, queue: MessageQueue) -> str:
+    """The address of a broker that has a queue: one that has not answers as for a queue without messages.
+
+    :raises ClientError: the topic does not exist, or has no such queue. :raises ConnectFailed: nobody serves it now.
+    """
+    for again in (False, True):
+        route = instance.routes.own.get(queue.topic)
+        if route is not None:
+            of = [data for data in route.queue_datas if data.broker_name == queue.broker_name]
+            most = max((max(data.read_queue_nums, data.write_queue_nums) for data in of), default=0)
+            if 0 <= queue.queue_id < most:
+                break
+            if again:
+                has = f"has {most} queues there" if of else "is not there"
+                raise ClientError(f"{queue} does not exist: the topic {has}").about(queue=queue)
+        if not await instance.refresh_route(queue.topic):
+            raise no_such_topic(queue.topic).about(queue=queue)
+        if queue.topic not in instance.routes.own:
+            break  # just created by a send: the name servers learn of it in a moment
+    address, _ = await instance.find_reader(queue)
+    return address
+
+
 async def max_offset(instance: ClientInstance, queue: MessageQueue, timeout: float | None = None) -> int:
     """The offset the next message of a queue will get."""
     check_queue(queue)
     header = GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
-    address, _ = await instance.find_reader(queue)
+    address = await _reader(instance, queue)
     reply = await instance.call(address, RequestCode.GET_MAX_OFFSET, header, timeout=timeout)
     return reply.header(GetMaxOffsetResponse).offset
 
@@ -88,7 +111,7 @@ async def min_offset(instance: ClientInstance, queue: MessageQueue, timeout: flo
     """The offset of the oldest message of a queue."""
     check_queue(queue)
     header = GetMinOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
-    address, _ = await instance.find_reader(queue)
+    address = await _reader(instance, queue)
     reply = await instance.call(address, RequestCode.GET_MIN_OFFSET, header, timeout=timeout)
     return reply.header(GetMinOffsetResponse).offset
 
@@ -100,7 +123,7 @@ async def search_offset(
     check_queue(queue)
     at = milliseconds(timestamp, "timestamp")
     header = SearchOffsetRequest(topic=queue.topic, queue_id=queue.queue_id, timestamp=at)
-    address, _ = await instance.find_reader(queue)
+    address = await _reader(instance, queue)
     reply = await instance.call(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, timeout=timeout)
     return reply.header(SearchOffsetResponse).offset
 
@@ -109,7 +132,7 @@ async def earliest_msg_store_time(instance: ClientInstance, queue: MessageQueue,
     """When the oldest message of a queue was stored (milliseconds since the epoch; -1 = the queue is empty)."""
     check_queue(queue)
     header = GetEarliestMsgStoretimeRequest(topic=queue.topic, queue_id=queue.queue_id)
-    address, _ = await instance.find_reader(queue)
+    address = await _reader(instance, queue)
     reply = await instance.call(address, RequestCode.GET_EARLIEST_MSG_STORETIME, header, timeout=timeout)
     return reply.header(GetEarliestMsgStoretimeResponse).timestamp
 
@@ -321,11 +344,11 @@ class Lookups:
         return await search_offset(self.instance, self._names.wrap_queue(queue), timestamp)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset the next message of a queue will get."""
+        """The offset the next message of a queue will get. :raises ClientError: there is no such queue."""
         return await max_offset(self.instance, self._names.wrap_queue(queue))
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message of a queue."""
+        """The offset of the oldest message of a queue. :raises ClientError: there is no such queue."""
         return await min_offset(self.instance, self._names.wrap_queue(queue))
 
     async def earliest_msg_store_time(self, queue: MessageQueue) -> int:

@@ -65,11 +65,11 @@ class Lookups(Blocking[A]):
         return self._run(self._alive().search_offset(queue, timestamp))
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """The offset the next message of a queue will get."""
+        """The offset the next message of a queue will get. :raises ClientError: there is no such queue."""
         return self._run(self._alive().max_offset(queue))
 
     def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message of a queue."""
+        """The offset of the oldest message of a queue. :raises ClientError: there is no such queue."""
         return self._run(self._alive().min_offset(queue))
 
     def earliest_msg_store_time(self, queue: MessageQueue) -> int:

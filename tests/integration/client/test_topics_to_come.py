@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 
 import pytest
@@ -181,9 +182,17 @@ async def test_a_unique_id_without_its_topic_and_a_queue_of_no_topic_say_what_to
             await s.producer.view_message(sent.msg_id)
         assert f"say the topic: view_message('{sent.msg_id}', topic=...)" in str(refused.value)
         assert (await s.producer.view_message(sent.msg_id, "T")).body == b"x"
-        for call in (s.producer.max_offset, s.producer.earliest_msg_store_time):
-            with pytest.raises(ClientError, match="the topic Nix does not exist"):
-                await call(MessageQueue("Nix", "b", 0))
+        at_now = functools.partial(s.producer.search_offset, timestamp=0)
+        for call in (s.producer.max_offset, s.producer.min_offset, s.producer.earliest_msg_store_time, at_now):
+            for broker in ("b", "broker-0"):  # which is known, and says 0 of what it does not have
+                with pytest.raises(ClientError, match="the topic Nix does not exist"):
+                    await call(MessageQueue("Nix", broker, 0))
+            with pytest.raises(ClientError, match="does not exist: the topic has 4 queues there"):
+                await call(MessageQueue("T", "broker-0", 99))
+            with pytest.raises(ClientError, match="does not exist: the topic is not there"):
+                await call(MessageQueue("T", "b", 0))
+        await s.topic("T", 100)
+        assert await s.producer.max_offset(MessageQueue("T", "broker-0", 99)) == 0
         with pytest.raises(ClientError, match="the topic Nix does not exist") as missing:
             await s.producer.send(Message("Nix", b"x"), queue=MessageQueue("Nix", "b", 0))
         assert missing.value.topic == "Nix"
