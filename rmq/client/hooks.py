@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from rmq.client.message import Message, MessageExt, MessageQueue
-from rmq.client.results import ConsumeResult, SendResult
+from rmq.client.results import ConsumeResult, SendResult, TransactionState
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, RMQError
 from rmq.protocol.properties import RESERVED
 from rmq.remoting.client import Hook as RemotingHook
 from rmq.runtime.aside import logger
 
-__all__ = ["ConsumeHookContext", "Hook", "Hooks", "SendHookContext", "request_hooks"]
+__all__ = ["ConsumeHookContext", "EndTransactionHookContext", "Hook", "Hooks", "SendHookContext", "request_hooks"]
 
 log = logger(__name__)
 
@@ -41,11 +41,31 @@ class SendHookContext:
     queue: MessageQueue
     #: Of the broker, ``host:port``.
     address: str
+    #: It is delivered when its transaction commits.
+    half: bool = False
     #: After it: what the broker said, or why it said nothing good; neither of a oneway send.
     result: SendResult | None = None
     error: Exception | None = None
     #: For hooks to keep something from before to after.
     data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class EndTransactionHookContext:
+    """A broker was told how a transaction ended (Java: EndTransactionContext)."""
+
+    #: The producer group, with its namespace.
+    group: str
+    #: As it was sent; of a check: as the broker has it.
+    message: Message | MessageExt
+    msg_id: str
+    transaction_id: str | None
+    queue: MessageQueue
+    #: Of the broker, ``host:port``.
+    address: str
+    state: TransactionState
+    #: The broker had asked.
+    from_check: bool = False
 
 
 @dataclass(slots=True)
@@ -93,6 +113,9 @@ class Hook:
     def after_send(self, context: SendHookContext) -> None:
         """It has ended: ``context.result`` or ``context.error``."""
 
+    def end_transaction(self, context: EndTransactionHookContext) -> None:
+        """A broker was told how a transaction ended, after a local transaction or a check."""
+
     def filter_messages(self, queue: MessageQueue, messages: Sequence[MessageExt]) -> Iterable[MessageExt]:
         """Those of pulled messages that the application gets; the others count as consumed."""
         return messages
@@ -123,6 +146,7 @@ class Hooks:
         self._check_send = _defined(given, Hook.check_send)
         self._before_send = _defined(given, Hook.before_send)
         self._after_send = _defined(given, Hook.after_send)
+        self._end_transaction = _defined(given, Hook.end_transaction)
         self._filter = _defined(given, Hook.filter_messages)
         self._before_consume = _defined(given, Hook.before_consume)
         self._after_consume = _defined(given, Hook.after_consume)
@@ -169,6 +193,9 @@ class Hooks:
         else:
             context.error = outcome
         self._each(self._after_send, context)
+
+    def end_transaction(self, context: EndTransactionHookContext) -> None:
+        self._each(self._end_transaction, context)
 
     def filtered(self, queue: MessageQueue, messages: list[MessageExt]) -> list[MessageExt]:
         """What they leave of pulled messages, in order."""
