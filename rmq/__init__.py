@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         TransactionProducer,
     )
     from rmq.client.consumer.listeners import ConsumeContext
-    from rmq.client.hooks import ConsumeHookContext, Hook, SendHookContext
+    from rmq.client.hooks import ConsumeHookContext, EndTransactionHookContext, Hook, SendHookContext
     from rmq.client.message import Message, MessageExt, MessageQueue
     from rmq.client.offset_storage import OffsetStorage
     from rmq.client.reset import OffsetReset
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         TransactionState,
     )
     from rmq.client.selectors import by_hash, by_machine_room, by_random
-    from rmq.client.settings import ConsumeFromWhere, MessageModel
+    from rmq.client.settings import AccessChannel, ConsumeFromWhere, MessageModel
     from rmq.protocol.bodies.cluster import ClusterInfo
     from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
     from rmq.protocol.bodies.kv import TopicList
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessChannel",
     "AdminClient",
     "AllocateByMachineRoom",
     "AllocateByMachineRoomNearby",
@@ -99,6 +100,7 @@ __all__ = [
     "ConsumeResult",
     "ConsumeStatus",
     "ConsumerRunningInfo",
+    "EndTransactionHookContext",
     "GroupConnections",
     "GroupStats",
     "HAClientRuntimeInfo",
@@ -167,7 +169,7 @@ _HOMES = {
         "TransactionProducer",
     ),
     "rmq.client.consumer.listeners": ("ConsumeContext",),
-    "rmq.client.hooks": ("ConsumeHookContext", "Hook", "SendHookContext"),
+    "rmq.client.hooks": ("ConsumeHookContext", "EndTransactionHookContext", "Hook", "SendHookContext"),
     "rmq.client.message": ("Message", "MessageExt", "MessageQueue"),
     "rmq.client.offset_storage": ("OffsetStorage",),
     "rmq.client.results": (
@@ -184,7 +186,7 @@ _HOMES = {
         "TransactionState",
     ),
     "rmq.client.selectors": ("by_hash", "by_machine_room", "by_random"),
-    "rmq.client.settings": ("ConsumeFromWhere", "MessageModel"),
+    "rmq.client.settings": ("AccessChannel", "ConsumeFromWhere", "MessageModel"),
     "rmq.client.reset": ("OffsetReset",),
     "rmq.protocol.bodies.cluster": ("ClusterInfo",),
     "rmq.protocol.bodies.group": (

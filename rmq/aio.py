@@ -17,7 +17,7 @@ from rmq.client.consumer.lite import LitePullConsumer
 from rmq.client.consumer.pull import PullConsumer
 from rmq.client.consumer.push import PushConsumer
 from rmq.client.consumer.scheduled import ScheduledPullConsumer
-from rmq.client.hooks import ConsumeHookContext, Hook, SendHookContext
+from rmq.client.hooks import ConsumeHookContext, EndTransactionHookContext, Hook, SendHookContext
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.offset_storage import OffsetStorage
 from rmq.client.producer import Producer
@@ -36,7 +36,7 @@ from rmq.client.results import (
     TransactionState,
 )
 from rmq.client.selectors import by_hash, by_machine_room, by_random
-from rmq.client.settings import ConsumeFromWhere, MessageModel
+from rmq.client.settings import AccessChannel, ConsumeFromWhere, MessageModel
 from rmq.client.transaction import Transaction, TransactionProducer
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
@@ -58,6 +58,7 @@ from rmq.protocol.errors import (
 )
 
 __all__ = [
+    "AccessChannel",
     "AdminClient",
     "AllocateByMachineRoom",
     "AllocateByMachineRoomNearby",
@@ -77,6 +78,7 @@ __all__ = [
     "ConsumeResult",
     "ConsumeStatus",
     "ConsumerRunningInfo",
+    "EndTransactionHookContext",
     "GroupConnections",
     "GroupStats",
     "HAClientRuntimeInfo",

@@ -37,6 +37,7 @@ from rmq.protocol.errors import (
     RMQError,
     TransportError,
 )
+from rmq.protocol.sysflags import TRANSACTION_MASK, TRANSACTION_PREPARED
 
 __all__ = ["AskRoute", "AskWhy", "Attempts", "Call", "Done", "Pause", "Send", "Step", "send_address"]
 
@@ -302,7 +303,9 @@ class Attempts:
         if self._hooks is None:
             return self._leaves(sent, now)
         named = self.send.batch or (self.send.message,)
-        begin = partial(self._hooks.begin_send, named, Namespace(self._settings.namespace).queue(queue), address)
+        shown = Namespace(self._settings.namespace).queue(queue)
+        half = self.send.sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED
+        begin = partial(self._hooks.begin_send, named, shown, address, half=half)
         if self._hooks.quick:
             return self._begun(begin(), now)
         self._then = Attempts._begun

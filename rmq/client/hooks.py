@@ -154,6 +154,7 @@ class Hooks:
         #: Whether they are called in place, wherever that is.
         self.quick = all(hook.quick for hook in given)
         self.sends = bool(self._check_send or self._before_send or self._after_send)
+        self.ends_transactions = bool(self._end_transaction)
         self.consumes = bool(self._before_consume or self._after_consume)
 
     def stamped(self, message: Message | MessageExt) -> Message | MessageExt:
@@ -171,10 +172,10 @@ class Hooks:
         return made
 
     def begin_send(
-        self, messages: Sequence[Message | MessageExt], queue: MessageQueue, address: str
+        self, messages: Sequence[Message | MessageExt], queue: MessageQueue, address: str, *, half: bool = False
     ) -> SendHookContext | Exception:
         """An attempt begins; an error: one of them refuses it."""
-        context = SendHookContext(self.who, messages, queue, address)
+        context = SendHookContext(self.who, messages, queue, address, half)
         for check in self._check_send:
             try:
                 check(context)
@@ -239,6 +240,14 @@ class Hooks:
 def request_hooks(given: Iterable[Hook]) -> list[RemotingHook]:
     """Of those that want to see requests, what a remoting client takes."""
     return [_Requests(hook) for hook in given if _defined([hook], Hook.before_request, Hook.after_response)]
+
+
+class RequestsAlone(Hook):
+    """What a hook says to requests, and nothing else of it."""
+
+    def __init__(self, hook: Hook) -> None:
+        self.before_request = hook.before_request  # type: ignore[method-assign]
+        self.after_response = hook.after_response  # type: ignore[method-assign]
 
 
 class _Requests(RemotingHook):

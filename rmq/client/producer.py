@@ -13,7 +13,6 @@ from rmq.client.accumulator import Accumulator
 from rmq.client.attempts import AskRoute, AskWhy, Attempts, Call, Done, Outcome, Pause, Send, Step
 from rmq.client.checks import check_queue, check_text, check_topic, check_word, seconds, typed
 from rmq.client.fault import LatencyFault
-from rmq.client.hooks import Hooks
 from rmq.client.identity import message_ids
 from rmq.client.instance import ClientInstance, connect_instance
 from rmq.client.lookup import Lookups
@@ -25,6 +24,7 @@ from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import PreparedSend, SendEncoder, next_opaque, weight
 from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, lists_options
 from rmq.client.topics import create_topic
+from rmq.client.trace import hooks_of, inner_group, inner_options
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import (
@@ -84,12 +84,11 @@ class Producer(Lookups):
         self.world: World = world or World.around()
         self.faults: LatencyFault = LatencyFault(self.settings.send_latency_fault_enable)
         ids = message_ids(self.world, self.settings)
-        hooks = Hooks(self.settings.hooks, group)
-        stamp = hooks.stamped if hooks.stamps else None
+        self._trace, self._hooks = hooks_of(group, self.settings, self.world)
+        stamp = self._hooks.stamped if self._hooks.stamps else None
         self._encoder = SendEncoder(group, self.settings, ids, self.world.clock.now_ms, stamp)
-        self._hooks = hooks if hooks.sends else None
         #: Encoding calls functions of the application's that may take their time.
-        self._waits = hooks.stamps and not hooks.quick
+        self._waits = self._hooks.stamps and not self._hooks.quick
         self._window = send_window(f"the producer {group}", self.settings, self.world)
         self._instance: ClientInstance | None = None
         self._stopped = False
@@ -135,6 +134,9 @@ class Producer(Lookups):
             raise
         self._stopped = False
         self._instance = instance
+        if self._trace is not None:
+            inner = inner_options(self.settings)
+            self._trace.tracer.start(Producer(inner_group(self.group, "PRODUCE"), world=self.world, **inner))
         for topic in self.settings.topics:
             try:
                 await instance.refresh_route(self._names.wrap(topic), self.settings.mq_client_api_timeout)
@@ -154,6 +156,8 @@ class Producer(Lookups):
             instance, self._instance = self._instance, None
             if instance is not None:
                 self._stopped = True
+                if self._trace is not None:
+                    await self._trace.tracer.stop()
                 await instance.leave(producer=self.group)
 
     async def __aenter__(self) -> Self:
@@ -438,7 +442,7 @@ class Producer(Lookups):
             selector=selector,
             arg=arg,
             retries=retries,
-            hooks=self._hooks,
+            hooks=self._hooks if self._hooks.sends else None,
         )
 
     async def _send_prepared(
@@ -632,7 +636,10 @@ class Producer(Lookups):
         address = await self.instance.find_master(MessageQueue(topic, _broker_of(recall_handle), 0))
         limit = self.settings.send_msg_timeout
         reply = await self.instance.call(address, RequestCode.RECALL_MESSAGE, header, timeout=limit)
-        return reply.header(RecallMessageResponse).msg_id
+        recalled = reply.header(RecallMessageResponse).msg_id
+        if self._trace is not None:
+            self._trace.recalled(topic, recalled)
+        return recalled
 
     # -- topics -----------------------------------------------------------------------------------------------------
 

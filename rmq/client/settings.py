@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, Self, TypedDict, TypeVar
 
 from rmq.client.allocate import AllocateMessageQueueStrategy, allocation_strategy
-from rmq.client.checks import check_flag, check_word, seconds
+from rmq.client.checks import check_flag, check_topic, check_word, seconds
 from rmq.client.hooks import Hook
 from rmq.client.message import MessageQueue
 from rmq.client.namespace import Namespace, namespace_of
@@ -24,6 +24,7 @@ from rmq.protocol.errors import ClientError, UnknownOption, WrongType
 from rmq.protocol.frame import MAX_FRAME
 
 __all__ = [
+    "AccessChannel",
     "AdminOptions",
     "AdminSettings",
     "ClientOptions",
@@ -41,6 +42,7 @@ __all__ = [
     "PushConsumerSettings",
     "ScheduledPullConsumerOptions",
     "ScheduledPullConsumerSettings",
+    "TracedSettings",
     "TransactionProducerOptions",
     "TransactionProducerSettings",
     "lists_options",
@@ -66,6 +68,13 @@ T = TypeVar("T")
 class MessageModel(Enum):
     CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
+
+
+class AccessChannel(Enum):
+    """Whose brokers they are: one's own, or those of a provider."""
+
+    LOCAL = "LOCAL"
+    CLOUD = "CLOUD"
 
 
 class ConsumeFromWhere(Enum):
@@ -106,7 +115,19 @@ class AdminOptions(ClientOptions, total=False):
     """Keyword arguments of an AdminClient."""
 
 
-class ProducerOptions(ClientOptions, total=False):
+class TracedOptions(ClientOptions, total=False):
+    """Keyword arguments of what sends or consumes.
+
+    ``enable_msg_trace``: write records of its messages to the trace topic: RMQ_SYS_TRACE_TOPIC, or
+    ``customized_trace_topic``; with ``access_channel`` CLOUD one that brokers of a provider have for their region.
+    """
+
+    enable_msg_trace: bool
+    customized_trace_topic: str | None
+    access_channel: AccessChannel | str
+
+
+class ProducerOptions(TracedOptions, total=False):
     """Keyword arguments of a Producer.
 
     ``send_msg_timeout`` bounds a whole call, retries included. ``compress_type``: ZLIB (every client reads it), LZ4 or
@@ -154,7 +175,7 @@ class TransactionProducerOptions(ProducerOptions, total=False):
     check_request_hold_max: int
 
 
-class ConsumerOptions(ClientOptions, total=False):
+class ConsumerOptions(TracedOptions, total=False):
     """Keyword arguments of every consumer.
 
     ``allow_mixed_subscriptions``: members of one group in this process may subscribe differently; brokers keep one
@@ -306,7 +327,20 @@ class AdminSettings(ClientSettings):
 
 
 @dataclass(slots=True, kw_only=True)
-class ProducerSettings(ClientSettings):
+class TracedSettings(ClientSettings):
+    enable_msg_trace: bool = False
+    customized_trace_topic: str | None = None
+    access_channel: AccessChannel = AccessChannel.LOCAL
+
+    def check(self) -> None:
+        ClientSettings.check(self)
+        self.access_channel = _member(AccessChannel, self.access_channel, "access_channel")
+        if self.customized_trace_topic is not None:
+            check_topic(self.customized_trace_topic)
+
+
+@dataclass(slots=True, kw_only=True)
+class ProducerSettings(TracedSettings):
     create_topic_key: str = "TBW102"
     default_topic_queue_nums: int = 4
     send_msg_timeout: float = 3.0
@@ -330,7 +364,7 @@ class ProducerSettings(ClientSettings):
     topics: tuple[str, ...] = ()
 
     def check(self) -> None:
-        ClientSettings.check(self)
+        TracedSettings.check(self)
         self.compress_type = self.compress_type.upper()
         if self.compress_type not in ("ZLIB", "LZ4", "ZSTD"):
             raise ClientError(f"compress_type is {self.compress_type!r}: use ZLIB, LZ4 or ZSTD")
@@ -365,7 +399,7 @@ class TransactionProducerSettings(ProducerSettings):
 
 
 @dataclass(slots=True, kw_only=True)
-class ConsumerSettings(ClientSettings):
+class ConsumerSettings(TracedSettings):
     message_model: MessageModel = MessageModel.CLUSTERING
     allow_mixed_subscriptions: bool = False
     message_queue_listener: Callable[[str, list[MessageQueue], list[MessageQueue]], object] | None = None
@@ -394,7 +428,7 @@ class ConsumerSettings(ClientSettings):
         )
 
     def check(self) -> None:
-        ClientSettings.check(self)
+        TracedSettings.check(self)
         self.message_model = _member(MessageModel, self.message_model, "message_model")
         _within(self, "max_reconsume_times", -1, _INT_MAX)
 

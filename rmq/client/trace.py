@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
-from rmq.client.hooks import ConsumeHookContext, EndTransactionHookContext, Hook, SendHookContext
+from rmq.client.hooks import ConsumeHookContext, EndTransactionHookContext, Hook, Hooks, RequestsAlone, SendHookContext
+from rmq.client.identity import message_ids
 from rmq.client.message import Message, MessageExt, body_bytes
 from rmq.client.namespace import Namespace
 from rmq.client.results import ConsumeResult, SendResult, TransactionState
+from rmq.client.settings import AccessChannel, ClientOptions, ClientSettings, TracedSettings
+from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError, RMQError, TransportError
 from rmq.protocol.names import TRACE_DATA_PREFIX, TRACE_TOPIC
 from rmq.protocol.properties import MSG_REGION, TRACE_SWITCH
@@ -35,7 +38,7 @@ from rmq.runtime.pool import Post
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
-__all__ = ["TraceHook", "TraceProducer", "Tracer", "trace_topic"]
+__all__ = ["TraceHook", "TraceProducer", "Tracer", "hooks_of", "inner_group", "inner_options"]
 
 log = logger(__name__)
 
@@ -51,6 +54,12 @@ _KEPT = "rmq.trace"
 _WAITING, _MANY = 8_192, 256
 #: Bytes of the records in one trace message, and of the keys it is found by: Java's brokers and tools take so much.
 _BODY, _KEYS = 118_000, 30_000
+#: Answers that will be another one in a while.
+_BUSY = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})
+#: Letters of a client's group in that of its trace's producer.
+_GROUP = 200
+#: Options of a client that its trace's producer has as well: all but its names, and what is hung into it.
+_INNER = ClientOptions.__annotations__.keys() - {"namespace", "instance_name", "hooks"}
 #: Seconds that records wait for others; for one trace message; before brokers that are away are tried again.
 _WAIT, _TIMEOUT, _PAUSE = 0.5, 5.0, 1.0
 #: Seconds that the end of a client waits for what is not sent yet, and between two warnings of what is lost.
@@ -206,7 +215,7 @@ class Tracer:
 
 def _passes(error: RMQError) -> bool:
     """Whether it is a matter of time."""
-    return isinstance(error, TransportError) or (isinstance(error, ResponseError) and error.retriable)
+    return isinstance(error, TransportError) or (isinstance(error, ResponseError) and error.code in _BUSY)
 
 
 def _message(batch: Sequence[_Item]) -> Message:
@@ -227,8 +236,10 @@ class TraceHook(Hook):
     :param ids: makes unique ids, which name calls of a listener.
     """
 
+    quick = True
+
     def __init__(self, tracer: Tracer, group: str, names: Namespace, ids: Callable[[], str], world: World) -> None:
-        self._tracer = tracer
+        self.tracer = tracer
         self._group = names.plain(group)
         self._names = names
         self._ids = ids
@@ -243,7 +254,7 @@ class TraceHook(Hook):
         result = context.result
         topic = self._names.plain(context.queue.topic)
         begun = context.data.pop(_KEPT, None)
-        if result is None or begun is None or not result.trace_on or self._tracer.is_trace(topic):
+        if result is None or begun is None or not result.trace_on or self.tracer.is_trace(topic):
             return
         at, start = begun
         messages = context.messages
@@ -267,11 +278,11 @@ class TraceHook(Hook):
                 offset_msg_id=places[index] if index < len(places) else result.offset_msg_id,
                 ok=result.ok,
             )
-            self._tracer.put(result.region_id, record, _names(msg_id, keys))
+            self.tracer.put(result.region_id, record, _names(msg_id, keys))
 
     def end_transaction(self, context: EndTransactionHookContext) -> None:
         topic, message = self._names.plain(context.queue.topic), context.message
-        if self._tracer.is_trace(topic):
+        if self.tracer.is_trace(topic):
             return
         keys = message.keys if type(message.keys) is str else None
         region = message.properties.get(MSG_REGION, _REGION)
@@ -289,16 +300,16 @@ class TraceHook(Hook):
             state=_STATES[context.state],
             from_check=context.from_check,
         )
-        self._tracer.put(region, record, _names(context.msg_id, keys))
+        self.tracer.put(region, record, _names(context.msg_id, keys))
 
     def recalled(self, topic: str, msg_id: str) -> None:
         """A message that waited was taken back."""
         topic = self._names.plain(topic)
-        if not self._tracer.is_trace(topic):
+        if not self.tracer.is_trace(topic):
             record = Recalled(
                 at=self._clock.now_ms(), region=_REGION, group=self._group, topic=topic, msg_id=msg_id, ok=True
             )
-            self._tracer.put(_REGION, record, (msg_id,))
+            self.tracer.put(_REGION, record, (msg_id,))
 
     # -- consumers ----------------------------------------------------------------------------------------------------
 
@@ -319,7 +330,7 @@ class TraceHook(Hook):
                 tries=message.reconsume_times,
                 keys=keys,
             )
-            self._tracer.put(region, record, _names(message.msg_id, keys))
+            self.tracer.put(region, record, _names(message.msg_id, keys))
 
     def after_consume(self, context: ConsumeHookContext) -> None:
         request, traced, start = context.data.pop(_KEPT, ("", (), 0.0))
@@ -340,10 +351,10 @@ class TraceHook(Hook):
                 at=self._clock.now_ms(),
                 group=self._group,
             )
-            self._tracer.put(message.properties.get(MSG_REGION), record, _names(message.msg_id, message.keys))
+            self.tracer.put(message.properties.get(MSG_REGION), record, _names(message.msg_id, message.keys))
 
     def _is_traced(self, message: MessageExt) -> bool:
-        return message.properties.get(TRACE_SWITCH) != "false" and not self._tracer.is_trace(message.topic)
+        return message.properties.get(TRACE_SWITCH) != "false" and not self.tracer.is_trace(message.topic)
 
     def _spent(self, start: float, count: int) -> int:
         """Milliseconds since, for each of so many."""
@@ -359,6 +370,29 @@ def _names(msg_id: str, keys: str | None) -> tuple[str, ...]:
     return (msg_id, *keys.split()) if keys else (msg_id,)
 
 
-def trace_topic(customized: str | None, access_channel: str) -> str | None:
-    """The trace topic of a client; None: one a region, as a provider's brokers have it (``access_channel`` CLOUD)."""
-    return None if access_channel == "CLOUD" else customized or TRACE_TOPIC
+def hooks_of(
+    group: str, settings: TracedSettings, world: World, *, quick: bool = False
+) -> tuple[TraceHook | None, Hooks]:
+    """What hangs in a client: what writes its trace, if its settings want one, behind the application's hooks.
+
+    :param group: the client's, with its namespace. :param quick: of the application's those alone that never wait.
+    """
+    given = tuple(hook for hook in settings.hooks if hook.quick or not quick)
+    if not settings.enable_msg_trace:
+        return None, Hooks(given, group)
+    topic = settings.customized_trace_topic or TRACE_TOPIC
+    tracer = Tracer(group, topic if settings.access_channel is AccessChannel.LOCAL else None, world)
+    trace = TraceHook(tracer, group, Namespace(settings.namespace), message_ids(world, settings), world)
+    return trace, Hooks((*given, trace), group)
+
+
+def inner_group(group: str, role: str) -> str:
+    """The group of the producer that sends a client's trace; ``role``: PRODUCE or CONSUME."""
+    return f"_INNER_TRACE_PRODUCER-{group[:_GROUP]}-{role}-0"
+
+
+def inner_options(settings: ClientSettings) -> ClientOptions:
+    """What the producer of a client's trace has of it: how brokers are reached, and what signs requests."""
+    inner = {name: getattr(settings, name) for name in _INNER}
+    hooks = tuple(RequestsAlone(hook) for hook in settings.hooks)
+    return cast("ClientOptions", {**inner, "hooks": hooks, "namespace": ""})

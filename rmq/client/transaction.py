@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import fields
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
 from rmq.client.attempts import send_address
 from rmq.client.consumer.listeners import ends_task
+from rmq.client.hooks import EndTransactionHookContext
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer
 from rmq.client.results import SendResult, SendStatus, TransactionSendResult, TransactionState
@@ -126,16 +128,16 @@ class TransactionProducer(Producer):
         half = await self._send_half(message, timeout)
         if half.send_status is not SendStatus.SEND_OK:
             # Stored, but not as it should be: nothing has happened yet that a rollback would contradict.
-            return await self._end(half, TransactionState.ROLLBACK)
+            return await self._end(half, TransactionState.ROLLBACK, message)
         try:
             state = local(message)
             if inspect.isawaitable(state):
                 state = await state
             state = known_state(state, "the local transaction")
         except BaseException:
-            await self._end(half, TransactionState.UNKNOWN)
+            await self._end(half, TransactionState.UNKNOWN, message)
             raise
-        return await self._end(half, state)
+        return await self._end(half, state, message)
 
     def transaction(self, message: Message, *, timeout: Duration | None = None) -> Transaction:
         """The same as a block, which does the local transaction: ``async with producer.transaction(message): ...``.
@@ -159,7 +161,9 @@ class TransactionProducer(Producer):
         send = await self._encoded(lambda: self._encoder.prepare_half(message), limit)
         return await self._send_prepared(send, None, None, None, limit)
 
-    async def _end(self, half: SendResult, state: TransactionState) -> TransactionSendResult:
+    async def _end(
+        self, half: SendResult, state: TransactionState, message: Message | MessageExt
+    ) -> TransactionSendResult:
         """Tell the broker; when it cannot be told it asks later."""
         queue = self._names.wrap_queue(half.message_queue)
         header = EndTransactionRequest(
@@ -178,6 +182,7 @@ class TransactionProducer(Producer):
             master = await instance.find_master(MessageQueue(queue.topic, queue.broker_name, 0))
             address = send_address(master, self.settings)
             await instance.remoting.oneway(address, command)
+            self._tell_hooks(message, header, half.message_queue, master, state)
         except RMQError as error:
             log.warning("the broker was not told %s of %s, it will ask: %s", state.name, half.msg_id, error)
         known = {field.name: getattr(half, field.name) for field in fields(SendResult)}
@@ -246,6 +251,41 @@ class TransactionProducer(Producer):
         )
         if not conn.closed:
             conn.oneway(Command.request(RequestCode.END_TRANSACTION, end).mark_oneway())
+            queue = MessageQueue(message.topic, message.broker_name or end.bname or "", message.queue_id)
+            self._tell_hooks(message, end, queue, conn.address or conn.peer, told)
+
+    def _tell_hooks(
+        self,
+        message: Message | MessageExt,
+        end: EndTransactionRequest,
+        queue: MessageQueue,
+        address: str,
+        state: TransactionState,
+    ) -> None:
+        """A broker was told."""
+        if self._hooks.ends_transactions:
+            context = EndTransactionHookContext(
+                self.group,
+                message,
+                end.msg_id or "",
+                end.transaction_id,
+                queue,
+                address,
+                state,
+                bool(end.from_transaction_check),
+            )
+            if self._hooks.quick:
+                self._hooks.end_transaction(context)
+            elif self._tasks is not None and not self._tasks.closed:
+                self._tasks.spawn(self._tell_aside(context), "hooks")
+
+    async def _tell_aside(self, context: EndTransactionHookContext) -> None:
+        """Call hooks where they may take their time: nobody waits for them."""
+        limit, what = self.settings.send_msg_timeout, f"a hook of {self.group}"
+        try:
+            await self.instance.application.call(partial(self._hooks.end_transaction, context), limit, what)
+        except RMQError as error:
+            log.warning("%s", error)
 
 
 class Transaction(TransactionScope):
@@ -271,7 +311,7 @@ class Transaction(TransactionScope):
 
     async def _end(self, state: TransactionState) -> None:
         assert self._half is not None
-        self._result = await self._producer._end(self._half, state)
+        self._result = await self._producer._end(self._half, state, self._message)
 
 
 def check_local(local: object) -> None:

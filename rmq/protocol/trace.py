@@ -58,7 +58,7 @@ class ConsumeOutcome(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TraceRecord:
+class _Record:
     """One record. The fields stand in the order in which they are written."""
 
     #: What it begins with.
@@ -68,7 +68,7 @@ class TraceRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent(TraceRecord):
+class Sent(_Record):
     """A message was sent."""
 
     name = "Pub"
@@ -92,7 +92,7 @@ class Sent(TraceRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumeBegun(TraceRecord):
+class ConsumeBegun(_Record):
     """A listener is given a message; ``request`` names the call."""
 
     name = "SubBefore"
@@ -109,7 +109,7 @@ class ConsumeBegun(TraceRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumeEnded(TraceRecord):
+class ConsumeEnded(_Record):
     """The call has ended."""
 
     name = "SubAfter"
@@ -126,7 +126,7 @@ class ConsumeEnded(TraceRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionEnded(TraceRecord):
+class TransactionEnded(_Record):
     """The broker was told how a transaction ended."""
 
     name = "EndTransaction"
@@ -148,7 +148,7 @@ class TransactionEnded(TraceRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled(TraceRecord):
+class Recalled(_Record):
     """A message that waited was taken back."""
 
     name = "Recall"
@@ -160,6 +160,9 @@ class Recalled(TraceRecord):
     topic: str | None
     msg_id: str
     ok: bool
+
+
+TraceRecord = Sent | ConsumeBegun | ConsumeEnded | TransactionEnded | Recalled
 
 
 def encode(record: TraceRecord) -> str:

@@ -27,6 +27,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "brokerStatus": ("brokers:broker_status", "The figures of a broker, or of every broker of a cluster."),
     "queryMsgById": ("messages:query_msg_by_id", "A message by its offset id or its unique id."),
     "queryMsgByKey": ("messages:query_msg_by_key", "The messages of a topic that have a key."),
+    "queryMsgTraceById": (
+        "traces:query_msg_trace_by_id",
+        "Who sent a message and who consumed it, by its unique id: its message trace.",
+    ),
     "consumerProgress": (
         "groups:consumer_progress",
         "How far a group is in each queue; without -g, a line for every group.",

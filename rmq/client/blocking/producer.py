@@ -348,13 +348,13 @@ class TransactionProducer(Producer):
         check_local(local)
         half = self._run(client._send_half(message, timeout))
         if half.send_status is not SendStatus.SEND_OK:
-            return self._run(client._end(half, TransactionState.ROLLBACK))
+            return self._run(client._end(half, TransactionState.ROLLBACK, message))
         try:
             state = known_state(local(message), "the local transaction")
         except BaseException:
-            self._run(client._end(half, TransactionState.UNKNOWN))
+            self._run(client._end(half, TransactionState.UNKNOWN, message))
             raise
-        return self._run(client._end(half, state))
+        return self._run(client._end(half, state, message))
 
     def transaction(self, message: Message, *, timeout: Duration | None = None) -> Transaction:
         """The same as a block, which does the local transaction: ``with producer.transaction(message): ...``.
@@ -399,4 +399,4 @@ class Transaction(TransactionScope):
         client = producer._alive()
         assert isinstance(client, AioTransactionProducer)
         assert self._half is not None
-        self._result = producer._run(client._end(self._half, state))
+        self._result = producer._run(client._end(self._half, state, self._message))

@@ -27,6 +27,7 @@ from rmq.client.instance import instances_of
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.settings import Duration, LitePullConsumerOptions, LitePullConsumerSettings, lists_options
+from rmq.client.trace import hooks_of
 from rmq.protocol.bodies.heartbeat import ConsumerData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq.protocol.codes import version_name
@@ -69,6 +70,7 @@ class LitePullConsumer(Consumer):
         self.group = group = self._names.group(group, "DEFAULT_CONSUMER")
         self.world: World = world or World.around()
         self._strategy = self.settings.strategy()
+        self._trace, self._hooks = hooks_of(group, self.settings, self.world, quick=True)
         self._subscriptions = Subscriptions(self.world.clock, group)
         #: The queues that the application has assigned; None: it subscribes.
         self._chosen: set[MessageQueue] | None = None
@@ -141,7 +143,7 @@ class LitePullConsumer(Consumer):
         settings = self.settings
         if not settings.allow_mixed_subscriptions:
             refuse_mixture(self.heartbeat_data(), instances_of(settings.namesrv))
-        membership = await Membership.join(self, self.world, settings)
+        membership = await Membership.join(self, self.world, settings, trace=self._trace)
         instance, tasks = membership.instance, membership.tasks
         statistics = TopicStatistics()
         member = Member(
@@ -150,7 +152,8 @@ class LitePullConsumer(Consumer):
         limits = Limits(
             settings.pull_threshold_for_queue, settings.pull_threshold_size_for_queue, -1, -1, settings.consume_max_span
         )
-        self._polled = polled = PollService(self.world.clock, settings.pull_threshold_for_all, self._given_up)
+        most = settings.pull_threshold_for_all
+        self._polled = polled = PollService(self.world.clock, most, self._given_up, self._hooks)
 
         def share(assignment: Assignment, beginning: Beginning) -> Share:
             shared = Rebalance(member, self._strategy, assignment, beginning, self._on_assignment)

@@ -11,7 +11,9 @@ from rmq.client.consumer.offsets import OffsetStore
 from rmq.client.consumer.stores import offset_store
 from rmq.client.instance import ClientInstance, ConsumerMember, connect_instance
 from rmq.client.message import MessageQueue
+from rmq.client.producer import Producer
 from rmq.client.settings import ConsumerSettings
+from rmq.client.trace import TraceHook, inner_group, inner_options
 from rmq.protocol.errors import RMQError
 from rmq.runtime.aside import logger
 from rmq.runtime.pool import on_pool
@@ -36,6 +38,7 @@ class Membership:
         await membership.leave()
 
     :param store: open. :param threads: for its application's functions, at most.
+    :param trace: what writes the trace of its messages, if anything.
     """
 
     def __init__(
@@ -46,12 +49,14 @@ class Membership:
         world: World,
         settings: ConsumerSettings,
         threads: int,
+        trace: TraceHook | None = None,
     ) -> None:
         group = consumer.group
         self._consumer = consumer
         self._queue_listener = settings.message_queue_listener
         self.instance = instance
         self.store = store
+        self._trace = trace
         self.started_ms = world.clock.now_ms()
         self.tasks = TaskOwner(f"consumer {group}")
         self.pool = world.pool(threads, f"rmq-{group}")
@@ -60,7 +65,12 @@ class Membership:
 
     @classmethod
     async def join(
-        cls, consumer: ConsumerMember, world: World, settings: ConsumerSettings, threads: int = 1
+        cls,
+        consumer: ConsumerMember,
+        world: World,
+        settings: ConsumerSettings,
+        threads: int = 1,
+        trace: TraceHook | None = None,
     ) -> Membership:
         """Become a member in the client of these settings; brokers know nothing of it yet.
 
@@ -80,7 +90,9 @@ class Membership:
         except BaseException:
             await instance.leave(consumer=group)
             raise
-        return cls(consumer, instance, store, world, settings, threads)
+        if trace is not None:
+            trace.tracer.start(Producer(inner_group(group, "CONSUME"), world=world, **inner_options(settings)))
+        return cls(consumer, instance, store, world, settings, threads, trace)
 
     async def find_brokers(self, *, new: bool = False) -> None:
         """Ask for the routes of its topics; one that nobody says is asked for again in its turn.
@@ -159,6 +171,8 @@ class Membership:
         finally:
             try:
                 await self.store.close()
+                if self._trace is not None:
+                    await self._trace.tracer.stop()
             finally:
                 await self.instance.leave(consumer=self._consumer.group)
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection
 
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.consumer.service import Service
+from rmq.client.hooks import ConsumeHookContext, Hooks
 from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.results import ConsumeResult
 from rmq.runtime import patience
 from rmq.runtime.world import Clock
 
@@ -22,19 +24,22 @@ class PollService(Service):
 
     :param most: messages held of all queues, handed out and not consumed included, beyond which nothing is pulled.
     :param closing: told a queue that is not ours any more, and where it is to go on.
+    :param hooks: told of what is handed out, and of what became of it.
     """
 
-    def __init__(self, clock: Clock, most: int, closing: Callable[[ProcessQueue, int], None]) -> None:
+    def __init__(self, clock: Clock, most: int, closing: Callable[[ProcessQueue, int], None], hooks: Hooks) -> None:
         self._clock = clock
         self._most = most
         self._closing = closing
+        self._hooks = hooks
         self.listener_tasks: set[asyncio.Task[object]] = set()
         #: Where each queue goes on, behind all that was consumed; those of which nothing was are not here.
         self.positions: dict[MessageQueue, int] = {}
         #: Queues with messages to hand out, in their turn.
         self._ready: dict[ProcessQueue, None] = {}
-        #: Those with messages that were handed out and are not consumed, and to whom: None is not a loop.
-        self._out: dict[ProcessQueue, None] = {}
+        #: Those with messages that were handed out and are not consumed, and what hooks know of that.
+        self._out: dict[ProcessQueue, ConsumeHookContext | None] = {}
+        #: To whom: None is not a loop.
         self._reader: object | None = None
         #: Messages of each queue when last counted, and of all.
         self._counts: dict[ProcessQueue, int] = {}
@@ -66,7 +71,7 @@ class PollService(Service):
     def close(self, pq: ProcessQueue) -> None:
         self._held -= self._counts.pop(pq, 0)
         self._ready.pop(pq, None)
-        self._out.pop(pq, None)
+        self._tell_end(self._out.pop(pq, None), ConsumeResult.RECONSUME_LATER)
         position = self.positions.pop(pq.queue, None)
         if position is not None and not pq.void:
             self._closing(pq, position)
@@ -79,6 +84,9 @@ class PollService(Service):
     async def drain(self, limit: float) -> int:
         self.stopped = True
         self._arrived.set()
+        for told in self._out.values():
+            self._tell_end(told, ConsumeResult.RECONSUME_LATER)
+        self._out = dict.fromkeys(self._out)
         return 0
 
     def resize(self, most: int) -> None:
@@ -122,7 +130,7 @@ class PollService(Service):
         del self._ready[pq]
         if pq.messages:
             self._ready[pq] = None
-        self._out[pq] = None
+        self._out[pq] = self._hooks.begin_consume(messages, messages[0].message_queue) if self._hooks.consumes else None
         pq.last_consume_ms = self._clock.now_ms()
         return messages
 
@@ -132,13 +140,18 @@ class PollService(Service):
             if queues is None or pq.queue in queues:
                 self.positions[pq.queue] = pq.commit()
                 self._count(pq)
-                del self._out[pq]
+                self._tell_end(self._out.pop(pq), ConsumeResult.SUCCESS)
 
     def _put_back(self) -> None:
-        for pq in self._out:
+        for pq, told in self._out.items():
             pq.put_back()
-        self._ready = {**self._out, **self._ready}
+            self._tell_end(told, ConsumeResult.RECONSUME_LATER)
+        self._ready = {**dict.fromkeys(self._out), **self._ready}
         self._out.clear()
+
+    def _tell_end(self, told: ConsumeHookContext | None, result: ConsumeResult) -> None:
+        if told is not None:
+            self._hooks.end_consume(told, result, () if result is ConsumeResult.SUCCESS else told.messages, None)
 
 
 class Loop:

@@ -13,8 +13,9 @@ from rmq.client.consumer.membership import Membership
 from rmq.client.consumer.puller import Puller
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
-from rmq.client.results import PullResult
+from rmq.client.results import ConsumeResult, PullResult
 from rmq.client.settings import Duration, PullConsumerOptions, PullConsumerSettings, lists_options
+from rmq.client.trace import hooks_of
 from rmq.protocol import subscription
 from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
@@ -59,6 +60,7 @@ class PullConsumer(Consumer):
         for topic in self.settings.register_topics:
             check_topic(topic)
         self._strategy = self.settings.strategy()
+        self._trace, self._hooks = hooks_of(group, self.settings, self.world, quick=True)
         self._topics = {self._names.wrap(topic) for topic in self.settings.register_topics}
         self._balanced: dict[str, list[MessageQueue]] = {}
         self._puller: Puller | None = None
@@ -77,7 +79,7 @@ class PullConsumer(Consumer):
         """
         if self._membership is not None:
             return
-        membership = await Membership.join(self, self.world, self.settings, self._threads)
+        membership = await Membership.join(self, self.world, self.settings, self._threads, self._trace)
         self._puller = Puller(membership.instance, self.group, self.settings.hooks)
         self._membership = membership
         try:
@@ -162,9 +164,13 @@ class PullConsumer(Consumer):
         data = subscription.build(queue.topic, expression, kind)
         if queue.topic not in self._topics:
             await self._join(queue.topic)
-        return await self._puller.pull(
+        result = await self._puller.pull(
             queue, data, offset, max_nums=max_nums, timeout=timeout, suspend=suspend, post_subscription=True
         )
+        if result.messages and self._hooks.consumes:  # what its caller makes of them nobody knows
+            told = self._hooks.begin_consume(result.messages, self._names.queue(queue))
+            self._hooks.end_consume(told, ConsumeResult.SUCCESS, (), None)
+        return result
 
     async def _join(self, topic: str) -> None:
         """A topic pulled for the first time becomes part of the group's subscription."""

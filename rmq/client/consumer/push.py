@@ -24,11 +24,11 @@ from rmq.client.consumer.rebalance import Rebalance
 from rmq.client.consumer.service import Listening, Service
 from rmq.client.consumer.statistics import TopicStatistics
 from rmq.client.consumer.subscriptions import Subscriptions, refuse_mixture
-from rmq.client.hooks import Hooks
 from rmq.client.instance import instances_of
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.settings import Duration, PushConsumerOptions, PushConsumerSettings, lists_options
+from rmq.client.trace import hooks_of
 from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq.protocol.errors import ClientError
@@ -73,7 +73,7 @@ class PushConsumer(Consumer):
         self.group: str = group
         self.world: World = world or World.around()
         self._strategy = self.settings.strategy()
-        self._hooks = Hooks(self.settings.hooks, group)
+        self._trace, self._hooks = hooks_of(group, self.settings, self.world)
         self._subscriptions = Subscriptions(self.world.clock, group)
         self._listeners: dict[str, Listener] = {}
         self._default: Listener | None = None
@@ -176,7 +176,7 @@ class PushConsumer(Consumer):
             self._subscriptions.put_retry()
         if not settings.allow_mixed_subscriptions:
             refuse_mixture(self.heartbeat_data(), instances_of(settings.namesrv))
-        membership = await Membership.join(self, self.world, settings, settings.consume_thread_max)
+        membership = await Membership.join(self, self.world, settings, settings.consume_thread_max, self._trace)
         membership.pool.keep(settings.consume_thread_min)
         instance, tasks = membership.instance, membership.tasks
         member = Member(

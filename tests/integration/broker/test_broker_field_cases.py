@@ -519,7 +519,7 @@ async def test_b036_a_killed_orderly_member_is_replaced_within_seconds(
         name = first.client_id
         await asyncio.sleep(1)
         # What SIGKILL leaves: nothing more is said, and the connections close.
-        await first._tasks.close()  # type: ignore[union-attr]
+        await first._membership.tasks.close()  # type: ignore[union-attr]
         await first.instance._tasks.close()  # type: ignore[union-attr]
         await first.instance.remoting.close()
         await second.start()
@@ -527,7 +527,7 @@ async def test_b036_a_killed_orderly_member_is_replaced_within_seconds(
         await eventually(lambda: len(got) == 4, within=13)
         assert any(f"from {name} to " in record.message for record in caplog.records)
         await second.shutdown()
-        first._instance = None
+        first._membership = None
 
 
 @in_virtual_time

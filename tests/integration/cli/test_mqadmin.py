@@ -273,3 +273,17 @@ async def test_a_message_is_consumed_now_or_sent_again(admin: Admin) -> None:
         assert await got.get() == "hello A k 1"
     error = await admin.run("queryMsgById", "-i", result.msg_id, "-g", "members", "-d", "nobody", code=1)
     assert error.startswith("mqadmin: code ")
+
+
+async def test_a_message_trace_is_shown_by_the_id_of_its_message(admin: Admin) -> None:
+    options: Any = {"namesrv": admin.cluster.namesrv_addr, "enable_msg_trace": True}
+    async with Producer("p", **options) as producer:
+        sent = await producer.send([Message("Topic", "one", keys="k1"), Message("Topic", "two")])
+    first, second = sent.msg_id.split(",")
+    head, row, *_ = (await admin.run("queryMsgTraceById", "-i", second)).splitlines()
+    assert head.split() == ["#Type", "#ProducerGroup", "#ClientHost", "#SendTime", "#CostTimes", "#Status"]
+    assert (row.split()[:3], row.split()[-1]) == (["Pub", "p", "127.0.0.1"], "success")
+    [told] = await admin.json("queryMsgTraceById", "-i", first)
+    assert (told["type"], told["msgId"], told["keys"], told["bodyLength"]) == ("Pub", first, "k1", 3)
+    assert "enable_msg_trace" in await admin.run("queryMsgTraceById", "-i", "F" * 32, code=1)
+    assert "Nowhere" in await admin.run("queryMsgTraceById", "-i", first, "-t", "Nowhere", code=1)

@@ -69,7 +69,8 @@ final class Consuming {
 
     private static Map<String, Object> subscribe(JSONObject arguments) throws Exception {
         String handle = arguments.getString("handle");
-        DefaultMQPushConsumer consumer = Patience.with(new DefaultMQPushConsumer(arguments.getString("group")));
+        DefaultMQPushConsumer consumer = Patience.with(
+            new DefaultMQPushConsumer(arguments.getString("group"), arguments.getBooleanValue("trace")));
         consumer.setNamesrvAddr(arguments.getString("namesrv"));
         if (arguments.containsKey("namespace")) {
             consumer.setNamespace(arguments.getString("namespace"));

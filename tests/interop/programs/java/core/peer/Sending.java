@@ -48,7 +48,8 @@ final class Sending {
     }
 
     private static Map<String, Object> produce(JSONObject arguments) throws Exception {
-        DefaultMQProducer producer = Patience.with(new DefaultMQProducer(arguments.getString("group")));
+        DefaultMQProducer producer = Patience.with(
+            new DefaultMQProducer(arguments.getString("group"), arguments.getBooleanValue("trace")));
         producer.setNamesrvAddr(arguments.getString("namesrv"));
         if (arguments.containsKey("namespace")) {
             producer.setNamespace(arguments.getString("namespace"));
