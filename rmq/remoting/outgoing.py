@@ -104,6 +104,14 @@ class Outgoing(Calls):
         if self.out_bytes > self._at_once:
             self.flush()
 
+    def send_at_once(self, data: bytes) -> None:
+        """:meth:`send` of what the peer waits for: between two ticks it is written now, and no tick has to come."""
+        if self._endpoint.scheduled or self.closed:
+            self.send(data)
+            return
+        self.out.append(data)
+        self.flush()
+
     def send_parts(self, parts: Sequence[bytes | memoryview], size: int) -> None:
         """:meth:`send` of a frame in pieces of ``size`` bytes together: they are put together once, when written.
 

@@ -77,7 +77,7 @@ class UnansweredSends:
         pressure = self._pressure
         pressure.held -= self._count
         self._conn.settle(self._size)
-        self._conn.send(data)
+        self._conn.send_at_once(data)
         if pressure.latency is not None:
             pressure.latency.add(self._request, self._code, self._began, self._count)
 

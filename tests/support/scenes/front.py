@@ -77,6 +77,8 @@ class Line:
         if not self.closed:
             self.sent.append(data)
 
+    send_at_once = send
+
     def send_parts(self, parts: Sequence[bytes | memoryview], size: int) -> None:
         whole = b"".join(parts)
         assert len(whole) == size

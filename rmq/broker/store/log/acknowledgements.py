@@ -117,8 +117,7 @@ class Acknowledgements:
             self.send(answers)
 
     def _arm(self) -> None:
-        deadline = self._durability.deadline
-        if self._deadline is None and deadline is not None:
+        if self._deadline is None and (deadline := self._durability.deadline) is not None:
             loop = asyncio.get_running_loop()
             self._deadline = loop.call_later(max(0.0, deadline - self._monotonic()), self._on_deadline)
 
