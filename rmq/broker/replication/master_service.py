@@ -29,7 +29,7 @@ _TURN = 64 << 10
 _COLD = 1 << 20
 #: Reads from the disk for slaves at a time: consumers' have the same threads, flushes have one of their own.
 _COLD_READS = 2
-#: Bytes that wait to be sent to one slave before the log is read on for it.
+#: Bytes that wait to be sent to one slave before the log is read on for it, and that it may be behind to be waited for.
 _UNSENT = 256 << 10
 #: Seconds of which the ends of the log are kept.
 _SAMPLES = 3600
@@ -188,22 +188,27 @@ class MasterReplication:
             told.remove(self.wake)
 
     def wake(self) -> None:
-        """There is something to send: once the loop is through with this turn, when producers have their answers.
+        """The log has grown. A slave that producers wait for has it at once, any other when they have their answers."""
+        waited_for: list[_Slave] = []
+        if self.store.settings.sync_master:
+            end = self.store.log.end
+            waited_for += [slave for slave in self._connections if end - slave.stream.next <= _UNSENT]
+            self._fill(waited_for)
+        if len(waited_for) < len(self._connections):
+            self.fill_soon()
 
-        Where those wait for a slave it is sent at once; what follows it within the turn goes together.
-        """
+    def fill_soon(self) -> None:
+        """There is something to send: once the loop is through with this turn, all of it together."""
         if not self._woken:
             self._woken = True
             asyncio.get_running_loop().call_soon(self._pump)
-            if self.store.settings.sync_master:
-                self._fill_all()
 
     def _pump(self) -> None:
         self._woken = False
-        self._fill_all()
+        self._fill(list(self._connections))
 
-    def _fill_all(self) -> None:
-        for slave in list(self._connections):
+    def _fill(self, slaves: list[_Slave]) -> None:
+        for slave in slaves:
             try:
                 slave.fill()
             except Exception as error:  # of one slave: the others get their part
@@ -380,20 +385,21 @@ class _Slave(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._paused = False
-        self._service.wake()
+        self._service.fill_soon()
 
     def fill(self) -> None:
         """Send what there is, a portion of it."""
         transport, stream = self._transport, self.stream
-        if transport is None or self._paused or self._reading or stream.next < 0:
-            return
         service = self._service
+        if transport is None or self._paused or self._reading or stream.next in (-1, service.store.log.end):
+            return
         now = service.world.clock.monotonic()
+        extent = service.extent()
         limit = service.settings.ha_transfer_batch_size
         pieces: list[bytes] = []
         left = _TURN
         try:
-            while left > 0 and (size := stream.wanted(service.extent(), limit)):
+            while left > 0 and (size := stream.wanted(extent, limit)):
                 if not pieces:
                     pieces.append(stream.on_tick(now))
                 data = self._read(stream.next, size)
@@ -410,7 +416,7 @@ class _Slave(asyncio.Protocol):
             service.gave(stream.next)
             transport.write(b"".join(pieces))
             if left <= 0:
-                service.wake()
+                service.fill_soon()
 
     def _read(self, offset: int, size: int) -> bytes | None:
         """Bytes of the log, when they are in memory.

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from rmq.broker.replication import master_service
 from rmq.broker.replication.wire import report
 from rmq.testing.simworld import SimOffload
 from tests.support.scenes.replication import PUT_OK, Pair, Sender, pair, raw_slave
@@ -36,16 +37,20 @@ async def test_without_a_slave_it_is_11_at_once_and_with_one_0_after_a_round_tri
 
 
 @in_virtual_time
-@pytest.mark.parametrize("sync", [True, False])
-async def test_where_producers_wait_for_a_slave_it_is_sent_before_anything_else_and_where_not_after(sync: bool) -> None:
+@pytest.mark.parametrize(
+    ("sync", "behind", "at_once"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+async def test_where_producers_wait_for_a_slave_it_is_sent_before_anything_else_and_where_not_after(
+    monkeypatch: pytest.MonkeyPatch, sync: bool, behind: bool, at_once: bool
+) -> None:
+    if behind:
+        monkeypatch.setattr(master_service, "_UNSENT", 0)
     async with pair(sync=sync) as p:
         await replicas(p)
         sender = Sender(p)
-        sender.send()
-        assert (p.service.slaves()[0].next == p.master.log.end) is sync
-        sender.send()
-        # What follows within the turn goes together.
-        assert p.service.slaves()[0].next < p.master.log.end
+        for _ in range(2):
+            sender.send()
+            assert (p.service.slaves()[0].next == p.master.log.end) is at_once
         await asyncio.sleep(0)
         assert p.service.slaves()[0].next == p.master.log.end
 
@@ -57,7 +62,6 @@ async def test_a_slave_that_cannot_be_sent_what_is_appended_is_not_waited_for(mo
         sender = Sender(p)
         waiting = sender.send()
         monkeypatch.setattr(p.master.log, "read", lambda offset, size: b"")
-        p.service._woken = False
         number = sender.send()
         assert [sender.answers[one][0] for one in (waiting, number)] == [NOT_AVAILABLE, NOT_AVAILABLE]
         assert p.master.durability.visible == p.master.log.end
