@@ -47,6 +47,22 @@ async def bodies(broker: Broker) -> list[str]:
     return [decode_record(await broker.record(index)).body.decode() for index in range(broker.count())]
 
 
+def test_places_without_a_message_are_passed_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    """A start that lost the end of the log leaves thousands, and tells them in one line."""
+
+    async def check(broker: Broker, _: object) -> None:
+        broker.delay(1, body=b"before them")
+        level = broker.store.queues.get_or_create(SCHEDULE_TOPIC, 0)
+        broker.store.queues.leave_out(level, 3000)
+        level.visible = level.next
+        broker.delay(1, body=b"behind them")
+        await asyncio.sleep(10)
+        assert await bodies(broker) == ["before them", "behind them"]
+        assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+    with_a_restart(check)
+
+
 @pytest.mark.parametrize("kill", [False, True])
 @pytest.mark.parametrize("entry", [False, True])
 def test_what_cannot_be_read_holds_nothing_up(kill: bool, entry: bool, caplog: pytest.LogCaptureFixture) -> None:
