@@ -69,7 +69,6 @@ SILENT = (
             "^queue rmq_sys_wheel_timer, newest entry, tags: zero"),
     Silence("when its message was stored decides in a unit whether its bit map counts, and there is none",
             "^units A-0, unit, store time"),
-    Silence("behind the units that are used there was nothing", "^units A-0: cut"),
     Silence("after a kill slots and header of the newest index file are made of its entries, whatever they say",
             "^index, newest file, (slot|header, (end|slots|count))", "^killed"),
     Silence("what a header of the index says of the time of its newest message may be a second off",

@@ -111,6 +111,7 @@ class ExtQueueTable(QueueTable):
         :param clean: the last stop was clean: units are trusted.
         :raises StoreError: files of another size.
         """
+        self.ext.disk.sizes.whole = clean
         unlisted: list[str] = []
         topics = await self._offload(self.disk.topics, unlisted)
         for topic in topics:

@@ -143,7 +143,7 @@ class ExtDisk:
         self._store = root
         self.root = os.path.join(root, "consumequeue_ext")
         self.file_size = file_size
-        self._sizes = FileSizes(
+        self.sizes = FileSizes(
             files, root, "consumequeue_ext", file_size, "mappedFileSizeConsumeQueueExt", step=1, mends=mends
         )
 
@@ -164,9 +164,9 @@ class ExtDisk:
                 continue
             if self._files.is_dir(path):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-            self._sizes.check(path, self._files.size(path))
+            self.sizes.check(path, self._files.size(path))
             found.append(start)
-        return self._sizes.named_right(directory, found)
+        return self.sizes.named_right(directory, found)
 
     def free_names(self, directory: str) -> None:
         """Move directories that stand in place of a queue's files aside."""

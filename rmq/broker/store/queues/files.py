@@ -83,7 +83,7 @@ class QueueDisk:
         self._store = root
         self.root = os.path.join(root, "consumequeue")
         self.file_size = file_size
-        self._sizes = FileSizes(
+        self.sizes = FileSizes(
             files, root, "consumequeue", file_size, "mappedFileSizeConsumeQueue", step=ENTRY_SIZE, mends=mends,
             remedy=", or make its queues anew with mqadmin store rebuild",
         )  # fmt: skip
@@ -350,8 +350,8 @@ class QueueDisk:
                     else:
                         starts.append(start)
                 if len(unlisted or ()) == bad:
-                    if self._sizes.mends:
-                        starts = self._sizes.named_right(f"{self.root}/{topic}/{name}", starts)
+                    if self.sizes.mends:
+                        starts = self.sizes.named_right(f"{self.root}/{topic}/{name}", starts)
                     found.append((topic, int(name), sorted(starts), foreign))
         return found
 
@@ -380,8 +380,8 @@ class QueueDisk:
     def _read_file(self, path: str, *, heads: bool) -> bytes:
         file = self._files.open(path, readonly=True)
         try:
-            if (size := file.size()) > self.file_size and not self._files.is_dir(path):
-                self._sizes.check(path, size)
+            if (size := file.size()) != self.file_size and not self._files.is_dir(path):
+                self.sizes.check(path, size)
             return self._read(file, heads=heads)
         finally:
             file.close()

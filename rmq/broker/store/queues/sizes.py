@@ -1,8 +1,9 @@
-"""Files of queues that are longer than they may be, or begin where none does: damage, or a setting that is wrong?
+"""Files of queues that are longer than they may be, shorter, or begin where none does: damage, or a wrong setting?
 
 All files of a kind have one size, and what is in them is found by it: under another one everything would be read
 wrongly, so a wrong setting keeps the broker from starting, and nothing is touched. It is damage of one file where the
 setting cannot be what is wrong: another file of the store has the size that is set, or no setting gives such a size.
+A file that is too short is what a process leaves that dies while it cuts it; after a clean stop it is damage, too.
 """
 
 from __future__ import annotations
@@ -44,16 +45,24 @@ class FileSizes:
         self.mends = mends
         self._remedy = remedy
         self._confirmed = False
+        #: No process has died since files were last as long as they should be: the last stop was clean.
+        self.whole = False
         #: Files that were told of.
         self._told: set[str] = set()
 
     def check(self, path: str, size: int) -> None:
-        """Make sure that a file ends where it may; what is behind that is cut off, and told.
+        """Make sure that a file ends where it should: what is behind that is cut off, what is missing zeros, and told.
 
         :param size: bytes that it has.
         :raises StoreError: the setting may be wrong.
         """
-        if size <= self._size:
+        if size == self._size:
+            return
+        if size < self._size:
+            if size and self.whole:  # an empty one is what a disk without room leaves
+                self._tell(path, f"has {size} bytes, a {self._kind} file has {self._size}: it was cut")
+            if self.mends:
+                self._resize(path, cut=False)
             return
         if not (size % self._step or self._is_confirmed()):
             raise StoreError(f"{path} has {size} bytes, a {self._kind} file has {self._size}: {self._set_right()}")
@@ -61,11 +70,14 @@ class FileSizes:
             path, f"has {size} bytes, a {self._kind} file has {self._size}: what is behind is no part of the queue"
         )
         if self.mends:
-            file = self._files.open(path)
-            try:
-                file.truncate(self._size)
-            finally:
-                file.close()
+            self._resize(path, cut=True)
+
+    def _resize(self, path: str, *, cut: bool) -> None:
+        file = self._files.open(path)
+        try:
+            (file.truncate if cut else file.allocate)(self._size)
+        finally:
+            file.close()
 
     def named_right(self, directory: str, starts: list[int]) -> list[int]:
         """Those of a queue's files whose names are offsets that files begin at; others are moved aside, and told.

@@ -56,6 +56,7 @@ class Opening:
         await self._offload(checkpoint.load)
         await self._offload(damaged.load)
         await self._offload(deletions.load)
+        self._queues.disk.sizes.whole = clean
         await self._offload(self._look_at_folders)
         await self._offload(self._look_at_queue_files)
         if clean:

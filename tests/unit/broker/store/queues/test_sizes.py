@@ -12,7 +12,7 @@ from rmq.protocol.errors import StoreError
 from rmq.runtime.files import RealFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
-from tests.support.scenes.store import QUEUE_SIZE, bodies, opened, put, small
+from tests.support.scenes.store import QUEUE_SIZE, bodies, die, opened, put, small
 
 NAMES = ("A", "B", "C")
 FILES = {"consumequeue": QUEUE_SIZE, "consumequeue_ext": 4096}
@@ -41,6 +41,37 @@ def test_a_longer_file_is_cut_and_told_once(folder: str, extra: bytes, caplog: p
             assert [path in line.getMessage() for line in caplog.records if line.levelno >= logging.WARNING] == [
                 True
             ] * told
+            assert node.files.size(path) == FILES[folder]
+
+    run(main())
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("folder", FILES)
+def test_a_file_cut_behind_what_is_used_is_told_after_a_clean_stop(
+    folder: str, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = f"/store/{folder}/A/0/{0:020d}"
+
+    async def main() -> None:
+        simulation = Simulation(1)
+        node = simulation.node("a")
+        settings = small(ext_enable=True, ext_file_size=FILES["consumequeue_ext"])
+        store = await opened(node.world, settings)
+        store.append([put(store.queues.get_or_create("A", 0), b"x", tag="t")])
+        if clean:
+            await store.stop()
+        else:
+            await store.force()
+            simulation.kill(node)
+            await die(store)
+        node.disk.open(path).truncate(FILES[folder] - 100)
+        for told in (clean, False):
+            caplog.clear()
+            store = await opened(node.world, settings)
+            assert await bodies(store, store.queues.get_or_create("A", 0)) == [b"x"]
+            await store.stop()
+            assert any("it was cut" in line.getMessage() for line in caplog.records) is told
             assert node.files.size(path) == FILES[folder]
 
     run(main())
