@@ -19,6 +19,7 @@ from rmq.protocol.codes import Language
 
 if TYPE_CHECKING:
     from rmq.protocol.header import Header
+    from rmq.protocol.permissions import Grant, Need
 
 __all__ = ["VERSION", "Command", "SerializeType"]
 
@@ -42,7 +43,7 @@ class Command:
     ``ext`` holds the header's fields as texts; None and ``{}`` differ on the wire, so they differ here.
     """
 
-    __slots__ = ("body", "code", "ext", "flag", "language", "opaque", "remark", "serialize", "version")
+    __slots__ = ("body", "code", "ext", "flag", "grant", "language", "opaque", "remark", "serialize", "version")
 
     def __init__(
         self,
@@ -66,6 +67,18 @@ class Command:
         self.language: int | None = language
         self.version: int = version
         self.serialize: SerializeType = serialize
+        #: What its sender may do; None where no access control is on.
+        self.grant: Grant | None = None
+
+    def demand(self, *needs: Need) -> None:
+        """Insist that the sender of this request may do something; everybody may where no access control is on.
+
+        For handlers that know only by themselves what a request is about: from its body, or from a stored message.
+
+        :raises AuthError: he may not.
+        """
+        if self.grant is not None:
+            self.grant.demand(*needs)
 
     @classmethod
     def request(cls, code: int, header: Header | None = None, body: bytes = b"") -> Command:

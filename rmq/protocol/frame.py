@@ -166,6 +166,7 @@ def _decode_json(header: bytes, body: bytes) -> Command:
     command.language = 0 if language == "JAVA" else language_of(language)
     command.version = version
     command.serialize = SerializeType.JSON
+    command.grant = None
     return command
 
 

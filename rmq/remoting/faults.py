@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rmq.protocol import frame
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import FLAG_RESPONSE, Command
-from rmq.protocol.errors import ProtocolError, ResponseError
+from rmq.protocol.errors import AuthError, ProtocolError, ResponseError
 from rmq.runtime.aside import logger
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ _MOST_KINDS = 1_000
 #: Lines for faults of one kind before they get rare.
 _TOLD = 10
 _ONEWAY = 2
+#: Begins the remark when access control refuses: what clients of 4.x look for.
+_ACL_EXCEPTION = "org.apache.rocketmq.acl.common.AclException"
 
 
 def system_error(request: Command, remark: str) -> Command:
@@ -51,6 +53,8 @@ class Faults:
         """
         if isinstance(error, ResponseError):
             answer = request.reply(error.code, error.remark)
+        elif isinstance(error, AuthError):
+            answer = system_error(request, f"{_ACL_EXCEPTION}: {error}")
         elif isinstance(error, ProtocolError):
             answer = system_error(request, str(error))
         else:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.command import Command
@@ -57,6 +57,16 @@ class Handler:
     body: int | None = None
     #: Bytes that its answers may well have.
     answer: int = 0
+
+
+class Guard(Protocol):
+    """Access control (:mod:`rmq.auth`): asked twice about each request, both times it raises AuthError to refuse."""
+
+    def admit(self, conn: Conn, request: Command) -> None:
+        """Who sent it, before anything of it is read."""
+
+    def check(self, conn: Conn, request: Command, header: Header | None) -> None:
+        """Whether he may do what the header says that the handler is about to get."""
 
 
 class Refusal(NamedTuple):
@@ -102,11 +112,11 @@ def _marks(kind: type) -> tuple[tuple[str, Any], ...]:
 class Router:
     """Request code -> handler (Java: the processor table of the remoting server).
 
-    ``before`` holds checks made ahead of every handler, in order (access control): ``check(conn, request)`` raises
-    ResponseError to refuse. ``latency`` counts the answers, when there is one. ``faults`` answers what raised.
+    ``guard`` is asked ahead of every handler, when access control is on. ``latency`` counts the answers, when there is
+    one. ``faults`` answers what raised.
     """
 
-    __slots__ = ("_handlers", "_refusing", "_served", "before", "faults", "latency")
+    __slots__ = ("_handlers", "_refusing", "_served", "faults", "guard", "latency")
 
     def __init__(self, services: Iterable[object] = ()) -> None:
         #: What services handle, what is refused instead, and both together.
@@ -115,7 +125,7 @@ class Router:
         self._handlers: dict[int, Handler] = {}
         self.faults = Faults()
         self.latency: CallLatency | None = None
-        self.before: list[Callable[[Conn, Command], None]] = []
+        self.guard: Guard | None = None
         for service in services:
             self.add(service)
 
@@ -188,17 +198,21 @@ class Router:
                 if not conn.when_room(lambda: None if conn.closed else self.route(conn, request)):
                     raise ResponseError(ResponseCode.SYSTEM_BUSY, BUSY)
                 return
-            for check in self.before:
-                check(conn, request)
+            guard = self.guard
+            if guard is not None:
+                guard.admit(conn, request)
             if handler.body is not None and len(request.body) > handler.body:
                 raise ResponseError(
                     ResponseCode.SYSTEM_ERROR,
                     f"a body of {len(request.body)} bytes: at most {handler.body} are taken by request {request.code}",
                 )
-            if handler.header is None:
+            header = None if handler.header is None else handler.header.decode(request.ext or {})
+            if guard is not None and request.code not in self._refusing:
+                guard.check(conn, request, header)
+            if header is None:
                 answer = handler.call(conn, request)
             else:
-                answer = handler.call(conn, request, handler.header.decode(request.ext or {}))
+                answer = handler.call(conn, request, header)
             if answer is None:
                 return
             if inspect.iscoroutine(answer):

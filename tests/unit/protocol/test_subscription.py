@@ -48,12 +48,13 @@ def test_the_signature_of_protocol_md() -> None:
     assert not signature.verify(ext, b"hello", "12345678", 409)
 
 
-def test_old_clients_do_not_sign_the_unique_key_mark() -> None:
+def test_the_unique_key_mark_is_signed_or_not() -> None:
     old = signature.signed_fields({"key": "k"}, b"", "a", "secret") | {"_UNIQUE_KEY_QUERY": "true"}
-    assert signature.verify(old, b"", "secret", 399)
-    assert not signature.verify(old, b"", "secret", 401)
     new = signature.signed_fields({"key": "k", "_UNIQUE_KEY_QUERY": "true"}, b"", "a", "secret", "token")
-    assert signature.verify(new, b"", "secret", 401)
+    for version in (399, 401):
+        assert signature.verify(old, b"", "secret", version)
+        assert signature.verify(new, b"", "secret", version)
+        assert not signature.verify(old | {"more": "1"}, b"", "secret", version)
 
 
 def test_permissions_print_as_in_java() -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from rmq.protocol.command import Command, SerializeType
 from rmq.protocol.errors import (
+    AuthError,
     HeaderError,
-    ResponseError,
 )
+from rmq.protocol.header import Header
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import Refusal, Router
 from rmq.testing import simloop
@@ -114,16 +115,31 @@ def test_an_answer_that_no_frame_holds_is_an_error_of_its_own_request() -> None:
     simloop.run(main())
 
 
-def test_checks_come_before_handlers() -> None:
+class OneGuard:
+    """Lets nobody in with code 9, and refuses what code 8 asks for."""
+
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+
+    def admit(self, conn: Conn, request: Command) -> None:
+        self.seen.append(request)
+        if request.code == 9:
+            raise AuthError("not you")
+
+    def check(self, conn: Conn, request: Command, header: Header | None) -> None:
+        assert self.seen[-1] is request
+        if request.code == 8:
+            raise AuthError("not that")
+
+
+def test_a_guard_is_asked_before_handlers() -> None:
     async def main() -> None:
         async with Rig() as rig:
-
-            def deny(conn: Conn, request: Command) -> None:
-                if request.code == 9:
-                    raise ResponseError(16, "not you")
-
-            rig.server.router.before.append(deny)
-            assert (await rig.ask(9)).remark == "not you"
+            rig.server.router.guard = OneGuard()
+            for code, why in ((9, "not you"), (8, "not that")):
+                answer = await rig.ask(code)
+                assert answer.code == 1
+                assert answer.remark == f"org.apache.rocketmq.acl.common.AclException: {why}"
             assert rig.services.oneways == []
             assert (await rig.ask(1)).code == 0
 

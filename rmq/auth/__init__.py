@@ -1,0 +1,1 @@
+"""Access control that every listener shares: accounts, signatures, permissions (docs/acl.md)."""
