@@ -29,6 +29,7 @@ from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.start.progress import Progress
 from rmq.broker.store.store import Store
+from rmq.broker.wiring.access import make_access, sign
 from rmq.broker.wiring.admin import make_handlers
 from rmq.broker.wiring.front import make_front, make_server
 from rmq.broker.wiring.state import make_counted, make_members, make_tables
@@ -100,6 +101,10 @@ class BrokerApp:
 
     async def _start(self) -> None:
         begins = self._begun.push
+        if self.access is not None:
+            await self.access.load()
+            begins("access control", self.access.stop)
+            self.access.start()
         begins("the observer", self.observer.stop)
         await self.observer.start()
         begins("the client of the name servers", self._client.close)
@@ -176,6 +181,8 @@ class BrokerApp:
         self._client = RemotingClient(world)
         #: Calls the brokers of its set.
         self._peers = RemotingClient(world, tls=settings.peer_tls(), name="set")
+        sign(ground, self._client, self._peers)
+        self.access = make_access(ground, router, front, self._let_pops_go)
         self._registration = registration = Registrar(
             world, settings, tables.topics, self._client, broker_addr=ground.broker_addr, ha_addr=ground.ha_addr,
             broker_id=lambda: self.roles.role.broker_id,
@@ -184,7 +191,9 @@ class BrokerApp:
             world, settings, store, counted.stats, delays, front.pressure, lambda: self.roles.figures()
         )
         beside = BesideTables(modes, delays, forgetting)
-        for service in make_handlers(ground, tables, members, counted, front, beside, runtime, lambda: self.roles):
+        for service in make_handlers(
+            ground, tables, members, counted, front, beside, runtime, lambda: self.roles, self.access
+        ):
             router.add(service)
         router.add(
             Assignment(
@@ -197,13 +206,16 @@ class BrokerApp:
         arrivals.told.append(front.delivery.holds.wake)
         store.durability.on_visible = arrivals.tell
         figures = Figures(
-            ground, tables, members, counted, Serving(front.pressure, front.delivery, front.timer_sends, server),
+            ground, tables, members, counted,
+            Serving(front.pressure, front.delivery, front.timer_sends, server, self.access),
             lambda: self.roles.master, lambda: self.roles.slave,
         )  # fmt: skip
         self.metrics = BrokerMetrics(figures, runtime.table)
         self.observer = Observer(
             world, settings, "broker", settings.bind_address, missing=self._missing, metrics=self.metrics.page
         )
+        if self.access is not None:
+            self.observer.services.watch(self.access.tasks)
         self.observer.services.watch(self._tasks, store.tasks, counted.stats.tasks, registration.tasks)
         self.roles = roles = Roles(
             Role.of(settings),
@@ -228,6 +240,10 @@ class BrokerApp:
             lambda group, _: counted.stats.forget_group(group), lambda group, _: tables.filters.forget_group(group),
             lambda group, _: modes.forget_group(group), roles.forget_group,
         ]  # fmt: skip
+
+    def _let_pops_go(self) -> None:
+        if self.roles.master is not None:
+            self.roles.master.pop.polls.release()
 
     def _missing(self) -> str | None:
         """Why clients may not be sent here: a full disk is no reason, for it passes without a restart."""

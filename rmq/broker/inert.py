@@ -71,7 +71,6 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     ),
     **dict(of_5(_NO_POOLS, _NO_QUEUES, _NO_HA, _NO_NETTY)),
     "autoDeleteUnusedStats": "what was counted for deleted topics and groups is forgotten in any case",
-    "rocketmqHome": "nothing is looked for there",
     "transferMsgByHeap": "messages are handed out one way only",
     "messageStorePlugIn": "Java classes cannot be loaded",
     "isolateLogEnable": "logs go where conf/logging.yaml says",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import ClassVar
 
+from rmq.auth.settings import AclSettings
 from rmq.broker.delays import DelayLevels
 from rmq.broker.inert import WITHOUT_EFFECT
 from rmq.broker.store.settings import StoreSettings
@@ -19,7 +20,6 @@ from rmq.protocol import addresses
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.frame import MAX_FRAME, MAX_HEADER
 from rmq.protocol.names import BROKER_TOPICS, MASTER_ID
-from rmq.remoting.health import ObserverSettings
 from rmq.runtime.identity import Advertised, choose_address
 from rmq.runtime.world import Identity
 
@@ -53,7 +53,7 @@ def _hours(text: str) -> Outside | None:
     )
 
 
-class BrokerSettings(ObserverSettings):
+class BrokerSettings(AclSettings):
     """Settings of one broker; attributes are the keys in snake_case."""
 
     inert = WITHOUT_EFFECT
@@ -806,7 +806,9 @@ class BrokerSettings(ObserverSettings):
     config_black_list: str = setting(
         "configBlackList;brokerConfigPath", key="configBlackList", doc="Keys that request 25 refuses, separated by ';'."
     )
-    acl_enable: bool = setting(False, key="aclEnable", doc="Access control; not available yet, true is refused.")
+    acl_config_shows_secrets: bool = setting(
+        False, key="aclConfigShowsSecrets", doc="As Java up to 4.9.7: request 54 answers with the secrets of accounts."
+    )
     authentication_enabled: bool = setting(
         False, key="authenticationEnabled", doc="Access control of 5.x; not available yet, true is refused."
     )
@@ -824,7 +826,6 @@ class BrokerSettings(ObserverSettings):
         :raises ConfigError: names the key and what to do.
         """
         for key, wanted in (
-            ("aclEnable", self.acl_enable),
             ("authenticationEnabled", self.authentication_enabled),
             ("authorizationEnabled", self.authorization_enabled),
         ):
@@ -832,6 +833,7 @@ class BrokerSettings(ObserverSettings):
                 raise self.refused(key, "access control is not available yet, and starting without would be open")
         if self.enable_dleger_commit_log:
             raise self.refused("enableDLegerCommitLog", "the replicated commit log is not available yet")
+        self.check_acl()
         self._one_of("brokerRole", _ROLES)
         self._one_of("flushDiskType", _FLUSH_TYPES)
         if self.broker_role == "SLAVE":

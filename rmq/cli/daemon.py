@@ -10,13 +10,17 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
 from rmq.protocol.errors import RMQError
 from rmq.runtime import logs, loop
 from rmq.runtime.world import World
+
+if TYPE_CHECKING:
+    from rmq.broker.settings import BrokerSettings
+    from rmq.namesrv.settings import NamesrvSettings
 
 __all__ = ["Daemon", "Early", "exposure", "home", "log_folder", "logging_rules", "pid_of", "serve"]
 
@@ -51,9 +55,10 @@ def logging_rules() -> str | None:
     return path if path and os.path.isfile(path) else None
 
 
-def exposure(what: str, bind_address: str) -> list[str]:
-    """The line for a daemon that strangers can reach; nothing when it listens on loopback only."""
-    if bind_address == "localhost":
+def exposure(what: str, settings: BrokerSettings | NamesrvSettings) -> list[str]:
+    """The line for a daemon that strangers can reach and use; nothing when it listens on loopback only."""
+    bind_address = settings.bind_address
+    if settings.acl_enable or bind_address == "localhost":
         return []
     with contextlib.suppress(ValueError):
         if ipaddress.ip_address(bind_address.strip("[]").partition("%")[0]).is_loopback:
@@ -61,7 +66,7 @@ def exposure(what: str, bind_address: str) -> list[str]:
     where = bind_address if bind_address not in ("", "0.0.0.0", "::") else "every interface"
     return [
         f"{what} listens on {where} without access control: whoever reaches the port can read, write and delete; "
-        "set bindAddress=127.0.0.1 to keep it to this machine"
+        "set bindAddress=127.0.0.1 to keep it to this machine, or aclEnable"
     ]
 
 

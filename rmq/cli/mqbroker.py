@@ -57,7 +57,7 @@ def command(config: str | None, namesrv: str | None, show: bool, important: bool
         make,
         lambda: ready_line(settings),
         pid_file=lambda: pid_file(settings),
-        warnings=[*hints, *exposure("the broker", settings.bind_address)],
+        warnings=[*hints, *exposure("the broker", settings)],
         early=early,
     )
 

@@ -44,7 +44,7 @@ def command(config: str | None, namesrv: str | None, show: bool) -> int:
         make,
         lambda: "The Name Server boot success. serializeType=JSON",
         pid_file=lambda: pid_file(settings, apps[0].address[1]),
-        warnings=exposure("the nameserver", settings.bind_address),
+        warnings=exposure("the nameserver", settings),
         early=early,
     )
 

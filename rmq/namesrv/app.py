@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from rmq.auth.control import AccessControl
+from rmq.namesrv.access import NAMESRV_ACCESS
 from rmq.namesrv.brokers import BrokerService
 from rmq.namesrv.configuration import ConfigService
 from rmq.namesrv.kv import KVService
@@ -13,6 +15,7 @@ from rmq.namesrv.metrics import NamesrvMetrics
 from rmq.namesrv.routes import RouteTable
 from rmq.namesrv.settings import NamesrvSettings, expand
 from rmq.protocol.errors import ConfigError
+from rmq.protocol.names import TRACE_TOPIC
 from rmq.remoting.health import Observer
 from rmq.remoting.limits import Limits
 from rmq.remoting.router import Router
@@ -50,6 +53,11 @@ class NamesrvApp:
                 ConfigService(world, settings, config or expand(settings.config_store_path)),
             ]
         )
+        settings.check_acl()
+        self.access: AccessControl | None = None
+        if settings.acl_enable:
+            self.access = AccessControl(world, settings, NAMESRV_ACCESS, TRACE_TOPIC)
+            self._router.guard = self.access.guard
         self._server = Server(
             world,
             self._router,
@@ -63,11 +71,11 @@ class NamesrvApp:
         self._server.on_close.append(self._brokers.on_close)
         self._begun = Parts("the nameserver")
         self._tasks = TaskOwner("namesrv")
-        metrics = NamesrvMetrics(self.routes, lambda: len(self._server.connections), self._server.unread)
+        metrics = NamesrvMetrics(self.routes, lambda: len(self._server.connections), self._server.unread, self.access)
         self.observer = Observer(
             world, settings, "namesrv", settings.bind_address, missing=lambda: None, metrics=metrics.page
         )
-        self.observer.services.watch(self._tasks)
+        self.observer.services.watch(self._tasks, *([] if self.access is None else [self.access.tasks]))
         self._address: tuple[str, int] | None = None
 
     @property
@@ -97,6 +105,10 @@ class NamesrvApp:
 
     async def _start(self) -> None:
         begins = self._begun.push
+        if self.access is not None:
+            await self.access.load()
+            begins("access control", self.access.stop)
+            self.access.start()
         begins("the observer", self.observer.stop)
         await self.observer.start()
         await self.kv.load()

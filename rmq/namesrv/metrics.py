@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from rmq.auth.control import AccessControl
+from rmq.auth.metrics import acl_families
 from rmq.namesrv.routes import RouteTable
 from rmq.remoting.metrics import Family, Labels
 from rmq.remoting.unread import Unread
@@ -18,10 +20,13 @@ class NamesrvMetrics:
     :param unread: what their peers have not read.
     """
 
-    def __init__(self, routes: RouteTable, connections: Callable[[], int], unread: Unread) -> None:
+    def __init__(
+        self, routes: RouteTable, connections: Callable[[], int], unread: Unread, access: AccessControl | None = None
+    ) -> None:
         self._routes = routes
         self._connections = connections
         self._unread = unread
+        self._access = access
 
     async def page(self, query: Mapping[str, str]) -> tuple[Labels, Iterable[Family]]:
         """Common labels and families; every vocabulary has the same."""
@@ -47,6 +52,7 @@ class NamesrvMetrics:
             ],
         )
         yield Family("rmq_namesrv_topics", "gauge", "Topics with a route", [("", (), len(self._routes.topics()))])
+        yield from acl_families(self._access)
         yield Family("rmq_connections", "gauge", "Open connections", [("", (), self._connections())])
         for name, meaning, value in (
             (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from rmq.auth.settings import AclSettings
 from rmq.config.settings import INT_MAX, LONG_MAX, setting
-from rmq.remoting.health import ObserverSettings
 
 __all__ = ["JAVA_DEFAULTS", "NamesrvSettings", "expand"]
 
@@ -16,7 +16,6 @@ _ALWAYS = "it is always so here"
 _TEST = "it serves a test environment inside Alibaba"
 #: Keys of Java's nameserver without effect here, and why.
 _INERT = {
-    "rocketmqHome": "nothing is read from an installation folder",
     "productEnvName": _TEST,
     "clusterTest": _TEST,
     "serverWorkerThreads": _NETTY,
@@ -74,7 +73,6 @@ _INERT = {
 }  # fmt: skip
 #: Java's values of those keys: tools that read a nameserver's settings expect every one of them.
 JAVA_DEFAULTS = {
-    "rocketmqHome": "",
     "productEnvName": "center",
     "clusterTest": "false",
     "serverWorkerThreads": "8",
@@ -91,7 +89,7 @@ JAVA_DEFAULTS = {
 }
 
 
-class NamesrvSettings(ObserverSettings):
+class NamesrvSettings(AclSettings):
     """Java: NamesrvConfig and the server half of the Netty configuration."""
 
     inert = _INERT

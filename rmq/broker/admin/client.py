@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
 from rmq.broker.admin.slices import Turns
@@ -45,6 +45,7 @@ from rmq.protocol.headers.client import (
     UnregisterClientRequest,
 )
 from rmq.protocol.names import is_broker_group, retry_topic
+from rmq.protocol.permissions import Need, use_group, use_topic
 from rmq.remoting.conn import Conn
 from rmq.remoting.long_body import in_pieces
 from rmq.remoting.router import SHORT, handles
@@ -115,6 +116,7 @@ class ClientAdmin:
         if len(request.body) > _LARGE_BODY:
             return self._large_heartbeat(conn, request)
         beat = HeartbeatData.decode(request.body)
+        request.demand(*_needs(beat.consumer_data_set))
         client_id = self._client_id(beat)
         texts = [text for consumer in beat.consumer_data_set for text in _expressions(consumer)]
         if not all(map(self._expressions.may_compile, texts)):
@@ -153,6 +155,7 @@ class ClientAdmin:
         for item in lists["consumerDataSet"]:
             consumers.append(await _consumer_data(item))
             await turns.step()
+        request.demand(*_needs(consumers))
         for item in lists["producerDataSet"]:
             self._producer(conn, request, client_id, ProducerData.from_object(item).group_name)
             await turns.step()
@@ -212,7 +215,9 @@ class ClientAdmin:
         """46: whether a subscription that is not by tag is served here and compiles; consumers ask at their start."""
         if not request.body:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the request has no body")
-        subscription = CheckClientRequestBody.decode(request.body).subscription_data
+        body = CheckClientRequestBody.decode(request.body)
+        subscription = body.subscription_data
+        request.demand(use_group(body.group), *([] if subscription is None else [use_topic(subscription.topic)]))
         if subscription is None or subscription.is_tag_type:
             return request.reply(ResponseCode.SUCCESS)
         kind = subscription.expression_type
@@ -339,6 +344,7 @@ class ClientAdmin:
         wanted = LockBatchRequestBody.from_object(content)
         if not wanted.consumer_group:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the request names no consumerGroup")
+        request.demand(use_group(wanted.consumer_group))
         group, client = wanted.consumer_group, wanted.client_id
         lost = bool(wanted.lost_with_connection)
         parts = []
@@ -362,6 +368,7 @@ class ClientAdmin:
         wanted = LockBatchRequestBody.decode(request.body)
         if not wanted.consumer_group:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the request names no consumerGroup")
+        request.demand(use_group(wanted.consumer_group))
         return wanted
 
 
@@ -380,6 +387,16 @@ async def _consumer_data(item: object) -> ConsumerData:
     if sum(one.expression_type == "SQL92" for one in data.subscription_data_set) > _MOST_FILTERS:
         raise BodyError(f"{data.group_name}: at most {_MOST_FILTERS} expressions are taken of a group")
     return data
+
+
+def _needs(consumers: Iterable[ConsumerData]) -> Iterator[Need]:
+    """What a heartbeat needs of who sends it."""
+    for consumer in consumers:
+        if not consumer.group_name:
+            continue
+        yield use_group(consumer.group_name)
+        for subscription in consumer.subscription_data_set:
+            yield use_topic(subscription.topic)
 
 
 def _expressions(data: ConsumerData) -> list[str]:

@@ -18,6 +18,7 @@ from rmq.protocol.headers.message import (
     QueryMessageResponse,
     ViewMessageRequest,
 )
+from rmq.protocol.permissions import use_topic
 from rmq.protocol.record import topic_of
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import LARGE, handles
@@ -73,6 +74,7 @@ class MessageAdmin:
         record = await self._store.messages.at(header.offset)
         if record is None or self._store.deletions.is_dead(topic_of(record), header.offset):
             raise ResponseError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
+        request.demand(use_topic(topic_of(record)))
         return _plain(request.reply(ResponseCode.SUCCESS, body=record))
 
     @handles(RequestCode.QUERY_CONSUME_QUEUE, header=QueryConsumeQueueRequest, answer=LARGE)

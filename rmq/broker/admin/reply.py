@@ -15,6 +15,7 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import ResponseError, StoreError, TransportError
 from rmq.protocol.headers.reply import ReplyMessageRequest
 from rmq.protocol.headers.send import SendMessageRequest, SendMessageV2Request
+from rmq.protocol.permissions import publish_topic
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import handles
 from rmq.runtime.world import Clock
@@ -61,6 +62,7 @@ class ReplyAdmin:
             header = request.header(SendMessageRequest)
         else:
             header = request.header(SendMessageV2Request)
+        request.demand(publish_topic(header.topic or ""))
         try:
             ticket = self._admission.admit(conn, header, request.body, request.version)
         except ResponseError as refusal:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rmq.broker.delivery.filtering import Filter
     from rmq.broker.lane.hot_frames import PullFields
     from rmq.broker.store.state import Queue
+    from rmq.protocol.permissions import Grant
     from rmq.remoting.conn import Conn
     from rmq.runtime.world import Clock
 
@@ -35,6 +36,8 @@ class Pull(NamedTuple):
     serialize: SerializeType
     #: When it was read, monotonic seconds.
     began: float
+    #: What its sender may do, with access control.
+    grant: Grant | None = None
 
 
 class Hold:

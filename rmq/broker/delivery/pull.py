@@ -17,10 +17,11 @@ from rmq.broker.lane.hot_frames import PullFields, PullFrame
 from rmq.protocol import subscription
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import FLAG_RESPONSE, Command, SerializeType
-from rmq.protocol.errors import FAQ, HeaderError, ResponseError
+from rmq.protocol.errors import FAQ, AuthError, HeaderError, ResponseError
 from rmq.protocol.frame import encode
 from rmq.protocol.headers.pull import PullMessageRequest
 from rmq.protocol.names import MASTER_ID, is_private_topic
+from rmq.protocol.permissions import use_group, use_topic
 from rmq.remoting.router import BUSY, handles
 from rmq.runtime.tasks import TaskOwner
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from rmq.broker.groups.clients import Consumers
     from rmq.broker.parts import Counted, Ground, Tables
     from rmq.broker.store.state import Queue
+    from rmq.protocol.permissions import Grant
     from rmq.remoting.conn import Conn
     from rmq.remoting.faults import Faults
 
@@ -124,7 +126,8 @@ class Delivery:
         except msgspec.ValidationError as error:
             request.header(PullMessageRequest)  # says it in the words of all headers
             raise HeaderError(f"PullMessageRequest: {error}") from None
-        self._serve(conn, request.opaque, pull, request.serialize)
+        _demand(request.grant, pull)
+        self._serve(conn, request.opaque, pull, request.serialize, request.grant)
         return None
 
     @handles(RequestCode.LITE_PULL_MESSAGE)
@@ -132,17 +135,19 @@ class Delivery:
         """LITE_PULL_MESSAGE: what 5.x lite pull consumers send; the same as a pull."""
         return self.pull(conn, request)
 
-    def _serve(self, conn: Conn, opaque: int, fields: PullFields, serialize: SerializeType) -> None:
+    def _serve(
+        self, conn: Conn, opaque: int, fields: PullFields, serialize: SerializeType, grant: Grant | None = None
+    ) -> None:
         """Answer a pull, now or later. Never raises."""
         began = conn.read_at
         try:
             if not conn.has_room():
                 # What it was answered before has to be taken first.
-                if not conn.when_room(lambda: None if conn.closed else self._serve(conn, opaque, fields, serialize)):
+                if not conn.when_room(lambda: self._serve_later(conn, opaque, fields, serialize, grant)):
                     self._refuse_more(conn, opaque, began)
                 return
             if self._waits_for_its_turn(fields):
-                self._spawn_later(conn, opaque, fields, serialize)
+                self._spawn_later(conn, opaque, fields, serialize, grant)
                 return
             try:
                 queue, wants = self._checks.check(conn, fields)
@@ -158,7 +163,7 @@ class Delivery:
                 self._offsets.commit(fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset)
             if not self._leads and not self._settings.slave_read_enable:
                 kept = Batch(Status.NO_MATCHED_MESSAGE, fields.queue_offset, queue.min, queue.visible, [])
-                self._finish(Pull(conn, opaque, fields, serialize, began), queue, wants, kept)
+                self._finish(Pull(conn, opaque, fields, serialize, began, grant), queue, wants, kept)
                 return
             if wants.sql is None:
                 batch = self._reader.at_once(queue, fields.queue_offset, fields.max_msg_nums, wants.codes)
@@ -171,7 +176,7 @@ class Delivery:
                     if self._latency is not None:
                         self._latency.add(RequestCode.PULL_MESSAGE, 0, began)
                     return
-            self._scan(Pull(conn, opaque, fields, serialize, began), queue, wants)
+            self._scan(Pull(conn, opaque, fields, serialize, began, grant), queue, wants)
         except Exception as error:
             self._failed(conn, opaque, error, began)
 
@@ -181,7 +186,22 @@ class Delivery:
             return False
         return not self._filters.expressions.may_compile(fields.subscription or "")
 
-    def _spawn_later(self, conn: Conn, opaque: int, fields: PullFields, serialize: SerializeType) -> None:
+    def _serve_later(
+        self, conn: Conn, opaque: int, fields: PullFields, serialize: SerializeType, grant: Grant | None
+    ) -> None:
+        """Serve a pull that had to wait, if its sender may still pull and is still there. Never raises."""
+        if conn.closed:
+            return
+        try:
+            _demand(grant, fields)
+        except AuthError as error:
+            self._failed(conn, opaque, error, conn.read_at)
+        else:
+            self._serve(conn, opaque, fields, serialize, grant)
+
+    def _spawn_later(
+        self, conn: Conn, opaque: int, fields: PullFields, serialize: SerializeType, grant: Grant | None
+    ) -> None:
         """Serve a pull when its expression may be compiled; until then it counts as owed, with its text."""
         text = fields.subscription or ""
         size = len(text)
@@ -192,8 +212,7 @@ class Delivery:
                 await self._filters.expressions.compile(text)
             finally:
                 conn.promise(-size)
-            if not conn.closed:
-                self._serve(conn, opaque, fields, serialize)
+            self._serve_later(conn, opaque, fields, serialize, grant)
 
         self._tasks.spawn(waiting(), "expression")
 
@@ -258,7 +277,9 @@ class Delivery:
         self._answered(code, hold.pull.began, parked=True)
 
     def _answer(self, pull: Pull, batch: Batch, code: int) -> None:
+        """:raises AuthError: its sender may not pull any more."""
         fields = pull.fields
+        _demand(pull.grant, fields)
         if code == 0:
             self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, batch.messages, batch.size)
             if self._settings.disable_consume_if_consumer_read_slowly:
@@ -349,3 +370,9 @@ class Delivery:
     def _topic_changed(self, topic: str | None) -> None:
         if topic is not None and self.holds.count and self._topics.get(topic) is None:
             self.holds.release(lambda hold: hold.queue.topic == topic)
+
+
+def _demand(grant: Grant | None, fields: PullFields) -> None:
+    """:raises AuthError: whoever pulls may not."""
+    if grant is not None:
+        grant.demand(use_topic(fields.topic), use_group(fields.consumer_group))

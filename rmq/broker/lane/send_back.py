@@ -13,6 +13,7 @@ from rmq.protocol.headers.send import ConsumerSendMsgBackRequest
 from rmq.protocol.ids import offset_msg_id, pack_host
 from rmq.protocol.message import decode_record
 from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
+from rmq.protocol.permissions import use_group, use_topic
 from rmq.protocol.tags import string_hash
 from rmq.remoting.router import handles
 
@@ -63,6 +64,8 @@ class SendBack:
     async def send_back(self, conn: Conn, request: Command, header: ConsumerSendMsgBackRequest) -> Command | None:
         """Store a copy for later, or as a dead letter."""
         check_group(header.group)
+        if request.grant is not None:
+            await self._check_permitted(request, header)
         group = self._groups.find(header.group)
         if group is None:
             raise ResponseError(
@@ -94,6 +97,21 @@ class SendBack:
         if self._topics.unsaved:  # the retry or the dead-letter topic, perhaps
             await self._topics.file.saved()
         return request.reply(ResponseCode.SUCCESS)
+
+    async def _check_permitted(self, request: Command, header: ConsumerSendMsgBackRequest) -> None:
+        """Before anything is made for it: a group's member must not fetch others' messages by sending them back.
+
+        :raises AuthError: the group, or the topic of the message, is not the sender's to use.
+        """
+        request.demand(use_group(header.group))
+        data = await self._store.messages.at(header.offset) if header.offset >= 0 else None
+        try:
+            source = None if data is None else decode_record(data)
+        except ProtocolError:
+            return  # it is refused for what it is
+        if source is not None:
+            waits = source.topic == SCHEDULE_TOPIC
+            request.demand(use_topic(source.properties.get("REAL_TOPIC", "") if waits else source.topic))
 
     def _store_copy(
         self,

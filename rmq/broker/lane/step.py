@@ -17,6 +17,7 @@ from msgspec import DecodeError, ValidationError
 from rmq.broker.lane.admit import SENT_PROPERTIES
 from rmq.broker.lane.answers import Recallable
 from rmq.broker.lane.batches import Batches
+from rmq.broker.lane.demands import named_queues
 from rmq.broker.lane.hot_frames import PULL_START, SEND_START, decode_pull, decode_send
 from rmq.broker.lane.new_topics import NewTopics
 from rmq.broker.lane.outcomes import Ack, Outcomes, with_sharding_key
@@ -267,6 +268,8 @@ class Lane:
                 header = request.header(SendMessageRequest)
             else:
                 header = request.header(SendMessageV2Request)
+            if request.grant is not None:
+                request.demand(*named_queues(header, request.body, dispatching=self._store.multi_dispatch is not None))
             if self._batches.take_long(conn, request, header):
                 return _SLOW_WEIGHT
             ticket = self._admission.admit(conn, header, request.body, request.version)

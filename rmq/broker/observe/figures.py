@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from rmq.auth.control import AccessControl
 from rmq.broker.delivery.pull import Delivery
 from rmq.broker.lane.pressure import Pressure
 from rmq.broker.parts import Counted, Ground, Members, Tables
@@ -43,6 +44,7 @@ class Serving(NamedTuple):
     delivery: Delivery
     timer_sends: TimerSends
     server: Server
+    access: AccessControl | None
 
 
 class Figures:
@@ -73,7 +75,7 @@ class Figures:
         self.stats = counted.stats
         self.kinds = counted.kinds
         self.latency = counted.latency
-        self.pressure, self._delivery, self.timer_sends, self._server = serving
+        self.pressure, self._delivery, self.timer_sends, self._server, self.access = serving
         self.master = master
         self.slave = slave
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
+from rmq.auth.metrics import acl_families
 from rmq.broker.groups.clients import Channel
 from rmq.broker.observe.figures import Figures
 from rmq.broker.observe.sizes import MessageSizes
@@ -230,6 +231,7 @@ class NativeMetrics:
 
     def _alarms(self) -> Iterator[Family]:
         """What an operator is to be woken for."""
+        yield from acl_families(self._of.access)
         store = self._of.store
         ratios = (("commitlog", store.retention.log_ratio), ("consumequeue", store.retention.queue_ratio))
         yield Family(

@@ -15,6 +15,7 @@ from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import BodyError, ResponseError, StoreError
 from rmq.protocol.headers.pop import AckMessageRequest, ChangeInvisibleTimeRequest, ChangeInvisibleTimeResponse
+from rmq.protocol.permissions import use_group, use_topic
 from rmq.protocol.pop import ORDERED, Handle, real_topic
 from rmq.remoting.router import handles
 
@@ -73,6 +74,7 @@ class Acks:
         acks = BatchAckMessageRequestBody.decode(request.body).acks if request.body else []
         if not acks:
             return request.reply(ResponseCode.NO_MESSAGE)
+        request.demand(*{use_topic(item.topic) for item in acks}, *{use_group(item.consumer_group) for item in acks})
         named = self._named(acks)
         good = 0
         for first in range(0, len(named), _AT_ONCE):

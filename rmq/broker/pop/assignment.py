@@ -20,6 +20,7 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import ProtocolError, ResponseError, TransportError
 from rmq.protocol.headers.namesrv import GetRouteInfoRequest
 from rmq.protocol.names import RETRY_PREFIX
+from rmq.protocol.permissions import use_group, use_topic
 from rmq.protocol.queue import MAX_QUEUES, MessageQueue
 from rmq.remoting.long_body import in_pieces
 from rmq.remoting.router import SHORT, handles
@@ -82,6 +83,7 @@ class Assignment:
         for name, value in (("topic", topic), ("consumerGroup", group), ("messageModel", body.message_model)):
             if not value:
                 raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the request names no {name}")
+        request.demand(use_topic(topic), use_group(group))
         mode = self._modes.get(topic, group)
         name = "PULL" if topic.startswith(RETRY_PREFIX) or body.message_model == "BROADCASTING" else mode.mode or "PULL"
         queues = await self._queues(topic)

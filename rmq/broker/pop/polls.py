@@ -166,6 +166,10 @@ class Polls:
     def close(self) -> None:
         """The broker stops: nobody waits any more."""
         self._closed = True
+        self.release()
+
+    def release(self) -> None:
+        """Whoever waits now, or is about to, is answered: permissions have changed, and it has to ask anew."""
         for waiting in self._waiting.values():
             for waiter in waiting:
                 self._close(waiter)

@@ -17,6 +17,7 @@ from rmq.protocol.ids import decode_offset_msg_id
 from rmq.protocol.message import MessageRecord, decode_record
 from rmq.protocol.names import HALF_TOPIC
 from rmq.protocol.numbers import INT_MAX, whole
+from rmq.protocol.permissions import publish_topic
 from rmq.remoting.metrics import Histogram
 from rmq.remoting.router import handles
 
@@ -72,6 +73,7 @@ class TransactionEnds:
                 ResponseCode.SYSTEM_ERROR, f"commitOrRollback={verdict}: 8 commits, 12 rolls back, 0 is undecided"
             )
         half = await self._half(header)
+        request.demand(publish_topic(half.properties.get("REAL_TOPIC", "")))
         if verdict == _COMMIT:
             check_target(half.properties.get("REAL_TOPIC", ""))
         # From here on without a pause: of two ends of one transaction the first wins.

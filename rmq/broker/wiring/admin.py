@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rmq.broker.admin.access import AccessAdmin
+from rmq.auth.control import AccessControl
+from rmq.broker.admin.access import AccessAdmin, AccessOff
 from rmq.broker.admin.client import ClientAdmin
 from rmq.broker.admin.config import ConfigAdmin
 from rmq.broker.admin.group import GroupAdmin
@@ -37,10 +38,12 @@ def make_handlers(
     beside: BesideTables,
     runtime: RuntimeAdmin,
     roles: Callable[[], Roles],
+    access: AccessControl | None,
 ) -> tuple[object, ...]:
     """What the router serves whatever the broker's role is.
 
     :param roles: what the broker is now.
+    :param access: None while access control is off.
     """
     settings, store, clock = ground.settings, ground.store, ground.world.clock
     topics, groups, offsets = tables.topics, tables.groups, tables.offsets
@@ -64,7 +67,7 @@ def make_handlers(
         StatisticsAdmin(stats),
         MaintenanceAdmin(store, topics),
         ReplicaAdmin(ground, lambda: roles().sends_log, lambda: roles().link()),
-        AccessAdmin(),
+        AccessOff() if access is None else AccessAdmin(ground, access),
         ReplyAdmin(clock, settings, store, producers, front.admission, front.answers, ground.broker_addr),
         modes,
     )

@@ -10,6 +10,7 @@ from rmq.broker.delivery.pull import Delivery
 from rmq.broker.delivery.read import ReadLimits
 from rmq.broker.lane.admit import Admission
 from rmq.broker.lane.answers import SendAnswers
+from rmq.broker.lane.guarded import GuardedLane
 from rmq.broker.lane.pressure import Pressure
 from rmq.broker.lane.step import Lane, Sends
 from rmq.broker.lane.topic_lane import LaneTable
@@ -52,7 +53,9 @@ def make_front(ground: Ground, tables: Tables, members: Members, counted: Counte
     answers = SendAnswers(store_host, settings)
     pressure = Pressure(clock, settings, store, stats)
     router.latency = pressure.latency = counted.latency
-    lane = Lane(ground, topics, counted, Sends(lanes, admission, answers, pressure), delivery, router)
+    lane = (GuardedLane if settings.acl_enable else Lane)(
+        ground, topics, counted, Sends(lanes, admission, answers, pressure), delivery, router
+    )
     return Front(lane, delivery, admission, answers, pressure, limits, timer_sends, levels)
 
 

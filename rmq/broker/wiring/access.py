@@ -1,0 +1,42 @@
+"""Wires access control: what is checked, and the account that the broker itself signs with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rmq.auth.control import AccessControl
+from rmq.auth.credentials import Signer, read_credentials
+from rmq.broker.access import BROKER_ACCESS
+from rmq.broker.parts import Ground
+from rmq.broker.wiring.front import Front
+from rmq.remoting.client import RemotingClient
+from rmq.remoting.router import Router
+
+__all__ = ["make_access", "sign"]
+
+
+def make_access(ground: Ground, router: Router, front: Front, let_go: Callable[[], None]) -> AccessControl | None:
+    """None where it is off.
+
+    :param let_go: answers POP requests that wait.
+    """
+    settings = ground.settings
+    if not settings.acl_enable:
+        return None
+    access = AccessControl(ground.world, settings, BROKER_ACCESS, settings.msg_trace_topic_name)
+    router.guard = access.guard
+    # Whoever waits for messages asks anew, and is looked at anew.
+    access.on_change += [lambda: front.delivery.holds.release(lambda hold: True), let_go]
+    return access
+
+
+def sign(ground: Ground, *clients: RemotingClient) -> None:
+    """Have the broker's own calls signed, when it has an account.
+
+    :raises ConfigError: the account cannot be read.
+    """
+    path = ground.settings.acl_credentials_file
+    if path:
+        signer = Signer(read_credentials(ground.world.files, path))
+        for client in clients:
+            client.hooks.append(signer)
