@@ -25,6 +25,7 @@ __all__ = [
     "AllocateQueuesAveragelyByCircle",
     "AllocateQueuesByConfig",
     "allocation_strategy",
+    "is_quick",
 ]
 
 
@@ -228,6 +229,13 @@ def allocation_strategy(
     if client_room is None or not nearby:
         return kinds[text]()
     return AllocateByMachineRoomNearby(kinds[inner or "AVG"](), broker_room or _room_of, client_room)
+
+
+def is_quick(strategy: AllocateMessageQueueStrategy) -> bool:
+    """Whether it calls no function of an application's, which may take its time."""
+    return type(strategy) in (
+        AllocateQueuesAveragely, AllocateQueuesAveragelyByCircle, AllocateQueuesByConfig, AllocateByMachineRoom,
+    )  # fmt: skip
 
 
 def _room_of(queue: MessageQueue) -> str:

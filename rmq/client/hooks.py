@@ -7,15 +7,16 @@ goes on as if it were not there; but for ``check_send``, which raises to refuse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
+from rmq.client.application import ApplicationThreads
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult, SendResult, TransactionState
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, RMQError
+from rmq.protocol.errors import ClientError, RequestTimeout, RMQError
 from rmq.protocol.properties import RESERVED
 from rmq.remoting.client import Hook as RemotingHook
 from rmq.runtime.aside import logger
@@ -24,6 +25,10 @@ __all__ = ["ConsumeHookContext", "EndTransactionHookContext", "Hook", "Hooks", "
 
 log = logger(__name__)
 
+T = TypeVar("T")
+
+#: How long what is not a send waits for a hook.
+_SECONDS = 3.0
 #: What a hook may raise without ending more than itself: its sys.exit() is not the loop's.
 _FAILS = (Exception, SystemExit)
 #: Letters of a property that a hook adds: a message holds 32,767 bytes of all of them.
@@ -155,6 +160,7 @@ class Hooks:
         self.quick = all(hook.quick for hook in given)
         self.sends = bool(self._check_send or self._before_send or self._after_send)
         self.ends_transactions = bool(self._end_transaction)
+        self.filters = bool(self._filter)
         self.consumes = bool(self._before_consume or self._after_consume)
 
     def stamped(self, message: Message | MessageExt) -> Message | MessageExt:
@@ -198,8 +204,16 @@ class Hooks:
     def end_transaction(self, context: EndTransactionHookContext) -> None:
         self._each(self._end_transaction, context)
 
-    def filtered(self, queue: MessageQueue, messages: list[MessageExt]) -> list[MessageExt]:
+    async def filtered(
+        self, threads: ApplicationThreads, queue: MessageQueue, messages: list[MessageExt]
+    ) -> list[MessageExt]:
         """What they leave of pulled messages, in order."""
+        if self.quick:
+            return self._left_of(queue, messages)
+        left = await _in_time(threads, lambda: self._left_of(queue, messages), f"a hook of {self.who}")
+        return messages if left is None else left
+
+    def _left_of(self, queue: MessageQueue, messages: list[MessageExt]) -> list[MessageExt]:
         for leave in self._filter:
             if not messages:
                 break
@@ -237,41 +251,63 @@ class Hooks:
         log.error("group %s: %s raised, and is passed over", self.who, _name(method), exc_info=error)
 
 
-def request_hooks(given: Iterable[Hook]) -> list[RemotingHook]:
+def request_hooks(given: Iterable[Hook], threads: ApplicationThreads) -> list[RemotingHook]:
     """Of those that want to see requests, what a remoting client takes."""
-    return [_Requests(hook) for hook in given if _defined([hook], Hook.before_request, Hook.after_response)]
+    return [_Requests(hook, threads) for hook in given if _defined([hook], Hook.before_request, Hook.after_response)]
 
 
 class RequestsAlone(Hook):
     """What a hook says to requests, and nothing else of it."""
 
     def __init__(self, hook: Hook) -> None:
-        self.before_request = hook.before_request  # type: ignore[method-assign]
-        self.after_response = hook.after_response  # type: ignore[method-assign]
+        self._hook = hook
+        self.quick = hook.quick  # type: ignore[misc]
+
+    def before_request(self, address: str, command: Command) -> None:
+        self._hook.before_request(address, command)
+
+    def after_response(self, address: str, command: Command, answer: Command | None) -> None:
+        self._hook.after_response(address, command, answer)
 
 
 class _Requests(RemotingHook):
     """A hook as the transport calls it."""
 
-    def __init__(self, hook: Hook) -> None:
+    def __init__(self, hook: Hook, threads: ApplicationThreads) -> None:
         self._hook = hook
+        self._threads = threads
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Requests) and other._hook is self._hook
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
-    def before(self, addr: str, request: Command) -> None:
-        self._call(self._hook.before_request, addr, request)
+    def before(self, addr: str, request: Command) -> Awaitable[None] | None:
+        return self._call(self._hook.before_request, addr, request)
 
-    def after(self, addr: str, request: Command, response: Command | None) -> None:
-        self._call(self._hook.after_response, addr, request, response)
+    def after(self, addr: str, request: Command, response: Command | None) -> Awaitable[None] | None:
+        return self._call(self._hook.after_response, addr, request, response)
 
-    def _call(self, method: Callable[..., None], addr: str, *what: Command | None) -> None:
-        try:
-            method(addr, *what)
-        except _FAILS as error:
-            log.error("%s raised for a request to %s, and is passed over", _name(method), addr, exc_info=error)
+    def _call(self, method: Callable[..., None], addr: str, *what: Command | None) -> Awaitable[None] | None:
+        def call() -> None:
+            try:
+                method(addr, *what)
+            except _FAILS as error:
+                log.error("%s raised for a request to %s, and is passed over", _name(method), addr, exc_info=error)
+
+        if self._hook.quick:
+            call()
+            return None
+        return _in_time(self._threads, call, _name(method))
+
+
+async def _in_time(threads: ApplicationThreads, call: Callable[[], T], what: str) -> T | None:
+    """What it gives; None when it does not return in time, and all goes on as if it were not there."""
+    try:
+        return await threads.call(call, _SECONDS, what)
+    except RequestTimeout as error:
+        log.error("%s, and is passed over", error)
+        return None
 
 
 def _defined(given: Iterable[Hook], *methods: Callable[..., Any]) -> list[Callable[..., Any]]:

@@ -110,7 +110,7 @@ def connect_instance(world: World, settings: ClientSettings, *, stable: bool = F
     if instance is None:
         instance = table[key] = ClientInstance(world, settings, identity, _outages.setdefault(loop, Outages()))
     hooks = instance.remoting.hooks
-    hooks += [hook for hook in request_hooks(settings.hooks) if hook not in hooks]
+    hooks += [hook for hook in request_hooks(settings.hooks, instance.application) if hook not in hooks]
     return instance
 
 

@@ -25,6 +25,7 @@ from rmq.client.sending import PreparedSend, SendEncoder, next_opaque, weight
 from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, lists_options
 from rmq.client.topics import create_topic
 from rmq.client.trace import hooks_of, inner_group, inner_options
+from rmq.protocol import frame
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import (
@@ -288,7 +289,11 @@ class Producer(Lookups):
                 conn.flush()
             if conn.writing_paused and not await conn.takes_again(limit):
                 raise TooManyRequests(f"{address}: has taken nothing for {limit:g} s: the message was not sent")
-            self._hand_over(instance, address, conn.oneway_frame, send, step.queue)
+            data = self._encoder.frame(send, step.queue, next_opaque(), oneway=True)
+            if instance.remoting.hooks:
+                await instance.remoting.oneway(address, frame.decode(memoryview(data)[4:]), limit)
+            else:
+                conn.oneway_frame(data)
         except Exception as error:
             await self._left(attempts, error)
             raise
@@ -298,24 +303,6 @@ class Producer(Lookups):
         """A oneway send has left, or has not."""
         if (call := attempts.left(error, self.world.clock.monotonic())) is not None:
             await self._called(call)
-
-    def _hand_over(
-        self,
-        instance: ClientInstance,
-        address: str,
-        write: Callable[[bytes], None],
-        send: PreparedSend,
-        queue: MessageQueue,
-    ) -> None:
-        data = self._encoder.frame(send, queue, next_opaque(), oneway=True)
-        if instance.remoting.hooks:
-            from rmq.protocol import frame
-
-            command = frame.decode(memoryview(data)[4:])
-            for hook in instance.remoting.hooks:
-                hook.before(address, command)
-            data = frame.encode(command)
-        write(data)
 
     async def request(
         self,
@@ -541,10 +528,10 @@ class Producer(Lookups):
                 continue
             instance = self.instance
             opaque = next_opaque()
-            frame = self._encoder.frame(send, step.queue, opaque)
+            data = self._encoder.frame(send, step.queue, opaque)
             outcome: Command | Exception
             try:
-                outcome = await instance.exchange(step.address, frame, opaque, step.seconds)
+                outcome = await instance.exchange(step.address, data, opaque, step.seconds)
             except Exception as error:
                 outcome = error
             step = attempts.on(outcome, clock.monotonic())

@@ -6,7 +6,7 @@ import asyncio
 import math
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from rmq.protocol.command import Command
@@ -32,11 +32,14 @@ _MOST_FAILED = 1_000
 
 
 class Hook(Protocol):
-    """Sees every request of a client (Java: RPCHook); ``before`` may change it (sign it)."""
+    """Sees every request of a client (Java: RPCHook); ``before`` may change it (sign it).
 
-    def before(self, addr: str, request: Command) -> None: ...
+    What either of them returns is awaited; None: it is done.
+    """
 
-    def after(self, addr: str, request: Command, response: Command | None) -> None:
+    def before(self, addr: str, request: Command) -> Awaitable[None] | None: ...
+
+    def after(self, addr: str, request: Command, response: Command | None) -> Awaitable[None] | None:
         """``response`` is None when there was none."""
 
 
@@ -197,20 +200,25 @@ class RemotingClient:
                 raise RequestTimeout(f"{addr}: connecting took the whole time").about(address=addr)
         if not self.hooks:
             return await conn.request(command, timeout)
-        for hook in self.hooks:
-            hook.before(addr, command)
+        await self._before(addr, command)
         answer: Command | None = None
         try:
             answer = await conn.request(command, timeout)
             return answer
         finally:
-            self._after(addr, command, answer)
+            await self._after(addr, command, answer)
 
-    def _after(self, addr: str, command: Command, answer: Command | None) -> None:
+    async def _before(self, addr: str, command: Command) -> None:
+        for hook in self.hooks:
+            if (waits := hook.before(addr, command)) is not None:
+                await waits
+
+    async def _after(self, addr: str, command: Command, answer: Command | None) -> None:
         """Tell the hooks how a call ended: what one of them raises changes nothing of that."""
         for hook in self.hooks:
             try:
-                hook.after(addr, command, answer)
+                if (waits := hook.after(addr, command, answer)) is not None:
+                    await waits
             except Exception:
                 log.exception("a hook failed after a call of %s", addr)
 
@@ -227,40 +235,26 @@ class RemotingClient:
         Never raises what concerns the connection: that goes to ``done`` too.
         """
         conn = self._conns.get(addr)
-        if conn is None or conn.closed:
-            if self._closed or self._endpoint.tasks.closed:
-                done(ConnectFailed(f"{addr}: the client is closed").about(address=addr))
-            else:
-                self._endpoint.tasks.spawn(self._call_later(addr, command, timeout, done), f"call {addr}")
-            return
-        self._call_on(conn, addr, command, timeout, done)
+        if conn is not None and not conn.closed and not self.hooks:
+            try:
+                conn.call(command, timeout, done)
+            except Exception as error:
+                done(error)
+        elif self._closed or self._endpoint.tasks.closed:
+            done(ConnectFailed(f"{addr}: the client is closed").about(address=addr))
+        else:
+            self._endpoint.tasks.spawn(self._call_later(addr, command, timeout, done), f"call {addr}")
 
     async def _call_later(self, addr: str, command: Command, timeout: float, done: Done) -> None:
-        began = self.world.clock.monotonic()
+        answer: Command | Exception
         try:
-            conn = await self._within(addr, timeout)
+            answer = await self.request(addr, command, timeout)
         except Exception as error:
-            done(error)
-            return
+            answer = error
         except asyncio.CancelledError:
             done(ConnectFailed(f"{addr}: the client is closed").about(address=addr))
             raise
-        self._call_on(conn, addr, command, timeout - (self.world.clock.monotonic() - began), done)
-
-    def _call_on(self, conn: Conn, addr: str, command: Command, timeout: float, done: Done) -> None:
-        told = done
-        if self.hooks:
-
-            def told(result: Command | Exception) -> None:
-                self._after(addr, command, result if isinstance(result, Command) else None)
-                done(result)
-
-        try:
-            for hook in self.hooks:
-                hook.before(addr, command)
-            conn.call(command, timeout, told)
-        except Exception as error:
-            told(error)
+        done(answer)
 
     async def oneway(self, addr: str, command: Command, timeout: float = 3.0) -> None:
         """Send without an answer; returns when it is handed to the connection.
@@ -270,10 +264,12 @@ class RemotingClient:
         conn = self._conns.get(addr)
         if conn is None or conn.closed:
             conn = await self._within(addr, timeout)
-        for hook in self.hooks:
-            hook.before(addr, command)
+        if not self.hooks:
+            conn.oneway(command)
+            return
+        await self._before(addr, command)
         conn.oneway(command)
-        self._after(addr, command, None)
+        await self._after(addr, command, None)
 
     def disconnect(self, addr: str, reason: str = "closed here") -> None:
         """Close the connection to an address; calls that wait on it fail with ConnectionLost."""

@@ -186,7 +186,9 @@ class Calls(Generic[Q]):
                 outcome: Outcome | None = None
                 try:
                     self._begin(job)
-                    outcome = await listener.call_async(job.messages, job.context, stopping=self._is_stopping)
+                    outcome = await listener.call_async(
+                        self._pool, job.messages, job.context, stopping=self._is_stopping
+                    )
                 finally:
                     self._end(job, outcome)
                 if outcome.cancelled:  # pyright: ignore[reportOptionalMemberAccess]

@@ -79,7 +79,7 @@ async def consume_directly(consumer: PushConsumer, message: MessageExt) -> Consu
         result.remark = f"no listener for topic {message.topic}"
         return result
     if listener.is_coroutine:
-        outcome = await listener.call_async([message], context)
+        outcome = await listener.call_async(consumer.pool(), [message], context)
     else:
         outcome = await listener.call_on(consumer.pool(), [message], context)
     if outcome.error is not None:

@@ -7,6 +7,7 @@ import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from rmq.client.checks import check_flag, check_number, seconds
@@ -15,6 +16,7 @@ from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult
 from rmq.protocol.errors import ClientError, WrongType
 from rmq.runtime.aside import logger
+from rmq.runtime.pool import on_pool
 from rmq.runtime.world import Pool
 
 __all__ = [
@@ -177,6 +179,7 @@ class Listener:
 
     async def call_async(
         self,
+        pool: Pool,
         messages: list[MessageExt],
         context: ConsumeContext,
         *,
@@ -185,6 +188,7 @@ class Listener:
     ) -> Outcome:
         """The same for a coroutine listener.
 
+        :param pool: where hooks around it may take their time.
         :param stopping: whether who cancels its task now is us.
         :raises CancelledError: we did.
         """
@@ -192,7 +196,9 @@ class Listener:
         outcome = Outcome(ConsumeResult.SUCCESS, failed, context)
         task = asyncio.current_task()
         assert task is not None
-        hooked = self._begin(messages, context)
+        aside = self._hooks is not None and not self._hooks.quick
+        begin = partial(self._begin, messages, context)
+        hooked = await on_pool(pool, begin) if aside else begin()
         for given in self._portions(messages):
             try:
                 returned = self._invoke(given, context)
@@ -210,7 +216,10 @@ class Listener:
                 outcome.cancelled = True
             if self._is_over(messages, failed, in_order):
                 break
-        self._end(hooked, outcome)
+        if aside:
+            await on_pool(pool, partial(self._end, hooked, outcome))
+        else:
+            self._end(hooked, outcome)
         return outcome
 
     def _begin(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeHookContext | None:

@@ -143,7 +143,9 @@ class OrderlyService(Service):
         self._busy += 1
         try:
             if listener.is_coroutine:
-                outcome = await listener.call_async(messages, context, in_order=True, stopping=self._is_stopping)
+                outcome = await listener.call_async(
+                    self._pool, messages, context, in_order=True, stopping=self._is_stopping
+                )
             else:
                 outcome = await listener.call_on(self._pool, messages, context, in_order=True)
         finally:

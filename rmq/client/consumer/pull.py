@@ -264,7 +264,7 @@ class PullConsumer(Consumer):
             self._balanced[topic] = queues
             return
         ids = await rebalance.consumer_ids(instance, self.group, topic)
-        share = rebalance.our_share(self._strategy, self.group, instance.client_id, queues, ids)
+        share = await rebalance.our_share(self._strategy, instance, self.group, queues, ids)
         self._balanced[topic] = sorted(share)
 
     def running_info(self, *, stacks: bool = False) -> ConsumerRunningInfo:

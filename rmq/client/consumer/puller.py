@@ -88,7 +88,9 @@ class Puller:
         if (names := self._instance.namespace).name:
             for message in result.messages:
                 names.message(message)
-        result.messages = self._hooks.filtered(names.queue(queue), result.messages)
+        if self._hooks.filters:
+            threads = self._instance.application
+            result.messages = await self._hooks.filtered(threads, names.queue(queue), result.messages)
         return result
 
     async def _ask(

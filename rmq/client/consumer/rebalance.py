@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Set
 
-from rmq.client.allocate import AllocateMessageQueueStrategy
+from rmq.client.allocate import AllocateMessageQueueStrategy, is_quick
 from rmq.client.consumer.assignment import Assignment
 from rmq.client.consumer.beginning import Beginning
 from rmq.client.consumer.member import Member
@@ -14,7 +14,7 @@ from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageQueue
 from rmq.protocol.bodies.kv import GetConsumerListByGroupResponseBody
 from rmq.protocol.codes import RequestCode
-from rmq.protocol.errors import ClientError, RMQError
+from rmq.protocol.errors import ClientError, RequestTimeout, RMQError
 from rmq.protocol.headers.client import GetConsumerListByGroupRequest
 from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from rmq.runtime.aside import logger
@@ -25,6 +25,8 @@ log = logger(__name__)
 
 #: Seconds that the last owners of queues have to note their offsets, once in a rebalance.
 HANDOVER = 0.2
+#: How long a rebalance waits for an application's own strategy.
+_SECONDS = 10.0
 
 
 async def consumer_ids(instance: ClientInstance, group: str, topic: str) -> list[str]:
@@ -43,10 +45,10 @@ async def consumer_ids(instance: ClientInstance, group: str, topic: str) -> list
     return sorted(set(GetConsumerListByGroupResponseBody.decode(reply.body).consumer_id_list))
 
 
-def our_share(
+async def our_share(
     strategy: AllocateMessageQueueStrategy,
+    instance: ClientInstance,
     group: str,
-    client_id: str,
     queues: list[MessageQueue],
     client_ids: list[str],
 ) -> list[MessageQueue]:
@@ -54,18 +56,26 @@ def our_share(
 
     :raises ClientError: an application's own strategy fails, or gives something else.
     """
+    client_id = instance.client_id
     if client_id not in client_ids:
         log.info("group %s: %s is not among its %d members yet", group, client_id, len(client_ids))
         return []
     if not queues:
         return []
-    name, topic = getattr(strategy, "name", type(strategy).__name__), queues[0].topic
+    topic = queues[0].topic
+    what = f"the allocation strategy {getattr(strategy, 'name', type(strategy).__name__)}"
+
+    def allocate() -> list[MessageQueue]:
+        return list(strategy.allocate(group, client_id, queues, client_ids))
+
     try:
-        share = list(strategy.allocate(group, client_id, queues, client_ids))
+        share = allocate() if is_quick(strategy) else await instance.application.call(allocate, _SECONDS, what)
+    except RequestTimeout:
+        raise
     except Exception as error:
-        raise ClientError(f"the allocation strategy {name} raised {type(error).__name__}: {error}") from error
+        raise ClientError(f"{what} raised {type(error).__name__}: {error}") from error
     if not all(isinstance(queue, MessageQueue) for queue in share):
-        raise ClientError(f"the allocation strategy {name} gave {share!r:.60}: it must give queues")
+        raise ClientError(f"{what} gave {share!r:.60}: it must give queues")
     return [queue for queue in share if queue.topic == topic]  # a fixed list may name those of several topics
 
 
@@ -148,7 +158,7 @@ class Rebalance:
             mine = queues
         else:
             ids = await consumer_ids(self._instance, self._group, topic)
-            mine = our_share(self._strategy, self._group, self._instance.client_id, queues, ids)
+            mine = await our_share(self._strategy, self._instance, self._group, queues, ids)
             alone = len(ids) <= 1
             known = self._instance.client_id in ids
         if await self._assignment.assign(topic, set(mine), _nothing if alone else self._wait_for_last_owners):

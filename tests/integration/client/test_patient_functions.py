@@ -6,13 +6,15 @@ In virtual time a function waits by :func:`on_loop`, which only a thread can: on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 import rmq
-from rmq.aio import Hook, Message, MessageExt, MessageQueue, Producer, SendHookContext
+from rmq.aio import ConsumeHookContext, Hook, Message, MessageExt, MessageQueue, Producer, SendHookContext
+from rmq.protocol.codes import RequestCode
+from rmq.protocol.command import Command
 from rmq.protocol.errors import RequestTimeout
 from rmq.runtime.lockstep import on_loop
 from tests.support.scenes.client import Scene, scene
@@ -144,6 +146,70 @@ def test_a_hook_that_does_not_return_costs_its_own_send_alone(hangs: str) -> Non
                     await first
 
     run()
+
+
+class WaitsOtherwise(Hook):
+    """Waits wherever it is called for anything but a send."""
+
+    def __init__(self) -> None:
+        self.called: set[str] = set()
+
+    def _wait(self, what: str) -> None:
+        on_loop(asyncio.sleep(0.01))
+        self.called.add(what)
+
+    def filter_messages(self, queue: MessageQueue, messages: Sequence[MessageExt]) -> Iterable[MessageExt]:
+        self._wait("filter")
+        return messages[:1]
+
+    def before_consume(self, context: ConsumeHookContext) -> None:
+        self._wait("before listener")
+
+    def after_consume(self, context: ConsumeHookContext) -> None:
+        self._wait("after listener")
+
+    def before_request(self, address: str, command: Command) -> None:
+        command.ext = {**(command.ext or {}), "signed": "yes"}
+        self._wait("before request")
+
+    def after_response(self, address: str, command: Command, answer: Command | None) -> None:
+        self._wait("after answer" if answer is not None else "after nothing")
+
+
+@pytest.mark.usefixtures("listeners")
+@pytest.mark.parametrize("orderly", [False, True])
+def test_hooks_of_pulls_listeners_and_requests(orderly: bool) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        async with scene() as s, producer(s, WaitsOtherwise()) as made:
+            hook, got = WaitsOtherwise(), list[bytes]()
+            consumer = s.consumer(hooks=[hook], orderly=orderly)
+
+            @consumer.on("T")
+            async def handle(message: MessageExt) -> None:
+                got.append(message.body)
+
+            async with consumer:
+                queue = (await made.send(Message("T", b"1"))).message_queue
+                await made.send_oneway(Message("T", b"2"), queue=queue)
+                await eventually(lambda: got)
+                await eventually(lambda: "after listener" in hook.called)
+            assert got[0] == b"1"
+            told = {"filter", "before listener", "after listener", "before request", "after answer", "after nothing"}
+            assert hook.called | made.settings.hooks[0].called == told  # type: ignore[attr-defined]
+
+    run()
+
+
+@in_virtual_time
+async def test_a_hook_of_requests_that_does_not_return_is_passed_over() -> None:
+    class Hangs(Hook):
+        def before_request(self, address: str, command: Command) -> None:
+            if command.code == RequestCode.SEND_MESSAGE_V2:
+                on_loop(asyncio.sleep(1e6))
+
+    async with scene() as s, producer(s, Hangs(), send_msg_timeout=8) as made:
+        assert (await made.send(Message("T", b"1"))).ok
 
 
 def test_what_blocking_clients_call_for_others_runs_on_their_own_threads(rmq_cluster: Any) -> None:

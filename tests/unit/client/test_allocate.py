@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,9 +20,12 @@ from rmq.client.allocate import (
     AllocateQueuesAveragely,
     allocation_strategy,
 )
+from rmq.client.application import ApplicationThreads
 from rmq.client.consumer.rebalance import our_share
 from rmq.client.message import MessageQueue
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, RequestTimeout
+from rmq.runtime.lockstep import on_loop
+from tests.support.virtual import in_virtual_time, one_world
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "client"
 
@@ -135,21 +142,39 @@ def test_a_ring_may_have_a_hash_of_its_own() -> None:
 class Own:
     name = "OWN"
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, given: Any, before: Callable[[], object] = lambda: None) -> None:
         self.given = given
+        self.before = before
 
     def allocate(self, group: str, client_id: str, queues: Any, client_ids: Any) -> Any:
+        self.before()
         if isinstance(self.given, Exception):
             raise self.given
         return self.given
 
 
+def client() -> Any:
+    return SimpleNamespace(client_id="c", application=ApplicationThreads(one_world(), "c"))
+
+
 @pytest.mark.parametrize("given", [KeyError("rack"), None, [1], "T1"])
-def test_a_strategy_of_an_applications_own_that_fails_is_an_error_of_its_topic(given: Any) -> None:
+@in_virtual_time
+async def test_a_strategy_of_an_applications_own_that_fails_is_an_error_of_its_topic(given: Any) -> None:
     with pytest.raises(ClientError, match="the allocation strategy OWN"):
-        our_share(Own(given), "g", "c", queues(2), ["c"])
+        await our_share(Own(given), client(), "g", queues(2), ["c"])
 
 
-def test_of_a_fixed_list_the_queues_of_the_topic_are_taken() -> None:
+@in_virtual_time
+async def test_a_strategy_that_takes_its_time_holds_nobody_else_up() -> None:
+    share = await our_share(Own([], lambda: on_loop(asyncio.sleep(9))), client(), "g", queues(2), ["c"])
+    assert share == []
+    with pytest.raises(RequestTimeout, match="the allocation strategy OWN did not return in 10 s"):
+        await our_share(Own([], lambda: on_loop(asyncio.sleep(11))), client(), "g", queues(2), ["c"])
+    with pytest.raises(ClientError, match=r"the allocation strategy OWN raised ClientError: .* SystemExit: 3"):
+        await our_share(Own([], lambda: sys.exit(3)), client(), "g", queues(2), ["c"])
+
+
+@in_virtual_time
+async def test_of_a_fixed_list_the_queues_of_the_topic_are_taken() -> None:
     other = MessageQueue("T2", "b1", 0)
-    assert our_share(Own([*queues(1), other]), "g", "c", queues(2), ["c"]) == queues(1)
+    assert await our_share(Own([*queues(1), other]), client(), "g", queues(2), ["c"]) == queues(1)

@@ -14,6 +14,7 @@ from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult
 from rmq.protocol.errors import ClientError
 
+NO_POOL: Any = None
 QUEUE = MessageQueue("T", "b", 0)
 
 
@@ -116,7 +117,7 @@ def test_whatever_a_listener_raises_is_a_failure_that_the_log_tells(
 
     for outcome in (
         called(Listener(store, group="g")),
-        asyncio.run(Listener(store_later, group="g").call_async(batch_of(1), ConsumeContext(QUEUE))),
+        asyncio.run(Listener(store_later, group="g").call_async(NO_POOL, batch_of(1), ConsumeContext(QUEUE))),
     ):
         assert outcome.result is ConsumeResult.RECONSUME_LATER
         assert isinstance(outcome.error, error)
@@ -201,7 +202,7 @@ async def test_coroutine_listeners() -> None:
 
     made = Listener(listener)
     assert made.is_coroutine
-    outcome = await made.call_async(batch_of(3), ConsumeContext(QUEUE))
+    outcome = await made.call_async(NO_POOL, batch_of(3), ConsumeContext(QUEUE))
     assert [message.body for message in outcome.failed] == [b"1"]
 
 
@@ -249,7 +250,7 @@ async def test_what_a_listener_sets_to_a_wrong_type_is_a_failure(name: str, valu
 
     for outcome in (
         called(Listener(listener)),
-        await Listener(listener_later).call_async(batch_of(1), ConsumeContext(QUEUE)),
+        await Listener(listener_later).call_async(NO_POOL, batch_of(1), ConsumeContext(QUEUE)),
     ):
         assert len(outcome.failed) == 1
         assert isinstance(outcome.error, ValueError) if raises else f"context.{name} is {value!r}" in str(outcome.error)
