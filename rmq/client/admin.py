@@ -18,6 +18,7 @@ from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.connection import Connection, ConsumerConnection
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq.protocol.bodies.kv import GroupList, KVTable, TopicList
+from rmq.protocol.bodies.pop import REQUEST_MODES, SetMessageRequestModeRequestBody
 from rmq.protocol.bodies.replica import HARuntimeInfo
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.bodies.running import ConsumerRunningInfo
@@ -263,6 +264,24 @@ class AdminClient(Lookups):
     async def create_and_update_subscription_group(self, broker_addr: str, config: SubscriptionGroupConfig) -> None:
         """Create or change a subscription group on one broker (updateSubGroup)."""
         await self.instance.call(broker_addr, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config.encode())
+
+    async def set_message_request_mode(
+        self, broker_addr: str, topic: str, group: str, mode: str = "POP", pop_share_queue_num: int = 0
+    ) -> None:
+        """Have a group pop from a topic, or pull again; its members ask with their next rebalance.
+
+        They are consumers with ``client_rebalance=False``; others pull whatever the mode is. To be set at every master
+        that the topic is on.
+
+        :param mode: POP or PULL.
+        :param pop_share_queue_num: with how many others a member shares its queues; 0 = all pop from all queues.
+        """
+        if mode not in REQUEST_MODES:
+            raise ClientError(f"the mode is {mode!r:.40}: give {' or '.join(REQUEST_MODES)}")
+        body = SetMessageRequestModeRequestBody(
+            topic=topic, consumer_group=group, mode=mode, pop_share_queue_num=pop_share_queue_num
+        )
+        await self.instance.call(broker_addr, RequestCode.SET_MESSAGE_REQUEST_MODE, None, body.encode())
 
     async def subscription_groups(self, broker_addr: str) -> SubscriptionGroupTable:
         """Every subscription group of a broker."""

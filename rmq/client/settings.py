@@ -203,6 +203,9 @@ class ConsumerOptions(TracedOptions, total=False):
 class PushConsumerOptions(ConsumerOptions, total=False):
     """Keyword arguments of a PushConsumer.
 
+    ``client_rebalance``: False = the broker divides the queues, and has the group pull or pop as its request mode says;
+    then ``pop_batch_nums`` messages a pop are ours alone for ``pop_invisible_time`` (5 s to 300 s), and nothing is
+    popped while more than ``pop_threshold_for_queue`` of a queue are open.
     ``orderly``: messages of a queue one after the other. ``consume_timestamp``: a datetime, or ``yyyyMMddHHmmss`` in
     local time. ``await_termination_when_shutdown``: how long a stop waits for running listeners.
     ``ignore_damaged_offset_file``: a broadcasting group whose offset file and its backup are both damaged starts as
@@ -230,6 +233,10 @@ class PushConsumerOptions(ConsumerOptions, total=False):
     broker_suspend_max_time: Duration
     consumer_timeout_when_suspend: Duration
     rebalance_interval: Duration
+    client_rebalance: bool
+    pop_invisible_time: Duration
+    pop_batch_nums: int
+    pop_threshold_for_queue: int
 
 
 class PullConsumerOptions(ConsumerOptions, total=False):
@@ -456,11 +463,23 @@ class PushConsumerSettings(ConsumerSettings):
     broker_suspend_max_time: float = 15.0
     consumer_timeout_when_suspend: float = 30.0
     rebalance_interval: float = 20.0
+    client_rebalance: bool = True
+    pop_invisible_time: float = 60.0
+    pop_batch_nums: int = 32
+    pop_threshold_for_queue: int = 96
+
+    @property
+    def asks_broker(self) -> bool:
+        """The broker divides the queues. A broadcasting group has nothing to divide."""
+        return not self.client_rebalance and not self.broadcasting
 
     def check(self) -> None:
         ConsumerSettings.check(self)
         self.consume_from_where = _member(ConsumeFromWhere, self.consume_from_where, "consume_from_where")
         for name, low, high in (
+            ("pop_invisible_time", 5, 300),
+            ("pop_batch_nums", 1, 32),
+            ("pop_threshold_for_queue", 1, 65535),
             ("consume_thread_min", 1, 1000),
             ("consume_thread_max", 1, 1000),
             ("consume_concurrently_max_span", 1, 65535),

@@ -11,20 +11,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rmq.protocol.codes import ResponseCode
-from rmq.protocol.errors import ResponseError
+from rmq.protocol.errors import HeaderError, ResponseError
 from rmq.protocol.names import RETRY_PREFIX
+from rmq.protocol.numbers import INT_MAX, whole
 
 __all__ = [
     "FIRST_POP_TIME",
     "ORDERED",
     "POP_CK",
     "Handle",
+    "counts_of",
     "mark_of",
     "offset_info",
     "order_count_info",
     "pop_retry_topic",
+    "pop_retry_topic_v2",
     "real_topic",
     "start_info",
+    "starts_of",
+    "topic_of_pop_retry",
 ]
 
 POP_CK = "POP_CK"
@@ -40,12 +45,23 @@ def pop_retry_topic(group: str, topic: str) -> str:
     return f"{RETRY_PREFIX}{group}_{topic}"
 
 
+def pop_retry_topic_v2(group: str, topic: str) -> str:
+    """The same as brokers name it with ``enableRetryTopicV2``."""
+    return f"{RETRY_PREFIX}{group}+{topic}"
+
+
+def topic_of_pop_retry(group: str, name: str) -> str | None:
+    """The topic whose messages go there, from either version of the name; None for another topic."""
+    own = f"{RETRY_PREFIX}{group}"
+    return name[len(own) + 1 :] or None if name.startswith((f"{own}_", f"{own}+")) else None
+
+
 def real_topic(topic: str, group: str, mark: str) -> str:
     """The topic a message lies in: clients name the original one, and mark that it was a retry."""
     if mark == _RETRY:
         return pop_retry_topic(group, topic)
     if mark == _RETRY_V2:
-        return f"{RETRY_PREFIX}{group}+{topic}"
+        return pop_retry_topic_v2(group, topic)
     return topic
 
 
@@ -123,3 +139,30 @@ def order_count_info(parts: Iterable[tuple[str, int, dict[int, int]]]) -> str:
         words += [f"{mark} qo{queue_id}%{offset} {count}" for offset, count in counts.items() if count]
         words.append(f"{mark} {queue_id} {min(counts.values(), default=0)}")
     return ";".join(words)
+
+
+def starts_of(text: str | None) -> dict[tuple[str, int], int]:
+    """Reads ``startOffsetInfo``: by retry mark and queue id, where the pop began. Nothing for no text.
+
+    :raises HeaderError: it says something else.
+    """
+    return {(mark, int(queue)): offset for (mark, queue), offset in _numbers(text, queues_only=True).items()}
+
+
+def counts_of(text: str | None) -> dict[tuple[str, str], int]:
+    """Reads ``orderCountInfo``: by retry mark, and queue id or ``qo<queue id>%<offset>``, how often it was given out.
+
+    :raises HeaderError: it says something else.
+    """
+    return _numbers(text, queues_only=False)
+
+
+def _numbers(text: str | None, *, queues_only: bool) -> dict[tuple[str, str], int]:
+    found: dict[tuple[str, str], int] = {}
+    for item in text.split(";") if text else ():
+        words = item.split(" ")
+        number = whole(words[2]) if len(words) == 3 else None
+        if number is None or (queues_only and whole(words[1], INT_MAX) is None):
+            raise HeaderError(f"no mark, queue and number, as an answer to a pop has them: {item[:64]!r}")
+        found[words[0], words[1]] = number
+    return found

@@ -20,8 +20,8 @@ WIDTH = 120
 #: What the rest of the client uses of the asyncio classes; the blocking ones keep it to themselves.
 INTERNAL = {
     "asked", "consume_directly", "faults", "heartbeat_data", "instance", "listener_of", "noted", "offsets", "pool",
-    "process_queues", "rebalance", "reset_offsets", "running_info", "settings", "started_ms", "statistics",
-    "subscriptions", "topics", "world",
+    "pop_queues", "process_queues", "rebalance", "reset_offsets", "running_info", "settings", "started_ms",
+    "statistics", "subscriptions", "topics", "world",
 }  # fmt: skip
 #: Of every class, and of some.
 BY_HAND = {

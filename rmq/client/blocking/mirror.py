@@ -213,6 +213,16 @@ class PushConsumerMirror(Consumer[AioPushConsumer]):
         """
         self._run(self._alive().send_message_back(message, delay_level, broker_name))
 
+    def change_invisible_time(self, message: MessageExt, invisible_time: Duration) -> None:
+        """Keep a popped message for another time, from now on: for a listener that needs longer for it.
+
+        :param message: one that this consumer popped (``client_rebalance=False``) and has not settled yet.
+        :param invisible_time: until others may get it; seconds or a ``timedelta``.
+        :raises ClientError: it is no such message, or its time is over.
+        :raises RMQError: the broker does not say yes: it may be given to others when its time is over.
+        """
+        self._run(self._alive().change_invisible_time(message, invisible_time))
+
     def suspend(self) -> None:
         """Pull nothing more until :meth:`resume`; what is held is still consumed."""
         self._on_loop(lambda client: client.suspend())
@@ -231,7 +241,7 @@ class PushConsumerMirror(Consumer[AioPushConsumer]):
 
     @property
     def assignment(self) -> list[MessageQueue]:
-        """The queues that are ours now."""
+        """The queues that are ours now; with the queue id -1 we pop from a broker, which chooses the queue."""
         return self._on_loop(lambda client: client.assignment)
 
     @property
@@ -491,6 +501,19 @@ class AdminClientMirror(Lookups[AioAdminClient]):
     def create_and_update_subscription_group(self, broker_addr: str, config: SubscriptionGroupConfig) -> None:
         """Create or change a subscription group on one broker (updateSubGroup)."""
         self._run(self._alive().create_and_update_subscription_group(broker_addr, config))
+
+    def set_message_request_mode(
+        self, broker_addr: str, topic: str, group: str, mode: str = "POP", pop_share_queue_num: int = 0
+    ) -> None:
+        """Have a group pop from a topic, or pull again; its members ask with their next rebalance.
+
+        They are consumers with ``client_rebalance=False``; others pull whatever the mode is. To be set at every master
+        that the topic is on.
+
+        :param mode: POP or PULL.
+        :param pop_share_queue_num: with how many others a member shares its queues; 0 = all pop from all queues.
+        """
+        self._run(self._alive().set_message_request_mode(broker_addr, topic, group, mode, pop_share_queue_num))
 
     def subscription_groups(self, broker_addr: str) -> SubscriptionGroupTable:
         """Every subscription group of a broker."""

@@ -3,6 +3,7 @@ messages out (``service``); which queues it has, ``rebalance`` decides, or the a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Set
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from rmq.client.consumer.beginning import Beginning
 from rmq.client.consumer.fetch import Fetch, Limits
 from rmq.client.consumer.kept_locks import KeptLocks
 from rmq.client.consumer.member import Member
+from rmq.client.consumer.pop.pops import Pops
 from rmq.client.consumer.service import Service
 
 __all__ = ["Delivery", "Share"]
@@ -36,6 +38,7 @@ class Delivery:
     :param make_service: makes the service, given the locks it works under (None where it needs none).
     :param make_share: makes what decides which queues are ours.
     :param in_order: queues are locked at their brokers.
+    :param pops: where a broker may have queues popped from.
     """
 
     def __init__(
@@ -46,8 +49,10 @@ class Delivery:
         make_share: Callable[[Assignment, Beginning], Share],
         *,
         in_order: bool = False,
+        pops: Pops | None = None,
     ) -> None:
         self._instance = member.instance
+        self.pops = pops
         self.locks: KeptLocks | None = None
         if in_order and not member.settings.broadcasting:
             self.locks = KeptLocks(
@@ -73,7 +78,8 @@ class Delivery:
         """
         for topic in topics:
             shown = self._instance.namespace.plain(topic)
-            brokers = sorted({queue.broker_name for queue in self.assignment.queues if queue.topic == topic})
+            ours = [*self.assignment.queues, *(self.pops.queues if self.pops is not None else ())]
+            brokers = sorted({queue.broker_name for queue in ours if queue.topic == topic})
             if brokers:
                 if not any(map(self._instance.answers, brokers)):
                     return f"no broker answers that has its queues of {shown}: {', '.join(brokers)}"
@@ -89,6 +95,29 @@ class Delivery:
         :returns: how many calls still run after ``limit`` seconds: their messages come again.
         """
         self.assignment.stop()
-        left = await self.service.drain(limit)
+        pops = self.pops
+        if pops is None:
+            left = await self.service.drain(limit)
+        else:
+            pops.stop()
+            left = sum(await asyncio.gather(self.service.drain(limit), pops.drain(limit)))
         await self.assignment.end()
         return left
+
+    def runs_in(self, task: asyncio.Task[object] | None) -> bool:
+        """A listener is called by this task."""
+        return task in self.service.listener_tasks or (
+            self.pops is not None and task in self.pops.service.listener_tasks
+        )
+
+    def pause(self, paused: bool) -> None:
+        """Nothing more comes, or it comes again; what is held is consumed."""
+        self.fetch.paused = paused
+        if self.pops is not None:
+            self.pops.paused = paused
+
+    def resize(self, most: int) -> None:
+        """Another number of calls at a time."""
+        self.service.resize(most)
+        if self.pops is not None:
+            self.pops.service.resize(most)

@@ -51,6 +51,7 @@ def describe(consumer: PushConsumer, *, stacks: bool) -> ConsumerRunningInfo:
     return ConsumerRunningInfo(
         jstack=stack_text() if stacks else None,
         mq_table={queue: pq.info(consumer.noted(queue)) for queue, pq in consumer.process_queues().items()},
+        mq_pop_table={queue: pq.info() for queue, pq in consumer.pop_queues().items()} or None,
         properties=properties,
         status_table={topic: consumer.statistics(topic).status(now) for topic in sorted(consumer.topics())},
         subscription_set=[data for _, data in sorted(consumer.subscriptions().items())],

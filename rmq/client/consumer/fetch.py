@@ -16,6 +16,7 @@ from rmq.client.settings import PushConsumerSettings
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError, RMQError
 from rmq.protocol.names import is_retry_topic
+from rmq.protocol.pop import topic_of_pop_retry
 from rmq.runtime.aside import logger
 
 __all__ = ["Fetch", "Limits"]
@@ -174,8 +175,9 @@ class Fetch:
         messages = result.messages
         if messages:
             if is_retry_topic(pq.queue.topic):
+                popped = topic_of_pop_retry(self._group, pq.queue.topic)
                 for message in messages:
-                    message.topic = message.properties.get("RETRY_TOPIC") or message.topic
+                    message.topic = message.properties.get("RETRY_TOPIC") or popped or message.topic
                     self._instance.namespace.message(message)
             pq.put(messages)
             self._service.submit(pq, messages)

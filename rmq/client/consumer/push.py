@@ -9,6 +9,8 @@ from typing import Any, Literal, Unpack, overload
 
 from rmq.client.checks import seconds, typed
 from rmq.client.consumer import sendback
+from rmq.client.consumer.assignment import Assignment
+from rmq.client.consumer.beginning import Beginning
 from rmq.client.consumer.concurrent import ConcurrentService
 from rmq.client.consumer.consumer import Consumer
 from rmq.client.consumer.delivery import Delivery
@@ -19,6 +21,12 @@ from rmq.client.consumer.listeners import Batch, BatchListener, Listener, One, O
 from rmq.client.consumer.member import Member
 from rmq.client.consumer.membership import Membership
 from rmq.client.consumer.orderly import OrderlyService
+from rmq.client.consumer.pop.acks import Acks
+from rmq.client.consumer.pop.concurrent import PopConcurrentService
+from rmq.client.consumer.pop.orderly import PopOrderlyService
+from rmq.client.consumer.pop.pops import Pops
+from rmq.client.consumer.pop.queue import PopQueue
+from rmq.client.consumer.pop.rebalance import BrokerRebalance
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.consumer.rebalance import Rebalance
 from rmq.client.consumer.service import Listening, Service
@@ -43,6 +51,10 @@ log = logger(__name__)
 _HEARTBEAT_WAIT = 1.0
 #: How long a rebalance waits for what it tells the application.
 _TOLD_WAIT = 10.0
+
+
+def _nowhere(pq: ProcessQueue, offset: int) -> None:
+    """No offset is kept of what is popped: its broker does."""
 
 
 @lists_options(PushConsumerSettings)
@@ -182,14 +194,21 @@ class PushConsumer(Consumer):
         member = Member(
             instance, self.group, settings, membership.store, self._subscriptions.table, self.statistics, tasks
         )
+        pops = self._make_pops(member, settings, membership.pool) if settings.asks_broker else None
+
+        def share(assignment: Assignment, beginning: Beginning) -> Rebalance:
+            how = (member, self._strategy, assignment, beginning, self._on_assignment)
+            return Rebalance(*how) if pops is None else BrokerRebalance(*how, pops, self._subscriptions)
+
         self._delivery = delivery = Delivery(
             member,
             Limits.of(settings),
             lambda locks: self._make_service(member, settings, membership.pool, locks),
-            lambda assignment, beginning: Rebalance(member, self._strategy, assignment, beginning, self._on_assignment),
+            share,
             in_order=settings.orderly,
+            pops=pops,
         )
-        delivery.fetch.paused = self._paused
+        delivery.pause(self._paused)
         self._membership = membership
         try:
             await membership.find_brokers()
@@ -212,6 +231,19 @@ class PushConsumer(Consumer):
                 f"the topic {bare[0]} has no listener: use @consumer.on(topic) or register_message_listener()"
             )
 
+    def _listening(
+        self, member: Member, pool: Pool, settled: Callable[[ProcessQueue, int], None] = _nowhere
+    ) -> Listening:
+        return Listening(
+            clock=self.world.clock,
+            tasks=member.tasks,
+            pool=pool,
+            pick=self.listener_of,
+            settled=settled,
+            on_consume=self._on_consume,
+            on_failed=self._on_failed,
+        )
+
     def _make_service(
         self, member: Member, settings: PushConsumerSettings, pool: Pool, locks: KeptLocks | None
     ) -> Service:
@@ -224,21 +256,18 @@ class PushConsumer(Consumer):
             most = 16 if settings.max_reconsume_times < 0 else settings.max_reconsume_times
             return await sendback.give_back(instance, self.group, message, delay_level, most)
 
-        async def bury(message: MessageExt) -> bool:
-            return await sendback.bury(instance, self.group, message)
-
-        listening = Listening(
-            clock=self.world.clock,
-            tasks=member.tasks,
-            pool=pool,
-            pick=self.listener_of,
-            settled=settled,
-            on_consume=self._on_consume,
-            on_failed=self._on_failed,
-        )
+        listening = self._listening(member, pool, settled)
         if settings.orderly:
-            return OrderlyService(listening, settings, bury, locks.relock if locks is not None else None)
+            return OrderlyService(listening, settings, self._bury, locks.relock if locks is not None else None)
         return ConcurrentService(listening, settings, give_back)
+
+    def _make_pops(self, member: Member, settings: PushConsumerSettings, pool: Pool) -> Pops:
+        acks = Acks(member.instance, self.group, member.tasks)
+        service = PopOrderlyService if settings.orderly else PopConcurrentService
+        return Pops(member, settings, service(self._listening(member, pool), settings, acks, self._bury), acks)
+
+    async def _bury(self, message: MessageExt) -> bool:
+        return await sendback.bury(self.instance, self.group, message)
 
     async def shutdown(self, timeout: Duration | None = None) -> None:
         """Stop receiving, let running listeners finish, keep the offsets, leave the group.
@@ -252,7 +281,7 @@ class PushConsumer(Consumer):
         if self._stopping is None:
             limit = self.settings.await_termination_when_shutdown if timeout is None else seconds(timeout)
             self._stopping = asyncio.get_running_loop().create_task(self._shutdown(limit), name="shutdown")
-        if self._delivery is not None and asyncio.current_task() in self._delivery.service.listener_tasks:
+        if self._delivery is not None and self._delivery.runs_in(asyncio.current_task()):
             return  # called by a listener: it is waited for, so it cannot wait itself
         await asyncio.shield(self._stopping)
 
@@ -284,6 +313,19 @@ class PushConsumer(Consumer):
         """
         most = 16 if self.settings.max_reconsume_times < 0 else self.settings.max_reconsume_times
         await sendback.send_message_back(self.instance, self.group, message, delay_level, most, broker_name)
+
+    async def change_invisible_time(self, message: MessageExt, invisible_time: Duration) -> None:
+        """Keep a popped message for another time, from now on: for a listener that needs longer for it.
+
+        :param message: one that this consumer popped (``client_rebalance=False``) and has not settled yet.
+        :param invisible_time: until others may get it; seconds or a ``timedelta``.
+        :raises ClientError: it is no such message, or its time is over.
+        :raises RMQError: the broker does not say yes: it may be given to others when its time is over.
+        """
+        pops = self._delivery.pops if self._delivery is not None else None
+        if pops is None:
+            raise ClientError(f"the consumer {self.group} pops nothing: it is not started with client_rebalance=False")
+        await pops.change_invisible_time(message, seconds(invisible_time, "invisible_time"))
 
     async def run(self) -> None:
         """Start, consume until SIGTERM, SIGINT or SIGHUP, shut down; for the main thread.
@@ -328,13 +370,13 @@ class PushConsumer(Consumer):
         """Pull nothing more until :meth:`resume`; what is held is still consumed."""
         self._paused = True
         if self._delivery is not None:
-            self._delivery.fetch.paused = True
+            self._delivery.pause(True)
 
     def resume(self) -> None:
         """Pull again."""
         self._paused = False
         if self._delivery is not None:
-            self._delivery.fetch.paused = False
+            self._delivery.pause(False)
 
     def update_core_pool_size(self, count: int) -> None:
         """Another number of listener threads (and of coroutine listeners at a time), from now on."""
@@ -346,7 +388,7 @@ class PushConsumer(Consumer):
             self._membership.pool.resize(count)
             self._membership.pool.keep(self.settings.consume_thread_min)
         if self._delivery is not None:
-            self._delivery.service.resize(count)
+            self._delivery.resize(count)
 
     # -- what the instance asks ---------------------------------------------------------------------------------------
 
@@ -400,8 +442,11 @@ class PushConsumer(Consumer):
 
     @property
     def assignment(self) -> list[MessageQueue]:
-        """The queues that are ours now."""
-        return sorted(self._names.queues(self._delivery.assignment.queues)) if self._delivery is not None else []
+        """The queues that are ours now; with the queue id -1 we pop from a broker, which chooses the queue."""
+        if (delivery := self._delivery) is None:
+            return []
+        popped = () if delivery.pops is None else delivery.pops.queues
+        return sorted(self._names.queues([*delivery.assignment.queues, *popped]))
 
     @property
     def missing(self) -> str | None:
@@ -417,6 +462,11 @@ class PushConsumer(Consumer):
     def process_queues(self) -> dict[MessageQueue, ProcessQueue]:
         """What is held of each queue that is ours."""
         return dict(self._delivery.assignment.queues) if self._delivery is not None else {}
+
+    def pop_queues(self) -> dict[MessageQueue, PopQueue]:
+        """What is open of each queue that we pop from."""
+        pops = self._delivery.pops if self._delivery is not None else None
+        return dict(pops.queues) if pops is not None else {}
 
     def lag(self) -> dict[MessageQueue, int]:
         """By queue that is ours: the messages not consumed yet, of those its broker had when it last answered.

@@ -19,7 +19,7 @@ from rmq.protocol.headers.client import GetConsumerListByGroupRequest
 from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from rmq.runtime.aside import logger
 
-__all__ = ["HANDOVER", "Rebalance", "consumer_ids", "our_share"]
+__all__ = ["HANDOVER", "Rebalance", "an_address", "consumer_ids", "our_share"]
 
 log = logger(__name__)
 
@@ -29,17 +29,22 @@ HANDOVER = 0.2
 _SECONDS = 10.0
 
 
-async def consumer_ids(instance: ClientInstance, group: str, topic: str) -> list[str]:
-    """The client ids of a group, sorted, as a broker of the topic knows them (code 38).
-
-    :raises RMQError: no broker says.
-    """
+def an_address(instance: ClientInstance, topic: str) -> str:
+    """One of the brokers that a topic is on. :raises ClientError: it is on none."""
     route = instance.routes.own.get(topic)
     brokers = [broker.broker_addrs for broker in route.broker_datas if broker.broker_addrs] if route else []
     if not brokers:
         raise ClientError(f"the topic {topic} has no broker now")
     addrs = instance.world.random.choice(brokers)
-    address = addrs[min(addrs)]
+    return addrs[min(addrs)]
+
+
+async def consumer_ids(instance: ClientInstance, group: str, topic: str) -> list[str]:
+    """The client ids of a group, sorted, as a broker of the topic knows them (code 38).
+
+    :raises RMQError: no broker says.
+    """
+    address = an_address(instance, topic)
     header = GetConsumerListByGroupRequest(consumer_group=group)
     reply = await instance.call(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
     return sorted(set(GetConsumerListByGroupResponseBody.decode(reply.body).consumer_id_list))
@@ -117,9 +122,12 @@ class Rebalance:
             self._gave_time = False
             for topic in list(self._subscriptions):
                 await self._try_topic(topic)
-            for queue, pq in list(assignment.queues.items()):
-                if queue.topic not in self._subscriptions:
-                    await assignment.give_up(pq)
+            await self._leave_unsubscribed()
+
+    async def _leave_unsubscribed(self) -> None:
+        for queue, pq in list(self._assignment.queues.items()):
+            if queue.topic not in self._subscriptions:
+                await self._assignment.give_up(pq)
 
     async def topics(self, topics: Set[str]) -> None:
         """The same for some topics alone."""
@@ -153,20 +161,31 @@ class Rebalance:
                 return
             await self._instance.beats.beat()  # its brokers may not know us yet
         self._beginning.looked(topic, queues)
-        alone = known = True
-        if self._broadcasting:
-            mine = queues
-        else:
-            ids = await consumer_ids(self._instance, self._group, topic)
-            mine = await our_share(self._strategy, self._instance, self._group, queues, ids)
-            alone = len(ids) <= 1
-            known = self._instance.client_id in ids
-        if await self._assignment.assign(topic, set(mine), _nothing if alone else self._wait_for_last_owners):
+        changed, mine, known = await self._follow(topic, queues)
+        if changed:
             result = self._on_changed(topic, queues, sorted(mine))
             if asyncio.iscoroutine(result):
                 await result
         if known:
             self._known.add(topic)
+        self._begin()
+
+    async def _follow(self, topic: str, queues: list[MessageQueue]) -> tuple[bool, list[MessageQueue], bool]:
+        """Own what is ours of a topic.
+
+        :returns: whether that changed, what it is, and whether it was said: not while a broker does not know us yet.
+        """
+        if self._broadcasting:
+            return await self._take(topic, queues, alone=True), queues, True
+        ids = await consumer_ids(self._instance, self._group, topic)
+        mine = await our_share(self._strategy, self._instance, self._group, queues, ids)
+        return await self._take(topic, mine, alone=len(ids) <= 1), mine, self._instance.client_id in ids
+
+    async def _take(self, topic: str, mine: list[MessageQueue], *, alone: bool) -> bool:
+        return await self._assignment.assign(topic, set(mine), _nothing if alone else self._wait_for_last_owners)
+
+    def _begin(self) -> None:
+        """Messages come from what is new."""
         self._assignment.begin()
 
     async def _wait_for_last_owners(self) -> None:

@@ -9,6 +9,7 @@ from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.errors import ClientError, ResponseError, RMQError
 from rmq.protocol.headers.send import ConsumerSendMsgBackRequest, SendMessageV2Request
 from rmq.protocol.names import dlq_topic, retry_topic
+from rmq.protocol.properties import POP_CK
 from rmq.runtime.aside import logger
 
 __all__ = ["bury", "give_back", "original_topic", "send_message_back", "send_to_retry_topic"]
@@ -69,7 +70,7 @@ async def send_to_retry_topic(
     """
     topic = retry_topic(group)
     properties = {name: text for name, text in message.properties.items() if name not in ("MIN_OFFSET", "MAX_OFFSET")}
-    for name in ("TRAN_MSG", "CONSUME_START_TIME", "WAIT", "CLUSTER", "DELAY"):
+    for name in ("TRAN_MSG", "CONSUME_START_TIME", "WAIT", "CLUSTER", "DELAY", POP_CK):
         properties.pop(name, None)
     properties["RETRY_TOPIC"] = instance.namespace.wrap(original_topic(message))
     properties.setdefault("ORIGIN_MESSAGE_ID", message.msg_id)

@@ -11,6 +11,7 @@ from rmq.protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, 
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.errors import ClientError
 from rmq.protocol.names import retry_topic
+from rmq.protocol.pop import pop_retry_topic, pop_retry_topic_v2, topic_of_pop_retry
 from rmq.runtime.world import Clock
 
 __all__ = ["Subscriptions", "refuse_mixture"]
@@ -53,7 +54,15 @@ class Subscriptions:
 
     def chosen(self) -> list[str]:
         """The topics that the application chose."""
-        return [topic for topic in self.table if topic != retry_topic(self._group)]
+        return [topic for topic in self.table if topic != retry_topic(self._group) and not _popped(topic, self._group)]
+
+    async def pop_retries(self, instance: ClientInstance, topic: str, *, wanted: bool) -> None:
+        """Subscribe what pops of a topic that failed have left, where a broker has it; or no more."""
+        for name in (pop_retry_topic(self._group, topic), pop_retry_topic_v2(self._group, topic)):
+            if not wanted:
+                self.table.pop(name, None)
+            elif name not in self.table and await instance.refresh_route(name):
+                self.table[name] = subscription.build(name, "*", sub_version=self._clock.now_ms())
 
     async def check(self, instance: ClientInstance) -> None:
         """Have a broker of each SQL92 subscription's topic check it (46).
@@ -90,4 +99,15 @@ def refuse_mixture(member: ConsumerData, instances: Iterable[ClientInstance]) ->
 
 
 def _wanted(data: ConsumerData) -> str:
-    return ", ".join(sorted(f"{one.topic}:{one.sub_string}" for one in data.subscription_data_set))
+    return ", ".join(
+        sorted(
+            f"{one.topic}:{one.sub_string}"
+            for one in data.subscription_data_set
+            if not _popped(one.topic or "", data.group_name or "")  # as a broker's mode has it
+        )
+    )
+
+
+def _popped(topic: str, group: str) -> bool:
+    """What pops of the group left: subscribed for it, not by it."""
+    return topic_of_pop_retry(group, topic) is not None
