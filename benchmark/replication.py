@@ -14,6 +14,7 @@ import asyncio
 import os
 import signal
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -35,6 +36,18 @@ from tests.support.peers.process import ProcessFailed
 PATIENT = {"haHousekeepingInterval": "3600000", "slaveTimeout": "60000", "haSlaveFallbehindMax": str(4 << 30)}
 AS_SLAVE = {"brokerName": "broker-a", "brokerId": "1", "brokerRole": "SLAVE"}
 _PATIENCE = 120.0
+#: Longest pause between two looks how far a slave is: each costs CPU that producers would have had.
+_LOOK_PAUSE = 0.5
+#: Takes a share of one core, by turns of a millisecond: it has nothing to do with brokers.
+_STRANGER = """
+import sys, time
+idle = 0.001 / float(sys.argv[1]) - 0.001
+while True:
+    until = time.thread_time() + 0.001
+    while time.thread_time() < until:
+        pass
+    time.sleep(idle)
+"""
 
 
 def end_of(broker: Broker) -> int:
@@ -165,8 +178,26 @@ def rounds(sets: Sequence[Set], program: Path, options: argparse.Namespace) -> N
             os.sched_setaffinity(0, cores)
 
 
+def follow(slave: Broker, to: int) -> tuple[float, int]:
+    """Wait until a slave has the log up to ``to``; the seconds that took, and the bytes that came meanwhile.
+
+    It is asked a few times only, more often towards the end.
+    """
+    begun, begun_at = time.monotonic(), end_of(slave)
+    while (end := end_of(slave)) < to:
+        took = time.monotonic() - begun
+        if took > _PATIENCE:
+            raise BenchmarkError(f"benchmark: the slave has the backlog: not within {_PATIENCE:.0f} s")
+        left = took * (to - end) / max(end - begun_at, 1)
+        time.sleep(min(max(left / 2, 0.01), _LOOK_PAUSE))
+    return time.monotonic() - begun, end - begun_at
+
+
 def catch_up(program: Path, options: argparse.Namespace) -> tuple[float, float]:
-    """MiB/s at which a new slave gets a backlog, and how many times longer producers' p99 is meanwhile."""
+    """MiB/s at which a new slave gets a backlog, and how many times longer producers' p99 is meanwhile.
+
+    Printed, too: how many times longer it is beside a stranger that takes as much CPU as the slave.
+    """
     one = Set("catch-up", OURS, "ASYNC_MASTER", slave=False, haCopyFromFirstFile="true")
     try:
         size = options.backlog << 20
@@ -186,15 +217,27 @@ def catch_up(program: Path, options: argparse.Namespace) -> tuple[float, float]:
         slave = one.slave
         assert slave is not None
         wait_for(lambda: end_of(slave) > 0, "the slave has begun", 0.005)
-        begun, begun_at = time.monotonic(), end_of(slave)
         before = [cpu_ns(broker) for broker in (one.master, slave)]
         with ThreadPoolExecutor(1) as pool:
             busy = pool.submit(producers, max(0.5, size / (400 << 20)))
-            wait_for(lambda: end_of(slave) >= backlog, "the slave has the backlog", 0.01)
-            took, mib = time.monotonic() - begun, (backlog - begun_at) / (1 << 20)
-            used = [(cpu_ns(broker) - was) / 1e6 / mib for broker, was in zip((one.master, slave), before, strict=True)]
-            print(f"  catch-up: CPU of the master {used[0]:.2f} ms, of the slave {used[1]:.2f} ms for each MiB")
-            return mib / took, busy.result().p99_us / quiet.p99_us
+            took, came = follow(slave, backlog)
+            used = [(cpu_ns(broker) - was) / 1e6 for broker, was in zip((one.master, slave), before, strict=True)]
+            behind = busy.result()
+        mib = came / (1 << 20)
+        print(f"  catch-up: CPU of the master {used[0] / mib:.2f} ms, of the slave {used[1] / mib:.2f} ms for each MiB")
+        os.kill(slave.daemon.pid, signal.SIGSTOP)
+        share = min(used[1] / 1e3 / took, 1.0)
+        stranger = subprocess.Popen([sys.executable, "-c", _STRANGER, str(share)])
+        try:
+            beside = producers(options.seconds)
+        finally:
+            stranger.kill()
+            stranger.wait()
+        print(
+            f"  producers' p99: quiet {quiet.p99_us:.0f} us, catch-up {behind.p99_us:.0f} us; beside a stranger that takes "
+            f"{share:.0%} of a core, as the slave did, {beside.p99_us:.0f} us: {beside.p99_us / quiet.p99_us:.2f} times"
+        )
+        return mib / took, behind.p99_us / quiet.p99_us
     finally:
         one.close()
 
