@@ -30,9 +30,9 @@ from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.log.record_runs import take
 from rmq.broker.store.log.records import check
 from rmq.broker.store.queues import fitting
-from rmq.broker.store.start import recovery
+from rmq.broker.store.start import extent, recovery
 from rmq.broker.store.start.checkpoint import Checkpoint
-from rmq.broker.store.start.recovery import Recovery
+from rmq.broker.store.start.extent import Extent
 from rmq.broker.topics import metadata
 from rmq.protocol.errors import StoreError
 from rmq.runtime.backed_file import BackedFile
@@ -77,15 +77,15 @@ def no_directory_fsync(patch: Patch) -> None:
 def trust_the_checkpoint(patch: Patch) -> None:
     """What the checkpoint says is on disk is not looked at."""
 
-    async def first_to_check(self: Recovery, files: list[LogFile]) -> int:
+    async def first_to_check(self: Extent, files: list[LogFile]) -> int:
         newest = 0
         for at, file in enumerate(files):
             data = await self._offload(file.file.pread, 128, 0)
-            if len(data) == 128 and 0 < recovery.store_time(data) <= self._checkpoint.oldest:
+            if len(data) == 128 and 0 < extent.store_time(data) <= self._checkpoint.oldest:
                 newest = at
         return newest
 
-    patch.setattr(Recovery, "_first_to_check", first_to_check)
+    patch.setattr(Extent, "first_to_check", first_to_check)
 
 
 def trust_the_boot_id_after_a_power_cut(patch: Patch) -> None:
@@ -136,7 +136,7 @@ def skip_crc(patch: Patch) -> None:
     def lax_run(*args: Any, crc: bool = True) -> Any:
         return take(*args, crc=False)
 
-    for module in (log_reader, recovery, messages):
+    for module in (log_reader, extent, messages):
         patch.setattr(module, "check", lax, raising=False)
     patch.setattr(log_reader, "take", lax_run)
 
@@ -212,11 +212,11 @@ def trust_the_queues(patch: Patch) -> None:
     def nothing(there: dict[int, int], covered: dict[int, int], checked_from: int) -> None:
         return None
 
-    async def none(self: Recovery, files: Any, covered: Any) -> None:
+    async def none(self: Extent, files: Any, covered: Any) -> None:
         return None
 
-    patch.setattr(Recovery, "_first_difference", staticmethod(nothing))
-    patch.setattr(Recovery, "_first_wrong", none)
+    patch.setattr(recovery, "first_difference", nothing)
+    patch.setattr(Extent, "first_wrong", none)
 
 
 def flush_the_newest_file_first(patch: Patch) -> None:

@@ -51,7 +51,7 @@ from rmq.broker.store.start.markers import Markers
 from rmq.broker.store.start.opening import Opening
 from rmq.broker.store.start.progress import Progress
 from rmq.broker.store.start.queue_loader import segment_size
-from rmq.broker.store.start.recovery import Recovered
+from rmq.broker.store.start.recovered import Recovered
 from rmq.broker.store.state import Put, Queue, Span
 from rmq.broker.store.truncation import Truncation
 from rmq.protocol.errors import StoreError

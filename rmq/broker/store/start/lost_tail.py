@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from rmq.broker.store.care.damaged import DamagedParts
@@ -12,7 +12,6 @@ from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.reader import Damage
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.files import BLANK_ENTRY, QueueDisk
-from rmq.broker.store.queues.fitting import is_size
 from rmq.broker.store.queues.misfits import Former
 from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.queues.sequence import MOST_BLANK, room
@@ -21,11 +20,9 @@ from rmq.protocol.errors import StoreError
 from rmq.protocol.record import FIXED_SIZE
 
 __all__ = [
-    "Claim",
     "LostTail",
     "ends_on_disk",
     "expect_ends",
-    "furthest",
     "leave_room",
     "newly_left_out",
     "reserve",
@@ -34,8 +31,6 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-#: Commit-log offset and size of the record that an entry points to.
-Claim = tuple[int, int]
 
 _pair = PLACE.unpack_from
 #: Queues named in one line of the log.
@@ -92,25 +87,6 @@ def used_entries(data: bytes, log_end: int, behind: int = 0) -> int:
     if at > 1 and not data.startswith(BLANK_ENTRY, (at - 2) * ENTRY_SIZE):
         behind = max(behind, sum(_pair(data, (at - 2) * ENTRY_SIZE)))
     return used if size >= FIXED_SIZE and behind <= offset and offset + size <= log_end else 0
-
-
-def furthest(claims: Iterable[Claim], covered: Container[int], segment: int, end: int, known: int) -> int:
-    """How far the log reached, say the last entries of its queues: those that others bear out.
-
-    What was behind the end was full of messages, and queues had entries of all of them. So an entry that points where
-    no other one leads to is damaged, and no evidence: one flipped bit would claim exabytes.
-
-    :param claims: commit-log offset and size of the records that last entries point to.
-    :param covered: the segments, of ``segment`` bytes, that any entry points into.
-    :param end: where the log ends now, and
-    :param known: where it is known to have ended; -1 when that is not known.
-    """
-    most = end - end % segment
-    while most in covered:
-        most += segment
-    if known >= 0:
-        most = min(most, known)
-    return max((offset + size for offset, size in claims if offset < most and is_size(size)), default=0)
 
 
 def reserve(queues: QueueTable, reached: Mapping[tuple[str, int], int], log_end: int) -> None:

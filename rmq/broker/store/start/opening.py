@@ -12,7 +12,8 @@ from rmq.broker.store.parts import OnDisk, StoreGround
 from rmq.broker.store.queues.ext_queues import ExtQueueTable
 from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.start.progress import Progress, SpokenProgress
-from rmq.broker.store.start.recovery import LastStop, Recovered, Recovery
+from rmq.broker.store.start.recovered import LastStop, Recovered
+from rmq.broker.store.start.recovery import Recovery
 from rmq.protocol.errors import StoreError
 
 __all__ = ["Opening"]

@@ -26,7 +26,8 @@ from rmq.broker.store.queues.files import BLANK_ENTRY_SIZE, FileKey, QueueFiles,
 from rmq.broker.store.queues.fitting import fits, is_size
 from rmq.broker.store.queues.misfits import Former
 from rmq.broker.store.queues.queues import QueueTable
-from rmq.broker.store.start.lost_tail import Claim, used_entries
+from rmq.broker.store.start.evidence import Claim
+from rmq.broker.store.start.lost_tail import used_entries
 from rmq.broker.store.state import ENTRY_SIZE, PLACE, Queue
 from rmq.protocol.errors import StoreError
 from rmq.protocol.names import is_lmq

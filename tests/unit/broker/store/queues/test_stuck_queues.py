@@ -150,7 +150,7 @@ def test_a_stop_brings_everything_else_to_disk_and_the_next_start_has_all() -> N
 
 
 def test_a_start_that_fills_many_queues_passes_over_one_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmq.broker.store.start.recovery._PENDING", 40)
+    monkeypatch.setattr("rmq.broker.store.start.filling._PENDING", 40)
 
     async def main() -> None:
         simulation = Simulation(3)

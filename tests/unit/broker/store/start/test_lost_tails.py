@@ -9,7 +9,6 @@ import pytest
 
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.queues.files import QueueDisk
-from rmq.broker.store.start.lost_tail import furthest
 from rmq.broker.store.store import Store
 from rmq.protocol.errors import StoreError
 from rmq.testing.simloop import run
@@ -231,34 +230,6 @@ def test_a_slave_gets_what_it_lost_from_its_master_in_its_place() -> None:
         await store.stop()
 
     run(main())
-
-
-SEGMENT = 1 << 20
-
-
-@pytest.mark.parametrize(
-    ("claims", "covered", "end", "known", "reached"),
-    [
-        ([(900, 200), (300, 200)], {0}, 500, -1, 1100),
-        ([(SEGMENT + 900, 200), (300, 200)], {0, SEGMENT}, 500, -1, SEGMENT + 1100),
-        # One bit of an entry: no other entry points there, or anywhere between.
-        ([(SEGMENT * 2 + 900, 200), (300, 200)], {0, SEGMENT * 2}, 500, -1, 500),
-        ([(300 | 1 << 61, 200), (300, 200)], {0, 1 << 61}, 500, -1, 500),
-        # A clean stop has noted where the log ended.
-        ([(900, 200), (300, 200)], {0}, 500, 500, 500),
-        ([(900, 200), (1300, 200)], {0}, 500, 1500, 1500),
-        # No record has such a size.
-        ([(900, 0x7FFFFFF0), (300, 200)], {0}, 500, -1, 500),
-        # The log is gone up to a segment's beginning, or all of it.
-        ([(SEGMENT + 900, 200)], {0, SEGMENT}, SEGMENT, -1, SEGMENT + 1100),
-        ([(SEGMENT + 900, 200)], {0, SEGMENT}, 0, -1, SEGMENT + 1100),
-        ([], set(), 0, -1, 0),
-    ],
-)
-def test_how_far_a_log_reached_is_what_several_entries_say(
-    claims: list[tuple[int, int]], covered: set[int], end: int, known: int, reached: int
-) -> None:
-    assert furthest(claims, covered, SEGMENT, end, known) == reached
 
 
 @pytest.mark.parametrize("bit", [40, 61])
