@@ -144,12 +144,12 @@ def test_what_is_no_storage_is_refused(given: Any) -> None:
 
 @in_virtual_time
 async def test_the_storage_in_the_documentation_keeps_offsets(tmp_path: Path) -> None:
-    page = (ROOT / "docs/sdk.md").read_text()
+    page = (ROOT / "docs/sdk/consume.md").read_text()
     program = next(one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "class SqliteOffsets" in one)
     names: dict[str, Any] = {}
     tree = ast.parse(program)
     tree.body = [node for node in tree.body if not isinstance(node, ast.Assign)]
-    exec(compile(tree, "docs/sdk.md", "exec"), names)
+    exec(compile(tree, "docs/sdk/consume.md", "exec"), names)
     store, queue = names["SqliteOffsets"](tmp_path / "offsets.db"), MessageQueue("T", "broker-0", 0)
     async with scene() as s:
         got: list[str | None] = []
