@@ -234,8 +234,9 @@ def catch_up(program: Path, options: argparse.Namespace) -> tuple[float, float]:
             stranger.kill()
             stranger.wait()
         print(
-            f"  producers' p99: quiet {quiet.p99_us:.0f} us, catch-up {behind.p99_us:.0f} us; beside a stranger that takes "
-            f"{share:.0%} of a core, as the slave did, {beside.p99_us:.0f} us: {beside.p99_us / quiet.p99_us:.2f} times"
+            f"  producers' p99: quiet {quiet.p99_us:.0f} us, catch-up {behind.p99_us:.0f} us; beside a stranger that "
+            f"takes {share:.0%} of a core, as the slave did, {beside.p99_us:.0f} us: "
+            f"{beside.p99_us / quiet.p99_us:.2f} times"
         )
         return mib / took, behind.p99_us / quiet.p99_us
     finally:
