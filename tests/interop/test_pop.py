@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from rmq import ConsumeFromWhere, MessageExt, PushConsumer
 from tests.support.interop import fresh, until
 from tests.support.peers import JAVA_OPENS, Client, Cluster, ToolMissing, java_classpath, require, skip_or_fail
 from tests.support.peers import start_cluster as start
@@ -173,6 +174,39 @@ def test_two_members_share(java: Client, cluster: Cluster, share: int) -> None:
     assert numbers(rows) == Counter(range(COUNT))
     assert all(shares), shares
     group.leave()
+
+
+@pytest.mark.parametrize("leaving", ["java", "python"])
+def test_java_s_consumer_and_ours_share_and_one_leaves(java: Client, cluster: Cluster, leaving: str) -> None:
+    """What either fails at comes again to whoever asks, and what the one that leaves had comes to the other."""
+    group = Group(java, cluster)
+    member = group.join(failEvery=10, invisible=5_000, pause=2)
+    ours: list[int] = []
+    consumer = PushConsumer(
+        group.name, namesrv=cluster.namesrv, client_rebalance=False, pop_invisible_time=5,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    )  # fmt: skip
+
+    @consumer.on(group.topic)
+    def handle(message: MessageExt) -> None:
+        ours.append(int(message.keys or -1))
+        time.sleep(0.002)
+        if message.keys == "5" and not message.reconsume_times:
+            raise ValueError("later")
+
+    with consumer:
+        group.produce()
+        until(lambda: len(ours), lambda count: count > 200)
+        if leaving == "python":
+            consumer.shutdown(timeout=0)
+        else:
+            group.leave()
+        group.until(lambda rows: {row[0] for row in rows} | set(ours) >= set(range(COUNT)))
+        theirs = group.rows(member)
+        assert len(theirs) > 100
+        assert sum(Counter(ours).values()) + len(theirs) < COUNT * 5 // 4
+    if leaving == "python":
+        group.leave()
 
 
 def test_failures_come_again(java: Client, cluster: Cluster) -> None:
