@@ -307,7 +307,8 @@ class Advance:
     def _ends_of_cut(self, queues: Iterable[MessageQueue]) -> Offsets:
         """Where those end that a broker which still serves their topic does not offer, as its master says."""
         open_at = {(queue.topic, queue.broker_name) for queue in self._served}
-        ends = self._brokers.max_offsets([each for each in queues if (each.topic, each.broker_name) in open_at])
+        asked = sorted(each for each in queues if (each.topic, each.broker_name) in open_at)
+        ends = self._brokers.max_offsets(asked)
         return {queue: bound.offset for queue, bound in ends.items() if bound.by_master}
 
     # -- queues that are not what they were ---------------------------------------------------------------------------

@@ -67,7 +67,8 @@ class Engine:
         """The newest files of the checkpoint are gone, and the table is put back with it."""
         self.stop()
         del self.offsets[len(self.offsets) - offsets :]
-        self.commits = min(max(0, self.commits - commits), len(self.offsets))
+        # Spark goes on with the newest batch that was planned, whatever is known of the one before.
+        self.commits = min(max(len(self.offsets) - 1, self.commits - commits, 0), len(self.offsets))
         self.table = {number: rows for number, rows in self.table.items() if number < len(self.offsets)}
 
     # -- a batch ------------------------------------------------------------------------------------------------------

@@ -174,7 +174,7 @@ PLANTS = [
     (ranges_begin_a_message_late, 0),
     (ranges_begin_a_message_early, 0),
     (the_starts_of_a_first_batch_are_not_kept, 44),
-    (when_offsets_were_written_is_not_known, 116),
+    (when_offsets_were_written_is_not_known, 75),
     (an_open_batch_ends_where_queues_end_now, 0),
     (new_queues_begin_at_their_end, 0),
     (starts_that_options_say_are_ignored, 0),
