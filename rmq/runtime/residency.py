@@ -83,7 +83,11 @@ class Mapping:
         known = self._known
         now = monotonic()
         since = now - _TRUSTED
-        if known.get(first, 0.0) > since and known.get(last, 0.0) > since and last - first < 2:
+        if (
+            known.get(first, 0.0) > since
+            and known.get(last, 0.0) > since
+            and (last - first < 2 or all(known.get(at, 0.0) > since for at in range(first + 1, last)))
+        ):
             return self._view if end <= self.size and size > 0 else None
         if size <= 0 or end > self.size:
             return None

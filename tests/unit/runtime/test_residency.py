@@ -75,6 +75,22 @@ def test_a_block_is_asked_about_once_in_a_while(path: str, monkeypatch: pytest.M
     file.close()
 
 
+def test_what_reaches_over_many_blocks_is_asked_about_once_too(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    ask = residency._mincore
+    monkeypatch.setattr(residency, "_mincore", lambda *where: asked.append(where[1]) or ask(*where))
+    monkeypatch.setattr(residency, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(residency, "_BLOCK", 2 * PAGE)
+    file = RealFiles().open(path)
+    for offset in (0, 6 * PAGE):
+        assert file.hot_view(10, offset) is not None
+    assert file.hot_view(8 * PAGE, 0) is not None
+    assert asked == [2 * PAGE, 2 * PAGE, 8 * PAGE], "both ends are known, what is between is not"
+    assert file.hot_view(8 * PAGE, 0) is not None
+    assert len(asked) == 3
+    file.close()
+
+
 def test_a_block_with_a_page_missing_is_not_remembered(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def only_the_first(address: int, size: int, answer: ctypes.Array[ctypes.c_char]) -> int:
         pages = -(-size // PAGE)
