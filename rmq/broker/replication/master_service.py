@@ -135,7 +135,7 @@ class MasterReplication:
 
     def slaves(self) -> list[SlaveSeen]:
         """Every connection that has reported, in the order they were opened."""
-        return [slave.seen() for slave in self._connections if slave.stream.next >= 0]
+        return [slave.seen() for slave in self._connections if slave.counts]
 
     def refusals(self) -> list[str]:
         """Who was refused within the last minutes, and why."""
@@ -238,11 +238,24 @@ class MasterReplication:
         if self._allowed and not any(slave.host in network for network in self._allowed):
             raise Refused(Why.NOT_ALLOWED, "haAllowedAddresses does not name its address")
         if len(self._connections) >= _MOST:
-            stranger = next((one for one in self._connections if one.stream.next < 0), None)
-            if stranger is None:
-                raise Refused(Why.TOO_MANY, f"{_MOST} connections are open already")
-            self.refuse(stranger, Refused(Why.TOO_MANY, "others connect, and it has not reported yet"))
+            self._make_room(slave)
         self._connections[slave] = None
+
+    def _make_room(self, slave: _Slave) -> None:
+        """Close one connection for another: one that has not reported, else one of who has most of them.
+
+        :raises Refused: the newcomer's address has as many as any other.
+        """
+        stranger = next((one for one in self._connections if one.stream.next < 0), None)
+        if stranger is not None:
+            self.refuse(stranger, Refused(Why.TOO_MANY, "others connect, and it has not reported yet"))
+            return
+        open_of = Counter(one.replica for one in self._connections)
+        ((greedy, count),) = open_of.most_common(1)
+        if count <= open_of[slave.replica] + 1:
+            raise Refused(Why.TOO_MANY, f"{_MOST} connections are open already")
+        newest = next(one for one in reversed(self._connections) if one.replica == greedy)
+        self.refuse(newest, Refused(Why.TOO_MANY, f"others connect, and it has {count} connections"))
 
     def reported(self, slave: _Slave, first: bool, acked: int) -> None:
         """A slave has everything up to ``acked``."""
@@ -251,6 +264,7 @@ class MasterReplication:
                 log.info, "a slave at %s follows from offset %d on; it has the log up to %d",
                 slave.peer, slave.stream.next, acked,
             )  # fmt: skip
+            slave.counts = True
             self._replicas[slave.replica] += 1
             # What it had before may be another log's: it answers nobody, what it says of what it was sent does.
             oldest = self.store.durability.oldest
@@ -266,7 +280,7 @@ class MasterReplication:
         if slave not in self._connections:
             return
         del self._connections[slave]
-        if slave.stream.next < 0:
+        if not slave.counts:  # its first bytes were refused
             return
         self._notes.say(
             log.info, "the slave at %s is gone; it had the log up to %d", slave.peer, slave.stream.acked
@@ -305,6 +319,8 @@ class _Slave(asyncio.Protocol):
         self.peer = "?"
         self.host: addresses.Host | None = None
         self.replica = ""
+        #: It has reported, and its address is a replica.
+        self.counts = False
         self._transport: asyncio.Transport | TlsPipe | None = None
         #: Nothing has arrived yet: whether it speaks TLS is not known.
         self._new = True

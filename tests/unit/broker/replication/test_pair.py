@@ -216,6 +216,39 @@ async def test_a_thousand_connections_keep_no_slave_out() -> None:
 
 
 @in_virtual_time
+async def test_who_keeps_all_connections_open_and_reports_keeps_no_slave_out() -> None:
+    async with pair(slaves=0) as p:
+        fill(p.master, 3)
+        crowd = [await raw_slave(p, "stranger") for _ in range(100)]
+        for one in crowd:
+            if not one.lost:
+                one.report(0)
+        await asyncio.sleep(1)
+        assert len(p.service.slaves()) == 64
+        late = await p.add_slave()
+        await caught_up(p, late)
+        # From its address comes no other one in, and none of its own goes for that.
+        held = [one for one in crowd if not one.lost]
+        again = await raw_slave(p, "stranger")
+        await eventually(lambda: again.lost)
+        assert len(held) == 63
+        assert not any(one.lost for one in held)
+
+
+@pytest.mark.parametrize("data", [report(0) + report(5), report(0) + report(-1), report(0) + b"\xff" * 8])
+@in_virtual_time
+async def test_who_is_refused_with_its_first_bytes_is_no_slave_that_sends_wait_for(data: bytes) -> None:
+    async with pair(slaves=0) as p:
+        fill(p.master, 3)
+        for _ in range(2):
+            stranger = await raw_slave(p, "stranger")
+            stranger.transport.write(data)
+            await eventually(lambda: stranger.lost)  # noqa: B023
+            assert not p.service.available
+            assert p.service.slaves() == []
+
+
+@in_virtual_time
 async def test_who_is_gone_before_he_is_taken_leaves_nothing() -> None:
     class Gone(asyncio.Transport):
         aborted = False
