@@ -105,6 +105,11 @@ class SlaveStream:
             if self._empty:
                 if not body:
                     continue
+                if offset % incoming.file_size:
+                    raise ReplicationError(
+                        f"the master begins to send at {offset}, where no file of a log begins with "
+                        f"mappedFileSizeCommitLog={incoming.file_size}: set that here to what the master has"
+                    )
                 self._empty = False
                 incoming.begin(offset, at_record=True)
             if self._tail:

@@ -30,6 +30,8 @@ HEADER_SIZE: Final = _HEADER.size
 REPORT_SIZE: Final = _REPORT.size
 #: Java's slave reads into 4 MiB: a unit that does not fit there is never whole for it.
 LARGEST_BODY: Final = (4 << 20) - HEADER_SIZE
+#: No log is so long: what lies behind has files whose names, and ends that reports, cannot say.
+_LAST: Final = 1 << 62
 
 
 def header(offset: int, size: int) -> bytes:
@@ -88,7 +90,7 @@ def _head(data: bytes | bytearray, at: int) -> tuple[int, int]:
     :raises ReplicationError: no unit begins like this.
     """
     offset, size = _HEADER.unpack_from(data, at)
-    if offset < 0 or not 0 <= size <= LARGEST_BODY:
+    if not (0 <= offset <= _LAST and 0 <= size <= LARGEST_BODY):
         raise ReplicationError(f"this is no HA stream of 4.9: a unit of {size} bytes at {offset}")
     return offset, size
 

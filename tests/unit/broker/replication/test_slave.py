@@ -109,6 +109,14 @@ def test_an_empty_slave_begins_where_its_master_begins() -> None:
         list(slave.received(header(3 * SIZE, 0), 101))
 
 
+@pytest.mark.parametrize("offset", [100, 3 * SIZE + 100, 3 * SIZE - 91])
+def test_an_empty_slave_begins_with_a_file(offset: int) -> None:
+    """What stood before its first message in the file would be zeros, and where a log ends the next start cuts it."""
+    slave = stream(0)
+    with pytest.raises(ReplicationError, match=f"begins to send at {offset}, .*mappedFileSizeCommitLog={SIZE}: set"):
+        list(slave.received(unit(offset, record(offset, 91)), 101))
+
+
 @pytest.mark.parametrize("offset", [999, 1001, 0, 1 << 40])
 @pytest.mark.parametrize("body", [b"", b"x"])
 def test_a_master_that_goes_on_elsewhere_is_left(offset: int, body: bytes) -> None:

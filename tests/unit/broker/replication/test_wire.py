@@ -29,7 +29,16 @@ def test_units_byte_by_byte() -> None:
 
 
 @pytest.mark.parametrize(
-    "start", [header(0, -1), header(0, LARGEST_BODY + 1), header(-1, 0), header(-(1 << 63), 5), b"\xff" * 12]
+    "start",
+    [
+        header(0, -1),
+        header(0, LARGEST_BODY + 1),
+        header(-1, 0),
+        header(-(1 << 63), 5),
+        b"\xff" * 12,
+        header((1 << 62) + 1, 0),
+        header((1 << 63) - (1 << 20), 91),
+    ],
 )
 def test_what_no_master_sends_is_refused_before_it_is_kept(start: bytes) -> None:
     with pytest.raises(ReplicationError, match="no HA stream"):
