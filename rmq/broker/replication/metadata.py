@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +25,7 @@ from rmq.protocol.bodies.topic import RegisterBrokerBody, TopicConfig
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import BodyError, ConnectFailed, ConnectionLost, ResponseError
+from rmq.protocol.numbers import whole
 
 if TYPE_CHECKING:
     from rmq.broker.forgetting import Forgetting
@@ -45,6 +47,8 @@ _FIRST, _PERIOD, _TIMEOUT = 3.0, 10.0, 5.0
 _LOOK = 0.1
 #: Topics deleted before the loop gets its turn.
 _AT_ONCE = 50
+#: Characters of a text of the master's that the log shows.
+_SHOWN = 40
 
 
 class _Table:
@@ -225,12 +229,13 @@ class MetadataSync:
             if answer.code != ResponseCode.SUCCESS:
                 raise ResponseError(answer.code, answer.remark, master)
             text = KVTable.decode(answer.body).table.get("commitLogMaxOffset", "")
-            if not text.isdecimal():
-                raise BodyError(f"{master} does not say where its log ends: commitLogMaxOffset={text!r}")
+            end = whole(text)
+            if end is None:
+                raise BodyError(f"{master} does not say where its log ends: commitLogMaxOffset={text[:_SHOWN]!r}")
         except Exception as error:
             table.trouble.failed(error)
             return False
-        conn, end = self._client.connected(master), int(text)
+        conn = self._client.connected(master)
         self._master_end = end
         while self._log.end < end:
             if conn is None or conn.closed:
@@ -261,6 +266,7 @@ class MetadataSync:
         Of a topic that the master had and has no longer, messages and offsets go, too. One that it never had in this
         life of its own is only hidden: a master that was started with an empty folder empties no slave.
         """
+        _check(body, b"topicConfigTable")
         reading = RegisterBrokerBody.reading(b'{"topicConfigSerializeWrapper":%b}' % body)
         while True:
             try:
@@ -292,6 +298,7 @@ class MetadataSync:
         return all(queue.max_phys <= self._end for queue in self._queues.all(topic))
 
     async def _take_groups(self, body: bytes, same: bool) -> None:
+        _check(body, b"subscriptionGroupTable")
         table = SubscriptionGroupTable.decode(body)
         if table.data_version is None:
             raise BodyError("the subscription groups have no dataVersion")
@@ -301,6 +308,7 @@ class MetadataSync:
         self._modes.replace_all(body)
 
     async def _take_offsets(self, body: bytes, same: bool) -> None:
+        _check(body, b"offsetTable")
         told = await read_offsets(body)
         await self._offsets.follow(told, self._last_offsets if same else {})
         self._last_offsets = told
@@ -308,3 +316,12 @@ class MetadataSync:
     async def _take_delays(self, body: bytes, same: bool) -> None:
         self._delays.parse(body)
         self._delays_file.changed()
+
+
+def _check(body: bytes, member: bytes) -> None:
+    """Make sure that an answer is a table of its kind: one without its member reads as an empty one.
+
+    :raises BodyError: it is not; what the slave has is not to be taken for deleted.
+    """
+    if re.search(rb'"%b"\s*:\s*\{' % member, body) is None:
+        raise BodyError(f"there is no {member.decode()} in it")

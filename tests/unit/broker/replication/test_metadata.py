@@ -9,6 +9,7 @@ import pytest
 
 from rmq.broker.replication import metadata
 from rmq.protocol import fastjson
+from rmq.protocol.bodies.kv import KVTable
 from rmq.protocol.bodies.pop import SetMessageRequestModeRequestBody
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
@@ -168,6 +169,63 @@ async def test_a_table_that_cannot_be_had_costs_itself(answer: bytes, caplog: py
         del scene.master.groups.encode
         await rounds(scene)
         assert scene.slave.groups.get("g") is not None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"{}", b"[]", b"NaN", b"[" * 100_000, b'{"a":' * 50_000, b"\xff{",
+        b'{"offsetTable":NaN,"topicConfigTable":null,"subscriptionGroupTable":3,"dataVersion":{"counter":1}}',
+        b'{"offsetTable":[],"topicConfigTable":[],"subscriptionGroupTable":[],"dataVersion":{"counter":1}}',
+        b'{"offsetTable":{"T@g":{0:1e400}},"topicConfigTable":{"T":[]},"subscriptionGroupTable":{"g":7}}',
+        b'{"messageRequestModeTable":{},"dataVersion":{"counter":1,"timestamp":1}}',
+        b'{"offsetTable":{"T@g":{0:%b}},"topicConfigTable":{"T":{"perm":%b}}}' % (b"9" * 5000, b"9" * 5000),
+    ],
+    ids=range(11),
+)  # fmt: skip
+@in_virtual_time
+async def test_what_is_no_table_of_its_kind_takes_nothing_away(answer: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with pair() as scene:
+        await scene.topic("T")
+        await scene.send("T", "a")
+        await scene.commit("master", "g", "T", 1)
+        scene.master.groups.find("g")
+        await rounds(scene)
+        assert scene.slave.roles.slave is not None
+
+        async def ask(*_: object) -> bytes:
+            return answer
+
+        scene.slave.roles.slave.metadata._ask = ask  # type: ignore[method-assign]
+        await rounds(scene)
+        await rounds(scene)
+        assert scene.slave.topics.get("T") is not None
+        assert scene.slave.groups.get("g") is not None
+        assert offset(scene) == 1
+        told = [record for record in caplog.records if "from the master fails" in record.message]
+        assert len(told) == len({record.message for record in told})
+        assert all(record.exc_info is None and len(record.message) < 300 for record in told)
+        assert scene.slave._missing() is None
+
+
+@pytest.mark.parametrize("end", ["9" * 5000, "-1", "\u0663", str(1 << 63), "1e9", ""])
+@in_virtual_time
+async def test_where_a_masters_log_ends_is_a_number_or_nothing(end: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with pair() as scene:
+        await rounds(scene)
+        sync = scene.slave.roles.slave
+        assert sync is not None
+        known = sync.metadata.master_end
+        body = KVTable(table={"commitLogMaxOffset": end}).encode()
+
+        async def request(*_: object) -> Command:
+            return Command(0, body=body)
+
+        sync.metadata._client.request = request  # type: ignore[method-assign]
+        assert not await sync.metadata._arrived("m", sync.metadata._progress[0])
+        assert sync.metadata.master_end == known
+        assert "does not say where its log ends" in caplog.text
+        assert len(caplog.records[-1].message) < 300
 
 
 @in_virtual_time
