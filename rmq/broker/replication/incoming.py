@@ -6,7 +6,7 @@ followed without a word. Records say what they are and where they lie, and they 
 
 from __future__ import annotations
 
-from rmq.broker.store.log.records import check
+from rmq.broker.store.log.records import LARGEST, check
 from rmq.protocol.errors import ReplicationError
 from rmq.protocol.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, fields, is_blank
 
@@ -35,6 +35,8 @@ class IncomingRecords:
         self.file_size = file_size
         self._crc = crc
         self._held = bytearray()
+        #: Bytes that it must have before it is looked at again.
+        self._whole = 0
         #: Behind what may be stored: where what is kept back begins.
         self.at = -1
         #: Where the next record begins.
@@ -66,6 +68,8 @@ class IncomingRecords:
         held = self._held
         if held:
             held += data
+            if len(held) < self._whole:
+                return b""
             data = bytes(held)
         at = self.at
         end = at + len(data)
@@ -73,12 +77,14 @@ class IncomingRecords:
         while start < end:
             lo, room = start - at, self.file_size - start % self.file_size
             have = end - start
-            if have < min(_HEAD_SIZE, room):
+            if have < (head := min(_HEAD_SIZE, room)):
+                self._whole = head
                 break
             size, magic, offset = _head(data, lo) if room >= _HEAD_SIZE else (0, 0, -1)
             good = magic in _MAGICS and offset == start and FIXED_SIZE <= size <= room
             if good and self._crc:
-                if have < size:
+                if have < size <= LARGEST:
+                    self._whole = size
                     break
                 good = check(data, lo, start, room) == size
             if not good:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from rmq.broker.replication import incoming as module
 from rmq.broker.replication.incoming import IncomingRecords, LogsDiffer
 from rmq.testing.simloop import run
-from tests.support.scenes.replication import SIZE, filled_log
+from tests.support.scenes.replication import SIZE, filled_log, record_head
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +112,23 @@ def test_a_log_of_the_same_length_that_is_another_one_is_noticed(data: bytes) ->
     incoming.begin(offset, at_record=True)
     with pytest.raises(LogsDiffer):
         incoming.take(other[offset:SIZE])
+
+
+def test_no_record_is_kept_back_that_is_larger_than_any() -> None:
+    incoming = IncomingRecords(1 << 30, crc=True)
+    incoming.begin(0, at_record=True)
+    with pytest.raises(LogsDiffer, match="no record of this log"):
+        incoming.take(record_head(0, (32 << 20) + 1)[:1000])
+    assert incoming.end == 0
+
+
+def test_what_waits_for_the_rest_of_a_record_is_not_copied_with_every_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    monkeypatch.setattr(module, "_head", lambda data, at: looks.append(at) or head(data, at))
+    head = module.fields("size", "magic", "physical_offset")
+    incoming = IncomingRecords(1 << 20, crc=True)
+    incoming.begin(0, at_record=True)
+    record = record_head(0, 5000)
+    for at in range(4999):
+        assert incoming.take(record[at : at + 1]) == b""
+    assert len(looks) == 1
