@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 import pytest
 
 from rmq.broker.replication.master import Why
 from rmq.broker.replication.wire import report
+from rmq.remoting.tls import ServerTls, client_context
 from rmq.testing.simworld import SimOffload
 from tests.support.scenes.replication import SIZE, Pair, fill, log_bytes, pair, raw_slave
 from tests.support.scenes.store import found_keys, opened, snapshot
@@ -246,6 +248,29 @@ async def test_who_is_refused_with_its_first_bytes_is_no_slave_that_sends_wait_f
             await eventually(lambda: stranger.lost)  # noqa: B023
             assert not p.service.available
             assert p.service.slaves() == []
+
+
+@pytest.mark.parametrize("hello", [True, False])
+@in_virtual_time
+async def test_a_handshake_or_a_report_that_is_never_whole_is_given_up(hello: bool) -> None:
+    """A byte a second is no sign of life."""
+    sent = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        client_context().wrap_bio(ssl.MemoryBIO(), sent).do_handshake()
+    data = sent.read() if hello else bytes(7)
+    async with pair() as p:
+        p.service.tls = ServerTls(context=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        await eventually(lambda: len(p.service.slaves()) == 1)
+        strangers = [await raw_slave(p, "stranger") for _ in range(3)]
+        for at in range(min(25, len(data) - 1)):
+            for stranger in strangers:
+                if not stranger.lost:
+                    stranger.transport.write(data[at : at + 1])
+            await asyncio.sleep(1)
+        await asyncio.sleep(15)
+        assert all(stranger.lost for stranger in strangers)
+        assert p.service.refused == {Why.SILENT: 3}
+        assert len(p.service.slaves()) == len(p.service._connections) == 1
 
 
 @in_virtual_time
