@@ -1,15 +1,18 @@
-"""Sends that our SDK joins to batches, on a Java 4.9.4 broker: each result is where Java's consumer finds it."""
+"""Sends that our SDK joins to batches, on Java brokers: each result is where Java's consumer finds it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from rmq import Message, Producer
 from tests.support.interop import Scene, fresh
 
 
-def test_each_result_is_where_a_java_broker_has_the_message(scene: Callable[[str, str], Scene]) -> None:
-    where = scene("java-4.9.4", "python")
+@pytest.mark.parametrize("kind", ["java-4.9.4", "java-5.3.3"])
+def test_each_result_is_where_a_java_broker_has_the_message(kind: str, scene: Callable[[str, str], Scene]) -> None:
+    where = scene(kind, "python")
     topic = where.topic("auto")
     with Producer(fresh("p"), namesrv=where.cluster.namesrv, auto_batch=True) as producer:
         futures = [producer.send_async(Message(topic, b"%d" % i, tags="A", keys=f"k{i}")) for i in range(300)]

@@ -1,16 +1,19 @@
-"""A Java 4.9.4 client and our SDK in one namespace, on our broker: each finds what the other sends, and retries."""
+"""A Java 4.9.4 client and our SDK in one namespace, on our broker and Java's: each finds what the other sends."""
 
 from __future__ import annotations
 
 import queue
 from collections.abc import Callable
 
+import pytest
+
 from rmq import Message, MessageExt, Producer, PushConsumer
 from tests.support.interop import Scene, fresh, rows_of
 
 
-def test_java_and_python_meet_in_a_namespace(scene: Callable[[str, str], Scene]) -> None:
-    where = scene("ours", "java-4.9.4")
+@pytest.mark.parametrize("kind", ["ours", "java-5.3.3"])
+def test_java_and_python_meet_in_a_namespace(kind: str, scene: Callable[[str, str], Scene]) -> None:
+    where = scene(kind, "java-4.9.4")
     namesrv, java = where.cluster.namesrv, where.client
     topic, group, handle = fresh("T"), fresh("g"), fresh("h")
     java.call("topic", namesrv=namesrv, topic=f"NS%{topic}", queues=2)

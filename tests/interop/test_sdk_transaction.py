@@ -1,4 +1,4 @@
-"""Transactions of our SDK on a Java 4.9.4 broker: commit, rollback, check-back, another answer when asked again."""
+"""Transactions of our SDK on Java brokers: commit, rollback, check-back, another answer when asked again."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import pytest
 from tests.support.interop import Scene, fresh, until
 
 
-@pytest.mark.parametrize("name", ["python", "python-blocking"])
-def test_a_java_broker_asks_and_is_answered(name: str, scene: Callable[[str, str], Scene]) -> None:
-    where = scene("java-4.9.4", name)
+@pytest.mark.parametrize(
+    ("kind", "name"), [("java-4.9.4", "python"), ("java-4.9.4", "python-blocking"), ("java-5.3.3", "python")]
+)
+def test_a_java_broker_asks_and_is_answered(kind: str, name: str, scene: Callable[[str, str], Scene]) -> None:
+    where = scene(kind, name)
     topic, handle, namesrv = where.topic("tx"), fresh("tx"), where.cluster.namesrv
     member = where.subscribe(topic, where.group("tx"), by=where.reader)
     sdk = where.client

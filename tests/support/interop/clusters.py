@@ -10,6 +10,8 @@ from tests.support.peers.process import ProcessFailed
 
 #: Retries and the checks of open transactions come after a second.
 _FAST = {**FAST_RETRIES, "transactionTimeOut": "1000", "transactionCheckInterval": "1000"}
+#: What a kind needs besides. 5.3.3 writes ends of transactions down every three seconds, and asks about them meanwhile.
+_BESIDES = {"java-5.3.3": {"transactionOpBatchInterval": "100", "recallMessageEnable": "true"}}
 
 
 class Clusters:
@@ -34,7 +36,7 @@ class Clusters:
             raise self._failed[kind]
         if kind not in self._running:
             try:
-                self._running[kind] = start_cluster(kind, properties=_FAST)
+                self._running[kind] = start_cluster(kind, properties={**_FAST, **_BESIDES.get(kind, {})})
             except ToolMissing as missing:
                 skip_or_fail(missing)
             except ProcessFailed as failed:
