@@ -43,6 +43,18 @@ class _Loop(asyncio.SelectorEventLoop):
     def add_writer(self, *arguments: Any) -> NoReturn:  # type: ignore[override]
         raise NotImplementedError
 
+    def remove_reader(self, *arguments: Any) -> NoReturn:
+        raise NotImplementedError
+
+    def remove_writer(self, *arguments: Any) -> NoReturn:
+        raise NotImplementedError
+
+    async def create_unix_connection(self, *arguments: Any, **named: Any) -> NoReturn:
+        raise NotImplementedError
+
+    async def create_unix_server(self, *arguments: Any, **named: Any) -> NoReturn:
+        raise NotImplementedError
+
 
 class _Policy(asyncio.DefaultEventLoopPolicy):
     def new_event_loop(self) -> asyncio.AbstractEventLoop:

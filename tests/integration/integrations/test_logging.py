@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rmq import PullConsumer
+from rmq.broker.store.log.gate import Gate
 from rmq.integrations.logging import RocketMQHandler
 from rmq.protocol.errors import ClientError
 from rmq.testing.cluster import BlockingCluster
@@ -101,6 +102,37 @@ def test_nobody_waits_for_a_cluster_that_is_away(log: logging.Logger) -> None:
     handler.emit(logging.makeLogRecord({"name": "shop", "msg": "late"}))
     assert handler.sent == 0
     assert handler.lost == 501
+
+
+def test_a_full_disk_loses_what_has_no_room_here_and_nothing_else(
+    cluster: BlockingCluster, log: logging.Logger
+) -> None:
+    (broker,) = cluster.cluster.brokers
+
+    async def set_full(full: bool) -> None:
+        if full:
+            broker.store.log.gate |= Gate.DISK_FULL
+        else:
+            broker.store.log.open_gate(Gate.DISK_FULL)
+
+    handler = RocketMQHandler("full", namesrv=cluster.namesrv_addr, capacity=10)
+    log.addHandler(handler)
+    log.info("before")
+    handler.flush()
+    cluster.call(lambda _: set_full(True))
+    for number in range(100):
+        log.info("%d", number)  # returns at once
+    log.removeHandler(handler)
+    assert handler.sent == 1
+    cluster.call(lambda _: set_full(False))
+    handler.flush()
+    handler.close()
+    found = bodies(cluster, "full")
+    assert handler.sent + handler.lost == 101
+    assert len(found) == len(set(found)) == handler.sent
+    # Those in hand, and as many as wait at most.
+    assert {"before", *map(str, range(10))} <= set(found)
+    assert handler.lost > 0
 
 
 def test_a_record_that_cannot_be_sent_costs_itself_alone(
