@@ -12,11 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rmq import PullConsumer
-from rmq.broker.store.log.gate import Gate
 from rmq.integrations.logging import RocketMQHandler
 from rmq.protocol.errors import ClientError
 from rmq.testing.cluster import BlockingCluster
-from tests.support.daemons import ROOT
+from tests.support.daemons import PATIENCE, ROOT
 
 
 @pytest.fixture(scope="module")
@@ -105,27 +104,30 @@ def test_nobody_waits_for_a_cluster_that_is_away(log: logging.Logger) -> None:
 
 
 def test_a_full_disk_loses_what_has_no_room_here_and_nothing_else(
-    cluster: BlockingCluster, log: logging.Logger
+    cluster: BlockingCluster, log: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (broker,) = cluster.cluster.brokers
 
+    retention = broker.store.retention
+
     async def set_full(full: bool) -> None:
-        if full:
-            broker.store.log.gate |= Gate.DISK_FULL
-        else:
-            broker.store.log.open_gate(Gate.DISK_FULL)
+        paths = retention._measure()[0]
+        monkeypatch.setattr(retention, "_measure", lambda: (dict.fromkeys(paths, 1.0 if full else 0.1), None))
+        await retention.check_disk()
 
     handler = RocketMQHandler("full", namesrv=cluster.namesrv_addr, capacity=10)
     log.addHandler(handler)
     log.info("before")
     handler.flush()
+    handler._close_timeout = 0.2
     cluster.call(lambda _: set_full(True))
     for number in range(100):
         log.info("%d", number)  # returns at once
     log.removeHandler(handler)
+    handler.flush()  # waits no longer than that
     assert handler.sent == 1
     cluster.call(lambda _: set_full(False))
-    handler.flush()
+    handler._close_timeout = PATIENCE
     handler.close()
     found = bodies(cluster, "full")
     assert handler.sent + handler.lost == 101
