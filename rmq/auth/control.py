@@ -61,7 +61,7 @@ class AccessControl:
         self._loaded: dict[str, object] = {}
         self._seen: dict[str, object] = {}
         #: The state of the files that could not be used.
-        self._useless: dict[str, object] = {}
+        self._useless: dict[str, object] | None = None
         self._turn = asyncio.Lock()
 
     @property
