@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from rmq.protocol.bodies.running import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo
     from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
     from rmq.protocol.errors import (
+        AccessDenied,
         ClientError,
         ConnectFailed,
         ConnectionLost,
@@ -81,6 +82,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccessChannel",
+    "AccessDenied",
     "AdminClient",
     "AllocateByMachineRoom",
     "AllocateByMachineRoomNearby",
@@ -214,6 +216,7 @@ _HOMES = {
         "TopicConfigTable",
     ),
     "rmq.protocol.errors": (
+        "AccessDenied",
         "ClientError",
         "ConnectFailed",
         "ConnectionLost",

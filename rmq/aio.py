@@ -46,6 +46,7 @@ from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from rmq.protocol.bodies.running import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo
 from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
 from rmq.protocol.errors import (
+    AccessDenied,
     ClientError,
     ConnectFailed,
     ConnectionLost,
@@ -59,6 +60,7 @@ from rmq.protocol.errors import (
 
 __all__ = [
     "AccessChannel",
+    "AccessDenied",
     "AdminClient",
     "AllocateByMachineRoom",
     "AllocateByMachineRoomNearby",

@@ -54,6 +54,10 @@ class Signer:
         self._credentials = credentials
 
     def before(self, addr: str, request: Command) -> None:
+        """As a hook of a client."""
+        self.sign(request)
+
+    def sign(self, request: Command) -> None:
         """Put account and signature into the ext fields."""
         one = self._credentials
         request.ext = signed_fields(request.ext, request.body, one.access_key, one.secret_key, one.security_token)

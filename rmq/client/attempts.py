@@ -30,6 +30,7 @@ from rmq.client.sending import PreparedSend, send_result
 from rmq.client.settings import ProducerSettings
 from rmq.protocol.command import Command
 from rmq.protocol.errors import (
+    AccessDenied,
     ClientError,
     ConnectFailed,
     RequestTimeout,
@@ -404,7 +405,7 @@ class Attempts:
             return self._end(error)
         self._error = error
         if isinstance(error, ResponseError):
-            if error.code not in self._settings.retry_response_codes:
+            if error.code not in self._settings.retry_response_codes or isinstance(error, AccessDenied):
                 return self._give_up()
         elif not isinstance(error, TransportError) or not error.retriable:
             return self._give_up()

@@ -9,6 +9,8 @@ import weakref
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from rmq.auth.credentials import Credentials, Signer
+from rmq.client.account import account_of
 from rmq.client.answers import Answers
 from rmq.client.application import ApplicationThreads
 from rmq.client.cluster.routes import Routes, no_such_topic
@@ -89,8 +91,8 @@ class TransactionMember(Protocol):
     def asked(self, conn: Conn, header: CheckTransactionStateRequest, message: MessageExt) -> None: ...
 
 
-#: Client id, name servers, namespace.
-_Key = tuple[str, str | None, str | None]
+#: Client id, name servers, namespace, account: who has another one has connections of its own.
+_Key = tuple[str, str | None, str | None, Credentials | None]
 _instances: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, ClientInstance]] = (
     weakref.WeakKeyDictionary()
 )
@@ -105,10 +107,13 @@ def connect_instance(world: World, settings: ClientSettings, *, stable: bool = F
     loop = asyncio.get_running_loop()
     table = _instances.setdefault(loop, {})
     identity = client_id(world, settings, stable=stable)
-    key = (identity, settings.namesrv, settings.namespace)
+    account = account_of(settings, world.files)
+    key = (identity, settings.namesrv, settings.namespace, account)
     instance = table.get(key)
     if instance is None:
         instance = table[key] = ClientInstance(world, settings, identity, _outages.setdefault(loop, Outages()))
+        if account is not None:
+            instance.remoting.signer = Signer(account).sign
     hooks = instance.remoting.hooks
     hooks += [hook for hook in request_hooks(settings.hooks, instance.application) if hook not in hooks]
     return instance
@@ -117,7 +122,7 @@ def connect_instance(world: World, settings: ClientSettings, *, stable: bool = F
 def instances_of(namesrv: str | None) -> list[ClientInstance]:
     """The instances of the running loop with these name servers."""
     table = _instances.get(asyncio.get_running_loop(), {})
-    return [instance for (_, servers, _), instance in table.items() if servers == namesrv]
+    return [instance for (_, servers, *_), instance in table.items() if servers == namesrv]
 
 
 def _being_cancelled() -> bool:
@@ -334,6 +339,8 @@ class ClientInstance:
             # Hooks see and may change (sign) a command, so the frame is taken apart again for them.
             remoting.call(address, frame.decode(memoryview(data)[4:]), timeout, done)
             return
+        if remoting.signer is not None:
+            data = frame.encode(remoting.signed(frame.decode(memoryview(data)[4:])))
         conn = remoting.connected(address)
         if conn is None:
             if self._tasks is None or self._tasks.closed:

@@ -290,7 +290,7 @@ class Producer(Lookups):
             if conn.writing_paused and not await conn.takes_again(limit):
                 raise TooManyRequests(f"{address}: has taken nothing for {limit:g} s: the message was not sent")
             data = self._encoder.frame(send, step.queue, next_opaque(), oneway=True)
-            if instance.remoting.hooks:
+            if instance.remoting.hooks or instance.remoting.signer is not None:
                 await instance.remoting.oneway(address, frame.decode(memoryview(data)[4:]), limit)
             else:
                 conn.oneway_frame(data)

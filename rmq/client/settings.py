@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Self, TypedDict, TypeVar
@@ -56,6 +56,8 @@ _PAUSES = frozenset({
     "rebalance_interval", "consumer_pull_timeout", "send_msg_max_timeout_per_request",
     "auto_commit_interval", "topic_metadata_check_interval",
 })  # fmt: skip
+#: What no error shows.
+_SECRET = frozenset({"secret_key", "security_token"})
 _INT_MAX = (1 << 31) - 1
 #: Bytes of a pull, about.
 _PULL_BYTES = 256 << 10
@@ -93,6 +95,8 @@ class ClientOptions(TypedDict, total=False):
     name server's address is of, ``MQ_INST_...``, if any). ``client_ip``: our address in the client id.
     ``instance_name``: clients of one process with the same one, if it is not DEFAULT, share connections and heartbeats.
     ``tls``: True, or an ``ssl.SSLContext``. ``vip_channel``: send to port - 2. ``hooks``: what an application hangs in.
+    ``access_key``, ``secret_key`` and ``security_token``: the account that requests are signed with; else what the YAML
+    ``credentials_file`` says, else the environment's ROCKETMQ_ACCESS_KEY, _SECRET_KEY and _SECURITY_TOKEN.
     """
 
     namesrv: str | None
@@ -108,6 +112,10 @@ class ClientOptions(TypedDict, total=False):
     mq_client_api_timeout: Duration
     vip_channel: bool
     tls: bool | ssl.SSLContext
+    access_key: str | None
+    secret_key: str | None
+    security_token: str | None
+    credentials_file: str | None
     hooks: tuple[Hook, ...]
 
 
@@ -299,6 +307,10 @@ class ClientSettings:
     mq_client_api_timeout: float = 3.0
     vip_channel: bool = False
     tls: bool | ssl.SSLContext = False
+    access_key: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
+    security_token: str | None = field(default=None, repr=False)
+    credentials_file: str | None = None
     hooks: tuple[Hook, ...] = ()
 
     @classmethod
@@ -316,8 +328,8 @@ class ClientSettings:
                 near = difflib.get_close_matches(name, known, 1)
                 raise UnknownOption(f"no setting {name!r}" + (f": did you mean {near[0]}?" if near else ""))
         made = cls(**options)
-        for name, field in known.items():
-            setattr(made, name, _value(str(field.type), getattr(made, name), name))
+        for name, one in known.items():
+            setattr(made, name, _value(str(one.type), getattr(made, name), name))
         made.check()
         return made
 
@@ -326,6 +338,20 @@ class ClientSettings:
         if self.namesrv is None:
             self.namesrv = os.environ.get("NAMESRV_ADDR") or None
         self.namespace = namespace_of(self.namespace, self.namesrv)
+        self._check_account()
+
+    def _check_account(self) -> None:
+        if self.access_key is None and self.secret_key is None and self.credentials_file is None:
+            self.access_key = os.environ.get("ROCKETMQ_ACCESS_KEY") or None
+            self.secret_key = os.environ.get("ROCKETMQ_SECRET_KEY") or None
+            self.security_token = self.security_token or os.environ.get("ROCKETMQ_SECURITY_TOKEN") or None
+        if (self.access_key is None) != (self.secret_key is None):
+            missing = "access_key" if self.access_key is None else "secret_key"
+            raise ClientError(
+                f"{missing} is missing: an account has both (ROCKETMQ_{missing.upper()} in the environment)"
+            )
+        if self.access_key is not None and self.credentials_file is not None:
+            raise ClientError("give access_key and secret_key, or credentials_file, not both")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -608,6 +634,9 @@ def _value(kind: str, value: object, name: str) -> object:
         check_flag(value, name)
     elif kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
         raise WrongType(f"{name} is {value!r:.60}: give a whole number")
+    elif kind == "str" and name in _SECRET:
+        if not isinstance(value, str) or not value:
+            raise WrongType(f"{name} is no text: give one")  # whatever it is, nobody is told
     elif kind == "str":
         check_word(value, name)
     elif kind.startswith("Callable") and not callable(value):

@@ -250,7 +250,8 @@ class TransactionProducer(Producer):
             bname=header.bname,
         )
         if not conn.closed:
-            conn.oneway(Command.request(RequestCode.END_TRANSACTION, end).mark_oneway())
+            command = Command.request(RequestCode.END_TRANSACTION, end).mark_oneway()
+            conn.oneway(self.instance.remoting.signed(command))
             queue = MessageQueue(message.topic, message.broker_name or end.bname or "", message.queue_id)
             self._tell_hooks(message, end, queue, conn.address or conn.peer, told)
 

@@ -14,6 +14,7 @@
     │   │   └── ReplyTimeout   the request was stored, and nobody has answered it
     │   └── TooManyRequests    a limit of ours refused the call before it was sent
     ├── ResponseError          the other side answered with a code that is not success
+    │   └── AccessDenied       it was about the account: who asks, or what that may do
     ├── ClientError            a call that the SDK refuses before anything is sent
     │   ├── UnknownOption      a TypeError, too
     │   └── WrongType          a TypeError, too
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAQ",
+    "AccessDenied",
     "AuthError",
     "BodyError",
     "ClientError",
@@ -149,6 +151,9 @@ class TooManyRequests(TransportError):
     retriable = False
 
 
+#: How access control of 4.x and 5.x begins what it says.
+_ACL_EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
+_DENIED = ("AclException", "AuthenticationException", "AuthorizationException")
 _NO_TOPIC = 17
 #: Codes on which the Java producer tries another broker (protocol.md 2.2, client.md 2).
 _RETRIABLE = frozenset({1, 2, 14, 16, 17, 204, 205})
@@ -166,6 +171,11 @@ class ResponseError(RMQError):
 
     code: int
 
+    def __new__(cls, code: int, remark: str | None = None, address: str | None = None) -> ResponseError:
+        """An :class:`AccessDenied`, where that is what the other side said."""
+        denied = remark is not None and any(word in remark for word in _DENIED)
+        return super().__new__(AccessDenied if denied and cls is ResponseError else cls)
+
     def __init__(self, code: int, remark: str | None = None, address: str | None = None) -> None:
         self.code = code
         self.remark = remark
@@ -174,6 +184,22 @@ class ResponseError(RMQError):
         self.refresh_route: bool = code in _REFRESH
         where = f" from {address}" if address else ""
         super().__init__(f"code {code}{where}: {remark or 'no remark'}")
+
+
+class AccessDenied(ResponseError):
+    """An account that is missing, unknown or has another secret, or that may not do this (Java: AclException).
+
+    No other broker is tried: they have the same accounts, and a wrong secret is wrong everywhere.
+    """
+
+    def __init__(self, code: int, remark: str | None = None, address: str | None = None) -> None:
+        super().__init__(code, remark, address)
+        self.retriable = False
+
+    def __str__(self) -> str:
+        where = f"{self.address}: " if self.address else ""
+        said = (self.remark or "").removeprefix(_ACL_EXCEPTION).split(", org.apache.rocketmq", 1)[0]
+        return f"{where}access denied (code {self.code}): {said}"
 
 
 class ClientError(RMQError):

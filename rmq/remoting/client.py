@@ -86,6 +86,8 @@ class RemotingClient:
         self.world = world
         self.router = router if router is not None else Router()
         self.hooks: list[Hook] = []
+        #: Puts the signature of an account into a request, behind what hooks have changed; None: there is no account.
+        self.signer: Callable[[Command], None] | None = None
         #: Address -> the name that led there, which its TLS certificate is checked against.
         self.server_names: dict[str, str] = {}
         self._tls = tls
@@ -199,7 +201,7 @@ class RemotingClient:
             if timeout <= 0:
                 raise RequestTimeout(f"{addr}: connecting took the whole time").about(address=addr)
         if not self.hooks:
-            return await conn.request(command, timeout)
+            return await conn.request(self.signed(command), timeout)
         await self._before(addr, command)
         answer: Command | None = None
         try:
@@ -208,10 +210,17 @@ class RemotingClient:
         finally:
             await self._after(addr, command, answer)
 
+    def signed(self, command: Command) -> Command:
+        """The same request, signed where there is an account to sign with."""
+        if self.signer is not None:
+            self.signer(command)
+        return command
+
     async def _before(self, addr: str, command: Command) -> None:
         for hook in self.hooks:
             if (waits := hook.before(addr, command)) is not None:
                 await waits
+        self.signed(command)
 
     async def _after(self, addr: str, command: Command, answer: Command | None) -> None:
         """Tell the hooks how a call ended: what one of them raises changes nothing of that."""
@@ -237,7 +246,7 @@ class RemotingClient:
         conn = self._conns.get(addr)
         if conn is not None and not conn.closed and not self.hooks:
             try:
-                conn.call(command, timeout, done)
+                conn.call(self.signed(command), timeout, done)
             except Exception as error:
                 done(error)
         elif self._closed or self._endpoint.tasks.closed:
@@ -265,7 +274,7 @@ class RemotingClient:
         if conn is None or conn.closed:
             conn = await self._within(addr, timeout)
         if not self.hooks:
-            conn.oneway(command)
+            conn.oneway(self.signed(command))
             return
         await self._before(addr, command)
         conn.oneway(command)

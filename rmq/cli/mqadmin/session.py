@@ -78,8 +78,18 @@ async def _run(
     if not namesrv and not any(os.environ.get(name) for name in ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_DOMAIN")):
         raise click.UsageError("no name server: give one with -n host:port, or set NAMESRV_ADDR")
     options: Any = {name: value for name, value in (("namesrv", namesrv), ("unit_name", unit_name)) if value}
+    if (account := _account()) is not None:
+        options["credentials_file"] = account
     async with AdminClient(**options) as admin:
         return await work(admin, *args, **kwargs)
+
+
+def _account() -> str | None:
+    """Where Java's tools have the account that they sign with, if it is there; the environment's comes first."""
+    if os.environ.get("ROCKETMQ_ACCESS_KEY") or not (home := os.environ.get("ROCKETMQ_HOME")):
+        return None
+    path = os.path.join(home, "conf", "tools.yml")
+    return path if os.path.exists(path) else None
 
 
 def broker_or_cluster(function: Any) -> Any:
