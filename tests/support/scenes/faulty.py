@@ -57,6 +57,7 @@ class Ledger:
         self.acknowledged: dict[Key, bytes] = {}
         self.refused: set[bytes] = set()
         self.given: dict[Key, bytes] = {}
+        self._consumed: dict[tuple[str, int], int] = {}
         self.codes: dict[int, int] = {}
         self._number = 0
 
@@ -91,11 +92,12 @@ class Ledger:
         store.acks.hold(span.end, [(placed, b"0")], lambda code: [(placed, str(code).encode())])
 
     async def consume(self, store: Store) -> None:
-        """Take what may be seen, from the first message on."""
+        """Take what may be seen and was not taken before: what was is never given anew in another form."""
         for queue in store.queues:
-            for record in await records(store, queue):
+            for record in await records(store, queue, self._consumed.get((queue.topic, queue.id), 0)):
                 index = struct.unpack_from(">q", record, 20)[0]
                 self.given[queue.topic, queue.id, index] = body_of(record)
+                self._consumed[queue.topic, queue.id] = index + 1
 
     async def check(self, store: Store, *, given: bool = True) -> None:
         """After a recovery: nothing promised is lost or moved, nothing else is there."""

@@ -73,10 +73,10 @@ async def bodies(store: Store, queue: Queue) -> list[bytes]:
     return [body_of(record) for record in await records(store, queue)]
 
 
-async def entries(store: Store, queue: Queue) -> dict[int, tuple[int, int]]:
-    """Commit-log offset and size by index, of every visible entry that is not blank."""
+async def entries(store: Store, queue: Queue, first: int = 0) -> dict[int, tuple[int, int]]:
+    """Commit-log offset and size by index, of every visible entry from ``first`` on that is not blank."""
     found: dict[int, tuple[int, int]] = {}
-    index = queue.min
+    index = max(queue.min, first)
     while index < queue.visible:
         data = await store.queues.entries_cold(queue, index, queue.visible - index)
         assert data, f"{queue!r} has no entry {index}"
@@ -87,9 +87,9 @@ async def entries(store: Store, queue: Queue) -> dict[int, tuple[int, int]]:
     return found
 
 
-async def records(store: Store, queue: Queue) -> list[bytes]:
+async def records(store: Store, queue: Queue, first: int = 0) -> list[bytes]:
     found: list[bytes] = []
-    for index, (offset, size) in (await entries(store, queue)).items():
+    for index, (offset, size) in (await entries(store, queue, first)).items():
         record = await store.messages.at(offset)
         assert record is not None, f"{queue!r} entry {index}: no record at {offset}"
         assert len(record) == size

@@ -24,8 +24,9 @@ TABLE = dict(re.findall(r"^\| B(\d{3}) \|[^|\n]+\| (.+) \|$", (ROOT / "docs/fiel
 def sources(path: str) -> dict[str, str]:
     """The tests of a file, each with its text."""
     text = (ROOT / path).read_text()
+    lines = text.splitlines()
     return {
-        node.name: ast.get_source_segment(text, node) or ""
+        node.name: "\n".join(lines[node.lineno - 1 : node.end_lineno])
         for node in ast.walk(ast.parse(text))
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     }

@@ -52,28 +52,25 @@ def _compiled(text: str) -> None:
 
 
 def _taken(read: Callable[[Any], object], data: object) -> float:
-    best = 1e9
-    for _ in range(2):
-        gc.disable()
-        began = time.process_time()
-        with suppress(RMQError, ValueError):
-            read(data)
-        best = min(best, time.process_time() - began)
-        gc.enable()
-        if best < _QUICK:
-            break
-    return best
+    gc.disable()
+    began = time.process_time()
+    with suppress(RMQError, ValueError):
+        read(data)
+    taken = time.process_time() - began
+    gc.enable()
+    return taken
 
 
 def _judged(read: Callable[[Any], object], make: Callable[[int], object], limit: int) -> None:
     whole = _taken(read, make(limit))
     if whole < _QUICK:
         return
-    for _ in range(3):  # another process may have had its share of one
-        quarter, half = _taken(read, make(limit // 4)), _taken(read, make(limit // 2))
+    quarter = half = 1e9
+    for _ in range(5):  # another process may have had its share of one: the least of each counts
+        quarter, half = min(quarter, _taken(read, make(limit // 4))), min(half, _taken(read, make(limit // 2)))
         if whole < 8 * quarter and half < 6 * quarter:
             return
-        whole = _taken(read, make(limit))
+        whole = min(whole, _taken(read, make(limit)))
     raise AssertionError(
         f"{quarter * 1000:.1f}, {half * 1000:.1f} and {whole * 1000:.1f} ms for 1/4, 1/2 and all of it"
     )

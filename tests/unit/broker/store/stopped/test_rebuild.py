@@ -200,7 +200,7 @@ class _Dying:
 
 async def _filled(node: SimNode, *, clean: bool) -> dict[str, Any]:
     store = await opened(node.world, small())
-    for number in range(120):
+    for number in range(60):  # two files of the index
         queue = store.queues.get_or_create(f"T{number % 3}", number % 2)
         store.append([put(queue, b"body %d" % number, key=f"k{number}", tag="A")])
     seen = await snapshot(store)
