@@ -157,7 +157,7 @@ class Outcomes:
 
     def _hold(self, span: Span, puts: list[Put], acks: list[Ack]) -> None:
         """Answer WAIT=false now, the rest when the log is as durable as configured up to the span's end."""
-        waiting: dict[Conn, list[tuple[Ack, list[tuple[int, int]]]]] = {}
+        waiting: dict[Conn, list[tuple[Ack, tuple[int, int]]]] = {}
         sizes: dict[Conn, int] = {}
         for ack, put, offset in zip(acks, puts, span.offsets, strict=True):
             conn = ack[0]
@@ -172,7 +172,7 @@ class Outcomes:
             if of_conn is None:
                 of_conn = waiting[conn] = []
                 sizes[conn] = 0
-            of_conn.append((ack, [offset]))
+            of_conn.append((ack, offset))
             sizes[conn] += len(put[1]) + len(put[2])
         if waiting:
             pressure = self._pressure
@@ -182,12 +182,23 @@ class Outcomes:
             ]
 
             def answers(code: int) -> Answers:
-                return [
-                    (sender.answer(code), b"".join([self._answer(code, *one) for one in of_conn]))
-                    for sender, of_conn in senders
-                ]
+                return [(sender.answer(code), self._answer_all(code, of_conn)) for sender, of_conn in senders]
 
             self._store.acks.hold(span.end, answers(0), answers)
+
+    def _answer_all(self, code: int, sends: list[tuple[Ack, tuple[int, int]]]) -> bytes:
+        """The answers to sends of one connection; most are plain."""
+        template, lengths = self._answers.template, self._answers.lengths
+        out: list[bytes] = []
+        for ack, offset in sends:
+            _, opaque, queue_id, _, request = ack
+            if request is None:
+                index, physical = offset
+                header = template % (code, queue_id, physical, index, opaque)
+                out += (lengths[len(header)], header)
+            else:
+                out.append(self._answer(code, ack, [offset]))
+        return b"".join(out)
 
     def _answer(self, code: int, ack: Ack, offsets: list[tuple[int, int]], ids: str | None = None) -> bytes:
         conn, opaque, queue_id, _, request = ack
