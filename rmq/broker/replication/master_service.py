@@ -29,8 +29,10 @@ _TURN = 64 << 10
 _COLD = 1 << 20
 #: Reads from the disk for slaves at a time: consumers' have the same threads, flushes have one of their own.
 _COLD_READS = 2
-#: Bytes that wait to be sent to one slave before the log is read on for it, and that it may be behind to be waited for.
+#: Bytes that wait to be sent to one slave before the log is read on for it.
 _UNSENT = 256 << 10
+#: A slave that is no further behind is waited for, and gets all of it at once.
+_NEAR = 512 << 10
 #: Seconds of which the ends of the log are kept.
 _SAMPLES = 3600
 #: Seconds for which it is shown that a slave was refused.
@@ -192,8 +194,8 @@ class MasterReplication:
         waited_for: list[_Slave] = []
         if self.store.settings.sync_master:
             end = self.store.log.end
-            waited_for += [slave for slave in self._connections if end - slave.stream.next <= _UNSENT]
-            self._fill(waited_for)
+            waited_for += [slave for slave in self._connections if end - slave.stream.next <= _NEAR]
+            self._fill(waited_for, _NEAR)
         if len(waited_for) < len(self._connections):
             self.fill_soon()
 
@@ -205,12 +207,12 @@ class MasterReplication:
 
     def _pump(self) -> None:
         self._woken = False
-        self._fill(list(self._connections))
+        self._fill(list(self._connections), _TURN)
 
-    def _fill(self, slaves: list[_Slave]) -> None:
+    def _fill(self, slaves: list[_Slave], most: int) -> None:
         for slave in slaves:
             try:
-                slave.fill()
+                slave.fill(most)
             except Exception as error:  # of one slave: the others get their part
                 log.exception("the commit log could not be sent to the slave at %s", slave.peer)
                 self.refuse(slave, Refused(Why.UNREADABLE, repr(error)))
@@ -403,8 +405,8 @@ class _Slave(asyncio.Protocol):
         self._paused = False
         self._service.fill_soon()
 
-    def fill(self) -> None:
-        """Send what there is, a portion of it."""
+    def fill(self, most: int = _TURN) -> None:
+        """Send what there is, some ``most`` bytes of it."""
         transport, stream = self._transport, self.stream
         service = self._service
         if transport is None or self._paused or self._reading or stream.next in (-1, service.store.log.end):
@@ -413,7 +415,7 @@ class _Slave(asyncio.Protocol):
         extent = service.extent()
         limit = service.settings.ha_transfer_batch_size
         pieces: list[bytes] = []
-        left = _TURN
+        left = most
         try:
             while left > 0 and (size := stream.wanted(extent, limit)):
                 if not pieces:

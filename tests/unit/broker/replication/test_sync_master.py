@@ -44,7 +44,7 @@ async def test_where_producers_wait_for_a_slave_it_is_sent_before_anything_else_
     monkeypatch: pytest.MonkeyPatch, sync: bool, behind: bool, at_once: bool
 ) -> None:
     if behind:
-        monkeypatch.setattr(master_service, "_UNSENT", 0)
+        monkeypatch.setattr(master_service, "_NEAR", 0)
     async with pair(sync=sync) as p:
         await replicas(p)
         sender = Sender(p)
@@ -53,6 +53,21 @@ async def test_where_producers_wait_for_a_slave_it_is_sent_before_anything_else_
             assert (p.service.slaves()[0].next == p.master.log.end) is at_once
         await asyncio.sleep(0)
         assert p.service.slaves()[0].next == p.master.log.end
+
+
+@in_virtual_time
+async def test_a_slave_that_is_waited_for_gets_all_of_a_turn_at_once_and_one_that_catches_up_a_portion_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(master_service, "_TURN", 1)
+    for sync in (True, False):
+        async with pair(sync=sync, ha_transfer_batch_size=50) as p:
+            await replicas(p)
+            before = p.service.slaves()[0].next
+            Sender(p).send()
+            await asyncio.sleep(0)
+            sent = p.service.slaves()[0].next
+            assert sent == (p.master.log.end if sync else before + 50)
 
 
 @in_virtual_time
