@@ -47,6 +47,8 @@ _WIDE = 32 << 20
 _MOST_PLACES = 10_000
 #: Records that are copied together, to be compared.
 _COPIED = 512
+#: Bytes of a record, as a rule, from which on it is looked at where it is.
+_COPIED_SIZE = 4096
 #: Filler entries of a queue whose first messages are gone (store-and-broker.md 3.2).
 _FILLER_SIZE = 0x7FFFFFFF
 
@@ -143,22 +145,29 @@ def _runs_fit(
     sizes: Sequence[int],
     runs: Sequence[tuple[int, int, int]],
     pieces: Sequence[memoryview],
+    copy: bytearray,
     *,
     crc: bool,
 ) -> bool:
     """Whether records in some runs are the messages that their entries stand for.
 
     :param pieces: the bytes of each run.
+    :param copy: where they may be copied to; it grows.
     """
-    if len(offsets) >= MANY * len(runs):
+    if len(offsets) >= MANY * len(runs) and sum(sizes) <= _COPIED_SIZE * len(sizes):
         done = 0
         for (begin, _, count), piece in zip(runs, pieces, strict=True):
             for first in range(done, done + count, _COPIED):
                 part = slice(first, min(first + _COPIED, done + count))
                 places, lengths = offsets[part], sizes[part]
-                # Copied: memory is slow to be looked at here and there, and fast to be gone through.
-                some = bytes(piece[places[0] - begin : places[-1] + lengths[-1] - begin])
-                if not run_fits(queue, indexes[part], places, lengths, some, crc=crc):
+                # Copied: memory is slow to be looked at here and there, and fast to be gone through; to the same place
+                # each time, as new memory of this size comes page by page from the kernel.
+                some = piece[places[0] - begin : places[-1] + lengths[-1] - begin]
+                if len(some) > len(copy):
+                    copy.extend(bytes(len(some) - len(copy)))
+                with memoryview(copy) as room:
+                    room[: len(some)] = some
+                if not run_fits(queue, indexes[part], places, lengths, copy, crc=crc):
                     return False
             done += count
         return True
@@ -194,6 +203,8 @@ class Reader:
         self._conditions = Share(_CONDITIONS)
         #: Queue and tags -> indexes between which such messages from before the start were found to be as they were.
         self._compared: dict[tuple[Queue, frozenset[int] | None], tuple[int, int]] = {}
+        #: Room for records that are compared with their entries.
+        self._copy = bytearray()
 
     def at_once(self, queue: Queue, offset: int, wanted: int, codes: frozenset[int] | None = None) -> Batch | None:
         """What :meth:`scan` finds of a backlog, when all of it is at hand; None: scan.
@@ -244,7 +255,7 @@ class Reader:
             if apart is None:
                 return None
             pieces = apart
-            fit = _runs_fit(queue, indexes, offsets, sizes, runs, pieces, crc=crc)
+            fit = _runs_fit(queue, indexes, offsets, sizes, runs, pieces, self._copy, crc=crc)
         if not fit:
             return None
         return Batch(Status.FOUND, following, least, most, pieces, total, log.end - last, len(indexes))

@@ -6,6 +6,7 @@ from itertools import accumulate, repeat
 
 import pytest
 
+from rmq.broker.store.queues import fitting
 from rmq.broker.store.queues.fitting import all_fit, run_fits
 from rmq.broker.store.state import Queue
 from rmq.protocol.message import MessageRecord, encode_record
@@ -47,6 +48,9 @@ def fit(made: list[bytes], offsets: list[int], sizes: list[int], *, crc: bool = 
     joined = b"".join(made)
     assert all_fit(queue, INDEXES, offsets, sizes, repeat(memoryview(joined)), places, crc=crc) == apart
     assert run_fits(queue, INDEXES, offsets, sizes, joined, crc=crc) == apart
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "_COLUMNS", len(made))  # as more of them are
+        assert run_fits(queue, INDEXES, offsets, sizes, bytearray(joined + b"more"), crc=crc) == apart
     each = zip(INDEXES, offsets, sizes, made, strict=True)
     assert all(all_fit(queue, (n,), (at,), (size,), (one,), (0,), crc=crc) for n, at, size, one in each) == apart
     return apart
