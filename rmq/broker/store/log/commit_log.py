@@ -301,11 +301,15 @@ class CommitLog:
             start = self._next_start()
             made: list[LogFile] = []
             try:
-                await self._offload(lambda: made.append(self.files.prepare(start)))
+                await self._offload(lambda: made.append(self.files.prepare(start, lambda: self._is_in(start))))
             finally:
                 # A stop may cancel this while it is made: the file is there all the same, and for the stop to remove.
                 for file in made:
                     self._keep_prepared(file)
+
+    def _is_in(self, start: int) -> bool:
+        """Whether the log goes on in the file that begins at ``start``, or behind it."""
+        return self._current is not None and self._current.start >= start
 
     def _keep_prepared(self, made: LogFile) -> None:
         if self._spare is None and made.start == self._next_start():
@@ -314,7 +318,7 @@ class CommitLog:
         current = self._current
         # The step came first and made the same file itself.
         if current is not None and current.start == made.start:
-            current.entry_synced = True
+            current.entry_synced = current.entry_synced or made.entry_synced
         elif self._files and made.start < self._files[0].start:
             self._remove_early(made)
         made.shared.drop()

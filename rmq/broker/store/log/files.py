@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 
 from rmq.broker.store.again import write_again
 from rmq.broker.store.log.unopened import UnopenedFile
@@ -257,11 +258,16 @@ class LogFiles:
             raise
         return LogFile(start, file, entry_synced=False)
 
-    def prepare(self, start: int) -> LogFile:
-        """The same, with file and directory forced to disk: what the step never waits for."""
+    def prepare(self, start: int, entered: Callable[[], bool]) -> LogFile:
+        """The same, with file and directory forced to disk: what the step never waits for.
+
+        :param entered: whether the log goes on in this file already. Then there are messages in it, which are not to
+            get to disk before those in front of them: the flush forces it in its turn.
+        """
         made = self.create(start)
         try:
-            self.sync(made)
+            if not entered():
+                self.sync(made)
         except OSError as error:
             made.shared.drop()
             raise SyncFailed(error.errno, error.strerror, made.path) from error

@@ -6,6 +6,7 @@ import errno
 import pytest
 
 from rmq.broker.store.log.commit_log import CommitLog
+from rmq.broker.store.log.files import LogFile
 from rmq.broker.store.log.gate import Gate
 from rmq.protocol.errors import ConfigError, StoreError
 from rmq.testing.simloop import run
@@ -75,6 +76,35 @@ def test_the_step_does_not_wait_for_a_file_that_is_late() -> None:
         assert log.segments[1].entry_synced
         await log.close(remove_unused=True)
         assert machine.files.list("/store/commitlog") == [f"{n * LOG_SIZE:020d}" for n in range(2)]
+
+    run(main())
+
+
+def test_a_file_that_is_late_forces_no_message_to_disk_before_those_in_front_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A power cut would take these alone: a hole in the log, although flushes go by files in their order."""
+
+    async def main() -> None:
+        machine, log = fresh()
+        log.write(b"a" * 100)
+        machine.disk.recording = True
+        create = log.files.create
+
+        def slow(start: int) -> LogFile:
+            made = create(start)
+            monkeypatch.undo()
+            log.roll()
+            log.write(b"b" * 100)
+            return made
+
+        monkeypatch.setattr(log.files, "create", slow)
+        await log.prepare()
+        assert [step for step in machine.disk.journal if step[0] == "datasync"] == []
+        assert len(log.segments) == 2
+        assert not log.segments[1].entry_synced
+        log.files.sync(log.segments[1])
+        assert log.segments[1].entry_synced
 
     run(main())
 
