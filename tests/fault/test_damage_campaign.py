@@ -63,8 +63,8 @@ class Silence(NamedTuple):
 SILENT = (
     Silence("after a kill queues with units are made anew, and what was wrong in them is not looked at",
             "^queue|^units", "^killed, with units"),
-    Silence("where a start makes a queue anew, what its entries said in place of a tags code is not looked at",
-            "^queue (SCHEDULE_TOPIC_XXXX|rmq_sys_wheel_timer), newest entry, tags", "^killed, a queue lost"),
+    Silence("where a start makes the queue of timers anew, what its entries said of their time is not looked at",
+            "^queue rmq_sys_wheel_timer, newest entry, tags", "^killed, a queue lost"),
     Silence("an entry of a timer may say nothing of its time: then its message is asked",
             "^queue rmq_sys_wheel_timer, newest entry, tags: zero"),
     Silence("when its message was stored decides in a unit whether its bit map counts, and there is none",
@@ -264,6 +264,7 @@ BUGS = (
     Bug(tell_nothing, "killed", "queue A-0, entry 23, offset: flip", "untold"),
     Bug(tell_nothing, "killed", "queue A-0: cut the file", "untold"),
     Bug(tell_nothing, "stopped", "queue A-0, entry 7, tags: flip", "untold"),
+    Bug(tell_nothing, "killed, a queue lost", "queue SCHEDULE_TOPIC_XXXX, newest entry, tags: flip", "untold"),
     Bug(scrub_the_log_alone, "stopped", "queue SCHEDULE_TOPIC_XXXX, newest entry, tags: flip", "untold"),
     Bug(scrub_the_log_alone, "stopped, with units", "units A-0, unit, tags code: flip", "untold"),
     Bug(believe_headers_of_the_index, "stopped", "index, newest file, header, end time: zero", "untold"),

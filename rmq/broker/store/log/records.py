@@ -147,6 +147,11 @@ class TagsRule:
         return store_timestamp + delay
 
     @staticmethod
+    def may_have_been_due(code: int, right: int) -> bool:
+        """The same where the message is not at hand."""
+        return abs(code - right) <= _LONGEST_DELAY and not (code - right) % 1000
+
+    @staticmethod
     def may_be_due(code: int, right: int, store_timestamp: int) -> bool:
         """Whether an entry may say so, times in ms: a message is due as the levels were when it came.
 

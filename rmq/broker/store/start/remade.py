@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from rmq.broker.store.log.records import TagsRule
 from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.queues.misfits import Former
 from rmq.broker.store.queues.queues import QueueTable
@@ -100,8 +101,9 @@ async def remade(
 
 async def _differing(queues: QueueTable, queue: Queue, was: Former) -> int:
     """How many entries of a queue are other ones now; what is, or was, blank counts for none."""
-    # What a unit, a delay or a timer says there is not only the message's own.
+    # What a unit or a timer says there is not only the message's own, nor, while levels may change, what a delay does.
     compared = _PLACE if queues.unit_code is not None or queue.topic in (SCHEDULE_TOPIC, TIMER_TOPIC) else ENTRY_SIZE
+    delays = queue.topic == SCHEDULE_TOPIC and queues.unit_code is None
     count = 0
     index, end = was.first, min(queue.next, was.first + len(was.entries) // ENTRY_SIZE)
     while index < end:
@@ -112,11 +114,18 @@ async def _differing(queues: QueueTable, queue: Queue, was: Former) -> int:
         if was.entries[first : first + len(now)] != now:
             for at in range(0, len(now), ENTRY_SIZE):
                 one, other = now[at : at + ENTRY_SIZE], was.entries[first + at : first + at + ENTRY_SIZE]
-                if one[:compared] != other[:compared] and not is_blank(*_pair(one)) and not is_blank(*_pair(other)):
+                if is_blank(*_pair(one)) or is_blank(*_pair(other)):
+                    continue
+                if one[:compared] != other[:compared] or (delays and not _may_both_be_due(one, other)):
                     count += 1
         index += len(now) // ENTRY_SIZE
         await asyncio.sleep(0)
     return count
+
+
+def _may_both_be_due(one: bytes, other: bytes) -> bool:
+    codes = (int.from_bytes(entry[_PLACE:], "big", signed=True) for entry in (one, other))
+    return TagsRule.may_have_been_due(*codes)
 
 
 def _named(queues: list[Queue]) -> str:
