@@ -29,6 +29,7 @@ _PARTS = {
     "Log records": ("rmq.integrations.logging", lambda made: True),
     "OpenTelemetry": ("rmq.integrations.opentelemetry", lambda made: True),
     "Prometheus": ("rmq.integrations.prometheus", lambda made: True),
+    "OpenMessaging": ("rmq.integrations.openmessaging", lambda made: True),
 }
 _MESSAGES = ("rmq.client.message", "rmq.protocol.queue", "rmq.client.results")
 

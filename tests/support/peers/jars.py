@@ -42,7 +42,12 @@ _DEPENDENCY = (
 
 def pom(version: str) -> str:
     """The pom that names the artifacts of one version."""
-    lines = (_DEPENDENCY.format(artifact=artifact, version=version) for artifact in ARTIFACTS[version])
+    return dependencies(version, *ARTIFACTS[version])
+
+
+def dependencies(version: str, *artifacts: str) -> str:
+    """A pom that names these artifacts."""
+    lines = (_DEPENDENCY.format(artifact=artifact, version=version) for artifact in artifacts)
     return _POM.format(dependencies="".join(lines))
 
 
@@ -84,15 +89,20 @@ def run_tool(command: list[str], cwd: Path, env: dict[str, str] | None = None) -
 
 def resolve_jars(version: str) -> Path:
     """The folder with all jars of one Apache version, from the cache or from Maven Central."""
+    return resolve_pom(f"{version}/jars", pom(version))
+
+
+def resolve_pom(name: str, text: str) -> Path:
+    """The folder with all jars of a pom, from the cache or from Maven Central. `name` begins the cache's."""
     require("java")
 
     def build(folder: Path) -> None:
         require("mvn")
-        (folder / "pom.xml").write_text(pom(version))
+        (folder / "pom.xml").write_text(text)
         goal = ["dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"]
         run_tool(["mvn", "-q", "-B", *goal], folder)
 
-    return cached(f"{version}/jars-{content_key(pom(version))}", build) / "lib"
+    return cached(f"{name}-{content_key(text)}", build) / "lib"
 
 
 def java_classpath(version: str, *extra: Path) -> str:
