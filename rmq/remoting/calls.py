@@ -48,6 +48,7 @@ class Calls:
     peer: str
     writing_paused: bool
     send: Callable[[bytes], None]
+    send_at_once: Callable[[bytes], None]
     flush: Callable[[], None]
     unsent: Callable[[], int]
     abort: Callable[[str], None]
@@ -93,10 +94,15 @@ class Calls:
             self._held[opaque] = data, timeout
             self._held_bytes += len(data)
             self._endpoint.timeouts.add(timeout, (self, opaque, timeout, True))
-        else:
-            self._leaving.append((self, opaque, timeout, False))
-            self.send(data)
+            self._waiting[opaque] = done
+            return opaque
+        alone = not self._waiting
         self._waiting[opaque] = done
+        self._leaving.append((self, opaque, timeout, False))
+        if alone:  # nothing else is on its way that it could go with
+            self.send_at_once(data)
+        else:
+            self.send(data)
         return opaque
 
     def left(self) -> None:

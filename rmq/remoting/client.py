@@ -92,7 +92,7 @@ class RemotingClient:
         self.server_names: dict[str, str] = {}
         self._tls = tls
         self._connect_timeout = connect_timeout
-        self._endpoint = Endpoint(world, self.router, limits or _LIMITS, step=None, name=name)
+        self._endpoint = Endpoint(world, self.router, limits or _LIMITS, step=None, at_once=True, name=name)
         self._conns: dict[str, Conn] = {}
         self._opening: dict[str, asyncio.Task[Conn | ConnectFailed]] = {}
         #: Addresses to which the last attempt to connect has failed, and when, monotonic seconds; the newest last.

@@ -222,7 +222,7 @@ class Conn(Outgoing, asyncio.Protocol):
                 endpoint = self._endpoint
                 endpoint.ready.append(self)
                 if not endpoint.scheduled:
-                    endpoint.schedule()
+                    endpoint.come()
                 self.read_at = endpoint.woken
 
     def _enqueue(self, size: int) -> None:

@@ -44,6 +44,7 @@ class Endpoint:
 
     :param router: answers requests that the step does not.
     :param step: what serves the ready connections; the router alone when not given.
+    :param at_once: what is read is served in the turn of the loop that has read it.
     :param after: called at the end of each tick, when its answers are written. It must not raise.
     :param name: begins log lines and task names.
     """
@@ -56,6 +57,7 @@ class Endpoint:
         *,
         step: Step | None,
         after: Callable[[], None] | None = None,
+        at_once: bool = False,
         name: str,
     ) -> None:
         self.world = world
@@ -82,6 +84,8 @@ class Endpoint:
         self.unfinished = Unfinished(limits, self.now)
         self._after = after
         self._step: Step = step if step is not None else self._route_all
+        #: Called with the first frames that come: a server takes those of all connections together, in the next turn.
+        self.come: Callable[[], None] = self.serve_now if at_once else self.schedule
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeping = False
         self._changed = asyncio.Event()
@@ -98,6 +102,14 @@ class Endpoint:
             if self._loop is None:
                 self._loop = asyncio.get_running_loop()
             self._loop.call_soon(self._tick)
+
+    def serve_now(self) -> None:
+        """Have the tick at once, in the turn of the loop that has read something."""
+        self.scheduled = True  # what is sent meanwhile is written at its end
+        self.woken = self.now()
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        self._tick()
 
     def _tick(self) -> None:
         try:

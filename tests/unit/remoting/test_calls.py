@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from rmq.protocol import frame
 from rmq.protocol.command import Command
 from rmq.protocol.errors import (
     ConnectFailed,
@@ -151,6 +152,32 @@ def test_hooks_see_every_call() -> None:
             rig.client.call(rig.addr, Command(2), 1.0, lambda result: None)
             await asyncio.sleep(0.1)
             assert hook.seen == ["before 2", "after 2 8", "before 7", "after 7 None", "before 2", "after 2 8"]
+
+    simloop.run(main())
+
+
+def test_one_call_takes_two_turns_of_its_loop_and_many_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Rig() as rig:
+            await rig.ask(1)
+            conn = await rig.client.connection(rig.addr)
+            written: list[int] = []
+            write = conn._transport.write
+            monkeypatch.setattr(conn._transport, "write", lambda data: (written.append(len(data)), write(data)))
+            answers: list[Command | Exception] = []
+            conn.call(Command(1), 1.0, answers.append)
+            assert len(written) == 1, "nothing else is on its way"
+            conn.call(Command(1), 1.0, answers.append)
+            conn.call(Command(1), 1.0, answers.append)
+            assert len(written) == 1
+            await asyncio.sleep(0)
+            assert len(written) == 2
+            await asyncio.sleep(0.1)
+            assert len(answers) == 3
+            conn.call(Command(1), 1.0, answers.append)
+            answer = frame.encode(Command(0, opaque=conn._opaque, flag=1))
+            conn.data_received(answer)
+            assert len(answers) == 4, "in the turn that has read it"
 
     simloop.run(main())
 

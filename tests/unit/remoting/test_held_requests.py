@@ -94,6 +94,7 @@ async def test_a_turn_of_the_loop_that_is_long_costs_no_request_its_answer() -> 
         assert isinstance(loop, SimLoop)
         conn = await rig.client.connection(rig.addr)
         answers: list[object] = []
+        conn.call(Command(7), 9.0, lambda _: None)  # written at once: what comes now goes with others
         conn.call(Command(3), 0.6, answers.append)  # answered after half a second
         loop.pass_time(2.0)  # and written behind this turn
         await asyncio.sleep(1.0)
