@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # PYTHON=... chooses an interpreter; otherwise .ci/find-python does: the fastest that is new enough.
 PYTHON ?=
 
-.PHONY: run test test-peers pipeline java spark-matrix torture mutants lint types layers bench docs site mirror clean help
+.PHONY: run test test-peers pipeline java spark-matrix torture mutants lint types layers bench docs site public-types mirror clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make bench            the benchmarks against Java (benchmark/README.md)"
 	@echo "make site             the documentation as a site, in build/site"
 	@echo "make docs             write docs/settings.md again from the settings tables"
+	@echo "make public-types     what of the SDK's public names has no known type, by pyright (needs node; two minutes)"
 	@echo "make mirror           write the plain methods of the blocking clients again from the asyncio ones"
 	@echo "make clean            remove .venv, run/ and caches"
 
@@ -90,6 +91,9 @@ docs: $(VENV)/.run
 site: $(VENV)/.dev
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
 	@echo "build/site/index.html"
+
+public-types: $(VENV)/.test
+	@PYTHONPATH=. $(BIN)/python -m tests.support.public_types
 
 mirror: $(VENV)/.test
 	@$(BIN)/python -m tests.support.mirror

@@ -81,7 +81,7 @@ class App:
         self.name = name
         self.world: World = world or World.around()
         #: What the application keeps, as ``app.state.pool``.
-        self.state = SimpleNamespace()
+        self.state: SimpleNamespace = SimpleNamespace()
         self.middlewares: list[Middleware] = []
         self.handlers: list[Handler] = []
         #: The consumers, by group.

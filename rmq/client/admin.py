@@ -77,7 +77,7 @@ class AdminClient(Lookups):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     @property
-    def instance(self) -> ClientInstance:
+    def _client(self) -> ClientInstance:
         """:raises ClientError: the client is not started."""
         if self._instance is None:
             raise ClientError("the admin client is not started: use it with 'with', or call start()")
@@ -106,7 +106,7 @@ class AdminClient(Lookups):
         await self.shutdown()
 
     async def _ask_namesrv(self, code: RequestCode, header: Header | None = None) -> Command:
-        instance = self.instance
+        instance = self._client
         reply = await instance.name_servers.request(
             Command.request(code, header), instance.settings.mq_client_api_timeout
         )
@@ -119,11 +119,11 @@ class AdminClient(Lookups):
     @property
     def name_server_addresses(self) -> list[str]:
         """The name servers asked."""
-        return self.instance.name_servers.addresses
+        return self._client.name_servers.addresses
 
     async def cluster_info(self) -> ClusterInfo:
         """Clusters, broker names and addresses (clusterList)."""
-        return await self.instance.name_servers.cluster_info(self.settings.mq_client_api_timeout)
+        return await self._client.name_servers.cluster_info(self.settings.mq_client_api_timeout)
 
     async def masters(self, cluster: str) -> dict[str, str]:
         """Broker name to master address of one cluster. :raises ClientError: there is no such cluster."""
@@ -140,17 +140,17 @@ class AdminClient(Lookups):
 
     async def broker_runtime_stats(self, broker_addr: str) -> dict[str, str]:
         """A broker's figures by name (brokerStatus; protocol.md 4.12)."""
-        reply = await self.instance.call(broker_addr, RequestCode.GET_BROKER_RUNTIME_INFO)
+        reply = await self._client.call(broker_addr, RequestCode.GET_BROKER_RUNTIME_INFO)
         return KVTable.decode(reply.body).table
 
     async def broker_ha_status(self, broker_addr: str) -> HARuntimeInfo:
         """A master's slaves and how far each is, or how far a slave is (haStatus; Java: HARuntimeInfo)."""
-        reply = await self.instance.call(broker_addr, RequestCode.GET_BROKER_HA_STATUS)
+        reply = await self._client.call(broker_addr, RequestCode.GET_BROKER_HA_STATUS)
         return HARuntimeInfo.decode(reply.body)
 
     async def broker_config(self, broker_addr: str) -> str:
         """A broker's settings as properties text."""
-        reply = await self.instance.call(broker_addr, RequestCode.GET_BROKER_CONFIG)
+        reply = await self._client.call(broker_addr, RequestCode.GET_BROKER_CONFIG)
         return reply.body.decode()
 
     # -- topics -------------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class AdminClient(Lookups):
 
     async def topic_route(self, topic: str) -> TopicRouteData:
         """Which brokers and queues serve a topic. :raises ResponseError: code 17: none does."""
-        route = await self.instance.name_servers.route(topic, self.settings.mq_client_api_timeout)
+        route = await self._client.name_servers.route(topic, self.settings.mq_client_api_timeout)
         if route is None:
             what = f"no broker serves the topic {topic}"
             if is_retry_topic(topic):
@@ -192,7 +192,7 @@ class AdminClient(Lookups):
             if said is not None and began < until:
                 return said
             try:
-                return await self.instance.call(address, code, header, timeout=_BROKER_SECONDS, accept=accept)
+                return await self._client.call(address, code, header, timeout=_BROKER_SECONDS, accept=accept)
             except TransportError as error:
                 now = self.world.clock.monotonic()
                 if now - began >= _SLOW_SECONDS:
@@ -229,7 +229,7 @@ class AdminClient(Lookups):
     ) -> None:
         """Create or change a topic on one broker (updateTopic -b)."""
         await create_topic_on(
-            self.instance,
+            self._client,
             broker_addr,
             topic,
             read_queue_nums=read_queue_nums,
@@ -241,7 +241,7 @@ class AdminClient(Lookups):
 
     async def topic_configs(self, broker_addr: str) -> TopicConfigTable:
         """Every topic configuration of a broker."""
-        reply = await self.instance.call(broker_addr, RequestCode.GET_ALL_TOPIC_CONFIG)
+        reply = await self._client.call(broker_addr, RequestCode.GET_ALL_TOPIC_CONFIG)
         return TopicConfigTable.decode(reply.body)
 
     async def topic_config(self, broker_addr: str, topic: str) -> TopicConfig | None:
@@ -263,7 +263,7 @@ class AdminClient(Lookups):
 
     async def create_and_update_subscription_group(self, broker_addr: str, config: SubscriptionGroupConfig) -> None:
         """Create or change a subscription group on one broker (updateSubGroup)."""
-        await self.instance.call(broker_addr, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config.encode())
+        await self._client.call(broker_addr, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config.encode())
 
     async def set_message_request_mode(
         self, broker_addr: str, topic: str, group: str, mode: str = "POP", pop_share_queue_num: int = 0
@@ -281,11 +281,11 @@ class AdminClient(Lookups):
         body = SetMessageRequestModeRequestBody(
             topic=topic, consumer_group=group, mode=mode, pop_share_queue_num=pop_share_queue_num
         )
-        await self.instance.call(broker_addr, RequestCode.SET_MESSAGE_REQUEST_MODE, None, body.encode())
+        await self._client.call(broker_addr, RequestCode.SET_MESSAGE_REQUEST_MODE, None, body.encode())
 
     async def subscription_groups(self, broker_addr: str) -> SubscriptionGroupTable:
         """Every subscription group of a broker."""
-        reply = await self.instance.call(broker_addr, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        reply = await self._client.call(broker_addr, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return SubscriptionGroupTable.decode(reply.body)
 
     async def consume_stats(self, group: str, topic: str | None = None) -> GroupStats:
@@ -315,7 +315,7 @@ class AdminClient(Lookups):
         """
         header = GetConsumerConnectionListRequest(consumer_group=group)
         if broker_addr is not None:
-            reply = await self.instance.call(broker_addr, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+            reply = await self._client.call(broker_addr, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
             return _connections([reply])
         answers, failed = await self._ask_group(group, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         merged = _connections(answers)
@@ -345,7 +345,7 @@ class AdminClient(Lookups):
         :param remove_offset: its offsets go as well; otherwise a new group of this name goes on where it stood.
         """
         header = DeleteSubscriptionGroupRequest(group_name=group, remove_offset=remove_offset)
-        await self.instance.call(broker_addr, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        await self._client.call(broker_addr, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def consumer_running_info(
         self, group: str, client_id: str, broker_addr: str, *, jstack: bool = False
@@ -355,7 +355,7 @@ class AdminClient(Lookups):
         :param jstack: with the stacks of its threads.
         """
         header = GetConsumerRunningInfoRequest(consumer_group=group, client_id=client_id, jstack_enable=jstack)
-        reply = await self.instance.call(broker_addr, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout=10.0)
+        reply = await self._client.call(broker_addr, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout=10.0)
         return ConsumerRunningInfo.decode(reply.body)
 
     # -- offsets ------------------------------------------------------------------------------------------------------
@@ -369,14 +369,14 @@ class AdminClient(Lookups):
         :param force: forward as well; False: never beyond where the group stands.
         :raises ClientError: the group has no offset on the topic.
         """
-        return await reset_to_time(self.instance, group, topic, timestamp, force=force)
+        return await reset_to_time(self._client, group, topic, timestamp, force=force)
 
     async def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> OffsetReset:
         """Move a group on one queue to an offset, whether members are online or not.
 
         :raises ClientError: the queue does not have that offset; nothing is changed.
         """
-        return await reset_queue(self.instance, group, queue, offset)
+        return await reset_queue(self._client, group, queue, offset)
 
 
 def _said(failed: dict[str, RMQError]) -> dict[str, str]:

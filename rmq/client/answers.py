@@ -52,7 +52,7 @@ class Answers:
         if producer is None:
             log.warning("asked about a transaction of group %s, which has no transaction producer here", group)
         else:
-            producer.asked(conn, header, message)
+            producer._asked(conn, header, message)
 
     @handles(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, header=ReplyMessageRequest)
     def reply(self, conn: Conn, request: Command, header: ReplyMessageRequest) -> Command:

@@ -20,7 +20,7 @@ class LatencyFault:
     __slots__ = ("_until", "avoided", "enabled")
 
     def __init__(self, enabled: bool = False) -> None:
-        self.enabled = enabled
+        self.enabled: bool = enabled
         self._until: dict[str, float] = {}
         #: The brokers to avoid now; replaced, never changed, so that any thread may read it.
         self.avoided: frozenset[str] = frozenset()

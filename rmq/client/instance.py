@@ -88,7 +88,7 @@ class ConsumerMember(Protocol):
 class TransactionMember(Protocol):
     """A producer that knows how transactions ended."""
 
-    def asked(self, conn: Conn, header: CheckTransactionStateRequest, message: MessageExt) -> None: ...
+    def _asked(self, conn: Conn, header: CheckTransactionStateRequest, message: MessageExt) -> None: ...
 
 
 #: Client id, name servers, namespace, account: who has another one has connections of its own.

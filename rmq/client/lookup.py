@@ -301,7 +301,7 @@ class Lookups:
     _shares_loop = False
 
     @property
-    def instance(self) -> ClientInstance:
+    def _client(self) -> ClientInstance:
         raise ClientError("the client is not started")
 
     def __repr__(self) -> str:
@@ -322,38 +322,38 @@ class Lookups:
     @property
     def client_id(self) -> str:
         """Who this client is for brokers."""
-        return self.instance.client_id
+        return self._client.client_id
 
     def update_name_server_address(self, namesrv: str) -> None:
         """Ask other name servers from now on: ``host:port`` list separated by ``;``."""
         addresses = parse_addresses(namesrv)
         if not addresses:
             raise ClientError("no name server is left: give one host:port at least")
-        self.instance.name_servers.update(addresses)
+        self._client.name_servers.update(addresses)
 
     async def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues a producer sends to. :raises ClientError: the topic does not exist."""
-        return self._names.queues(await fetch_publish_message_queues(self.instance, self._names.wrap(topic)))
+        return self._names.queues(await fetch_publish_message_queues(self._client, self._names.wrap(topic)))
 
     async def fetch_subscribe_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues consumers read. :raises ClientError: the topic does not exist."""
-        return self._names.queues(await fetch_subscribe_message_queues(self.instance, self._names.wrap(topic)))
+        return self._names.queues(await fetch_subscribe_message_queues(self._client, self._names.wrap(topic)))
 
     async def search_offset(self, queue: MessageQueue, timestamp: int | datetime) -> int:
         """The offset of the first message stored at a time (a datetime, or milliseconds since the epoch) or later."""
-        return await search_offset(self.instance, self._names.wrap_queue(queue), timestamp)
+        return await search_offset(self._client, self._names.wrap_queue(queue), timestamp)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset the next message of a queue will get. :raises ClientError: there is no such queue."""
-        return await max_offset(self.instance, self._names.wrap_queue(queue))
+        return await max_offset(self._client, self._names.wrap_queue(queue))
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message of a queue. :raises ClientError: there is no such queue."""
-        return await min_offset(self.instance, self._names.wrap_queue(queue))
+        return await min_offset(self._client, self._names.wrap_queue(queue))
 
     async def earliest_msg_store_time(self, queue: MessageQueue) -> int:
         """When the oldest message of a queue was stored (milliseconds since the epoch; -1 = none)."""
-        return await earliest_msg_store_time(self.instance, self._names.wrap_queue(queue))
+        return await earliest_msg_store_time(self._client, self._names.wrap_queue(queue))
 
     async def view_message(self, msg_id: str, topic: str | None = None) -> MessageExt:
         """A stored message by its offset id, or with ``topic`` by its unique id, too.
@@ -361,7 +361,7 @@ class Lookups:
         :raises ResponseError: there is none.
         """
         wire_topic = None if topic is None else self._names.wrap(topic)
-        return self._names.message(await view_message_by_either(self.instance, msg_id, wire_topic))
+        return self._names.message(await view_message_by_either(self._client, msg_id, wire_topic))
 
     async def query_message(
         self, topic: str, key: str, max_num: int = 32, begin: int | datetime = 0, end: int | datetime = FOREVER
@@ -371,7 +371,7 @@ class Lookups:
         :param max_num: most messages a broker is asked for.
         :param begin: from this store time on, a datetime or milliseconds since the epoch. :param end: up to this one.
         """
-        found = await query_message(self.instance, self._names.wrap(topic), key, max_num, begin, end)
+        found = await query_message(self._client, self._names.wrap(topic), key, max_num, begin, end)
         for message in found.messages:
             self._names.message(message)
         return found

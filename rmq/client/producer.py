@@ -83,7 +83,7 @@ class Producer(Lookups):
         group = self._names.group(group, "DEFAULT_PRODUCER")
         self.group: str = group
         self.world: World = world or World.around()
-        self.faults: LatencyFault = LatencyFault(self.settings.send_latency_fault_enable)
+        self._faults: LatencyFault = LatencyFault(self.settings.send_latency_fault_enable)
         ids = message_ids(self.world, self.settings)
         self._trace, self._hooks = hooks_of(group, self.settings, self.world)
         stamp = self._hooks.stamped if self._hooks.stamps else None
@@ -109,7 +109,7 @@ class Producer(Lookups):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     @property
-    def instance(self) -> ClientInstance:
+    def _client(self) -> ClientInstance:
         """:raises ClientError: the producer is not started."""
         if self._instance is None:
             raise ClientError(
@@ -198,7 +198,7 @@ class Producer(Lookups):
         :raises TransportError: no broker answered; with RequestTimeout and ConnectionLost it may have been stored.
         """
         timeout = self._limit(timeout)
-        self.instance  # noqa: B018 - raises when not started
+        self._client  # noqa: B018 - raises when not started
         size = weight(message)
         if not self._window.take(size):  # of those who wait here there may be very many: this frame is kept small
             place = self._window.turn(size, timeout)
@@ -224,7 +224,7 @@ class Producer(Lookups):
         :param callback: called with the future when it is done.
         :raises ClientError: the message cannot be sent as it is.
         """
-        self.instance  # noqa: B018 - raises when not started
+        self._client  # noqa: B018 - raises when not started
         check_callback(callback)
         if queue is not None:
             check_queue(queue)
@@ -258,7 +258,7 @@ class Producer(Lookups):
         """
         if not isinstance(message, (Message, MessageExt)):
             raise WrongType(f"send_oneway takes a Message, not {type(message).__name__}")
-        self.instance  # noqa: B018 - raises when not started
+        self._client  # noqa: B018 - raises when not started
         size, limit = weight(message), self.settings.send_msg_timeout
         await self._its_turn(size, limit)
         try:
@@ -281,7 +281,7 @@ class Producer(Lookups):
         if isinstance(step, Done):
             step.result()  # raises: nothing was sent that could have one
             return
-        instance = self.instance
+        instance = self._client
         address = step.address
         try:
             conn = await instance.remoting.connection(address)
@@ -337,7 +337,7 @@ class Producer(Lookups):
 
         :param callback: called with the future when it is done.
         """
-        self.instance  # noqa: B018 - raises when not started
+        self._client  # noqa: B018 - raises when not started
         check_callback(callback)
         asked = self._requests.ask(message, queue, selector, arg, self._limit(timeout))
         task = asyncio.get_running_loop().create_task(asked, name="request")
@@ -397,7 +397,7 @@ class Producer(Lookups):
         """What ``encode`` makes of a message, with what hooks let go along."""
         if self._waits:
             what = f"a hook of the producer {self.group}"
-            return await self.instance.application.call(encode, max(0.001, limit / 2), what)
+            return await self._client.application.call(encode, max(0.001, limit / 2), what)
         return encode()
 
     def _limit(self, timeout: Duration | None) -> float:
@@ -421,8 +421,8 @@ class Producer(Lookups):
             queue, selector = self._names.wrap_queue(queue), self._names.selector(selector)
         return Attempts(
             send,
-            self.instance.routes,
-            self.faults,
+            self._client.routes,
+            self._faults,
             self.settings,
             timeout,
             queue=queue,
@@ -526,7 +526,7 @@ class Producer(Lookups):
             if not isinstance(step, Send):
                 step = await self._until_it_leaves(attempts, step)
                 continue
-            instance = self.instance
+            instance = self._client
             opaque = next_opaque()
             data = self._encoder.frame(send, step.queue, opaque)
             outcome: Command | Exception
@@ -550,7 +550,7 @@ class Producer(Lookups):
                 outcome = await self._why_no_queue(topic, step.seconds)
             else:
                 try:
-                    await self.instance.refresh_route(topic, step.seconds, step.template)
+                    await self._client.refresh_route(topic, step.seconds, step.template)
                 except RMQError as error:
                     log.debug("route of %s: %s", topic, error)
                     outcome = error
@@ -562,7 +562,7 @@ class Producer(Lookups):
         if call.own and not self._shares_loop:
             return call.in_place()
         try:
-            return await self.instance.application.call(call.in_place, call.seconds, call.what)
+            return await self._client.application.call(call.in_place, call.seconds, call.what)
         except RequestTimeout as error:
             log.warning("group %s: %s", self.group, error)
             return error
@@ -586,7 +586,7 @@ class Producer(Lookups):
 
     async def _why_no_queue(self, topic: str, seconds: float) -> RMQError:
         """What is the matter with a topic that has no queue to send to: it may be there in a moment, or never."""
-        instance = self.instance
+        instance = self._client
         servers = ";".join(instance.name_servers.addresses)
         if away := instance.routes.masters_away(topic):
             return ConnectFailed(
@@ -620,9 +620,9 @@ class Producer(Lookups):
         check_text(topic)
         topic = self._names.wrap(topic)
         header = RecallMessageRequest(producer_group=self.group, topic=topic, recall_handle=recall_handle)
-        address = await self.instance.find_master(MessageQueue(topic, _broker_of(recall_handle), 0))
+        address = await self._client.find_master(MessageQueue(topic, _broker_of(recall_handle), 0))
         limit = self.settings.send_msg_timeout
-        reply = await self.instance.call(address, RequestCode.RECALL_MESSAGE, header, timeout=limit)
+        reply = await self._client.call(address, RequestCode.RECALL_MESSAGE, header, timeout=limit)
         recalled = reply.header(RecallMessageResponse).msg_id
         if self._trace is not None:
             self._trace.recalled(topic, recalled)
@@ -635,7 +635,7 @@ class Producer(Lookups):
 
         :raises ClientError: nobody serves ``key``. :raises ResponseError: a broker refused.
         """
-        await create_topic(self.instance, key, self._names.wrap(new_topic), queue_num, topic_sys_flag)
+        await create_topic(self._client, key, self._names.wrap(new_topic), queue_num, topic_sys_flag)
 
 
 def send_window(what: str, settings: ProducerSettings, world: World) -> Window:

@@ -54,7 +54,7 @@ class Requests:
         if not isinstance(message, (Message, MessageExt)):
             raise WrongType(f"request takes a Message, not {type(message).__name__}")
         producer = self._producer
-        instance, clock = producer.instance, producer.world.clock
+        instance, clock = producer._client, producer.world.clock
         began = clock.monotonic()
         correlation = _uuid(producer.world.random)
         encoder, ttl = producer._encoder, int(limit * 1000)
@@ -93,7 +93,7 @@ class Requests:
         queue = MessageQueue(topic, result.message_queue.broker_name, result.message_queue.queue_id)
         error = ReplyTimeout(f"no reply in {limit:g} s to the request {result.msg_id}, which is stored in {queue}")
         error.msg_id = result.msg_id
-        return error.about(queue=queue, address=self._producer.instance.routes.master_addr(queue.broker_name))
+        return error.about(queue=queue, address=self._producer._client.routes.master_addr(queue.broker_name))
 
     def end(self) -> None:
         """The producer is shut down: no reply comes any more."""
@@ -115,7 +115,7 @@ class Requests:
         The broker that stored the request is tried first: who asked is known there.
         """
         producer = self._producer
-        instance, clock = producer.instance, producer.world.clock
+        instance, clock = producer._client, producer.world.clock
         given = request.properties
         if lacking := [name for name in (CLUSTER, CORRELATION_ID, REPLY_TO_CLIENT) if name not in given]:
             raise ClientError(

@@ -96,9 +96,9 @@ class TransactionProducer(Producer):
         self._tasks = TaskOwner(f"checks of {self.group}")
         self._pool = self.world.pool(self.settings.check_thread_pool_max_size, f"rmq-check-{self.group}")
         self._pool.keep(self.settings.check_thread_pool_min_size)
-        self.instance.transactions[self.group] = self
-        self.instance.sought.add(self.group)
-        await self.instance.learn_masters()
+        self._client.transactions[self.group] = self
+        self._client.sought.add(self.group)
+        await self._client.learn_masters()
 
     async def shutdown(self) -> None:
         """Leave, and close the connections. Transactions that are not ended are asked about elsewhere."""
@@ -154,7 +154,7 @@ class TransactionProducer(Producer):
 
     async def _send_half(self, message: Message, timeout: Duration | None) -> SendResult:
         """Store the message that nobody sees yet."""
-        self.instance  # noqa: B018 - raises when not started
+        self._client  # noqa: B018 - raises when not started
         if not isinstance(message, (Message, MessageExt)):
             raise WrongType(f"a transaction takes a Message, not {type(message).__name__}")
         limit = self._limit(timeout)
@@ -178,7 +178,7 @@ class TransactionProducer(Producer):
         )
         command = Command.request(RequestCode.END_TRANSACTION, header).mark_oneway()
         try:
-            instance = self.instance
+            instance = self._client
             master = await instance.find_master(MessageQueue(queue.topic, queue.broker_name, 0))
             address = send_address(master, self.settings)
             await instance.remoting.oneway(address, command)
@@ -191,7 +191,7 @@ class TransactionProducer(Producer):
 
     # -- checks: what the instance hands on ---------------------------------------------------------------------------
 
-    def asked(self, conn: Conn, header: CheckTransactionStateRequest, message: MessageExt) -> None:
+    def _asked(self, conn: Conn, header: CheckTransactionStateRequest, message: MessageExt) -> None:
         """A broker asks how the transaction of a message ended (39)."""
         tasks, pool = self._tasks, self._pool
         if tasks is None or pool is None or tasks.closed:
@@ -251,7 +251,7 @@ class TransactionProducer(Producer):
         )
         if not conn.closed:
             command = Command.request(RequestCode.END_TRANSACTION, end).mark_oneway()
-            conn.oneway(self.instance.remoting.signed(command))
+            conn.oneway(self._client.remoting.signed(command))
             queue = MessageQueue(message.topic, message.broker_name or end.bname or "", message.queue_id)
             self._tell_hooks(message, end, queue, conn.address or conn.peer, told)
 
@@ -284,7 +284,7 @@ class TransactionProducer(Producer):
         """Call hooks where they may take their time: nobody waits for them."""
         limit, what = self.settings.send_msg_timeout, f"a hook of {self.group}"
         try:
-            await self.instance.application.call(partial(self._hooks.end_transaction, context), limit, what)
+            await self._client.application.call(partial(self._hooks.end_transaction, context), limit, what)
         except RMQError as error:
             log.warning("%s", error)
 

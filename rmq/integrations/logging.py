@@ -88,8 +88,8 @@ class RocketMQHandler(logging.Handler):
         self._closed = False
         #: Records that a broker has stored, and those given up: the queue was full, no broker takes them, or the end
         #: came first.
-        self.sent = 0
-        self.lost = 0
+        self.sent: int = 0
+        self.lost: int = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         """Put a record into the queue; never waits, never raises."""

@@ -17,7 +17,6 @@ from typing import Protocol, TypeVar
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from rmq import ConsumeHookContext, Hook, MessageQueue, SendHookContext
 from rmq.runtime.world import World
@@ -40,7 +39,7 @@ class Lagging(Protocol):
 C = TypeVar("C", bound=Lagging)
 
 
-class PrometheusHook(Hook, Collector):
+class PrometheusHook(Hook):
     """Counts sends and calls of listeners, and how far consumers are behind.
 
     ======================================  ======================  ==================================================

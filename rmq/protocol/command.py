@@ -13,7 +13,7 @@ Layout of the frame that carries it (all integers big-endian; protocol.md sectio
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from rmq.protocol.codes import Language
 
@@ -119,7 +119,7 @@ class Command:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Command) and all(getattr(self, n) == getattr(other, n) for n in self.__slots__)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         kind = "response" if self.is_response else "oneway" if self.is_oneway else "request"

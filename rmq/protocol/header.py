@@ -65,7 +65,7 @@ class Header:
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.wire_names)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.wire_names)

@@ -40,13 +40,13 @@ class Waiter(Generic[T]):
     __slots__ = ("done", "error", "given_up", "lock", "result", "task")
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock: threading.Lock = threading.Lock()
         self.lock.acquire()
         self.result: T | None = None
         self.error: BaseException | None = None
         #: Answered: the lock is or will be released.
-        self.done = False
-        self.given_up = False
+        self.done: bool = False
+        self.given_up: bool = False
         self.task: asyncio.Task[T] | None = None
 
 
@@ -57,13 +57,13 @@ class Bridge(ABC):
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: Callable[[int, str], Pool]) -> None:
-        self.post = Post(loop)
+        self.post: Post = Post(loop)
         self._loop = loop
         self._pool = pool
         #: Results that callers wait for in their own way; they fail when the loop ends.
         self.futures: set[Future[Any]] = set()
         #: One at a time: whoever renews a client that a fork brought here.
-        self.renewing = threading.RLock()
+        self.renewing: threading.RLock = threading.RLock()
         self._tasks: set[asyncio.Task[Any]] = set()
         #: Given the chance to stop when the loop ends, by key: whether it comes first, and what to await.
         self._at_exit: dict[object, tuple[bool, Callable[[], Coroutine[Any, Any, object]]]] = {}

@@ -109,7 +109,7 @@ class LockstepPool:
     """
 
     def __init__(self, most: int, name: str = "listener") -> None:
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._most = most
         self._name = name
         self._waiting: deque[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = deque()

@@ -164,10 +164,11 @@ class Cluster:
         }
         return await self._start(f"broker-{number}-{broker_id}", {**made, **settings})
 
-    async def stop_broker(self, app: BrokerApp) -> None:
-        """Stop one broker cleanly."""
-        self.brokers.remove(app)
-        await app.stop()
+    async def stop_broker(self, app: object) -> None:
+        """Stop one of ``brokers`` cleanly."""
+        for one in [one for one in self.brokers if one is app]:
+            self.brokers.remove(one)
+            await one.stop()
 
     async def stop(self) -> None:
         """Stop brokers, then nameservers, the newest first."""

@@ -52,7 +52,7 @@ class SimFile:
     __slots__ = ("_closed", "_files", "_inode", "_readonly", "path")
 
     def __init__(self, files: SimFiles, path: str, inode: Inode, readonly: bool) -> None:
-        self.path = path
+        self.path: str = path
         self._files = files
         self._inode = inode
         self._readonly = readonly
@@ -161,7 +161,7 @@ class SimLock:
     __slots__ = ("_file", "owner")
 
     def __init__(self, owner: SimFiles, file: File | None) -> None:
-        self.owner = owner
+        self.owner: SimFiles = owner
         self._file = file
 
     def release(self) -> None:

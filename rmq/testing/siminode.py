@@ -19,14 +19,14 @@ class Inode:
 
     def __init__(self, now_ms: int) -> None:
         self.pages: dict[int, bytearray] = {}
-        self.size = 0
+        self.size: int = 0
         self.forced: dict[int, bytes] = {}
-        self.forced_size = 0
+        self.forced_size: int = 0
         self.dirty: set[int] = set()
         #: Pages that count as clean although a flush of them failed: seen while they stay in the cache.
         self.lost: set[int] = set()
         self.cold: set[int] = set()
-        self.mtime_ms = now_ms
+        self.mtime_ms: int = now_ms
 
     def read(self, size: int, offset: int) -> bytes:
         size = max(0, min(size, self.size - offset))

@@ -73,7 +73,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._turns = 0
         self._executor = executor
         #: The time at which :attr:`at_limit` is called, once: somebody waits for what does not come.
-        self.limit = math.inf
+        self.limit: float = math.inf
         self.at_limit: Callable[[], object] = self._waits_in_vain
         self.unhandled: list[dict[str, Any]] = []
         self.set_exception_handler(lambda _, context: self.unhandled.append(context))

@@ -19,7 +19,7 @@ WIDTH = 120
 
 #: What the rest of the client uses of the asyncio classes; the blocking ones keep it to themselves.
 INTERNAL = {
-    "asked", "consume_directly", "faults", "heartbeat_data", "instance", "listener_of", "noted", "offsets", "pool",
+    "consume_directly", "heartbeat_data", "noted", "offsets", "pool",
     "pop_queues", "process_queues", "rebalance", "reset_offsets", "running_info", "settings", "started_ms",
     "statistics", "subscriptions", "topics", "world",
 }  # fmt: skip

@@ -147,7 +147,7 @@ async def _by_offset(
     async def ask(addr: str) -> MessageExt | None:
         header = ViewMessageRequest(offset=offset)
         try:
-            reply = await admin.instance.call(addr, RequestCode.VIEW_MESSAGE_BY_ID, header)
+            reply = await admin._client.call(addr, RequestCode.VIEW_MESSAGE_BY_ID, header)
         except TransportError as error:
             away[addr] = f"{addrs[addr]} ({addr}): {error}"
             return None
@@ -172,7 +172,7 @@ async def _by_unique_id(
     for name in topics:
         try:
             if away:
-                result = await query_message(admin.instance, name, msg_id, 1, without=away)
+                result = await query_message(admin._client, name, msg_id, 1, without=away)
             else:
                 result = await admin.query_message(name, msg_id, 1)
         except ResponseError as error:
@@ -207,7 +207,7 @@ async def _consume_now(admin: AdminClient, message: MessageExt, group: str, clie
         header = ConsumeMessageDirectlyRequest(
             consumer_group=group, client_id=member, msg_id=message.offset_msg_id, broker_name=message.broker_name
         )
-        reply = await admin.instance.call(addr, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, timeout=30.0)
+        reply = await admin._client.call(addr, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, timeout=30.0)
         result = ConsumeMessageDirectlyResult.decode(reply.body)
         results[member] = result.to_object()
         if not json:

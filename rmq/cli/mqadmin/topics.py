@@ -218,7 +218,7 @@ async def _update_order(
     value = ";".join(f"{name}:{count}" for name, count in known.items())
     header = PutKVConfigRequest(namespace=ORDER_TOPIC_CONFIG, key=topic, value=value)
     for namesrv in admin.name_server_addresses:
-        await admin.instance.call(namesrv, RequestCode.PUT_KV_CONFIG, header)
+        await admin._client.call(namesrv, RequestCode.PUT_KV_CONFIG, header)
     if not quiet:
         click.echo(f"set {'cluster' if whole else 'broker'} orderConf. isOrder=true, orderConf=[{value}]")
 
@@ -226,7 +226,7 @@ async def _update_order(
 async def _order(admin: AdminClient, topic: str) -> str:
     header = GetKVConfigRequest(namespace=ORDER_TOPIC_CONFIG, key=topic)
     try:
-        reply = await admin.instance.call(admin.name_server_addresses[0], RequestCode.GET_KV_CONFIG, header)
+        reply = await admin._client.call(admin.name_server_addresses[0], RequestCode.GET_KV_CONFIG, header)
     except ResponseError as error:
         if error.code == ResponseCode.QUERY_NOT_FOUND:
             return ""

@@ -10,6 +10,7 @@ from rmq.client.blocking.mirror import LitePullConsumerMirror, PullConsumerMirro
 from rmq.client.checks import check_text
 from rmq.client.consumer.listeners import Batch, One
 from rmq.client.consumer.lite import LitePullConsumer as AioLitePullConsumer
+from rmq.client.consumer.polling import Loop
 from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
 from rmq.client.consumer.push import PushConsumer as AioPushConsumer
 from rmq.client.consumer.scheduled import P
@@ -152,7 +153,7 @@ class LitePullConsumer(LitePullConsumerMirror):
     def __iter__(self) -> Iterator[MessageExt]:
         """Messages one by one, until the shutdown. Each is consumed when the next one is asked for: what a body that
         raised or broke off had in hand is given to whoever asks next."""
-        loop = self._on_loop(lambda client: aiter(client))
+        loop = self._on_loop(lambda client: Loop(client._messages()))
         while (message := self._run(loop.next())) is not None:
             yield message
 
@@ -189,7 +190,7 @@ class ScheduledPullConsumer(PullConsumer):
         self, group: str, *, world: World | None = None, **options: Unpack[ScheduledPullConsumerOptions]
     ) -> None:
         PullConsumerMirror.__init__(self, AioScheduledPullConsumer(group, world=world, **options))
-        self.group = self._client.group
+        self.group: str = self._client.group
 
     def on(self, topic: str) -> Callable[[P], P]:
         check_text(topic)

@@ -105,7 +105,7 @@ class Producer(ProducerMirror):
                 window.leave(size, answered=isinstance(step, (Done, Call)) and step.answered)
                 made.answer(waiter, step)
 
-            made.post(client.instance.submit, *client._submission(attempts, step, told))
+            made.post(client._client.submit, *client._submission(attempts, step, told))
             step = made.wait(waiter, _WRITTEN_AND_ANSWERED * step.seconds)
         else:
             made.post(partial(window.leave, size, answered=False))
@@ -138,7 +138,7 @@ class Producer(ProducerMirror):
         client = self._alive()
         made = self._bridge_now()
         made.check()
-        instance = client.instance
+        instance = client._client
         check_callback(callback)
         limit = client._limit(timeout)
         if client._joins(message, selector):
@@ -222,7 +222,7 @@ class Producer(ProducerMirror):
         client = self._alive()
         made = self._bridge_now()
         made.check()
-        client.instance  # noqa: B018 - raises when not started
+        client._client  # noqa: B018 - raises when not started
         check_callback(callback)
         future: _Future[MessageExt] = self._future(made, callback)
         asked = client.request(message, queue=queue, selector=selector, arg=arg, timeout=timeout)

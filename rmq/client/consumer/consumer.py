@@ -61,7 +61,7 @@ class Consumer(Lookups, ABC):
         return None if self._membership is None else self._membership.instance
 
     @property
-    def instance(self) -> ClientInstance:
+    def _client(self) -> ClientInstance:
         """:raises ClientError: the consumer is not started."""
         return self._joined.instance
 
@@ -114,7 +114,7 @@ class Consumer(Lookups, ABC):
         :raises ClientError: the message is no request, or the answer cannot be sent as it is.
         :raises ResponseError: who asked is not there any more. :raises TransportError: no broker answered.
         """
-        instance = self.instance
+        instance = self._client
         if self._replies is None or self._replies._instance is not instance:
             self._replies = _Inner(instance)
         return await self._replies.reply(request, body, tags=tags, keys=keys, properties=properties, timeout=timeout)

@@ -30,7 +30,7 @@ _RESULTS = {
 def describe(consumer: PushConsumer, *, stacks: bool) -> ConsumerRunningInfo:
     """:param stacks: with the stack of every thread, which Java calls jstack."""
     settings = consumer.settings
-    instance = consumer.instance
+    instance = consumer._client
     now = consumer.world.clock.monotonic()
     properties = {
         "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in instance.name_servers.addresses),
@@ -71,9 +71,9 @@ async def consume_directly(consumer: PushConsumer, message: MessageExt) -> Consu
     clock = consumer.world.clock
     began = clock.monotonic()
     message.topic = message.properties.get("RETRY_TOPIC") or message.topic
-    consumer.instance.namespace.message(message)
+    consumer._client.namespace.message(message)
     context = ConsumeContext(message.message_queue)
-    listener = consumer.listener_of(message.topic)
+    listener = consumer._listener_of(message.topic)
     result = ConsumeMessageDirectlyResult(order=consumer.settings.orderly)
     if listener is None:
         result.consume_result = "CR_THROW_EXCEPTION"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from datetime import datetime
 from typing import Unpack
 
@@ -65,9 +65,10 @@ class LitePullConsumer(Consumer):
     """
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[LitePullConsumerOptions]) -> None:
-        self.settings = LitePullConsumerSettings.of(options)
+        self.settings: LitePullConsumerSettings = LitePullConsumerSettings.of(options)
         self._names = Namespace(self.settings.namespace)
-        self.group = group = self._names.group(group, "DEFAULT_CONSUMER")
+        group = self._names.group(group, "DEFAULT_CONSUMER")
+        self.group: str = group
         self.world: World = world or World.around()
         self._strategy = self.settings.strategy()
         self._trace, self._hooks = hooks_of(group, self.settings, self.world, quick=True)
@@ -199,13 +200,13 @@ class LitePullConsumer(Consumer):
         limit = self.settings.poll_timeout if timeout is None else seconds(timeout)
         return await self._messages().take(self.settings.pull_batch_size, None, limit)
 
-    def __aiter__(self) -> Loop:
+    def __aiter__(self) -> AsyncIterator[MessageExt]:
         """Messages one by one, until the shutdown. Each is consumed when the next one is asked for: what a body that
         raised or broke off had in hand is given to whoever asks next."""
         return Loop(self._messages())
 
     def _messages(self) -> PollService:
-        self.instance  # noqa: B018 - raises when not started
+        self._client  # noqa: B018 - raises when not started
         assert self._polled is not None
         return self._polled
 
@@ -219,7 +220,7 @@ class LitePullConsumer(Consumer):
         self._messages().wake()
 
     def _assignment(self) -> Assignment:
-        self.instance  # noqa: B018 - raises when not started
+        self._client  # noqa: B018 - raises when not started
         assert self._delivery is not None
         return self._delivery.assignment
 
@@ -329,7 +330,7 @@ class LitePullConsumer(Consumer):
     async def _look_at_queues(self) -> None:
         for topic, (listener, before) in list(self._watched.items()):
             try:
-                now = set(await lookup.fetch_subscribe_message_queues(self.instance, topic))
+                now = set(await lookup.fetch_subscribe_message_queues(self._client, topic))
             except RMQError as error:
                 log.debug("the queues of %s: %s", topic, error)
                 continue
@@ -379,7 +380,7 @@ class LitePullConsumer(Consumer):
             jstack=stack_text() if stacks else None,
             mq_table={queue: pq.info(store.known(queue)) for queue, pq in held.items()},
             properties={
-                "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in self.instance.name_servers.addresses),
+                "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in self._client.name_servers.addresses),
                 "PROP_CONSUMEORDERLY": "false",
                 "PROP_CONSUME_TYPE": "CONSUME_ACTIVELY",
                 "PROP_CLIENT_VERSION": version_name(VERSION),

@@ -149,7 +149,7 @@ class PullConsumer(Consumer):
         timeout: float,
         suspend: float,
     ) -> PullResult:
-        self.instance  # noqa: B018 - raises when not started
+        self._client  # noqa: B018 - raises when not started
         assert self._puller is not None
         check_queue(queue)
         queue = self._names.wrap_queue(queue)
@@ -175,7 +175,7 @@ class PullConsumer(Consumer):
     async def _join(self, topic: str) -> None:
         """A topic pulled for the first time becomes part of the group's subscription."""
         check_topic(topic)
-        instance = self.instance
+        instance = self._client
         if topic not in instance.routes.own:
             await instance.refresh_route(topic)
         self._topics.add(topic)
@@ -223,7 +223,7 @@ class PullConsumer(Consumer):
     ) -> None:
         """Have a message delivered to this group again, later; see ``PushConsumer.send_message_back``."""
         most = 16 if self.settings.max_reconsume_times < 0 else self.settings.max_reconsume_times
-        await sendback.send_message_back(self.instance, self.group, message, delay_level, most, broker_name)
+        await sendback.send_message_back(self._client, self.group, message, delay_level, most, broker_name)
 
     # -- what the instance asks ---------------------------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ class PullConsumer(Consumer):
                 self._membership.assigned(topic, every, now)
 
     async def _balance(self, topic: str) -> None:
-        instance = self.instance
+        instance = self._client
         queues = instance.routes.subscribe_queues(topic)
         if queues is None:
             await instance.refresh_route(topic)
@@ -272,7 +272,7 @@ class PullConsumer(Consumer):
         return ConsumerRunningInfo(
             jstack=stack_text() if stacks else None,
             properties={
-                "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in self.instance.name_servers.addresses),
+                "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in self._client.name_servers.addresses),
                 "PROP_CONSUMEORDERLY": "false",
                 "PROP_CONSUME_TYPE": "CONSUME_ACTIVELY",
                 "PROP_CLIENT_VERSION": version_name(VERSION),

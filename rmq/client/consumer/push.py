@@ -58,7 +58,7 @@ def _nowhere(pq: ProcessQueue, offset: int) -> None:
 
 
 @lists_options(PushConsumerSettings)
-@typed(inner=("listener_of", "statistics", "noted", "offsets", "reset_offsets"))
+@typed(inner=("statistics", "noted", "offsets", "reset_offsets"))
 class PushConsumer(Consumer):
     """Gets messages as they come and hands them to listeners; coroutines of one loop may share it.
 
@@ -238,7 +238,7 @@ class PushConsumer(Consumer):
             clock=self.world.clock,
             tasks=member.tasks,
             pool=pool,
-            pick=self.listener_of,
+            pick=self._listener_of,
             settled=settled,
             on_consume=self._on_consume,
             on_failed=self._on_failed,
@@ -267,7 +267,7 @@ class PushConsumer(Consumer):
         return Pops(member, settings, service(self._listening(member, pool), settings, acks, self._bury), acks)
 
     async def _bury(self, message: MessageExt) -> bool:
-        return await sendback.bury(self.instance, self.group, message)
+        return await sendback.bury(self._client, self.group, message)
 
     async def shutdown(self, timeout: Duration | None = None) -> None:
         """Stop receiving, let running listeners finish, keep the offsets, leave the group.
@@ -312,7 +312,7 @@ class PushConsumer(Consumer):
         :raises RMQError: neither the broker that holds it nor the retry topic took it.
         """
         most = 16 if self.settings.max_reconsume_times < 0 else self.settings.max_reconsume_times
-        await sendback.send_message_back(self.instance, self.group, message, delay_level, most, broker_name)
+        await sendback.send_message_back(self._client, self.group, message, delay_level, most, broker_name)
 
     async def change_invisible_time(self, message: MessageExt, invisible_time: Duration) -> None:
         """Keep a popped message for another time, from now on: for a listener that needs longer for it.
@@ -427,7 +427,7 @@ class PushConsumer(Consumer):
         if telling is not None and not (await asyncio.wait({telling}, timeout=_TOLD_WAIT))[0]:
             log.warning("the message_queue_listener of group %s takes over %g s", self.group, _TOLD_WAIT)
 
-    def listener_of(self, topic: str) -> Listener | None:
+    def _listener_of(self, topic: str) -> Listener | None:
         return self._listeners.get(topic) or self._default
 
     def statistics(self, topic: str) -> TopicStatistics:

@@ -33,7 +33,7 @@ from tests.support.virtual import eventually, in_virtual_time
 
 
 async def ask(s: Scene, code: RequestCode, header: object = None, body: bytes = b"", *, accept: int = 0) -> object:
-    return await s.admin.instance.call(s.cluster.broker_addr, code, header, body, accept=(accept,))  # type: ignore[arg-type]
+    return await s.admin._client.call(s.cluster.broker_addr, code, header, body, accept=(accept,))  # type: ignore[arg-type]
 
 
 async def committed(
@@ -41,7 +41,7 @@ async def committed(
 ) -> int | None:
     """The stored offset; None for code 22."""
     header = QueryConsumerOffsetRequest(consumer_group=group, topic=topic, queue_id=queue, set_zero_if_not_found=zero)
-    reply = await s.admin.instance.call(
+    reply = await s.admin._client.call(
         s.cluster.broker_addr, RequestCode.QUERY_CONSUMER_OFFSET, header, accept=(0, ResponseCode.QUERY_NOT_FOUND)
     )
     return None if reply.code else reply.header(QueryConsumerOffsetResponse).offset
@@ -87,7 +87,7 @@ async def test_b015_a_time_after_the_newest_message_is_the_end() -> None:
         newest = s.cluster.world.clock.now_ms()
         for when, offset in ((newest + 1, 10), (newest + 3_600_000, 10), (first - 1, 0), (0, 0)):
             header = SearchOffsetRequest(topic="One", queue_id=0, timestamp=when)
-            reply = await s.admin.instance.call(s.cluster.broker_addr, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+            reply = await s.admin._client.call(s.cluster.broker_addr, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
             assert reply.header(SearchOffsetResponse).offset == offset
         consumer, got = collector(s)
         async with consumer:
@@ -275,7 +275,7 @@ async def test_b024_a_topic_made_anew_has_no_offsets_of_the_old_one() -> None:
             await eventually(lambda: len(got) == 100)
             await consumer.persist_offsets()
             broker = s.cluster.broker_addr
-            await s.admin.instance.call(broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequest(topic="One"))
+            await s.admin._client.call(broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequest(topic="One"))
             await asyncio.sleep(60)
             path = f"{s.cluster.folder}/broker-0/config/consumerOffset.json"
             assert b"One@g" not in s.cluster.world.files.read(path)
@@ -303,7 +303,7 @@ async def test_b029_another_tag_brings_nothing_back_but_a_reset_does() -> None:
         async with second:
             await asyncio.sleep(30)
             assert got == nothing == []
-            await s.admin.instance.call(
+            await s.admin._client.call(
                 s.cluster.broker_addr,
                 RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
                 ResetOffsetRequest(topic="One", group="g", timestamp=0, is_force=True),
@@ -476,7 +476,7 @@ async def test_b084_every_message_with_an_id_is_found_by_it() -> None:
         from rmq.protocol.command import Command
 
         copy = Command(RequestCode.SEND_MESSAGE_V2, ext=dict(ext), body=b"two")
-        assert (await s.admin.instance.remoting.request(s.cluster.broker_addr, copy, 3)).code == 0
+        assert (await s.admin._client.remoting.request(s.cluster.broker_addr, copy, 3)).code == 0
         found = (await s.admin.query_message("T", sent.msg_id)).messages
         assert {(message.body, message.queue_id) for message in found} == {(b"one", stored.queue_id), (b"two", 1)}
 
@@ -520,8 +520,8 @@ async def test_b036_a_killed_orderly_member_is_replaced_within_seconds(
         await asyncio.sleep(1)
         # What SIGKILL leaves: nothing more is said, and the connections close.
         await first._membership.tasks.close()  # type: ignore[union-attr]
-        await first.instance._tasks.close()  # type: ignore[union-attr]
-        await first.instance.remoting.close()
+        await first._client._tasks.close()  # type: ignore[union-attr]
+        await first._client.remoting.close()
         await second.start()
         await s.send(4)
         await eventually(lambda: len(got) == 4, within=13)
@@ -556,7 +556,7 @@ async def test_a_commit_below_0_leaves_a_group_where_it_is() -> None:
             "consumerGroup": "g", "topic": "One", "queueId": "0", "queueOffset": "10", "maxMsgNums": "1",
             "sysFlag": "5", "commitOffset": "-5", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
         }  # fmt: skip
-        reply = await s.admin.instance.remoting.request(
+        reply = await s.admin._client.remoting.request(
             s.cluster.broker_addr, Command(RequestCode.PULL_MESSAGE, ext=pull), 3
         )
         assert reply.code == ResponseCode.PULL_NOT_FOUND
@@ -588,7 +588,7 @@ async def test_a_time_inside_a_batch_is_at_its_edges(boundary: str | None, found
         batch = await store.search.time_at(stored, 10)
         for when, offset in zip((batch, batch + 1), found, strict=True):
             header = SearchOffsetRequest(topic="One", queue_id=0, timestamp=when, boundary_type=boundary)
-            reply = await s.admin.instance.call(s.cluster.broker_addr, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+            reply = await s.admin._client.call(s.cluster.broker_addr, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
             assert reply.header(SearchOffsetResponse).offset == offset
 
 
@@ -596,7 +596,7 @@ async def test_a_time_inside_a_batch_is_at_its_edges(boundary: str | None, found
 async def test_a_group_without_heartbeats_does_not_cost_the_connection_its_other_groups() -> None:
     async with scene() as s:
         await s.topic("One", 1)
-        remoting, address = s.admin.instance.remoting, s.cluster.broker_addr
+        remoting, address = s.admin._client.remoting, s.cluster.broker_addr
         for group in ("silent", "alive"):
             await remoting.request(address, subscribe(group, "One"), 3)
         conn = remoting.connected(address)

@@ -102,7 +102,7 @@ async def test_every_attempt_is_told_and_why_it_failed() -> None:
         async with producer(s, Told("a", seen)) as made:
             await made.send(Message("T", b"1"))
             seen.clear()
-            made.instance.routes.broker_addrs["broker-0"] = {0: "10.0.0.1:1"}
+            made._client.routes.broker_addrs["broker-0"] = {0: "10.0.0.1:1"}
             await made.send(Message("T", b"2"))
         assert [type(one[2]) for one in seen if len(one) == 3] == [type(seen[2][2]), bool]
         assert seen[2][2].address == "10.0.0.1:1"

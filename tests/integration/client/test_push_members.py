@@ -116,7 +116,7 @@ async def test_brokers_relay_what_tools_ask() -> None:
             )
 
             async def ask(code: RequestCode, header: Any) -> bytes:
-                return (await s.admin.instance.call(s.cluster.broker_addr, code, header, timeout=20)).body
+                return (await s.admin._client.call(s.cluster.broker_addr, code, header, timeout=20)).body
 
             info = ConsumerRunningInfo.decode(
                 await ask(

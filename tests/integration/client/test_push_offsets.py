@@ -159,7 +159,7 @@ def test_a_reset_from_outside_is_not_undone_by_late_results(orderly: bool) -> No
                 await eventually(lambda: len(got) == 5)
                 await consumer.persist_offsets()
                 header = ResetOffsetRequest(topic="One", group="g", timestamp=-1, is_force=True)
-                await s.admin.instance.call(s.cluster.broker_addr, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+                await s.admin._client.call(s.cluster.broker_addr, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
                 await s.send(1, "One")
                 # It goes on after the call under way: a queue never stands still for a reset.
                 await eventually(lambda: got[-1] == 100, within=2)

@@ -297,7 +297,7 @@ async def test_a_refused_lock_is_asked_for_again_within_about_a_second(caplog: p
 
 def late_locks(consumer: PushConsumer) -> None:
     """Requests for locks take half a second to leave, and what gives them back a second to be answered."""
-    instance = consumer.instance
+    instance = consumer._client
     call, request = instance.call, instance.remoting.request
 
     async def slow(address: str, command: Command, timeout: float) -> Command:
@@ -360,18 +360,18 @@ async def test_no_call_is_begun_without_a_connection_and_the_locks_are_kept_over
         await eventually(lambda: ours(first) == 4)
         await ordered(s, 80)
         await eventually(lambda: len(calls) >= 8)
-        connected = first.instance.remoting.connected(s.cluster.broker_addr)
+        connected = first._client.remoting.connected(s.cluster.broker_addr)
         assert connected is not None
         lost = loop.time()
         away = True
-        request = first.instance.remoting.request
+        request = first._client.remoting.request
 
         async def no_way(address: str, *arguments: Any, **named: Any) -> Any:
             if away:
                 raise ConnectFailed("the network is away")
             return await request(address, *arguments, **named)
 
-        first.instance.remoting.request = no_way  # type: ignore[method-assign]
+        first._client.remoting.request = no_way  # type: ignore[method-assign]
         connected.close("the network is away")
         await members["other"].start()
         await asyncio.sleep(8)
@@ -399,7 +399,7 @@ async def test_queues_that_held_nothing_go_on_soon_after_a_lost_connection(secon
         async with consumer:
             await eventually(lambda: ours(consumer) == 4)
             await asyncio.sleep(5)
-            remoting = consumer.instance.remoting
+            remoting = consumer._client.remoting
             request = remoting.request
             away = True
 

@@ -46,7 +46,7 @@ async def test_a_request_is_answered_by_a_message_in_java_s_form() -> None:
         async with s.puller("looking") as puller:
             [kept] = (await puller.pull(queue, "*", 0)).messages
         assert (kept.msg_id, kept.properties["CORRELATION_ID"]) == (reply.msg_id, given["CORRELATION_ID"])
-        assert not s.producer.instance.requests
+        assert not s.producer._client.requests
 
 
 @in_virtual_time
@@ -101,13 +101,13 @@ async def test_a_request_that_nobody_answers_is_an_error_of_its_own(caplog: pyte
             assert isinstance(error, RequestTimeout)
             assert isinstance(error, TimeoutError)
             assert error.queue is not None
-            address = s.producer.instance.routes.master_addr(error.queue.broker_name)
+            address = s.producer._client.routes.master_addr(error.queue.broker_name)
             assert (error.topic, error.address, error.retriable) == ("T", address, True)
             assert error.msg_id == asked[0].msg_id
             assert error.hint == f"mqadmin queryMsgByUniqueKey -t T -i {error.msg_id}"
             with caplog.at_level(logging.INFO, logger="rmq"):
                 await eventually(lambda: "for which nobody waits" in caplog.text)
-            assert not s.producer.instance.requests
+            assert not s.producer._client.requests
 
 
 @in_virtual_time
@@ -171,7 +171,7 @@ async def test_answers_come_after_the_connection_was_lost_too() -> None:
     """Its broker forgets a client whose connection ends: the next request tells it who waits before it is stored."""
     async with scene() as s, answering(s):
         await s.producer.request(Message("T", b"a"))
-        instance = s.producer.instance
+        instance = s.producer._client
         [address] = instance.masters.values()
         conn = instance.remoting.connected(address)
         assert conn is not None

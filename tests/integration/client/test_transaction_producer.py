@@ -271,4 +271,4 @@ async def test_the_routes_of_topics_are_asked_for_at_the_start() -> None:
     async with scene() as s:
         made = Side(s, topics=["T", "NotYet"]).producer
         async with made:
-            assert {"T", "NotYet"} & made.instance.routes.publish.keys() == {"T"}
+            assert {"T", "NotYet"} & made._client.routes.publish.keys() == {"T"}

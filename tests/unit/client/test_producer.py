@@ -49,7 +49,7 @@ async def test_a_topic_that_is_sent_to_now_and_then_stays_known_and_others_are_a
         c.topics |= {"U": ["a"], "V": ["a"]}
         for topic in "TUV":
             await p.send(Message(topic, b"x"))
-        known = {topic: p.instance.routes.publish[topic] for topic in "TU"}
+        known = {topic: p._client.routes.publish[topic] for topic in "TU"}
         for _ in range(20):
             await asyncio.sleep(60)
             await p.send(Message("T", b"x"))
@@ -57,7 +57,7 @@ async def test_a_topic_that_is_sent_to_now_and_then_stays_known_and_others_are_a
         c.routes_asked.clear()
         await asyncio.sleep(60)
         assert set(c.routes_asked) == {"T", "U"}
-        assert all(p.instance.routes.publish[topic] is info for topic, info in known.items())
+        assert all(p._client.routes.publish[topic] is info for topic, info in known.items())
         await p.send(Message("V", b"x"))
         assert c.routes_asked.count("V") == 1
 
@@ -246,12 +246,12 @@ async def test_the_name_of_a_name_server_is_resolved_at_the_start_and_with_every
         names = c.world.network.names = {"ns.example": [host]}  # type: ignore[attr-defined]
         async with Producer("pg", namesrv=f"ns.example:{port}", world=c.world) as p:
             assert (await p.send(Message("T", b"x"))).ok
-            remoting = p.instance.remoting
+            remoting = p._client.remoting
             assert remoting.connected(c.namesrv) is not None
             names["ns.example"] = ["10.9.9.9"]
             await asyncio.sleep(31.0)
             assert remoting.connected(c.namesrv) is None, "it moved: the old machine is left"
-            assert p.instance.name_servers.addresses == [f"ns.example:{port}"]
+            assert p._client.name_servers.addresses == [f"ns.example:{port}"]
 
 
 @in_virtual_time
@@ -384,7 +384,7 @@ async def test_clients_of_one_instance_name_share_what_they_have() -> None:
             Producer("other", namesrv=c.namesrv, world=c.world, instance_name="shared"),
         )
         async with one, other:
-            assert one.instance is other.instance
+            assert one._client is other._client
             await one.send(Message("T", b"x"))
             await asyncio.sleep(31)
             data = HeartbeatData.decode(c.brokers["a"].beats[-1].body)
@@ -417,7 +417,7 @@ async def test_hooks_see_and_sign_every_send() -> None:
             def after(self, addr: str, request: Command, response: Command | None) -> None:
                 seen.append(request.code)
 
-        p.instance.remoting.hooks.append(Signer())
+        p._client.remoting.hooks.append(Signer())
         await p.send(Message("T", b"x"))
         await p.send_oneway(Message("T", b"x"))
         await eventually(lambda: len(c.brokers["a"].sends) == 2)
@@ -430,7 +430,7 @@ def test_what_cannot_be_a_producer() -> None:
         with pytest.raises(ClientError, match=why):
             Producer(group)
     with pytest.raises(ClientError, match="not started"):
-        Producer("g").instance  # noqa: B018
+        Producer("g")._client  # noqa: B018
 
 
 @in_virtual_time
@@ -450,7 +450,7 @@ async def test_name_servers_can_be_changed_while_running() -> None:
         await p.send(Message("T", b"x"))
         before = len(c.routes_asked)
         p.update_name_server_address(f"{c.node.address}:1")
-        assert c.namesrv not in p.instance.remoting.addresses
+        assert c.namesrv not in p._client.remoting.addresses
         with pytest.raises(ConnectFailed):
             await p.fetch_publish_message_queues("T")
         assert len(c.routes_asked) == before
@@ -465,10 +465,10 @@ async def test_a_broker_that_leaves_every_route_is_forgotten() -> None:
     async with ScriptedCluster("a", "b") as c, producer(c) as p:
         for _ in range(4):
             await p.send(Message("T", b"x"))
-        assert set(p.instance.routes.broker_addrs) == {"a", "b"}
+        assert set(p._client.routes.broker_addrs) == {"a", "b"}
         c.topics["T"] = ["b"]
         await asyncio.sleep(31)
-        assert set(p.instance.routes.broker_addrs) == {"b"}
+        assert set(p._client.routes.broker_addrs) == {"b"}
         beats = len(c.brokers["a"].beats)
         await asyncio.sleep(65)
         assert len(c.brokers["a"].beats) == beats
