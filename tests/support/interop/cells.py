@@ -187,6 +187,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "python-blocking": _ALL,
     "java-4.9.8-binary": _ALL,
     "java-4.9.8-tls": _ALL,
+    "java-4.9.8-account": _ALL,
 }
 
 # What a Java broker cannot answer, with the reason; ours answers everything.

@@ -39,6 +39,12 @@ class ClientError(RuntimeError):
 def _java(version: str, *options: str) -> Callable[[Path], list[str]]:
     def command(folder: Path) -> list[str]:
         homes = [f"-Duser.home={folder}", f"-Drocketmq.client.localOffsetStoreDir={folder}/offsets"]
+        account = next((option.partition("=")[2] for option in options if option.startswith("-Dpeer.account=")), None)
+        if account is not None:  # mqadmin reads it from its installation
+            key, _, secret = account.partition(":")
+            (folder / "conf").mkdir(exist_ok=True)
+            (folder / "conf" / "tools.yml").write_text(f"accessKey: {key}\nsecretKey: {secret}\n")
+            homes.append(f"-Drocketmq.home.dir={folder}")
         classpath = java_program(version)
         return ["java", *_JAVA_CLIENT, *JAVA_OPENS, *homes, *options, "-cp", classpath, "peer.Peer"]
 
@@ -52,6 +58,8 @@ CLIENTS: dict[str, Callable[[Path], list[str]]] = {
     "java-5.3.3": _java("5.3.3"),
     "java-4.9.8-binary": _java("4.9.8", "-Drocketmq.serialize.type=ROCKETMQ"),
     "java-4.9.8-tls": _java("4.9.8", "-Dtls.enable=true", "-Dtls.test.mode.enable=true"),
+    "java-4.9.8-account": _java("4.9.8", "-Dpeer.account=ordinary:12345678"),
+    "java-4.9.8-operator": _java("4.9.8", "-Dpeer.account=operator:12345678"),
     "go": lambda folder: [str(go_program())],
     "node": lambda folder: ["node", str(node_program())],
     "python": lambda folder: [sys.executable, str(python_program())],

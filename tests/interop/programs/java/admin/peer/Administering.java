@@ -36,7 +36,8 @@ public final class Administering {
         String namesrv = arguments.getString("namesrv");
         DefaultMQAdminExt admin = ADMINS.get(namesrv);
         if (admin == null) {
-            admin = Patience.with(new DefaultMQAdminExt("admin-" + ADMINS.size(), Patience.MILLIS));
+            admin = Patience.with(new DefaultMQAdminExt(Account.hook(), Patience.MILLIS));
+            admin.setAdminExtGroup("admin-" + ADMINS.size());
             admin.setNamesrvAddr(namesrv);
             admin.setInstanceName("admin-" + System.nanoTime());
             admin.start();
@@ -123,7 +124,7 @@ public final class Administering {
         System.setOut(capture);
         System.setErr(capture);
         try {
-            MQAdminStartup.main0(arguments.getJSONArray("args").toArray(new String[0]), null);
+            MQAdminStartup.main0(arguments.getJSONArray("args").toArray(new String[0]), Account.hook());
         } finally {
             System.setOut(out);
             System.setErr(err);

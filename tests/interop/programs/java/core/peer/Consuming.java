@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
@@ -70,7 +71,9 @@ final class Consuming {
     private static Map<String, Object> subscribe(JSONObject arguments) throws Exception {
         String handle = arguments.getString("handle");
         DefaultMQPushConsumer consumer = Patience.with(
-            new DefaultMQPushConsumer(arguments.getString("group"), arguments.getBooleanValue("trace")));
+            new DefaultMQPushConsumer(
+                arguments.getString("group"), Account.hook(), new AllocateMessageQueueAveragely(),
+                arguments.getBooleanValue("trace"), null));
         consumer.setNamesrvAddr(arguments.getString("namesrv"));
         if (arguments.containsKey("namespace")) {
             consumer.setNamespace(arguments.getString("namespace"));

@@ -31,7 +31,7 @@ final class Reading {
     }
 
     private static Map<String, Object> pull(JSONObject arguments) throws Exception {
-        DefaultMQPullConsumer consumer = Patience.with(new DefaultMQPullConsumer(arguments.getString("group")));
+        DefaultMQPullConsumer consumer = Patience.with(new DefaultMQPullConsumer(arguments.getString("group"), Account.hook()));
         consumer.setConsumerPullTimeoutMillis(Patience.MILLIS);
         consumer.setNamesrvAddr(arguments.getString("namesrv"));
         consumer.setInstanceName("pull-" + System.nanoTime());
@@ -62,7 +62,7 @@ final class Reading {
     }
 
     private static Map<String, Object> kept(JSONObject arguments) throws Exception {
-        DefaultMQPullConsumer consumer = Patience.with(new DefaultMQPullConsumer(arguments.getString("group")));
+        DefaultMQPullConsumer consumer = Patience.with(new DefaultMQPullConsumer(arguments.getString("group"), Account.hook()));
         consumer.setNamesrvAddr(arguments.getString("namesrv"));
         consumer.setInstanceName("kept-" + System.nanoTime());
         consumer.start();
@@ -88,7 +88,7 @@ final class Reading {
     }
 
     private static Map<String, Object> query(JSONObject arguments, String list, Query query) throws Exception {
-        DefaultMQProducer producer = Patience.with(new DefaultMQProducer("query-" + System.nanoTime()));
+        DefaultMQProducer producer = Patience.with(new DefaultMQProducer("query-" + System.nanoTime(), Account.hook()));
         producer.setNamesrvAddr(arguments.getString("namesrv"));
         producer.setInstanceName(producer.getProducerGroup());
         producer.start();

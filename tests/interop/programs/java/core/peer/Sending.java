@@ -49,7 +49,8 @@ final class Sending {
 
     private static Map<String, Object> produce(JSONObject arguments) throws Exception {
         DefaultMQProducer producer = Patience.with(
-            new DefaultMQProducer(arguments.getString("group"), arguments.getBooleanValue("trace")));
+            new DefaultMQProducer(
+                arguments.getString("group"), Account.hook(), arguments.getBooleanValue("trace"), null));
         producer.setNamesrvAddr(arguments.getString("namesrv"));
         if (arguments.containsKey("namespace")) {
             producer.setNamespace(arguments.getString("namespace"));
