@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import cProfile
+import json
 import logging
 import pstats
 import shutil
@@ -20,16 +21,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmark.cases import CASES, Case
 from benchmark.micro.messages import unique_key, user_key
 from benchmark.servers import PROPERTIES
+from rmq.protocol.signature import signed_fields
 from rmq.remoting.conn import Conn
 from rmq.runtime import loop
 from rmq.testing.cluster import Cluster
 
 TOPIC = "BenchTopic"
+ACCESS_KEY, SECRET_KEY = "benchmark", "a secret of the lane"
 #: Different buffers of each connection, used in turn.
 VARIETY = 32
 _HEARTBEAT = (
@@ -84,7 +88,14 @@ class Sink(asyncio.Transport):
         pass
 
 
+#: Whether requests are signed, for ``--acl``.
+signing = False
+
+
 def _frame(code: int, ext: str, opaque: int, body: bytes = b"") -> bytes:
+    if signing:
+        fields = signed_fields(json.loads(f"{{{ext}}}"), body, ACCESS_KEY, SECRET_KEY)
+        ext = json.dumps(fields, separators=(",", ":"))[1:-1]
     header = (
         f'{{"code":{code},"extFields":{{{ext}}},"flag":0,"language":"JAVA","opaque":{opaque},'
         f'"serializeTypeCurrentRPC":"JSON","version":409}}'
@@ -196,8 +207,22 @@ class Bench:
         return min(times), statistics.median(times)
 
 
+def _accounts(folder: str) -> str:
+    """A file of accounts with the one that signs; the folder to be given as rocketmqHome."""
+    path = Path(folder, "home", "conf", "plain_acl.yml")
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        f"accounts:\n- accessKey: {ACCESS_KEY}\n  secretKey: {SECRET_KEY}\n"
+        "  defaultTopicPerm: PUB|SUB\n  defaultGroupPerm: SUB\n"
+    )
+    return str(path.parents[1])
+
+
 async def run(cases: Sequence[Case], rounds: int, folder: str, profiler: cProfile.Profile | None) -> None:
     settings = {key: text for key, text in PROPERTIES.items() if not key.endswith("QueueCapacity")}
+    if signing:
+        home = _accounts(folder)
+        settings |= {"aclEnable": "true", "rocketmqHome": home}
     async with Cluster(folder, settings=settings) as cluster:
         bench = Bench(cluster, rounds)
         await bench.heartbeat()
@@ -217,7 +242,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("only", nargs="*", help="cases whose name holds one of these, blanks ignored")
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--profile", action="store_true", help="print the dearest functions")
+    parser.add_argument("--acl", action="store_true", help="with access control: each request is signed and checked")
     options = parser.parse_args(words)
+    global signing
+    signing = options.acl
     cases = [
         case
         for case in CASES

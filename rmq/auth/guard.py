@@ -154,10 +154,7 @@ class Guard:
         access: Access = self._table.get(request.code, ADMIN)
         if access.inside or request.grant is None:
             return
-        try:
-            request.grant.demand(*access.needs(header))
-        except AuthError as error:
-            raise self._refusal(conn, request, "permission", str(error)) from None
+        request.grant.demand(*access.needs(header))
 
     def demand(self, key: str, needs: tuple[Need, ...]) -> None:
         """:raises AuthError: the account has not got one of them, or is no more."""
@@ -170,6 +167,8 @@ class Guard:
                     self._verdicts.clear()
                 self._verdicts[key, need] = verdict
             if verdict is not None:
+                self.refused["permission"] += 1
+                self._refusals.say(log.warning, "a request of accessKey=%s refused: %s", key, verdict)
                 raise AuthError(verdict)
 
     def _judge(self, key: str, need: Need) -> str | None:

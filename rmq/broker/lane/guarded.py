@@ -9,11 +9,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from rmq.broker.lane.step import Lane
+from msgspec import ValidationError, convert
+
+from rmq.broker.lane.admit import SENT_PROPERTIES
+from rmq.broker.lane.hot_frames import SendFields
+from rmq.broker.lane.plain import plain_properties
+from rmq.broker.lane.step import DIVERTED_FLAGS, Lane
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import FLAG_RESPONSE, Command
 from rmq.protocol.errors import ProtocolError
 from rmq.protocol.frame import decode
+from rmq.protocol.permissions import publish_topic
 
 if TYPE_CHECKING:
     from rmq.broker.lane.outcomes import Ack
@@ -44,6 +50,9 @@ class GuardedLane(Lane):
         guard = self._router.guard
         assert guard is not None
         admit = guard.admit
+        settings = self._settings
+        opens = settings.start_accept_send_request_time_stamp
+        gate = self._store.log.gate or (opens and self._now_ms() < opens)
         late, room = self._pressure.look()
         puts: list[Put] = []
         acks: list[Ack] = []
@@ -81,7 +90,8 @@ class GuardedLane(Lane):
                             room_for_others -= hi - lo
                     else:
                         admit(conn, command)
-                        weight -= self._slow(conn, command, puts, acks)
+                        if gate or not self._plain(conn, command, puts, acks):
+                            weight -= self._slow(conn, command, puts, acks)
                 except Exception as error:
                     self._outcomes.failed(conn, command, error)
         if puts:
@@ -92,3 +102,38 @@ class GuardedLane(Lane):
                 conn.answered(command)
             else:
                 route(conn, command)
+
+    def _plain(self, conn: Conn, command: Command, puts: list[Put], acks: list[Ack]) -> bool:
+        """Put a plain send without the checks of admission, as the step without access control does.
+
+        :returns: False when it is not plain: it is admitted then.
+        :raises AuthError: the topic is not its sender's to write.
+        """
+        if command.code != RequestCode.SEND_MESSAGE_V2 or len(self._store_host) == 20 or conn.born_v6:
+            return False
+        try:
+            fields = convert(command.ext, SendFields, strict=False)
+        except ValidationError:
+            return False
+        lane = self._lanes.get(fields.b)
+        if lane is None or not lane.plain or fields.j or fields.m or fields.f & DIVERTED_FLAGS:
+            return False
+        if not 0 <= fields.e < len(lane.queues) or len(command.body) > self._settings.max_message_size:
+            return False
+        plain = plain_properties(fields.i, self._cluster)
+        if plain is None or len(plain[0]) > SENT_PROPERTIES:
+            return False
+        command.demand(publish_topic(fields.b))
+        stored, tag, keys, wait = plain
+        code = lane.tag_codes.get(tag)
+        if code is None:
+            code = lane.tag_code(tag)
+        queue = lane.queues[fields.e]
+        puts.append(
+            (  # type: ignore[arg-type]
+                queue, command.body, stored, fields.h, fields.f, fields.g, conn.born_host, self._store_host, 0, 0, code,
+                keys,
+            )
+        )  # fmt: skip
+        acks.append((conn, None if command.is_oneway else command.opaque, fields.e, wait, None))
+        return True

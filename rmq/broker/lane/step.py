@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rmq.remoting.conn import Conn
     from rmq.remoting.router import Router
 
-__all__ = ["Lane"]
+__all__ = ["DIVERTED_FLAGS", "Lane"]
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ _OTHER_BYTES_PER_TICK = 128 << 10
 #: Sends: what the step takes itself, whatever the header's form.
 _SENDS = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 #: System flags of a plain send: everything but transaction and host bits.
-_DIVERTED_FLAGS = 0x3C
+DIVERTED_FLAGS = 0x3C
 
 #: What sends that are not plain may weigh in one tick, bytes of properties: some 10 ms. One of them weighs as much as
 #: its properties, a key that is indexed and the send itself so much more; of a batch its bodies count, too.
@@ -161,7 +161,7 @@ class Lane:
                                 lane is not None
                                 and lane.plain
                                 and plain_hosts
-                                and not (gate or fields.j or fields.m or fields.f & _DIVERTED_FLAGS or frame.flag & 1)
+                                and not (gate or fields.j or fields.m or fields.f & DIVERTED_FLAGS or frame.flag & 1)
                                 and 0 <= queue_id < len(lane.queues)
                                 and hi - end <= limit
                                 and (plain := plain_properties(fields.i, cluster)) is not None

@@ -21,6 +21,7 @@ NOBODY = (None, "wrong", "unknown", "disabled-one")
 
 
 async def test_every_code_is_classified_and_names_what_its_header_has(tmp_path: Path) -> None:
+    """Field case B106."""
     async with Cluster(tmp_path) as cluster:
         broker, namesrv = cluster.brokers[0], cluster.namesrvs[0]
         for codes, table, router in ((broker.codes, BROKER_ACCESS, broker.router),
@@ -95,6 +96,7 @@ NEEDS_A_MESSAGE = {37}
 
 
 async def test_every_code_for_every_asker_on_both_ports(tmp_path: Path) -> None:
+    """Field cases B105 and B106: a group is enough for a send-back, and a signature is for nothing else."""
     async with Cluster(tmp_path / "store", brokers=0) as cluster:
         broker = await cluster.start_broker(**home(tmp_path), autoCreateTopicEnable="false")
         host, port = broker.address

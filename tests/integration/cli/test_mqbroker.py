@@ -126,7 +126,7 @@ async def test_a_failure_that_nobody_expected_is_one_line_and_an_exit_code(tmp_p
     [
         ("brokerNane=x\n", "b.properties line 1: brokerNane is not a key; did you mean brokerName?"),
         ("brokerRole=SLAVE\n", "brokerId='0': a SLAVE has an id above 0"),
-        ("aclEnable=true\n", "aclEnable='true': access control is not available yet"),
+        ("aclEnable=true\n", "aclEnable='true': needs rocketmqHome"),
         (None, "b.properties: No such file or directory"),
     ],
 )

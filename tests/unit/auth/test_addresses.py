@@ -34,6 +34,7 @@ V6 = "1050:0:0:0:5:600:300c:"
     ],
 )
 def test_what_a_pattern_matches(pattern: str, inside: list[str], outside: list[str]) -> None:
+    """Field case B108."""
     found = parse_pattern(pattern)
     assert [host for host in inside if not found.matches(host)] == []
     assert [host for host in outside if found.matches(host)] == []

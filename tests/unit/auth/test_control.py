@@ -77,6 +77,7 @@ async def test_a_change_is_taken_when_it_is_seen_twice(tmp_path: Path) -> None:
 async def test_a_file_that_cannot_be_used_changes_nothing_and_is_told_of_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: Any, says: str
 ) -> None:
+    """Field case B107 (b)."""
     access = await started(tmp_path)
     spoil(tmp_path / "conf" / "plain_acl.yml")
     for _ in range(3):

@@ -114,9 +114,11 @@ def test_a_grant_follows_the_rules() -> None:
     at.rules = Rules()
     with pytest.raises(AuthError, match="No acl config for ordinary"):
         request.demand(publish_topic("orders"))
+    assert at.refused["permission"] == 3
 
 
 def test_white_lists_only_narrow() -> None:
+    """Field case B108."""
     listed = "globalWhiteRemoteAddresses: [10.0.0.*]\n" + FILE
     for host in ("10.0.0.1", "9.9.9.9"):
         assert ask(guard(listed), signed_by(None), host) == "No accessKey is configured"
@@ -128,6 +130,7 @@ def test_white_lists_only_narrow() -> None:
 
 
 def test_white_lists_as_java_has_them() -> None:
+    """Field case B108."""
     at = guard("globalWhiteRemoteAddresses: [10.0.0.9]\n" + FILE, Leniency(white_lists=True))
     assert ask(at, signed_by(None, 2), "10.0.0.9") == ""
     assert ask(at, signed_by("one-place", 2, secret="wrong one"), "10.0.0.1") == ""

@@ -94,6 +94,7 @@ ACCOUNT = "accounts:\n- accessKey: somebody\n  secretKey: 12345678\n"
     ],
 )  # fmt: skip
 def test_an_error_names_file_line_and_what_is_expected(text: str, line: int, words: str) -> None:
+    """Field case B107 (e)."""
     with pytest.raises(ConfigError) as error:
         parse_plain_acl("conf/f.yml", text.encode("utf-8", "surrogateescape"))
     assert str(error.value).startswith(f"conf/f.yml:{line}: ")

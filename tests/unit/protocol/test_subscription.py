@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
+
 import pytest
 
 from rmq.protocol import signature, sysflags, tags
@@ -59,3 +62,10 @@ def test_the_unique_key_mark_is_signed_or_not() -> None:
 
 def test_permissions_print_as_in_java() -> None:
     assert [sysflags.perm_text(perm) for perm in (0, 2, 4, 6, 7)] == ["---", "-W-", "R--", "RW-", "RWX"]
+
+
+@pytest.mark.parametrize("secret", ["k", "12345678", "k" * 64, "k" * 65, "ключ и ключ", "\udcff"])
+def test_a_signature_is_the_hmac_of_the_content(secret: str) -> None:
+    expected = hmac.new(secret.encode("utf-8", "replace"), b"content" * 99, "sha1").digest()
+    assert base64.b64decode(signature.sign(b"content" * 99, secret)) == expected
+    assert signature.sign(b"content" * 99, secret) == signature.sign(b"content" * 99, secret)
