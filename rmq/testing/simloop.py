@@ -10,7 +10,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import Context
+from contextvars import Context, copy_context
 from functools import partial
 from heapq import heappop, heappush
 from typing import Any, TypeVar, TypeVarTuple
@@ -30,6 +30,55 @@ _DAY = 24 * 3600
 
 class SimDeadlock(RuntimeError):
     """Every task waits for something that no timer will bring."""
+
+
+class _Handle(asyncio.Handle):
+    """A handle without what is for debugging: each step of a simulation makes one or two."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], loop: SimLoop, context: Context | None):
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+
+class _TimerHandle(asyncio.TimerHandle):
+    """The same for a timer."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimLoop,
+        context: Context | None,
+    ):
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = True
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self._when < other._when)
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            if self._scheduled:
+                self._loop._timer_cancelled_count += 1
+            self._cancelled = True
+            self._callback = self._args = None  # type: ignore[assignment]
 
 
 class _Selector:
@@ -101,23 +150,26 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Handle:
         if self._debug or self._closed:
             return super().call_soon(callback, *args, context=context)
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
     def call_later(
         self, delay: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        if self._debug or self._closed:
+            return super().call_at(self._now + delay, callback, *args, context=context)
+        timer = _TimerHandle(self._now + delay, callback, args, self, context)
+        heappush(self._scheduled, timer)
+        return timer
 
     def call_at(
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
         if self._debug or self._closed:
             return super().call_at(when, callback, *args, context=context)
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = _TimerHandle(when, callback, args, self, context)
         heappush(self._scheduled, timer)
-        timer._scheduled = True  # type: ignore[attr-defined]
         return timer
 
     def _run_once(self) -> None:
@@ -144,8 +196,16 @@ class SimLoop(asyncio.BaseEventLoop):
             ready.append(handle)
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
+            if handle._cancelled:
+                continue
+            try:
+                handle._context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.call_exception_handler(
+                    {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
+                )
 
     def _process_events(self, event_list: list[Any]) -> None:
         """No events: see the selector."""
