@@ -81,8 +81,8 @@ async def test_a_queue_that_changes_hands_goes_on_where_it_was(monkeypatch: pyte
                 running -= 1
                 seen[message.msg_id] += 1
 
-        sent = set(await s.send(4000))
-        for member, share in zip(members, (600, 1600, 4000), strict=True):
+        sent = set(await s.send(1600))
+        for member, share in zip(members, (300, 700, 1600), strict=True):
             await member.start()
             await eventually(lambda share=share: len(seen) >= share)  # type: ignore[misc]
         assert set(seen) == sent
