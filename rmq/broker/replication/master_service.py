@@ -29,6 +29,12 @@ _TURN = 64 << 10
 _COLD = 1 << 20
 #: Reads from the disk for slaves at a time: consumers' have the same threads, flushes have one of their own.
 _COLD_READS = 2
+#: While producers send, a slave that catches up gets so many bytes, turn by turn, and rests for so many seconds: some
+#: 300 MiB a second. Without a rest, sender and slave keep two cores busy that producers wait for.
+_BURST = 384 << 10
+_REST = 0.001
+#: Producers send when the log has grown within so many seconds.
+_SENDING = 0.02
 #: Bytes that wait to be sent to one slave before the log is read on for it.
 _UNSENT = 256 << 10
 #: A slave that is no further behind is waited for, and gets all of it at once.
@@ -86,6 +92,8 @@ class MasterReplication:
         self._replicas: Counter[str] = Counter()
         self._given = 0
         self._woken = False
+        #: When the log has grown last, monotonic seconds.
+        self._grown_at = -_SENDING
         self._available = False
         #: When a reason was last told of an address: a slave that is refused comes back every few seconds.
         self._told: dict[tuple[str, Why], float] = {}
@@ -191,6 +199,7 @@ class MasterReplication:
 
     def wake(self) -> None:
         """The log has grown. A slave that producers wait for has it at once, any other when they have their answers."""
+        self._grown_at = self.world.clock.monotonic()
         waited_for: list[_Slave] = []
         if self.store.settings.sync_master:
             end = self.store.log.end
@@ -198,6 +207,10 @@ class MasterReplication:
             self._fill(waited_for, _NEAR)
         if len(waited_for) < len(self._connections):
             self.fill_soon()
+
+    def producers_send(self, now: float) -> bool:
+        """Whether the log grows at present."""
+        return now - self._grown_at < _SENDING
 
     def fill_soon(self) -> None:
         """There is something to send: once the loop is through with this turn, all of it together."""
@@ -328,6 +341,9 @@ class _Slave(asyncio.Protocol):
         self._new = True
         self._timer: asyncio.TimerHandle | None = None
         self._paused = False
+        #: Bytes since it rested last, and until when it does, while producers send.
+        self._burst = 0
+        self._rest: asyncio.TimerHandle | None = None
         #: A read from the disk is under way; what the last one gave, and where that begins.
         self._reading = False
         self._page_at = 0
@@ -371,7 +387,7 @@ class _Slave(asyncio.Protocol):
         service.reported(self, first, acked)
         if first:
             self._arm()
-            self.fill()
+            self.fill(_TURN)
 
     def _secured(self, data: bytes) -> bool:
         """Whether these first bytes begin a handshake, which they do now: no log is so long that a report would.
@@ -405,11 +421,13 @@ class _Slave(asyncio.Protocol):
         self._paused = False
         self._service.fill_soon()
 
-    def fill(self, most: int = _TURN) -> None:
+    def fill(self, most: int) -> None:
         """Send what there is, some ``most`` bytes of it."""
         transport, stream = self._transport, self.stream
         service = self._service
-        if transport is None or self._paused or self._reading or stream.next in (-1, service.store.log.end):
+        if transport is None or self._paused or self._reading or self._rest is not None:
+            return
+        if stream.next in (-1, service.store.log.end):
             return
         now = service.world.clock.monotonic()
         extent = service.extent()
@@ -434,7 +452,22 @@ class _Slave(asyncio.Protocol):
             service.gave(stream.next)
             transport.write(b"".join(pieces))
             if left <= 0:
-                service.fill_soon()
+                self._go_on(most - left, now)
+            else:
+                self._burst = 0
+
+    def _go_on(self, sent: int, now: float) -> None:
+        """There is more of the backlog: in the next turn, or after a rest."""
+        self._burst += sent
+        if self._burst < _BURST or not self._service.producers_send(now):
+            self._service.fill_soon()
+        else:
+            self._burst = 0
+            self._rest = asyncio.get_running_loop().call_later(_REST, self._rested)
+
+    def _rested(self) -> None:
+        self._rest = None
+        self._service.fill_soon()
 
     def _read(self, offset: int, size: int) -> bytes | None:
         """Bytes of the log, when they are in memory.
@@ -467,7 +500,7 @@ class _Slave(asyncio.Protocol):
             self._page_at, self._page = at, data
         finally:
             self._reading = False
-        self.fill()
+        self.fill(_TURN)
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -502,6 +535,9 @@ class _Slave(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
         self._page = b""
         transport, self._transport = self._transport, None
         if transport is not None:
