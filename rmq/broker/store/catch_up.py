@@ -29,7 +29,7 @@ _STEP = 4 << 20
 #: Seconds for which what arrives is gathered, and the bytes that do not wait for that: a record dispatched alone
 #: costs as much as many together, and its master waits for no more than that it is stored.
 _GATHER = 0.005
-_ENOUGH = 1 << 20
+_ENOUGH = 128 << 10
 
 
 class CatchUp:
