@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmq import ClientError
+from rmq import AdminClient, ClientError
 from rmq.integrations.openmessaging import (
     BytesMessage,
     MessageContext,
@@ -49,6 +49,9 @@ def test_a_message_comes_with_its_headers(rmq_cluster: BlockingSimCluster, place
     assert one.user_headers["share"] == "0.5"
     names = ("DESTINATION", "MESSAGE_ID", "SEARCH_KEYS", "REDELIVERED_NUMBER")
     assert [one.sys_headers[name] for name in names] == ["T", sent.message_id, "k1", 0]
+    with AdminClient(namesrv=rmq_cluster.namesrv_addr) as admin:
+        (found,) = admin.query_message("T", "k1").messages
+    assert found.msg_id == sent.message_id
     assert not {"DESTINATION", "SEARCH_KEYS"} & one.user_headers.keys()
 
 
@@ -78,6 +81,20 @@ def test_what_is_acknowledged_is_done_and_what_is_not_comes_again(
     with place.create_pull_consumer(GROUP) as consumer:
         consumer.attach_queue("T")
         assert consumer.receive({"OPERATION_TIMEOUT": 60_000}) is None
+
+
+def test_what_nobody_received_in_time_comes_once(rmq_cluster: BlockingSimCluster, place: MessagingAccessPoint) -> None:
+    with place.create_producer() as producer, place.create_pull_consumer(GROUP) as consumer:
+        consumer.attach_queue("T")
+        sent = producer.send(producer.create_bytes_message("T", b"x"))
+        rmq_cluster.advance(30)
+        consumer.ack(sent.message_id)  # nobody has it yet
+        rmq_cluster.advance(33)
+        assert consumer.receive() is None, "its time is over"
+        got = consumer.receive({"OPERATION_TIMEOUT": 30_000})
+        assert got is not None
+        assert got.sys_headers["REDELIVERED_NUMBER"] == 1
+        assert consumer.receive() is None
 
 
 def test_what_was_received_and_not_acknowledged_is_the_next_one_s(
