@@ -21,6 +21,7 @@ PUBLIC = (
     "rmq.app",
     "rmq.testing",
     "rmq.integrations.logging",
+    "rmq.integrations.openmessaging",
     "rmq.integrations.opentelemetry",
     "rmq.integrations.prometheus",
 )
