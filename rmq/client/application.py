@@ -12,7 +12,7 @@ from rmq.runtime import patience
 from rmq.runtime.pool import on_pool
 from rmq.runtime.world import Pool, World
 
-__all__ = ["ApplicationThreads"]
+__all__ = ["ApplicationThreads", "call_on"]
 
 T = TypeVar("T")
 
@@ -41,20 +41,28 @@ class ApplicationThreads:
         if self._pool is None:
             self._pool = self._world.pool(_MOST, f"rmq-application-{self._who}")
             self._pool.keep(0)
-        work = partial(contextvars.copy_context().run, _contained, function)
+        work = partial(contextvars.copy_context().run, function)
         try:
             async with patience.timeout(seconds):
-                result, error = await on_pool(self._pool, work)
+                return await call_on(self._pool, work)
         except TimeoutError:
             raise RequestTimeout(f"{what} did not return in {seconds:g} s") from None
-        if error is not None:
-            raise error
-        return result  # type: ignore[return-value]
 
     def close(self) -> None:
         """Call nothing more."""
         if self._pool is not None:
             self._pool.close()
+
+
+async def call_on(pool: Pool, function: Callable[[], T]) -> T:
+    """Call a function of an application's on a thread of a pool, and wait for it.
+
+    :raises Exception: what it raises; whatever else that is, a ClientError: it would end the loop.
+    """
+    result, error = await on_pool(pool, partial(_contained, function))
+    if error is not None:
+        raise error
+    return result  # type: ignore[return-value]
 
 
 def _contained(function: Callable[[], T]) -> tuple[T | None, Exception | None]:

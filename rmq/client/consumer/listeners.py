@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
+from rmq.client.application import call_on
 from rmq.client.checks import check_flag, check_number, seconds
 from rmq.client.hooks import ConsumeHookContext, Hooks
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult
 from rmq.protocol.errors import ClientError, WrongType
 from rmq.runtime.aside import logger
-from rmq.runtime.pool import on_pool
 from rmq.runtime.world import Pool
 
 __all__ = [
@@ -198,7 +198,7 @@ class Listener:
         assert task is not None
         aside = self._hooks is not None and not self._hooks.quick
         begin = partial(self._begin, messages, context)
-        hooked = await on_pool(pool, begin) if aside else begin()
+        hooked = await call_on(pool, begin) if aside else begin()
         for given in self._portions(messages):
             try:
                 returned = self._invoke(given, context)
@@ -217,7 +217,7 @@ class Listener:
             if self._is_over(messages, failed, in_order):
                 break
         if aside:
-            await on_pool(pool, partial(self._end, hooked, outcome))
+            await call_on(pool, partial(self._end, hooked, outcome))
         else:
             self._end(hooked, outcome)
         return outcome

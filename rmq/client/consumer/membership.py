@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Callable
 
+from rmq.client.application import call_on
 from rmq.client.consumer.listeners import ends_task
 from rmq.client.consumer.offsets import OffsetStore
 from rmq.client.consumer.stores import offset_store
@@ -16,7 +17,6 @@ from rmq.client.settings import ConsumerSettings
 from rmq.client.trace import TraceHook, inner_group, inner_options
 from rmq.protocol.errors import RMQError
 from rmq.runtime.aside import logger
-from rmq.runtime.pool import on_pool
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -150,7 +150,7 @@ class Membership:
             if inspect.iscoroutinefunction(function):
                 result = function(*arguments)
             else:
-                result = await on_pool(self._telling, lambda: function(*arguments))
+                result = await call_on(self._telling, lambda: function(*arguments))
             if inspect.isawaitable(result):
                 await result
         except BaseException as error:

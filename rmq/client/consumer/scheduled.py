@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, TypeVar, Unpack
 
+from rmq.client.application import call_on
 from rmq.client.checks import check_topic, seconds
 from rmq.client.consumer.listeners import ends_task
 from rmq.client.consumer.pull import PullConsumer
@@ -21,7 +22,6 @@ from rmq.client.settings import (
 from rmq.protocol.errors import ClientError, WrongType
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
-from rmq.runtime.pool import on_pool
 from rmq.runtime.world import World
 
 __all__ = ["P", "PullCallback", "ScheduledPullConsumer"]
@@ -181,7 +181,7 @@ class ScheduledPullConsumer(PullConsumer):
             if inspect.iscoroutinefunction(callback):
                 said = await callback(shown)
             else:
-                said = await on_pool(self._joined.pool, lambda: callback(shown))
+                said = await call_on(self._joined.pool, lambda: callback(shown))
             return _DELAY if said is None else seconds(said, "what the callback returned")
         except BaseException as error:
             if ends_task(error):

@@ -96,17 +96,21 @@ async def test_who_is_told_may_block_and_fail_and_exit(caplog: pytest.LogCapture
     def exits() -> None:
         raise SystemExit(3)
 
+    def interrupts() -> None:
+        raise KeyboardInterrupt
+
     for call in [
         joined.tell("listener", plain, "a"),
         joined.tell("listener", coroutine, "b"),
         joined.tell("listener", lambda: coroutine("c")),
         joined.tell("listener", fails),
         joined.tell("listener", exits),
+        joined.tell("listener", interrupts),
     ]:
         assert call is not None
         await call
     assert told == {("a", True), ("b", False), ("c", False)}
-    assert [record.getMessage() for record in caplog.records] == ["the listener of group g raised"] * 2
+    assert [record.getMessage() for record in caplog.records] == ["the listener of group g raised"] * 3
     await joined.leave()
     assert joined.tell("listener", plain, "d") is None
 
