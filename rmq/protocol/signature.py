@@ -29,11 +29,10 @@ def content(ext: Mapping[str, str | None], body: bytes, version: int | None = No
 
     :param version: the requester's version when checking a request; None when signing one.
     """
-    skip = {SIGNATURE}
-    if version is not None and version <= LAST_WITHOUT_MARK:
-        skip.add(UNIQUE_KEY_QUERY)
+    unsigned = UNIQUE_KEY_QUERY if version is not None and version <= LAST_WITHOUT_MARK else SIGNATURE
+    values = [ext[name] for name in sorted(ext) if name != SIGNATURE and name != unsigned]
     # Java signs a field that came as null as the text "null".
-    text = "".join(["null" if ext[name] is None else str(ext[name]) for name in sorted(ext) if name not in skip])
+    text = "".join(["null" if value is None else value for value in values])
     return text.encode("utf-8", "replace") + body
 
 
@@ -80,6 +79,8 @@ def verify(ext: Mapping[str, str | None], body: bytes, secret_key: str, version:
     given = ext.get(SIGNATURE)
     if given is None:
         return False
-    forms = (version,) if UNIQUE_KEY_QUERY not in ext else (None, LAST_WITHOUT_MARK)
     told = given.encode("utf-8", "replace")
+    if UNIQUE_KEY_QUERY not in ext:
+        return hmac.compare_digest(sign(content(ext, body, version), secret_key).encode(), told)
+    forms = (None, LAST_WITHOUT_MARK)
     return any(hmac.compare_digest(sign(content(ext, body, form), secret_key).encode(), told) for form in forms)
