@@ -178,7 +178,7 @@ class BrokerApp:
         delays = DelayOffsets()
         self.metadata = Metadata(ground, tables, modes)
         self.forgetting = forgetting = Forgetting(store, tables, self.metadata.persist_offsets)
-        self._client = RemotingClient(world)
+        self._client = RemotingClient(world, tls=settings.peer_tls() if settings.tls_enable else None)
         #: Calls the brokers of its set.
         self._peers = RemotingClient(world, tls=settings.peer_tls(), name="set")
         sign(ground, self._client, self._peers)

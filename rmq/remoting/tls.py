@@ -7,15 +7,18 @@ A server looks at the first byte of a connection: 0x16 begins a TLS handshake, a
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import cast
 
 from rmq.protocol.errors import ConfigError
+from rmq.runtime.aside import logger
 
-__all__ = ["CLIENT_AUTH", "HANDSHAKE", "ServerTls", "TlsMode", "TlsPipe", "client_context", "server_context"]
+__all__ = ["CLIENT_AUTH", "HANDSHAKE", "Renewed", "ServerTls", "TlsMode", "TlsPipe", "client_context", "server_context"]
+
+log = logger(__name__)
 
 #: First byte of a TLS record of type handshake.
 HANDSHAKE = 0x16
@@ -40,12 +43,64 @@ class TlsMode(Enum):
             raise ConfigError("disabled, permissive or enforcing is expected") from None
 
 
-@dataclass(frozen=True, slots=True)
 class ServerTls:
-    """How a server treats TLS; without a context a handshake is refused."""
+    """How a server treats TLS; without a context a handshake is refused.
 
-    mode: TlsMode = TlsMode.PERMISSIVE
-    context: ssl.SSLContext | None = None
+    :param context: what handshakes are done with, or what gives it for each of them.
+    """
+
+    __slots__ = ("_context", "mode")
+
+    def __init__(
+        self,
+        mode: TlsMode = TlsMode.PERMISSIVE,
+        context: ssl.SSLContext | Callable[[], ssl.SSLContext | None] | None = None,
+    ) -> None:
+        self.mode = mode
+        self._context = context
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """What the next handshake is done with."""
+        return self._context() if callable(self._context) else self._context
+
+
+class Renewed:
+    """The context of certificate files, made anew when they change: connections there are keep theirs.
+
+    A change that cannot be used changes nothing, and is told once.
+
+    :param make: reads the files. :param paths: of them.
+    :raises ConfigError: they cannot be used now.
+    """
+
+    def __init__(self, make: Callable[[], ssl.SSLContext], paths: Sequence[str]) -> None:
+        self._make = make
+        self._paths = [path for path in paths if path]
+        self._seen = self._look()
+        self._context = make()
+
+    def __call__(self) -> ssl.SSLContext:
+        if (seen := self._look()) != self._seen:
+            self._seen = seen
+            try:
+                self._context = self._make()
+                log.info("TLS: the certificate of %s is in force", self._paths[0])
+            except ConfigError as error:
+                log.error("%s: the certificate read before stays in force", error)
+        return self._context
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        """What tells that a file is another one; some system calls for each handshake."""
+        seen: list[tuple[int, int, int] | None] = []
+        for path in self._paths:
+            try:
+                one = os.stat(path)
+            except OSError:
+                seen.append(None)
+            else:
+                seen.append((one.st_ino, one.st_size, one.st_mtime_ns))
+        return seen
 
 
 def server_context(

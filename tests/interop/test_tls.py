@@ -51,3 +51,8 @@ def _certificate(folder: Path) -> tuple[Path, Path]:
 def test_tls_beside_plain(client: str, cell: str, tls_cluster: Cluster, clients: Callable[[str, str], Client]) -> None:
     """The client under test speaks TLS; the reader, on the same ports, does not."""
     run_cell(cell, Scene(tls_cluster, clients(client, "tested"), clients("java-4.9.8", "reader")))
+
+
+def test_a_broker_without_a_certificate_of_its_own(scene: Callable[[str, str], Scene]) -> None:
+    """As Java's (tls.test.mode.enable): it makes one, and a client that trusts any server is served."""
+    run_cell("sync", scene("ours", "java-4.9.8-tls"))

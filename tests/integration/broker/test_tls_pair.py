@@ -75,7 +75,7 @@ def test_all_of_it_goes_over_tls_where_that_is_enforced(runs: Callable[..., obje
 
 async def test_a_master_that_does_not_speak_it_is_told_of(tmp_path: Path) -> None:
     made = make_certificate(tmp_path, "localhost")
-    async with Cluster(tmp_path) as cluster:
+    async with Cluster(tmp_path, settings={"tls.test.mode.enable": "false"}) as cluster:
         master = cluster.brokers[0]
         own = {"tls.server.mode": "enforcing", "tls.server.certPath": made.cert, "tls.server.keyPath": made.key}
         slave = await cluster.start_slave(**own)

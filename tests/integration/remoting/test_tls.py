@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,3 +147,104 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Any, certificate: Any) ->
 def test_settings_that_cannot_be_used_are_named(settings: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=f"^{told}"):
         TlsSettings(**settings).server_tls()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_server_without_a_certificate_makes_one_for_its_run(loop: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        server, addr = await serve(TlsSettings().server_tls())
+        assert (await ask(addr)).remark == "plain"
+        assert caplog.text == ""  # nothing is made before somebody asks
+        for _ in range(2):
+            assert (await ask(addr, client_context())).remark == "tls"
+        with pytest.raises(ConnectFailed):
+            await ask(addr, client_context(verify=True))
+        await server.stop()
+        server, addr = await serve(TlsSettings(tls_test_mode_enable=False).server_tls())
+        with pytest.raises(ConnectFailed):
+            await ask(addr, client_context())
+        await server.stop()
+
+    run_on(loop, main())
+    assert caplog.text.count("made for this run") == 1
+
+
+def test_without_the_package_that_makes_certificates_one_line_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+
+    async def main() -> None:
+        server, addr = await serve(TlsSettings().server_tls())
+        for _ in range(2):
+            with pytest.raises(ConnectFailed):
+                await ask(addr, client_context())
+        await server.stop()
+
+    asyncio.run(main())
+    assert caplog.text.count("rmq[tls]") == 1
+
+
+def test_a_certificate_that_changes_is_in_force_without_a_restart(
+    tmp_path: Path, certificate: Any, other_certificate: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+
+    def put(one: Any) -> None:
+        for path, source in ((cert, one.cert), (key, one.key)):
+            (tmp_path / "new").write_bytes(Path(source).read_bytes())
+            (tmp_path / "new").replace(path)
+
+    async def main() -> None:
+        put(certificate)
+        settings = TlsSettings(tls_server_cert_path=str(cert), tls_server_key_path=str(key))
+        server, addr = await serve(settings.server_tls())
+        first, second = (client_context(verify=True, trust=one.cert) for one in (certificate, other_certificate))
+        async with RemotingClient(World.real(), tls=first) as living:
+            assert (await living.request(addr, Command(1))).remark == "tls"
+            put(other_certificate)
+            assert (await ask(addr, second)).remark == "tls"
+            with pytest.raises(ConnectFailed):
+                await ask(addr, first)
+            assert (await living.request(addr, Command(1))).remark == "tls"  # goes on as it was opened
+            cert.write_text("half a file")
+            for _ in range(2):
+                assert (await ask(addr, second)).remark == "tls"
+            put(certificate)
+            assert (await ask(addr, first)).remark == "tls"
+        await server.stop()
+
+    asyncio.run(main())
+    assert caplog.text.count("the certificate read before stays in force") == 1
+
+
+def test_the_file_of_javas_tls_settings_goes_before_all_others(tmp_path: Path, certificate: Any) -> None:
+    file = tmp_path / "tls.properties"
+    file.write_text(
+        f"tls.test.mode.enable=false\ntls.server.mode=enforcing\ntls.server.certPath={certificate.cert}\n"
+        f"tls.server.keyPath={certificate.key}\ntls.server.authClient=false\ntls.client.authServer=true\n"
+        f"tls.client.trustCertPath={certificate.cert}\n"
+    )
+    given = {"tls.config.file": str(file), "tls.server.mode": "disabled"}
+    settings = TlsSettings.from_sources(overrides=given)
+    assert settings.server_tls().mode is TlsMode.ENFORCING
+    assert settings.origin("tls.server.mode") == f"{file} line 2"
+    context = settings.peer_tls()
+    assert context is not None
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    file.write_text("listenPort=1\n")
+    with pytest.raises(ConfigError, match="listenPort is no key of TLS"):
+        TlsSettings.from_sources(overrides=given)
+    with pytest.raises(ConfigError, match=r"none\.properties"):
+        TlsSettings.from_sources(overrides={"tls.config.file": str(tmp_path / "none.properties")})
+
+
+def test_contradictions_are_refused(certificate: Any) -> None:
+    for given, named in (
+        ({"tls_server_mode": "enforcing"}, "needs tls.server.certPath"),
+        ({"tls_server_need_client_auth": "require"}, "needs tls.server.certPath"),
+        ({"tls_server_cert_path": certificate.cert}, "needs tls.server.keyPath"),
+        ({"tls_server_need_client_auth": "perhaps"}, "none, optional, require"),
+    ):
+        with pytest.raises(ConfigError, match=named):
+            TlsSettings(**given).server_tls()
