@@ -47,7 +47,9 @@ class TlsSettings(Settings):
         "none", key="tls.server.need.client.auth", doc="Client certificates: none, optional or require."
     )
     tls_enable: bool = setting(
-        False, key="tls.enable", doc="Speak TLS with name servers and brokers that this daemon calls; with brokers always where TLS is enforced."
+        False,
+        key="tls.enable",
+        doc="Speak TLS with name servers and brokers that this daemon calls; with brokers always where it is enforced.",
     )
     tls_client_auth_server: bool = setting(
         False,
