@@ -15,7 +15,7 @@ from rmq.aio import AdminClient, ClientError, ConsumeContext, ConsumeResult, Mes
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.testing.simcluster import SimCluster
-from tests.support.scenes.client import Kinds, Scene, scene
+from tests.support.scenes.client import Scene, scene
 from tests.support.virtual import eventually, in_virtual_time
 
 POP = {"client_rebalance": False}
@@ -168,7 +168,6 @@ async def test_of_a_batch_only_what_failed_comes_again() -> None:
         assert (b"4", 1) not in got or got.index((b"4", 0)) > got.index((b"5", 0))
 
 
-@pytest.mark.usefixtures("listeners")
 @in_virtual_time
 async def test_a_listener_over_the_invisible_time_does_not_count_unless_it_asked_for_more() -> None:
     async with popping() as s:
@@ -185,8 +184,6 @@ async def test_a_listener_over_the_invisible_time_does_not_count_unless_it_asked
                     await consumer.change_invisible_time(message, 60)
                 await asyncio.sleep(20)
 
-        if Kinds.now is not Kinds.coroutine:
-            pytest.skip("a plain listener cannot ask on a loop that it holds")
         async with consumer:
             await s.send(2)
             await eventually(lambda: (b"0", 1) in began)
