@@ -15,6 +15,7 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import ResponseError, StoreError, TransportError
 from rmq.protocol.headers.reply import ReplyMessageRequest
 from rmq.protocol.headers.send import SendMessageRequest, SendMessageV2Request
+from rmq.protocol.names import reply_topic
 from rmq.protocol.permissions import publish_topic
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import handles
@@ -62,9 +63,11 @@ class ReplyAdmin:
             header = request.header(SendMessageRequest)
         else:
             header = request.header(SendMessageV2Request)
-        request.demand(publish_topic(header.topic or ""))
+        # Whatever topic it names: what is asked for is that clients are handed replies.
+        replies = reply_topic(self._settings.broker_cluster_name)
+        request.demand(publish_topic(replies), publish_topic(header.topic or ""))
         try:
-            ticket = self._admission.admit(conn, header, request.body, request.version)
+            ticket = self._admission.admit(conn, header, request.body, request.version, request.grant)
         except ResponseError as refusal:
             return self._answer(request, refusal.code, refusal.remark)
         fault = await self._push(conn, header, request.body)

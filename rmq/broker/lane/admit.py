@@ -22,6 +22,7 @@ from rmq.protocol.errors import FAQ, ProtocolError, ResponseError
 from rmq.protocol.headers.send import SendMessageRequest, SendMessageV2Request
 from rmq.protocol.names import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
 from rmq.protocol.numbers import INT_MAX, whole
+from rmq.protocol.permissions import publish_topic
 from rmq.protocol.sysflags import perm_text
 from rmq.protocol.tags import string_hash
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from rmq.broker.parts import Ground, Tables
     from rmq.broker.store.queues.multi_dispatch import MultiDispatch
     from rmq.protocol.bodies.topic import TopicConfig
+    from rmq.protocol.permissions import Grant
     from rmq.remoting.conn import Conn
 
 __all__ = ["SENT_PROPERTIES", "Admission", "DelayLevels", "Ticket", "keys_to_index"]
@@ -151,14 +153,17 @@ class Admission:
         self._store_host = ground.store_host
         self._cluster_size = len(f"\x02CLUSTER\x01{settings.broker_cluster_name}".encode())
 
-    def admit(self, conn: Conn, header: AnySend, body: bytes, version: int) -> Ticket:
+    def admit(self, conn: Conn, header: AnySend, body: bytes, version: int, grant: Grant | None = None) -> Ticket:
         """Check a send and make its records.
 
         :param version: what the client announced; decides whose retry limit counts.
+        :param grant: what its sender may do. Its topic was asked for before; queues that messages name are asked for
+            here, where they are read.
         :raises ResponseError: with Java's code and remark.
+        :raises AuthError: a message names a queue that is not its sender's to write.
         """
         if header.batch:
-            return finished(self.batch(conn, header, body))
+            return finished(self.batch(conn, header, body, grant))
         config, queue_id = self._addressed(conn, header)
         topic = config.topic_name
         text = header.properties or ""
@@ -201,7 +206,7 @@ class Admission:
             [
                 self.put(
                     queue, body, table, header.flag, sys_flag, header.born_timestamp, conn.born_host, self._store_host,
-                    header.reconsume_times or 0, 0, code, sent=True,
+                    header.reconsume_times or 0, 0, code, sent=True, grant=grant,
                 )
             ],
             answer_queue,
@@ -232,12 +237,15 @@ class Admission:
         tags_code: int,
         *,
         sent: bool = False,
+        grant: Grant | None = None,
     ) -> Put:
         """A record from its parts, with the host bits of ``sys_flag`` set.
 
         :param sent: a client sends it, and the size limits count. What is stored again was taken before and is not
             judged by the limits of today; of properties that have become too long those that matter least are left out.
+        :param grant: of who sends it.
         :raises ResponseError: MESSAGE_ILLEGAL (store-and-broker.md 2.7).
+        :raises AuthError: it names a queue that is not its sender's to write.
         """
         # The broker's own note; a retry brings that of its original along, and a client may send any.
         table.pop("INNER_MULTI_QUEUE_OFFSET", None)
@@ -246,7 +254,7 @@ class Admission:
             stored = self._shortened(table, queue.topic)
         names = table.get("INNER_MULTI_DISPATCH") if sent else None
         if names is not None and self._store.multi_dispatch is not None:
-            self._check_dispatch(self._store.multi_dispatch, names, queue.id, len(stored))
+            self._check_dispatch(self._store.multi_dispatch, names, queue.id, len(stored), grant)
         if sent:
             self._check_takes(queue)
         if stored.endswith(b"\0"):
@@ -308,10 +316,14 @@ class Admission:
                 f"queue {queue.id} of topic[{queue.topic}] takes no messages now: {reason}; other queues do",
             )
 
-    def _check_dispatch(self, multi_dispatch: MultiDispatch, names: str, queue_id: int, stored: int) -> None:
+    def _check_dispatch(
+        self, multi_dispatch: MultiDispatch, names: str, queue_id: int, stored: int, grant: Grant | None
+    ) -> None:
         fault = multi_dispatch.fault(names, queue_id, stored)
         if fault is not None:
             raise ResponseError(ResponseCode.MESSAGE_ILLEGAL, fault)
+        if grant is not None:
+            grant.demand(*map(publish_topic, multi_dispatch.named(names)))
         self._check_takes(multi_dispatch.full(names, queue_id))
         if multi_dispatch.exceeded(names, queue_id):
             raise ResponseError(
@@ -445,10 +457,13 @@ class Admission:
             )
         return level
 
-    def batch(self, conn: Conn, header: AnySend, body: bytes) -> Generator[None, None, Ticket]:
+    def batch(
+        self, conn: Conn, header: AnySend, body: bytes, grant: Grant | None = None
+    ) -> Generator[None, None, Ticket]:
         """One ticket with a record a message (store-and-broker.md 2.5), in slices: a batch may have very many.
 
         :raises ResponseError: with Java's code and remark.
+        :raises AuthError: as :meth:`admit`.
         """
         config, queue_id = self._addressed(conn, header)
         settings = self._settings
@@ -482,6 +497,7 @@ class Admission:
             put = self.put(
                 queue, item_body, table, item_flag, sys_flag, header.born_timestamp, conn.born_host,
                 self._store_host, header.reconsume_times or 0, 0, string_hash(tag) if tag else 0, sent=True,
+                grant=grant,
             )  # fmt: skip
             self._check_room(len(put.properties) - self._cluster_size)
             puts.append(put)

@@ -76,7 +76,7 @@ class Batches:
         """Between the slices others are served."""
         try:
             async with self._one_at_a_time:
-                steps = self._admission.batch(conn, header, request.body)
+                steps = self._admission.batch(conn, header, request.body, request.grant)
                 while True:
                     try:
                         next(steps)

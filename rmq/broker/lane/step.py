@@ -17,7 +17,6 @@ from msgspec import DecodeError, ValidationError
 from rmq.broker.lane.admit import SENT_PROPERTIES
 from rmq.broker.lane.answers import Recallable
 from rmq.broker.lane.batches import Batches
-from rmq.broker.lane.demands import named_queues
 from rmq.broker.lane.hot_frames import PULL_START, SEND_START, decode_pull, decode_send
 from rmq.broker.lane.new_topics import NewTopics
 from rmq.broker.lane.outcomes import Ack, Outcomes, with_sharding_key
@@ -29,6 +28,7 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import HeaderError, ProtocolError, ResponseError, StoreError
 from rmq.protocol.frame import decode
 from rmq.protocol.headers.send import SendMessageRequest, SendMessageV2Request
+from rmq.protocol.permissions import publish_topic
 from rmq.remoting.router import handles
 
 if TYPE_CHECKING:
@@ -269,10 +269,10 @@ class Lane:
             else:
                 header = request.header(SendMessageV2Request)
             if request.grant is not None:
-                request.demand(*named_queues(header, request.body, dispatching=self._store.multi_dispatch is not None))
+                request.demand(publish_topic(header.topic or ""))
             if self._batches.take_long(conn, request, header):
                 return _SLOW_WEIGHT
-            ticket = self._admission.admit(conn, header, request.body, request.version)
+            ticket = self._admission.admit(conn, header, request.body, request.version, request.grant)
         except (ResponseError, HeaderError) as error:
             self._outcomes.refused(conn, request, error)
             return _SLOW_WEIGHT

@@ -100,6 +100,14 @@ class MultiDispatch:
                     return f"{INNER_MULTI_DISPATCH}: a queue name of {len(name.encode())} bytes (at most 255)"
         return None
 
+    @staticmethod
+    def named(names: str) -> list[str]:
+        """The queues that a message names.
+
+        :param names: the property INNER_MULTI_DISPATCH.
+        """
+        return _split(names)
+
     def exceeded(self, names: str, queue_id: int) -> bool:
         """Whether a message wants light queues beyond ``maxLmqConsumeQueueNum``."""
         if not self._lmq or self._queues.lmq_count < self._most_lmq:
