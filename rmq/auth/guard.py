@@ -63,6 +63,9 @@ class _Grant:
         if not self._lenient:
             self._guard.demand(self._key, needs)
 
+    def allows(self, need: Need) -> bool:
+        return self._lenient or self._guard.verdict(self._key, need) is None
+
 
 class _Everything:
     """The grant of a white-listed address, as Java has it."""
@@ -71,6 +74,9 @@ class _Everything:
 
     def demand(self, *needs: Need) -> None:
         return
+
+    def allows(self, need: Need) -> bool:
+        return True
 
 
 _EVERYTHING = _Everything()
@@ -159,17 +165,22 @@ class Guard:
     def demand(self, key: str, needs: tuple[Need, ...]) -> None:
         """:raises AuthError: the account has not got one of them, or is no more."""
         for need in needs:
-            try:
-                verdict = self._verdicts[key, need]
-            except KeyError:
-                verdict = self._judge(key, need)
-                if len(self._verdicts) >= _MOST_VERDICTS:
-                    self._verdicts.clear()
-                self._verdicts[key, need] = verdict
+            verdict = self.verdict(key, need)
             if verdict is not None:
                 self.refused["permission"] += 1
                 self._refusals.say(log.warning, "a request of accessKey=%s refused: %s", key, verdict)
                 raise AuthError(verdict)
+
+    def verdict(self, key: str, need: Need) -> str | None:
+        """Why an account may not do something; None when it may."""
+        try:
+            return self._verdicts[key, need]
+        except KeyError:
+            verdict = self._judge(key, need)
+            if len(self._verdicts) >= _MOST_VERDICTS:
+                self._verdicts.clear()
+            self._verdicts[key, need] = verdict
+            return verdict
 
     def _judge(self, key: str, need: Need) -> str | None:
         account = self._rules.accounts.get(key)

@@ -29,6 +29,9 @@ class Grant(Protocol):
     def demand(self, *needs: Need) -> None:
         """:raises AuthError: one of them is not given."""
 
+    def allows(self, need: Need) -> bool:
+        """Whether it is given, at this moment: for what is not answered with a refusal."""
+
 
 def permission_text(permission: int) -> str:
     return _TEXTS.get(permission, str(permission))

@@ -181,7 +181,7 @@ class ClientAdmin:
 
     def _producer(self, conn: Conn, request: Command, client_id: str, group: str) -> None:
         if group:
-            self._producers.register(conn, client_id, request.language, request.version, group)
+            self._producers.register(conn, client_id, request.language, request.version, group, request.grant)
 
     def _consumer(self, conn: Conn, request: Command, client_id: str, data: ConsumerData) -> None:
         group = data.group_name

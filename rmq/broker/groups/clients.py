@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from rmq.broker.groups.notices import Notices, Tell
 from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
+from rmq.protocol.permissions import Grant
 from rmq.remoting.conn import Conn
 from rmq.remoting.limits import Rationed
 from rmq.runtime.world import Clock
@@ -38,6 +39,8 @@ class Channel:
     last_update: int
     #: The same on the monotonic clock, seconds.
     last_seen: float
+    #: Of its last heartbeat, as a producer: what its account may do; None where no access control is on.
+    grant: Grant | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -250,7 +253,15 @@ class Producers:
         self._of_conn: dict[Conn, dict[str, None]] = {}
         self._clients: dict[str, Conn] = {}
 
-    def register(self, conn: Conn, client_id: str, language: int | None, version: int, group: str) -> None:
+    def register(
+        self,
+        conn: Conn,
+        client_id: str,
+        language: int | None,
+        version: int,
+        group: str,
+        grant: Grant | None = None,
+    ) -> None:
         """Take in one producer group of a heartbeat."""
         if conn.closed:
             return
@@ -258,7 +269,7 @@ class Producers:
         channel = channels.get(conn)
         now, seen = self._clock.now_ms(), self._clock.monotonic()
         if channel is None:
-            channels[conn] = Channel(conn, client_id, language, version, now, seen)
+            channels[conn] = Channel(conn, client_id, language, version, now, seen, grant)
             self._of_conn.setdefault(conn, {})[group] = None
             self._notes.say(log.info, "producer %s joins %s from %s", client_id, group, conn.peer)
         else:
@@ -266,7 +277,7 @@ class Producers:
                 before, channel.client_id = channel.client_id, client_id
                 channel.language, channel.version = language, version
                 self._left(conn, before)
-            channel.last_update, channel.last_seen = now, seen
+            channel.last_update, channel.last_seen, channel.grant = now, seen, grant
         self._clients[client_id] = conn
 
     def unregister(self, conn: Conn, group: str) -> None:

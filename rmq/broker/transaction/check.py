@@ -29,6 +29,7 @@ from rmq.protocol.ids import offset_msg_id
 from rmq.protocol.message import MessageRecord, decode_record, encode_record
 from rmq.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
 from rmq.protocol.numbers import whole
+from rmq.protocol.permissions import Need, publish_topic
 from rmq.remoting.limits import Rationed
 from rmq.runtime.tasks import TaskOwner
 
@@ -461,7 +462,7 @@ class TransactionCheck:
     def _ask(self, index: int, record: MessageRecord, counted: _Counts) -> None:
         """Store a half anew with one more check counted, and ask some member of the producer group about it."""
         group = record.properties.get("PGROUP", "")
-        conn = self._member(group, record.born_host)
+        conn = self._member(group, publish_topic(record.properties.get("REAL_TOPIC", "")), record.born_host)
         if conn is None:
             counted.alone[group] = counted.alone.get(group, 0) + 1
             return
@@ -478,12 +479,16 @@ class TransactionCheck:
         conn.oneway(self._question(record, table, copy, physical))
         counted.asked += 1
 
-    def _member(self, group: str, born_host: tuple[str, int]) -> Conn | None:
+    def _member(self, group: str, need: Need, born_host: tuple[str, int]) -> Conn | None:
         """Whom to ask: the connection the half came by, else its machine, else the members in turn (B062).
 
         None when nobody is online that takes what is sent.
+
+        :param need: what ending the transaction needs. Anybody may call himself a member of a group that sends, and a
+            check shows the message: with access control those alone are asked whose answer would count.
         """
-        conns = [channel.conn for channel in self._producers.group(group) or ()]
+        members = self._producers.group(group) or ()
+        conns = [channel.conn for channel in members if channel.grant is None or channel.grant.allows(need)]
         conns = [conn for conn in conns if not (conn.closed or conn.congested)]
         host, port = born_host
         near = [conn for conn in conns if conn.host == host]

@@ -8,6 +8,7 @@ import pytest
 
 from rmq.protocol import batch, properties
 from rmq.protocol.command import Command
+from rmq.protocol.permissions import publish_topic
 from rmq.testing.cluster import Cluster
 from tests.support.accounts import SECRET, by, home
 from tests.support.raw_peer import RawPeer, send
@@ -66,3 +67,16 @@ async def test_a_reply_is_pushed_for_those_alone_who_may_reply(tmp_path: Path) -
             reply = properties.encode({"REPLY_TO_CLIENT": "somebody"})
             answer = await peer.ask(by("owner-of-T", _of(325, b"x", reply)))
             assert "No default permission for topic:DefaultCluster_REPLY_TOPIC" in (answer.remark or "")
+
+
+async def test_a_producer_is_known_with_what_its_account_may(tmp_path: Path) -> None:
+    """Anybody may call himself a producer of a group: whom checks of its transactions go to, with their messages."""
+    async with Cluster(tmp_path / "store", brokers=0) as cluster:
+        broker = await cluster.start_broker(**home(tmp_path, ACCOUNTS))
+        async with RawPeer(*broker.address) as peer:
+            beat = b'{"clientID":"c","producerDataSet":[{"groupName":"P"}],"consumerDataSet":[]}'
+            assert (await peer.ask(by("owner-of-T", Command(34, body=beat)))).code == 0
+            (channel,) = broker.members.producers.group("P") or ()
+            assert channel.grant is not None
+            assert channel.grant.allows(publish_topic("T"))
+            assert not channel.grant.allows(publish_topic("Other"))

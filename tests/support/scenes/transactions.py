@@ -62,6 +62,7 @@ class Asked:
     answer: int | None = None
     closed: bool = False
     congested: bool = False
+    grant: Any = None
     checks: list[tuple[Half, MessageRecord]] = field(default_factory=list)
 
     @property
@@ -99,8 +100,9 @@ class Members:
         @dataclass
         class Channel:
             conn: Asked
+            grant: Any
 
-        return [Channel(conn) for conn in self.conns] if name == "P" else []
+        return [Channel(conn, conn.grant) for conn in self.conns] if name == "P" else []
 
 
 class TransactionBroker:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from rmq.broker.transaction.check import TransactionCheck
 from rmq.broker.transaction.halves import CHECK_GROUP, DISCARD_TOPIC, Halves
 from rmq.protocol.errors import ResponseError
 from rmq.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
+from rmq.protocol.permissions import publish_topic
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
 from tests.support.scenes.transactions import COMMIT, ROLLBACK, Half, TransactionBroker, in_a_broker
@@ -228,6 +230,20 @@ def test_the_connection_it_came_by_then_its_machine_then_anybody() -> None:
         await asyncio.sleep(1)
         assert (len(own.checks), len(twin.checks), len(other.checks)) == (2, 1, 1)
         assert (await broker.delivered()) == []
+
+    in_a_broker(check)
+
+
+def test_a_member_that_may_not_send_to_the_topic_is_shown_no_message_of_it() -> None:
+    async def check(broker: TransactionBroker) -> None:
+        stranger = broker.producer("10.0.0.5", 6)
+        stranger.grant = SimpleNamespace(allows=lambda need: need == publish_topic("Other"))
+        broker.send("a")
+        await asyncio.sleep(1.5)
+        assert stranger.checks == []
+        stranger.grant = SimpleNamespace(allows=lambda need: need == publish_topic("T"))
+        await asyncio.sleep(1)
+        assert len(stranger.checks) == 1
 
     in_a_broker(check)
 
