@@ -112,7 +112,12 @@ class AccessControl:
                 contents = await self._world.offload(self._files.read)
                 self._compare(contents)
                 known = self._files.understand(contents)
-            except (ConfigError, OSError) as error:
+            except ConfigError as error:
+                self._broken(str(error))
+                return
+            except OSError as error:
+                # That it may be read again does not show in a file's stamp: it is tried at each look.
+                self._useless = None
                 self._broken(str(error))
                 return
             self._loaded = stamps

@@ -90,16 +90,16 @@ class Renewed:
                 log.error("%s: the certificate read before stays in force", error)
         return self._context
 
-    def _look(self) -> list[tuple[int, int, int] | None]:
-        """What tells that a file is another one; some system calls for each handshake."""
-        seen: list[tuple[int, int, int] | None] = []
+    def _look(self) -> list[tuple[int, ...] | None]:
+        """What tells that a file is another one, or may be read by others; some system calls for each handshake."""
+        seen: list[tuple[int, ...] | None] = []
         for path in self._paths:
             try:
                 one = os.stat(path)
             except OSError:
                 seen.append(None)
             else:
-                seen.append((one.st_ino, one.st_size, one.st_mtime_ns))
+                seen.append((one.st_ino, one.st_size, one.st_mtime_ns, one.st_mode, one.st_uid, one.st_gid))
         return seen
 
 

@@ -17,7 +17,7 @@ from rmq.remoting.client import RemotingClient
 from rmq.remoting.limits import Limits
 from rmq.remoting.router import Router
 from rmq.remoting.server import Server
-from rmq.remoting.tls import ServerTls, TlsMode, client_context, server_context
+from rmq.remoting.tls import Renewed, ServerTls, TlsMode, client_context, server_context
 from rmq.remoting.tls_settings import TlsSettings
 from rmq.runtime.world import World
 from tests.support.loops import factories, run_on
@@ -216,6 +216,24 @@ def test_a_certificate_that_changes_is_in_force_without_a_restart(
 
     asyncio.run(main())
     assert caplog.text.count("the certificate read before stays in force") == 1
+
+
+def test_a_certificate_that_could_not_be_read_is_taken_once_it_may_be(tmp_path: Path) -> None:
+    """Its content has not changed since: who may read it has."""
+    path = tmp_path / "cert.pem"
+    path.touch(mode=0o600)
+    before, new = client_context(), client_context()
+
+    def make() -> ssl.SSLContext:
+        if path.stat().st_size and not path.stat().st_mode & 0o040:
+            raise ConfigError("Permission denied")
+        return new if path.stat().st_size else before
+
+    renewed = Renewed(make, [str(path)])
+    path.write_text("new")
+    assert renewed() is before
+    path.chmod(0o640)
+    assert renewed() is new
 
 
 def test_the_file_of_javas_tls_settings_goes_before_all_others(tmp_path: Path, certificate: Any) -> None:

@@ -92,6 +92,24 @@ async def test_a_file_that_cannot_be_used_changes_nothing_and_is_told_of_once(
         assert access.fault is None
 
 
+async def test_a_file_that_could_not_be_read_is_taken_once_it_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its content has not changed since: who may read it has."""
+    access = await started(tmp_path)
+    home(tmp_path, ACCOUNTS.replace("unprivileged", "somebody-else"))
+
+    def refused() -> dict[str, bytes]:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as until:
+        until.setattr(access._files, "read", refused)
+        assert await looked(access) == EVERYBODY
+        assert "Permission denied" in (access.fault or "")
+    assert await looked(access) == EVERYBODY - {"unprivileged"} | {"somebody-else"}
+    assert access.fault is None
+
+
 async def test_every_file_below_conf_acl_counts(tmp_path: Path) -> None:
     team = tmp_path / "conf" / "acl" / "teams"
     team.mkdir(parents=True)
