@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from rmq.auth import document
 from rmq.auth.document import Mapping, Node, Place, Scalar, parse_document
 from rmq.auth.plain_acl import parse_plain_acl
+from rmq.config.values import fault
 from rmq.protocol.bodies.topic import DataVersion
 from rmq.protocol.errors import ConfigError
 
@@ -20,6 +21,7 @@ __all__ = ["put_account", "put_version", "put_white", "take_account"]
 #: A key of an account to its new value.
 Values = dict[str, "str | list[str]"]
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_%.|-]*(=[A-Z|]+)?")
+_NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
 
@@ -75,9 +77,9 @@ def put_version(path: str, data: bytes, version: DataVersion) -> bytes:
 
 
 def _scalar(text: str) -> str:
-    if any(ord(character) < 32 or ord(character) == 127 for character in text):
-        raise ConfigError("a value with control characters cannot be written")
-    if (_PLAIN.fullmatch(text) and text.lower() not in _WORDS) or (text.isdecimal() and str(int(text)) == text):
+    if why := fault(text):
+        raise ConfigError(f"a value cannot be written: {why}")
+    if (_PLAIN.fullmatch(text) and text.lower() not in _WORDS) or _NUMBER.fullmatch(text):
         return text
     return "'" + text.replace("'", "''") + "'"
 

@@ -108,6 +108,12 @@ def test_line_ends_are_the_file_s(newline: bytes, end: bytes) -> None:
     assert after == newline.join([*text.splitlines(), b"  admin: true", b""])
 
 
+@pytest.mark.parametrize("secret", ["1234567\x85x", "1234567\udc80", "1" * 5_000])
+def test_what_would_be_read_as_another_text_is_refused(secret: str) -> None:
+    with pytest.raises(ConfigError):
+        put_account("f", FILE, "newcomer", {"secretKey": secret})
+
+
 def test_forms_that_are_not_known_are_refused() -> None:
     flow = b"accounts: [{accessKey: only_one, secretKey: 12345678}]\n"
     for change in (lambda: put_account("f", flow, "only_one", {"admin": "true"}),
