@@ -168,12 +168,15 @@ class Journal:
     async def soon(self, events: Sequence[Event]) -> None:
         """Append events together with those of others of this turn of the loop; without any, wait for the others'.
 
+        What could not be appended has happened all the same: it goes with what comes next, and whoever asks for the
+        same once more is told that it is done when it is.
+
         :raises StoreError: as :meth:`write`.
         """
         self._waiting += events
         written = self._written
         if written is None:
-            if not events:
+            if not self._waiting:
                 return
             loop = asyncio.get_running_loop()
             written = self._written = loop.create_future()
@@ -187,6 +190,7 @@ class Journal:
         try:
             self.write(events)
         except (StoreError, OSError) as error:
+            self._waiting = events + self._waiting
             written.set_exception(StoreError(str(error)))
             # Whoever waited may be gone with its connection: then nobody asks for the error.
             written.exception()

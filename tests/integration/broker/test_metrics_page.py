@@ -42,6 +42,7 @@ async def test_every_metric_is_explained(tmp_path: Path) -> None:
     explained = set(re.findall(r"`((?:rocketmq|rmq)_[a-z_0-9]+)`", PAGE.read_text().partition("## Names of")[0]))
     unknown = {"rocketmq_consumer_ready_messages", "rocketmq_consumer_queueing_latency"}
     unknown |= WHEN_SOMETHING_WAITS | OF_SLAVES
+    unknown |= {"rmq_acl_refused_total", "rmq_acl_files_in_force"}  # with aclEnable
     observed = {"metricsExporterType": "PROM", "metricsPromExporterPort": "0"}
     async with Cluster(tmp_path, settings=observed) as cluster:
         broker = cluster.brokers[0]

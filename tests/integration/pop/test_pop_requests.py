@@ -249,7 +249,9 @@ async def test_a_message_that_is_acknowledged_while_a_batch_with_it_goes_on() ->
 
 @in_virtual_time
 async def test_nobody_is_told_of_an_ack_that_was_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second of a turn heard that it is done while the first of it was still to be written."""
+    """The second of a turn heard that it is done while the first of it was still to be written; one of a later turn,
+    while it had not been.
+    """
     async with pop_scene() as scene:
         await scene.topic()
         await scene.send("a")
@@ -259,10 +261,18 @@ async def test_nobody_is_told_of_an_ack_that_was_not_stored(monkeypatch: pytest.
         def refuse(*given: Any) -> None:
             raise full
 
-        monkeypatch.setattr(scene.app.roles.master.pop.state.journal, "write", refuse)
-        asked = [scene.ack(one), scene.ack(one)]
-        asked.append(_code(scene.ask(RequestCode.BATCH_ACK_MESSAGE, body=batch(settling(one)))))
-        assert await asyncio.gather(*asked) == [1, 1, 1]
+        journal = scene.app.roles.master.pop.state.journal
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, "write", refuse)
+            asked = [scene.ack(one), scene.ack(one)]
+            asked.append(_code(scene.ask(RequestCode.BATCH_ACK_MESSAGE, body=batch(settling(one)))))
+            assert await asyncio.gather(*asked) == [1, 1, 1]
+            assert await scene.ack(one) == 1
+        before = journal.queue.next
+        assert await scene.ack(one) == 0
+        assert journal.queue.next == before + 1
+        assert await scene.ack(one) == 0
+        assert journal.queue.next == before + 1
 
 
 async def _code(asked: Awaitable[Command]) -> int:

@@ -200,7 +200,7 @@ async def test_a_slave_that_never_reads_costs_bounded_memory_and_delays_nobody()
 
 @in_virtual_time
 async def test_strangers_are_closed_bounded_and_told_of_once() -> None:
-    async with pair() as p:
+    async with pair(tls_test_mode_enable=False) as p:
         fill(p.master, 30)
         await caught_up(p)
         for data, why in (
