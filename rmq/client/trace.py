@@ -50,8 +50,10 @@ _STATES = {
 }
 #: What the hooks keep between the beginning of something and its end.
 _KEPT = "rmq.trace"
-#: Records that wait at most, and how many let a batch leave before its time.
+#: Records that wait at most, and how many let a batch leave before its time. Longer ones, bytes, wait in
+#: smaller numbers: 130 MB at most, whatever their messages' keys are.
 _WAITING, _MANY = 8_192, 256
+_LONG, _LONG_WAITING = 4_096, 1_024
 #: Bytes of the records in one trace message, and of the keys it is found by: Java's brokers and tools take so much.
 _BODY, _KEYS = 118_000, 30_000
 #: Answers that will be another one in a while.
@@ -81,8 +83,9 @@ class _Item(NamedTuple):
 
     topic: str
     data: bytes
-    #: What it is found by: message ids and business keys.
-    keys: tuple[str, ...]
+    #: What it is found by: message id and business keys.
+    msg_id: str
+    keys: str | None
 
 
 class Tracer:
@@ -108,19 +111,21 @@ class Tracer:
         """Whether a topic holds traces itself: nobody is told of those."""
         return topic == self._topic if self._topic is not None else topic.startswith(TRACE_DATA_PREFIX)
 
-    def put(self, region: str | None, record: TraceRecord, keys: Sequence[str]) -> None:
+    def put(self, region: str | None, record: TraceRecord, keys: str | None = None) -> None:
         """Take a record; any thread, never waits.
 
-        :param region: of the broker. :param keys: what its message is found by: its id, and its business keys.
+        :param region: of the broker. :param keys: what its message is found by, besides its id.
         """
         post, waiting = self._post, self._waiting
         if post is None:
             return
-        if len(waiting) >= _WAITING:
+        full = len(waiting) >= _WAITING
+        data = b"" if full else encode(record).encode("utf-8", "replace")
+        if full or (len(data) > _LONG and len(waiting) >= _LONG_WAITING):
             post(self._lose, 1, "more are written than can be sent")
             return
         topic = self._topic or f"{TRACE_DATA_PREFIX}{region or _REGION}"
-        waiting.append(_Item(topic, encode(record).encode("utf-8", "replace"), tuple(keys)))
+        waiting.append(_Item(topic, data, record.msg_id, keys))
         if len(waiting) in (1, _MANY):
             post(self._wake)
 
@@ -189,10 +194,10 @@ class Tracer:
         waiting = self._waiting
         batch = [waiting.popleft()]
         size = len(batch[0].data)
-        named = sum(map(len, batch[0].keys))
+        named = _named(batch[0])
         while waiting and waiting[0].topic == batch[0].topic:
             size += len(waiting[0].data)
-            named += sum(len(key) + 1 for key in waiting[0].keys)
+            named += _named(waiting[0])
             if size > _BODY or named > _KEYS // 4:  # a letter has up to four bytes
                 break
             batch.append(waiting.popleft())
@@ -218,12 +223,17 @@ def _passes(error: RMQError) -> bool:
     return isinstance(error, TransportError) or (isinstance(error, ResponseError) and error.code in _BUSY)
 
 
+def _named(item: _Item) -> int:
+    """Letters of what a record is found by."""
+    return len(item.msg_id) + len(item.keys or "") + 2
+
+
 def _message(batch: Sequence[_Item]) -> Message:
     """The message of a batch. Keys that are too many or too long for it are left out: they find nothing."""
     keys: dict[str, None] = {}
     room = _KEYS
     for item in batch:
-        for key in item.keys:
+        for key in (item.msg_id, *(item.keys or "").split()):
             if key and key not in keys and (room := room - len(key.encode("utf-8", "replace")) - 1) >= 0:
                 keys[key] = None
     return Message(batch[0].topic, b"".join([item.data for item in batch]), keys=list(keys))
@@ -278,7 +288,7 @@ class TraceHook(Hook):
                 offset_msg_id=places[index] if index < len(places) else result.offset_msg_id,
                 ok=result.ok,
             )
-            self.tracer.put(result.region_id, record, _names(msg_id, keys))
+            self.tracer.put(result.region_id, record, keys)
 
     def end_transaction(self, context: EndTransactionHookContext) -> None:
         topic, message = self._names.plain(context.queue.topic), context.message
@@ -300,7 +310,7 @@ class TraceHook(Hook):
             state=_STATES[context.state],
             from_check=context.from_check,
         )
-        self.tracer.put(region, record, _names(context.msg_id, keys))
+        self.tracer.put(region, record, keys)
 
     def recalled(self, topic: str, msg_id: str) -> None:
         """A message that waited was taken back."""
@@ -309,7 +319,7 @@ class TraceHook(Hook):
             record = Recalled(
                 at=self._clock.now_ms(), region=_REGION, group=self._group, topic=topic, msg_id=msg_id, ok=True
             )
-            self.tracer.put(_REGION, record, (msg_id,))
+            self.tracer.put(_REGION, record)
 
     # -- consumers ----------------------------------------------------------------------------------------------------
 
@@ -330,7 +340,7 @@ class TraceHook(Hook):
                 tries=message.reconsume_times,
                 keys=keys,
             )
-            self.tracer.put(region, record, _names(message.msg_id, keys))
+            self.tracer.put(region, record, keys)
 
     def after_consume(self, context: ConsumeHookContext) -> None:
         request, traced, start = context.data.pop(_KEPT, ("", (), 0.0))
@@ -351,7 +361,7 @@ class TraceHook(Hook):
                 at=self._clock.now_ms(),
                 group=self._group,
             )
-            self.tracer.put(message.properties.get(MSG_REGION), record, _names(message.msg_id, message.keys))
+            self.tracer.put(message.properties.get(MSG_REGION), record, message.keys)
 
     def _is_traced(self, message: MessageExt) -> bool:
         return message.properties.get(TRACE_SWITCH) != "false" and not self.tracer.is_trace(message.topic)
@@ -363,11 +373,6 @@ class TraceHook(Hook):
 
 def _kind(message: Message | MessageExt) -> MessageKind:
     return MessageKind.DELAY if isinstance(message, Message) and message.waits else MessageKind.NORMAL
-
-
-def _names(msg_id: str, keys: str | None) -> tuple[str, ...]:
-    """What a record is found by."""
-    return (msg_id, *keys.split()) if keys else (msg_id,)
 
 
 def hooks_of(

@@ -254,12 +254,11 @@ async def test_records_wait_for_others_and_messages_are_bounded() -> None:
     """Field case B115: neither body nor keys outgrow what a broker takes."""
     tracer, sender = Tracer("g", "TR", one_world()), Sender()
     tracer.start(sender)
-    tracer.put("R", record(0), ["ID0"])
+    tracer.put("R", record(0))
     assert 0.5 <= await eventually(lambda: sender.taken) < 0.6
     for number in range(1, 2000):
-        tracer.put(
-            "R", record(number, " ".join(f"key-{number}-{i}" for i in range(50))), [f"ID{number}"] + ["k" * 40] * 50
-        )
+        keys = " ".join(f"key-{number}-{i}" for i in range(50))
+        tracer.put("R", record(number, keys), keys)
     await tracer.stop()
     assert found(sender.taken) == [f"ID{number}" for number in range(2000)]
     assert max(len(message.body) for message in sender.taken) <= 118_000
@@ -273,16 +272,31 @@ async def test_brokers_that_are_away_are_waited_for_and_what_does_not_fit_is_cou
     tracer, sender = Tracer("g", "TR", one_world()), Sender()
     sender.fails = [ConnectFailed("away"), ResponseError(2, "busy"), ResponseError(16, "no permission")]
     tracer.start(sender)
-    tracer.put("R", record(0), ["ID0"])
+    tracer.put("R", record(0))
     await asyncio.sleep(2)
     assert (tracer.sent, tracer.lost) == (0, 0)
     await asyncio.sleep(1)
     assert (tracer.sent, tracer.lost) == (0, 1)  # refused for good
     for number in range(10_000):
-        tracer.put("R", record(number), [f"ID{number}"])
+        tracer.put("R", record(number))
     await tracer.stop()
     assert tracer.lost == 1 + 10_000 - 8_192
     assert (tracer.sent, len(found(sender.taken))) == (8_192, 8_192)
+
+
+@in_virtual_time
+async def test_records_of_long_keys_wait_in_smaller_numbers() -> None:
+    """A message's keys may have 32 KB: thousands of those would fill the memory while brokers are away."""
+    tracer, sender = Tracer("g", "TR", one_world()), Sender()
+    sender.fails = [ConnectFailed("away")] * 100
+    tracer.start(sender)
+    keys = "k" * 30_000
+    for number in range(2_000):
+        tracer.put("R", record(number, keys), keys)
+    tracer.put("R", record(2_000))  # others still do
+    await asyncio.sleep(0)
+    assert (tracer.lost, len(tracer._waiting)) == (2_000 - 1_024, 1_025)
+    await tracer.stop()
 
 
 @in_virtual_time
@@ -290,9 +304,9 @@ async def test_the_end_of_a_client_waits_some_seconds_for_brokers_that_are_away(
     tracer, sender, loop = Tracer("g", "TR", one_world()), Sender(), asyncio.get_running_loop()
     sender.fails = [ConnectFailed("away")] * 100
     tracer.start(sender)
-    tracer.put("R", record(0), ["ID0"])
+    tracer.put("R", record(0))
     began = loop.time()
     await tracer.stop()
     assert 4 < loop.time() - began < 7
     assert (tracer.lost, sender.stopped) == (1, True)
-    tracer.put("R", record(1), ["ID1"])  # after the end it is nobody's
+    tracer.put("R", record(1))  # after the end it is nobody's
