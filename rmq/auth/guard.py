@@ -58,6 +58,10 @@ class _Grant:
         self._key = key
         self._lenient = lenient
 
+    @property
+    def account(self) -> str:
+        return self._key
+
     def demand(self, *needs: Need) -> None:
         """:raises AuthError: one of them is not given."""
         if not self._lenient:
@@ -71,6 +75,7 @@ class _Everything:
     """The grant of a white-listed address, as Java has it."""
 
     __slots__ = ()
+    account = ""
 
     def demand(self, *needs: Need) -> None:
         return

@@ -26,6 +26,10 @@ class Need(NamedTuple):
 class Grant(Protocol):
     """What the account behind a request may do (:mod:`rmq.auth` makes it)."""
 
+    @property
+    def account(self) -> str:
+        """Its access key; empty where a white list stands for one."""
+
     def demand(self, *needs: Need) -> None:
         """:raises AuthError: one of them is not given."""
 

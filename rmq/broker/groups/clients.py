@@ -25,6 +25,9 @@ SCAN_SECONDS = 10.0
 _LINES_MOST = 100
 
 
+_NOBODY: tuple[Conn | None, str | None] = (None, None)
+
+
 @dataclass(slots=True)
 class Channel:
     """One client on one connection (Java: ClientChannelInfo)."""
@@ -251,7 +254,8 @@ class Producers:
         self._notes = Rationed(clock, most=_LINES_MOST)
         self._groups: dict[str, dict[Conn, Channel]] = {}
         self._of_conn: dict[Conn, dict[str, None]] = {}
-        self._clients: dict[str, Conn] = {}
+        #: With the account of each, where access control is on.
+        self._clients: dict[str, tuple[Conn, str | None]] = {}
 
     def register(
         self,
@@ -278,7 +282,18 @@ class Producers:
                 channel.language, channel.version = language, version
                 self._left(conn, before)
             channel.last_update, channel.last_seen, channel.grant = now, seen, grant
-        self._clients[client_id] = conn
+        self._hold(client_id, conn, None if grant is None else grant.account)
+
+    def _hold(self, client_id: str, conn: Conn, account: str | None) -> None:
+        """Push replies for a client there from now on; not while another account's open connection has the id."""
+        holder, owner = self._clients.get(client_id, (conn, account))
+        if owner != account and not (holder is conn or holder.closed):
+            self._notes.say(
+                log.warning, "%s calls itself %s, which is a client of another account: that gets the replies",
+                conn.peer, client_id,
+            )  # fmt: skip
+            return
+        self._clients[client_id] = conn, account
 
     def unregister(self, conn: Conn, group: str) -> None:
         channels = self._groups.get(group)
@@ -323,14 +338,14 @@ class Producers:
     def _left(self, conn: Conn, client_id: str) -> None:
         """Forget a client id that no group of its connection has any more."""
         names = self._of_conn.get(conn, ())
-        if self._clients.get(client_id) is conn and not any(
+        if self._clients.get(client_id, _NOBODY)[0] is conn and not any(
             self._groups[name][conn].client_id == client_id for name in names
         ):
             del self._clients[client_id]
 
     def client(self, client_id: str) -> Conn | None:
         """The open connection of a client id: where a reply is pushed to."""
-        conn = self._clients.get(client_id)
+        conn, _ = self._clients.get(client_id, _NOBODY)
         return None if conn is None or conn.closed else conn
 
 

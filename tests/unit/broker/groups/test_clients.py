@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from rmq.broker.groups.clients import EXPIRY_SECONDS, Consumers, Producers
 from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
+from rmq.protocol.permissions import Grant
 from rmq.remoting.conn import Conn
 from rmq.testing import simloop
 from rmq.testing.simworld import Simulation
@@ -190,6 +192,23 @@ async def test_silent_channels_expire_by_the_monotonic_clock() -> None:
     assert producers.expire() == [silent]
     assert [channel.client_id for channel in producers.group("pg") or ()] == ["c2"]
     assert await told.take() == [("g", 1)]
+
+
+def test_replies_stay_with_the_account_whose_client_is_there() -> None:
+    """Whoever has an account may call his client anything, and would be pushed the other's replies."""
+    producers = Producers(HandClock())
+    own, renewed, thief = conn("own"), conn("renewed"), conn("thief")
+    shop, other = (cast(Grant, SimpleNamespace(account=name)) for name in ("shop-orders", "another"))
+    producers.register(own, "c1", 0, 409, "pg", shop)
+    producers.register(thief, "c1", 0, 409, "x", other)
+    assert producers.client("c1") is own
+    producers.closed(thief)
+    assert producers.client("c1") is own
+    producers.register(renewed, "c1", 0, 409, "pg", shop)  # the same account goes on over a new connection
+    assert producers.client("c1") is renewed
+    producers.closed(renewed)
+    producers.register(thief, "c1", 0, 409, "x", other)
+    assert producers.client("c1") is thief
 
 
 async def test_a_silent_group_leaves_alone_the_other_groups_of_its_connection() -> None:
