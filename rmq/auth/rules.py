@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rmq.auth.addresses import AddressPattern
 from rmq.auth.plain_acl import Account, PlainFile
 from rmq.protocol.errors import ConfigError
-from rmq.protocol.names import BROKER_TOPICS, DLQ_PREFIX, RETRY_PREFIX, TRACE_DATA_PREFIX, TRACE_TOPIC
+from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, TRACE_DATA_PREFIX, TRACE_TOPIC, is_broker_topic
 from rmq.protocol.permissions import ANY, DENY, PUB, SUB, Need, permission_text, use_group
 
 __all__ = ["Rules", "missing"]
@@ -60,7 +60,7 @@ def missing(account: Account, need: Need, trace_topic: str = TRACE_TOPIC) -> str
     if need.kind == "topic":
         given = account.topics.get(need.name)
         if given is None:
-            by_name = need.name in BROKER_TOPICS or need.name in (TRACE_TOPIC, trace_topic)
+            by_name = is_broker_topic(need.name) or need.name in (TRACE_TOPIC, trace_topic)
             given = DENY if by_name or need.name.startswith(TRACE_DATA_PREFIX) else account.default_topic
     else:
         given = account.groups.get(need.name, account.default_group)

@@ -144,7 +144,8 @@ accounts:
              use_group("sender"), Need("topic", "denied", 2),
              # by name alone
              use_topic("RMQ_SYS_TRACE_TOPIC"), publish_topic("RMQ_SYS_TRACE_TOPIC"), publish_topic("traces"),
-             use_topic("rmq_sys_TRACE_DATA_x"), use_topic("RMQ_SYS_TRANS_HALF_TOPIC")],
+             use_topic("rmq_sys_TRACE_DATA_x"), use_topic("RMQ_SYS_TRANS_HALF_TOPIC"),
+             use_topic("rmq_sys_REVIVE_LOG_c")],
         ),
         ("nothing", [], [publish_topic("any"), use_topic("any"), use_group("any")]),
         ("operator", [publish_topic("any"), use_topic("SCHEDULE_TOPIC_XXXX"), use_group("notmine")], []),
