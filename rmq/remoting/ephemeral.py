@@ -11,6 +11,7 @@ import os
 import ssl
 import tempfile
 
+from rmq.protocol.errors import ConfigError
 from rmq.remoting.tls import server_context
 from rmq.runtime.aside import logger
 
@@ -50,18 +51,34 @@ class MadeCertificate:
                 self._who,
             )
             return None
+        try:
+            context = _context(chain, key)
+        except (OSError, ConfigError) as error:
+            log.error(
+                "%s: a client speaks TLS, and no certificate can be made for it: %s: set tls.server.certPath and "
+                "tls.server.keyPath, or TMPDIR to a folder that can be written",
+                self._who, error,
+            )  # fmt: skip
+            return None
         log.warning(
             "%s: a client speaks TLS: it gets a certificate made for this run, which nobody can check; set "
             "tls.server.certPath and tls.server.keyPath (tls.test.mode.enable=false refuses it)",
             self._who,
         )
-        # OpenSSL reads a key from files alone.
-        with tempfile.TemporaryDirectory() as folder:
-            paths = os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem")
-            for path, data in zip(paths, (chain, key), strict=True):
-                with open(path, "xb") as file:
-                    file.write(data)
-            return server_context(*paths)
+        return context
+
+
+def _context(chain: bytes, key: bytes) -> ssl.SSLContext:
+    """OpenSSL reads a key from files alone.
+
+    :raises OSError: there is no folder for them. :raises ConfigError: they cannot be used.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        paths = os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem")
+        for path, data in zip(paths, (chain, key), strict=True):
+            with open(path, "xb") as file:
+                file.write(data)
+        return server_context(*paths)
 
 
 def _self_signed() -> tuple[bytes, bytes]:

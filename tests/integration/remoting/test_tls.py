@@ -169,10 +169,22 @@ def test_a_server_without_a_certificate_makes_one_for_its_run(loop: str, caplog:
     assert caplog.text.count("made for this run") == 1
 
 
-def test_without_the_package_that_makes_certificates_one_line_says_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def _no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
+
+
+def _no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryDirectory", full)
+
+
+@pytest.mark.parametrize(("spoil", "told"), [(_no_package, "rmq[tls]"), (_no_folder, "No space left on device")])
+def test_where_no_certificate_can_be_made_one_line_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, spoil: Any, told: str
+) -> None:
+    spoil(monkeypatch)
 
     async def main() -> None:
         server, addr = await serve(TlsSettings().server_tls())
@@ -182,7 +194,8 @@ def test_without_the_package_that_makes_certificates_one_line_says_so(
         await server.stop()
 
     asyncio.run(main())
-    assert caplog.text.count("rmq[tls]") == 1
+    assert caplog.text.count(told) == 1
+    assert "Traceback" not in caplog.text
 
 
 def test_a_certificate_that_changes_is_in_force_without_a_restart(
