@@ -20,6 +20,8 @@ __all__ = ["AclFiles", "Known"]
 _MOST_FILES = 256
 _MOST_TOGETHER = 8 * MOST_BYTES
 _DEEPEST = 8
+#: What a mounted ConfigMap or Secret has its files in, besides links to them: each would be read twice.
+_KUBERNETES = ".."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class AclFiles:
             folder, depth = folders.pop()
             for name in self._files.list(folder):
                 path = f"{folder}/{name}"
+                if name.startswith(_KUBERNETES):
+                    continue
                 if self._files.is_dir(path):
                     if depth < _DEEPEST and not self._files.is_link(path):
                         folders.append((path, depth + 1))

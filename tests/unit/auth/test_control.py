@@ -120,6 +120,26 @@ async def test_every_file_below_conf_acl_counts(tmp_path: Path) -> None:
     assert [Path(path).name for path in access.versions] == ["plain_acl.yml", "one.yaml"]
 
 
+async def test_a_mounted_secret_is_read_once_and_followed(tmp_path: Path) -> None:
+    """Kubernetes keeps the files in a folder of each version, and links to them."""
+    mount = tmp_path / "conf" / "acl"
+    mount.mkdir(parents=True)
+
+    def put(version: str, text: str) -> None:
+        (mount / version).mkdir()
+        (mount / version / "shop.yml").write_text(text)
+        (mount / "..new").symlink_to(version)
+        (mount / "..new").replace(mount / "..data")
+
+    put("..one", ACCOUNTS)
+    (mount / "shop.yml").symlink_to("..data/shop.yml")
+    access = control(tmp_path)
+    await access.load()
+    assert set(access.guard.rules.accounts) == EVERYBODY
+    put("..two", ACCOUNTS.replace("unprivileged", "somebody-else"))
+    assert await looked(access) == EVERYBODY - {"unprivileged"} | {"somebody-else"}
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
