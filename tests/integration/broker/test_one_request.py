@@ -101,7 +101,7 @@ def bad(puts: list[Any]) -> bool:
 
 @in_virtual_time
 async def test_a_send_whose_admission_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    stumbles(monkeypatch, Admission, "admit", lambda _, conn, header, body, version: body == b"BAD")
+    stumbles(monkeypatch, Admission, "admit", lambda _, conn, header, body, *others: body == b"BAD")
     async with Rig() as tick:
         slow = "DELAY\x010\x02"  # what the fast branch leaves to the admission
         answers = await tick.ask(send(), send(body=b"BAD", props=slow), send(), send(props=slow), pull())

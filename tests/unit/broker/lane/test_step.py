@@ -266,9 +266,9 @@ def test_whatever_is_not_plain_is_admitted_with_every_check(change: dict[str, st
         admitted: list[str | None] = []
         real = scene.front.admission.admit
 
-        def admit(conn: Any, header: Any, body: bytes, version: int) -> Any:
+        def admit(conn: Any, header: Any, *others: Any) -> Any:
             admitted.append(header.topic)
-            return real(conn, header, body, version)
+            return real(conn, header, *others)
 
         scene.front.admission.admit = admit  # type: ignore[method-assign]
         scene.ask(send())
