@@ -104,5 +104,5 @@ class AclFiles:
         return Known(contents, files, rules)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write a file as a whole: it is the old or the new one, whatever happens."""
-        self._files.write_atomic(path, data)
+        """Write a file as a whole: it is the old or the new one, whatever happens. A new one is its owner's to read."""
+        self._files.write_atomic(path, data, private=True)

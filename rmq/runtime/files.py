@@ -355,9 +355,9 @@ class RealFiles:
         with open(path, "rb") as file:
             return file.read()
 
-    def write_atomic(self, path: str, data: bytes, *, backup: bool = False) -> None:
+    def write_atomic(self, path: str, data: bytes, *, backup: bool = False, private: bool = False) -> None:
         temporary = path + ".tmp"
-        mode = 0o644
+        mode = 0o600 if private else 0o644
         try:
             mode = stat.S_IMODE(os.stat(path).st_mode)
             exists = True

@@ -181,10 +181,11 @@ class Files(Protocol):
 
     def read(self, path: str) -> bytes: ...
 
-    def write_atomic(self, path: str, data: bytes, *, backup: bool = False) -> None:
+    def write_atomic(self, path: str, data: bytes, *, backup: bool = False, private: bool = False) -> None:
         """Replace ``path``: temporary file, fsync, rename, fsync of the directory.
 
-        ``backup`` keeps the replaced content as ``path + '.bak'``.
+        ``backup`` keeps the replaced content as ``path + '.bak'``. ``private``: what was not there is its
+        owner's alone to read; what was keeps its permissions.
         """
 
 

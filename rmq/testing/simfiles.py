@@ -346,7 +346,7 @@ class SimFiles:
         finally:
             file.close()
 
-    def write_atomic(self, path: str, data: bytes, *, backup: bool = False) -> None:
+    def write_atomic(self, path: str, data: bytes, *, backup: bool = False, private: bool = False) -> None:
         def put(name: str, content: bytes) -> None:
             file = self.open(name, create=True)
             try:

@@ -158,6 +158,16 @@ async def test_a_daemon_does_not_start_without_accounts(tmp_path: Path, text: st
     assert str(tmp_path / "conf" / "plain_acl.yml") in str(error.value)
 
 
+async def test_a_file_of_accounts_that_is_made_is_its_owners_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "conf" / "plain_acl.yml"
+    access = control(tmp_path)
+    (tmp_path / "conf" / "acl").mkdir(parents=True)
+    (tmp_path / "conf" / "acl" / "one.yml").write_text(ACCOUNTS)
+    await access.load()
+    await access.change(str(path), lambda path, data: put_account(path, data, "newcomer", {"secretKey": "12345678"}))
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 async def test_changes_are_written_in_their_place_and_count_at_once(tmp_path: Path) -> None:
     access = await started(tmp_path)
     path = tmp_path / "conf" / "plain_acl.yml"

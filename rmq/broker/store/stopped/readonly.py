@@ -75,7 +75,7 @@ class ReadOnlyFiles:
     def sync_tree(self, path: str) -> None:
         _refuse(path)
 
-    def write_atomic(self, path: str, data: bytes, *, backup: bool = False) -> None:
+    def write_atomic(self, path: str, data: bytes, *, backup: bool = False, private: bool = False) -> None:
         _refuse(path)
 
 
