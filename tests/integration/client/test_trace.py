@@ -11,14 +11,18 @@ import pytest
 from rmq.aio import (
     ConnectFailed,
     ConsumeResult,
+    Hook,
     Message,
     MessageExt,
     Producer,
     ResponseError,
+    SendHookContext,
     TransactionProducer,
     TransactionState,
 )
 from rmq.client.trace import Tracer
+from rmq.protocol.codes import RequestCode
+from rmq.protocol.command import Command
 from rmq.protocol.trace import (
     ConsumeBegun,
     ConsumeEnded,
@@ -195,6 +199,25 @@ async def test_traces_are_not_traced_and_a_topic_of_ones_own_takes_them() -> Non
             ("traced", "MyTraces2")
         ]
         assert len(records) == len(messages) == 1
+
+
+@in_virtual_time
+async def test_hooks_of_requests_see_the_traces_requests_and_no_other_hook_does() -> None:
+    """They may sign them."""
+    seen: list[tuple[str, str]] = []
+
+    class Sees(Hook):
+        def before_request(self, address: str, command: Command) -> None:
+            if command.code == RequestCode.SEND_MESSAGE_V2:
+                seen.append(("request", (command.ext or {}).get("b") or ""))
+
+        def before_send(self, context: SendHookContext) -> None:
+            seen.append(("send", context.queue.topic))
+
+    async with scene(traceTopicEnable="true") as s:
+        async with Producer("traced", **how(s, hooks=[Sees()])) as producer:
+            await producer.send(Message("T", b"x"))
+        assert seen == [("send", "T"), ("request", "T"), ("request", TOPIC)]
 
 
 @in_virtual_time
