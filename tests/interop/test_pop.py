@@ -183,14 +183,14 @@ def test_java_s_consumer_and_ours_share_and_one_leaves(java: Client, cluster: Cl
     member = group.join(failEvery=10, invisible=5_000, pause=2)
     ours: list[int] = []
     consumer = PushConsumer(
-        group.name, namesrv=cluster.namesrv, client_rebalance=False, pop_invisible_time=5,
+        group.name, namesrv=cluster.namesrv, client_rebalance=False, pop_invisible_time=5, consume_thread_max=4,
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
     )  # fmt: skip
 
     @consumer.on(group.topic)
     def handle(message: MessageExt) -> None:
         ours.append(int(message.keys or -1))
-        time.sleep(0.002)
+        time.sleep(0.01)  # so that there is enough left for the other
         if message.keys == "5" and not message.reconsume_times:
             raise ValueError("later")
 

@@ -186,7 +186,7 @@ def verified(store: Path, logs: Sequence[Path] = ()) -> Verified:
             return await verify(opened)
 
     found = asyncio.run(look())
-    assert found.findings.damages == []
+    assert found.findings.damages == [], found.findings.damages[:3]
     assert {note.kind for note in found.findings.notes} <= {"offset", "deleted"}
     return found
 

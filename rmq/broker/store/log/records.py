@@ -82,6 +82,8 @@ def _lost_sector(data: bytes, start: int, end: int, shift: int) -> bool:
 
 #: No message waits longer, ms: what an entry says of a later delivery is wrong.
 _LONGEST_DELAY = 400 * 86_400_000
+#: How long before its store time a message was admitted, ms: within a turn of the loop, and where the clock was set.
+_TICK, _ADMITTED_BEFORE = 100, 60_000
 
 
 class Derived(NamedTuple):
@@ -148,16 +150,23 @@ class TagsRule:
 
     @staticmethod
     def may_have_been_due(code: int, right: int) -> bool:
-        """The same where the message is not at hand."""
-        return abs(code - right) <= _LONGEST_DELAY and not (code - right) % 1000
+        """Whether an entry may say so, times in ms, where its message is not at hand.
+
+        A message is due as the levels were when it came, whose delays are whole seconds, and counts from when it was
+        admitted: some ms before its store time, or more where that stood still for a clock that had been set back.
+
+        :param right: what the levels say of it now.
+        """
+        differs = code - right
+        if abs(differs) <= _ADMITTED_BEFORE:
+            return True
+        return abs(differs) <= _LONGEST_DELAY and not 0 < differs % 1000 < 1000 - _TICK
 
     @staticmethod
     def may_be_due(code: int, right: int, store_timestamp: int) -> bool:
-        """Whether an entry may say so, times in ms: a message is due as the levels were when it came.
-
-        :param right: what they say of it now; delays are whole seconds.
-        """
-        return 0 <= code - store_timestamp <= _LONGEST_DELAY and not (code - right) % 1000
+        """The same of a message that is at hand."""
+        waits = code - store_timestamp
+        return -_ADMITTED_BEFORE <= waits <= _LONGEST_DELAY and TagsRule.may_have_been_due(code, right)
 
 
 def derive(data: bytes, at: int, rule: TagsRule) -> Derived:

@@ -117,7 +117,7 @@ def _wrong_tags(root: Path) -> None:
 def _another_time(root: Path) -> None:
     path = next((root / "consumequeue/SCHEDULE_TOPIC_XXXX").rglob("0*0"))
     code = int.from_bytes(path.read_bytes()[12:20], "big")
-    write(path, 12, (code ^ 16).to_bytes(8, "big"))
+    write(path, 12, (code ^ 1 << 20).to_bytes(8, "big"))
 
 
 def _strange_entry(root: Path) -> None:

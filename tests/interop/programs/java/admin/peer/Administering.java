@@ -46,13 +46,18 @@ public final class Administering {
         return admin;
     }
 
+    /** The masters that are registered; a broker that has just said that it serves may be about to be. */
     private static List<String> masters(DefaultMQAdminExt admin) throws Exception {
+        long end = System.nanoTime() + 30_000_000_000L;
         List<String> masters = new ArrayList<>();
-        for (var broker : admin.examineBrokerClusterInfo().getBrokerAddrTable().values()) {
-            masters.add(broker.getBrokerAddrs().get(0L));
-        }
-        if (masters.isEmpty()) {
-            throw new IllegalStateException("the nameserver knows no broker");
+        while (masters.isEmpty()) {
+            for (var broker : admin.examineBrokerClusterInfo().getBrokerAddrTable().values()) {
+                masters.add(broker.getBrokerAddrs().get(0L));
+            }
+            if (masters.isEmpty() && System.nanoTime() > end) {
+                throw new IllegalStateException("the nameserver knows no broker");
+            }
+            Thread.sleep(masters.isEmpty() ? 100 : 0);
         }
         return masters;
     }
