@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
@@ -47,7 +48,7 @@ class Job(Generic[Q]):
         self.expired = False
 
 
-class Calls(Generic[Q]):
+class Calls(ABC, Generic[Q]):
     """Calls listeners, as many at a time as the settings say.
 
     Services say what comes of it: of what succeeded (:meth:`_settle`), of what failed (:meth:`_failed`), and of what
@@ -79,13 +80,13 @@ class Calls(Generic[Q]):
 
     # -- what a service says ------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def _settle(self, pq: Q, messages: Sequence[MessageExt]) -> None:
         """Listeners are done with these messages."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _failed(self, job: Job[Q], failed: list[MessageExt]) -> None:
         """These messages of a call failed; :meth:`_over` is called when that is seen to."""
-        raise NotImplementedError
 
     def _late(self, job: Job[Q]) -> bool:
         """Its messages were given up: the call is not made, or what it says does not count."""
