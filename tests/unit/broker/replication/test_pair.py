@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from rmq.broker.replication import master_service
+from rmq.broker.replication import filling, pace, pump
 from rmq.broker.replication.master import Why
 from rmq.broker.replication.wire import report
 from rmq.remoting.tls import ServerTls, client_context
@@ -168,13 +168,15 @@ async def test_cold_pages_are_read_off_the_loop_and_sent_like_others() -> None:
 
 @in_virtual_time
 async def test_a_backlog_rests_for_producers_while_they_send(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("_TURN", 50), ("_BURST", 100), ("_REST", 1.0), ("_SENDING", 1000.0)):
-        monkeypatch.setattr(master_service, name, value)
+    monkeypatch.setattr(filling, "_TURN", 50)
+    monkeypatch.setattr(pace, "_BURST", 100)
+    monkeypatch.setattr(pace, "_REST", 1.0)
+    monkeypatch.setattr(pump, "_SENDING", 1000.0)
     for sending in (False, True):
         async with pair(slaves=0, ha_transfer_batch_size=50, ha_copy_from_first_file=True) as p:
             fill(p.master, 10)
             now = asyncio.get_running_loop().time()
-            p.service._grown_at = now if sending else now - 1000
+            p.service._pump._grown_at = now if sending else now - 1000
             await p.add_slave()
             await caught_up(p)
             took = asyncio.get_running_loop().time() - now

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rmq.broker.replication import master_service
+from rmq.broker.replication import filling, pump
 from rmq.broker.replication.wire import report
 from rmq.testing.simworld import SimOffload
 from tests.support.scenes.replication import PUT_OK, Pair, Sender, pair, raw_slave
@@ -44,7 +44,7 @@ async def test_where_producers_wait_for_a_slave_it_is_sent_before_anything_else_
     monkeypatch: pytest.MonkeyPatch, sync: bool, behind: bool, at_once: bool
 ) -> None:
     if behind:
-        monkeypatch.setattr(master_service, "_NEAR", 0)
+        monkeypatch.setattr(pump, "_NEAR", 0)
     async with pair(sync=sync) as p:
         await replicas(p)
         sender = Sender(p)
@@ -59,7 +59,7 @@ async def test_where_producers_wait_for_a_slave_it_is_sent_before_anything_else_
 async def test_a_slave_that_is_waited_for_gets_all_of_a_turn_at_once_and_one_that_catches_up_a_portion_a_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(master_service, "_TURN", 1)
+    monkeypatch.setattr(filling, "_TURN", 1)
     for sync in (True, False):
         async with pair(sync=sync, ha_transfer_batch_size=50) as p:
             await replicas(p)
