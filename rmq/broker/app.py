@@ -37,6 +37,7 @@ from rmq.protocol.errors import ConfigError, ProtocolError
 from rmq.protocol.ids import pack_host
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.health import Observer
+from rmq.remoting.peer_tls import DAEMON
 from rmq.remoting.router import Router
 from rmq.runtime.ending import Parts
 from rmq.runtime.loop import keep_memory
@@ -178,9 +179,9 @@ class BrokerApp:
         delays = DelayOffsets()
         self.metadata = Metadata(ground, tables, modes)
         self.forgetting = forgetting = Forgetting(store, tables, self.metadata.persist_offsets)
-        self._client = RemotingClient(world, tls=settings.peer_tls() if settings.tls_enable else None)
+        self._client = RemotingClient(world, tls=settings.peer_tls() if settings.tls_enable else None, options=DAEMON)
         #: Calls the brokers of its set.
-        self._peers = RemotingClient(world, tls=settings.peer_tls(), name="set")
+        self._peers = RemotingClient(world, tls=settings.peer_tls(), name="set", options=DAEMON)
         sign(ground, self._client, self._peers)
         self.access = make_access(ground, router, front, self._let_pops_go)
         self._registration = registration = Registrar(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import weakref
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from rmq.auth.credentials import Credentials, Signer
-from rmq.client.account import account_of
+from rmq.auth.credentials import Signer
+from rmq.client.account import Access, access_of
 from rmq.client.answers import Answers
 from rmq.client.application import ApplicationThreads
 from rmq.client.cluster.routes import Routes, no_such_topic
@@ -92,7 +91,7 @@ class TransactionMember(Protocol):
 
 
 #: Client id, name servers, namespace, account: who has another one has connections of its own.
-_Key = tuple[str, str | None, str | None, Credentials | None]
+_Key = tuple[str, str | None, str | None, Access]
 _instances: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, ClientInstance]] = (
     weakref.WeakKeyDictionary()
 )
@@ -107,13 +106,12 @@ def connect_instance(world: World, settings: ClientSettings, *, stable: bool = F
     loop = asyncio.get_running_loop()
     table = _instances.setdefault(loop, {})
     identity = client_id(world, settings, stable=stable)
-    account = account_of(settings, world.files)
-    key = (identity, settings.namesrv, settings.namespace, account)
+    access = access_of(settings, world.files)
+    key = (identity, settings.namesrv, settings.namespace, access)
     instance = table.get(key)
     if instance is None:
-        instance = table[key] = ClientInstance(world, settings, identity, _outages.setdefault(loop, Outages()))
-        if account is not None:
-            instance.remoting.signer = Signer(account).sign
+        outages = _outages.setdefault(loop, Outages())
+        instance = table[key] = ClientInstance(world, settings, identity, outages, access)
     hooks = instance.remoting.hooks
     hooks += [hook for hook in request_hooks(settings.hooks, instance.application) if hook not in hooks]
     return instance
@@ -136,17 +134,24 @@ class ClientInstance:
     Only its own loop touches it, but for what threads that encode sends read of its ``routes``.
     """
 
-    def __init__(self, world: World, settings: ClientSettings, identity: str, outages: Outages | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        settings: ClientSettings,
+        identity: str,
+        outages: Outages | None = None,
+        access: Access | None = None,
+    ) -> None:
         self.world = world
         self.settings = settings
         self.client_id = identity
         self.namespace = Namespace(settings.namespace)
         #: The process it was made in; a forked child has a copy that is the parent's to end.
         self.pid = world.identity.pid
-        context = settings.tls
-        if context is True:
-            context = ssl.create_default_context()
-        self.remoting = RemotingClient(world, tls=context or None)
+        access = access or access_of(settings, world.files)
+        self.remoting = RemotingClient(world, tls=access.peer())
+        if access.account is not None:
+            self.remoting.signer = Signer(access.account).sign
         self.remoting.router.add(Answers(self))
         self.application = ApplicationThreads(world, identity)
         self.beats = Heartbeats(self)

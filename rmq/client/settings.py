@@ -20,6 +20,7 @@ from rmq.client.hooks import Hook
 from rmq.client.message import MessageQueue
 from rmq.client.namespace import Namespace, namespace_of
 from rmq.client.offset_storage import OffsetStorage
+from rmq.client.tls import check_tls
 from rmq.protocol.errors import ClientError, UnknownOption, WrongType
 from rmq.protocol.frame import MAX_FRAME
 
@@ -57,7 +58,7 @@ _PAUSES = frozenset({
     "auto_commit_interval", "topic_metadata_check_interval",
 })  # fmt: skip
 #: What no error shows.
-_SECRET = frozenset({"secret_key", "security_token"})
+_SECRET = frozenset({"secret_key", "security_token", "tls_key_password"})
 _INT_MAX = (1 << 31) - 1
 #: Bytes of a pull, about.
 _PULL_BYTES = 256 << 10
@@ -94,9 +95,14 @@ class ClientOptions(TypedDict, total=False):
     server). ``namespace``: what brokers have in front of the names of topics and groups (default: the instance that the
     name server's address is of, ``MQ_INST_...``, if any). ``client_ip``: our address in the client id.
     ``instance_name``: clients of one process with the same one, if it is not DEFAULT, share connections and heartbeats.
-    ``tls``: True, or an ``ssl.SSLContext``. ``vip_channel``: send to port - 2. ``hooks``: what an application hangs in.
+    ``tls``: True, or an ``ssl.SSLContext``; servers are verified: by ``tls_ca_file`` or what this machine trusts,
+    and by the name called or ``tls_server_name`` (``tls_check_hostname``); ``tls_verify=False`` takes any certificate.
+    ``tls_cert_file`` and ``tls_key_file``: what they are shown; ``tls_key_password`` or ``tls_key_password_file`` opens
+    the key. Without any of these: what ``credentials_file`` says, else ROCKETMQ_TLS, ROCKETMQ_TLS_CA_FILE and so on.
+    ``vip_channel``: send to port - 2. ``hooks``: what an application hangs in.
     ``access_key``, ``secret_key`` and ``security_token``: the account that requests are signed with; else what the YAML
-    ``credentials_file`` says, else the environment's ROCKETMQ_ACCESS_KEY, _SECRET_KEY and _SECURITY_TOKEN.
+    ``credentials_file`` says, else the environment's ROCKETMQ_ACCESS_KEY, _SECRET_KEY and _SECURITY_TOKEN, or the file
+    that its ROCKETMQ_CREDENTIALS_FILE names.
     """
 
     namesrv: str | None
@@ -111,7 +117,15 @@ class ClientOptions(TypedDict, total=False):
     pull_time_delay_when_exception: Duration
     mq_client_api_timeout: Duration
     vip_channel: bool
-    tls: bool | ssl.SSLContext
+    tls: bool | ssl.SSLContext | None
+    tls_ca_file: str | None
+    tls_cert_file: str | None
+    tls_key_file: str | None
+    tls_key_password: str | None
+    tls_key_password_file: str | None
+    tls_server_name: str | None
+    tls_verify: bool | None
+    tls_check_hostname: bool | None
     access_key: str | None
     secret_key: str | None
     security_token: str | None
@@ -306,7 +320,15 @@ class ClientSettings:
     pull_time_delay_when_exception: float = 1.0
     mq_client_api_timeout: float = 3.0
     vip_channel: bool = False
-    tls: bool | ssl.SSLContext = False
+    tls: bool | ssl.SSLContext | None = None
+    tls_ca_file: str | None = None
+    tls_cert_file: str | None = None
+    tls_key_file: str | None = None
+    tls_key_password: str | None = field(default=None, repr=False)
+    tls_key_password_file: str | None = None
+    tls_server_name: str | None = None
+    tls_verify: bool | None = None
+    tls_check_hostname: bool | None = None
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
     security_token: str | None = field(default=None, repr=False)
@@ -339,12 +361,15 @@ class ClientSettings:
             self.namesrv = os.environ.get("NAMESRV_ADDR") or None
         self.namespace = namespace_of(self.namespace, self.namesrv)
         self._check_account()
+        check_tls(self)
 
     def _check_account(self) -> None:
         if self.access_key is None and self.secret_key is None and self.credentials_file is None:
             self.access_key = os.environ.get("ROCKETMQ_ACCESS_KEY") or None
             self.secret_key = os.environ.get("ROCKETMQ_SECRET_KEY") or None
             self.security_token = self.security_token or os.environ.get("ROCKETMQ_SECURITY_TOKEN") or None
+            if self.access_key is None and self.secret_key is None:
+                self.credentials_file = os.environ.get("ROCKETMQ_CREDENTIALS_FILE") or None
         if (self.access_key is None) != (self.secret_key is None):
             missing = "access_key" if self.access_key is None else "secret_key"
             raise ClientError(

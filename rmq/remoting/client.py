@@ -15,6 +15,7 @@ from rmq.remoting.calls import Done
 from rmq.remoting.conn import Conn
 from rmq.remoting.endpoint import Endpoint
 from rmq.remoting.limits import MAX_FRAME, Limits
+from rmq.remoting.peer_tls import SDK, OptionNames, PeerTls
 from rmq.remoting.router import Router
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
@@ -62,7 +63,7 @@ def _reason(error: OSError) -> str:
     """The system's words; loops differ in theirs."""
     if error.errno is not None and error.errno > 0 and not isinstance(error, ssl.SSLError):
         return os.strerror(error.errno)
-    return error.strerror or str(error)
+    return error.strerror or str(error) or "the other side ended the connection"
 
 
 class RemotingClient:
@@ -71,6 +72,7 @@ class RemotingClient:
     :param router: answers requests that come from servers; one of its own when not given.
     :param tls: speak TLS on every connection.
     :param connect_timeout: seconds.
+    :param options: what those of TLS are called here, for errors.
     """
 
     def __init__(
@@ -79,9 +81,10 @@ class RemotingClient:
         *,
         router: Router | None = None,
         limits: Limits | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: ssl.SSLContext | PeerTls | None = None,
         connect_timeout: float = CONNECT_SECONDS,
         name: str = "client",
+        options: OptionNames = SDK,
     ) -> None:
         self.world = world
         self.router = router if router is not None else Router()
@@ -90,7 +93,8 @@ class RemotingClient:
         self.signer: Callable[[Command], None] | None = None
         #: Address -> the name that led there, which its TLS certificate is checked against.
         self.server_names: dict[str, str] = {}
-        self._tls = tls
+        self._tls = PeerTls(tls, names=options) if isinstance(tls, ssl.SSLContext) else tls
+        self._options = options
         self._connect_timeout = connect_timeout
         self._endpoint = Endpoint(world, self.router, limits or _LIMITS, step=None, at_once=True, name=name)
         self._conns: dict[str, Conn] = {}
@@ -99,6 +103,7 @@ class RemotingClient:
         self._failed: dict[str, float] = {}
         self._closed = False
         self._endpoint.on_close.append(self._gone)
+        self._endpoint.why = self._why
 
     @property
     def on_close(self) -> list[Callable[[Conn], None]]:
@@ -157,23 +162,36 @@ class RemotingClient:
         return result
 
     async def _connect(self, addr: str, host: str, port: int) -> Conn | ConnectFailed:
+        tls = self._tls
+
         def factory() -> Conn:
             return Conn(self._endpoint, inbound=False, address=addr)
 
         try:
             async with patience.timeout(self._connect_timeout):
                 _, conn = await self.world.network.connect(
-                    factory, host, port, ssl_context=self._tls, server_name=self.server_names.get(addr)
-                )
+                    factory, host, port,
+                    ssl_context=tls.context if tls else None,
+                    server_name=tls.server_name if tls and tls.server_name else self.server_names.get(addr),
+                )  # fmt: skip
         except TimeoutError:
-            return ConnectFailed(f"connect to {addr} failed: no answer in {self._connect_timeout:g} s").about(
-                address=addr
-            )
-        except (OSError, ssl.SSLError) as error:
-            return ConnectFailed(f"connect to {addr} failed: {_reason(error)}").about(address=addr)
+            return _not_reached(addr, f"no answer in {self._connect_timeout:g} s")
+        except OSError as error:  # ssl.SSLError is one
+            return _not_reached(addr, (tls.fault(error, connecting=True) if tls else None) or _reason(error))
         assert isinstance(conn, Conn)
         self._conns[addr] = conn
         return conn
+
+    def _why(self, conn: Conn, error: Exception | None) -> str:
+        """Why the other side has ended a connection."""
+        if self._tls is not None and isinstance(error, ssl.SSLError) and (fault := self._tls.fault(error)):
+            return fault
+        if error is None and self._tls is None and not conn.active and conn.heard_at == conn.opened_at:
+            return (
+                "closed by the other side before it answered anything: perhaps it takes TLS only "
+                f"({self._options.on}); its log says why"
+            )
+        return str(error) if error else "closed by the other side"
 
     def _opened(self, addr: str, task: asyncio.Task[Conn | ConnectFailed]) -> None:
         if self._opening.get(addr) is task:

@@ -73,6 +73,7 @@ class Conn(Outgoing, asyncio.Protocol):
         "host",
         "idle_since",
         "inbound",
+        "opened_at",
         "peer",
         "port",
         "principal",
@@ -126,11 +127,11 @@ class Conn(Outgoing, asyncio.Protocol):
         self.principal: object = None
         #: Notes of services, by a key of theirs.
         self.data: dict[object, Any] = {}
-        #: Something came in since the last sweep.
-        self.active = True
+        #: Something came in since the last sweep; who connects to us counts as heard.
+        self.active = inbound
         self.idle_since = 0.0
-        #: When something came in last, to the second.
-        self.heard_at = 0.0
+        #: When something came in last, to the second; what it was opened at while nothing has.
+        self.heard_at = self.opened_at = 0.0
         self.host = ""
         self.port = 0
         self.peer = ""
@@ -372,7 +373,7 @@ class Conn(Outgoing, asyncio.Protocol):
                 self._end(exc)
 
     def _end(self, exc: Exception | None = None) -> None:
-        self.end_calls(self._doomed or (str(exc) if exc else "closed by the other side"))
+        self.end_calls(self._doomed or self._endpoint.why(self, exc))
         self._endpoint.lost(self)
 
     # -- flow ---------------------------------------------------------------------------------------------------

@@ -89,6 +89,8 @@ class Endpoint:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeping = False
         self._changed = asyncio.Event()
+        #: Says why a connection has ended that nobody here closed.
+        self.why: Callable[[Conn, Exception | None], str] = _why
         self._complaints = Rationed(world.clock)
         self._notes = Rationed(world.clock, most=200)
 
@@ -270,7 +272,7 @@ class Endpoint:
 
     def opened(self, conn: Conn) -> None:
         """A connection was made."""
-        conn.idle_since = conn.heard_at = self.now()
+        conn.idle_since = conn.heard_at = conn.opened_at = self.now()
         self.connections[conn] = None
         self._say("%s: %s connected", self.name, conn.peer)
         if not self._sweeping:
@@ -401,6 +403,10 @@ def _weight(frames: list[Frame]) -> int:
 
 def _partial(conn: Conn) -> tuple[str, int, int]:
     return conn.peer, conn._need, conn._have
+
+
+def _why(conn: Conn, error: Exception | None) -> str:
+    return str(error) if error else "closed by the other side"
 
 
 def _expire(key: Deadline) -> None:

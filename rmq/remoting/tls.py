@@ -25,6 +25,8 @@ HANDSHAKE = 0x16
 #: ``tls.server.need.client.auth``: what is asked of clients.
 CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
 _READ_SIZE = 1 << 18
+#: Bytes of a file of certificates that are looked at for what is in it.
+_LARGEST_PEM = 1 << 20
 
 
 class TlsMode(Enum):
@@ -116,7 +118,7 @@ def server_context(
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _load_chain(context, cert, key, password)
+    _load_chain(context, cert, key, password, "tls.server.keyPassword")
     if trust:
         _load_trust(context, trust)
     context.verify_mode = CLIENT_AUTH[client_auth]
@@ -125,44 +127,82 @@ def server_context(
 
 def client_context(
     *,
-    verify: bool = False,
+    verify: bool = True,
     trust: str | None = None,
+    also: str | None = None,
     cert: str | None = None,
     key: str | None = None,
     password: str | None = None,
+    check_host: bool = False,
+    password_option: str = "tls.client.keyPassword",
 ) -> ssl.SSLContext:
     """A client's TLS settings.
 
-    :param verify: check the server's certificate (``tls.client.authServer``); the name is not checked, as in Java.
+    :param verify: check the server's certificate.
     :param trust: path of the certificates to check against, PEM; the system's when not given.
+    :param also: path of certificates that are taken besides the system's, as they stand: they need no issuer.
+    :param check_host: the certificate has to name the host that is called (Java's clients never ask).
+    :param password_option: what the key's password is given with, for errors.
     :raises ConfigError: a file cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = False
+    context.check_hostname = verify and check_host
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
     if verify:
         if trust:
             _load_trust(context, trust)
         else:
             context.load_default_certs()
+            if also:
+                _load_trust(context, also)
+                context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if cert and key:
-        _load_chain(context, cert, key, password)
+        _load_chain(context, cert, key, password, password_option)
     return context
 
 
-def _load_chain(context: ssl.SSLContext, cert: str, key: str, password: str | None) -> None:
+def _load_chain(context: ssl.SSLContext, cert: str, key: str, password: str | None, option: str) -> None:
+    chain, private = _pem(cert), _pem(key)
     try:
         context.load_cert_chain(cert, key, password or "")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise ConfigError(f"TLS: {cert} with {key} cannot be used: {getattr(error, 'reason', None) or error}") from None
+        raise ConfigError(f"TLS: {_unfit(cert, chain, key, private, password, option, error)}") from None
+
+
+def _unfit(
+    cert: str, chain: bytes, key: str, private: bytes, password: str | None, option: str, error: Exception
+) -> str:
+    """Why OpenSSL does not take them; it says no more than "PEM lib" of most."""
+    if b"BEGIN CERTIFICATE" not in chain:
+        return f"{cert} holds no certificate in PEM form: give the certificate chain"
+    if b"PRIVATE KEY" not in private:
+        return f"{key} holds no private key in PEM form: give the key of {cert}"
+    if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+        return f"the key {key} is not the one of the certificate {cert}: give the key that it was made with"
+    if b"ENCRYPTED" in private:
+        lacks = "another password is needed" if password else "its password is missing"
+        return f"the key {key} is encrypted: {lacks} ({option})"
+    return f"{cert} with {key} cannot be used: {getattr(error, 'reason', None) or 'they are damaged'}"
 
 
 def _load_trust(context: ssl.SSLContext, trust: str) -> None:
+    _pem(trust)
     try:
         context.load_verify_locations(trust)
     except OSError as error:
-        raise ConfigError(f"TLS: {trust} cannot be used: {getattr(error, 'reason', None) or error}") from None
+        reason = getattr(error, "reason", None)
+        why = "it holds no certificate in PEM form" if reason in (None, "NO_CERTIFICATE_OR_CRL_FOUND") else reason
+        raise ConfigError(f"TLS: {trust} cannot be used as certificates to trust: {why}") from None
+
+
+def _pem(path: str) -> bytes:
+    """What a file holds: OpenSSL does not say which of two is missing. :raises ConfigError: it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(_LARGEST_PEM)
+    except OSError as error:
+        raise ConfigError(f"TLS: {path} cannot be read: {os.strerror(error.errno or 0)}") from None
 
 
 class TlsPipe(asyncio.Protocol):

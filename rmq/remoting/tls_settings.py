@@ -9,6 +9,7 @@ from rmq.config.settings import Settings, setting
 from rmq.config.sources import Given, read_file
 from rmq.protocol.errors import ConfigError
 from rmq.remoting.ephemeral import MadeCertificate
+from rmq.remoting.peer_tls import DAEMON, PeerTls
 from rmq.remoting.tls import CLIENT_AUTH, Renewed, ServerTls, TlsMode, client_context, server_context
 from rmq.runtime.aside import logger
 
@@ -52,15 +53,17 @@ class TlsSettings(Settings):
         doc="Speak TLS with name servers and brokers that this daemon calls; with brokers always where it is enforced.",
     )
     tls_client_auth_server: bool = setting(
-        False,
+        True,
         key="tls.client.authServer",
-        doc="Check the certificates of those this daemon calls; always where there are certificates to check against.",
+        doc="Check the certificates of those this daemon calls. false, Java's default: whoever answers is trusted, "
+        "unless there are certificates to check against.",
     )
     tls_client_trust_cert_path: str = setting(
         "",
         key="tls.client.trustCertPath",
         unit="path",
-        doc="Certificates that those are checked against, PEM; by default those of tls.server.trustCertPath.",
+        doc="Certificates that those are checked against, PEM; by default those of tls.server.trustCertPath, else the "
+        "machine's and tls.server.certPath: daemons that share a certificate trust each other.",
     )
     tls_client_cert_path: str = setting(
         "",
@@ -127,10 +130,11 @@ class TlsSettings(Settings):
             client_auth=self.tls_server_need_client_auth,
         )
 
-    def peer_tls(self) -> ssl.SSLContext | None:
+    def peer_tls(self) -> PeerTls | None:
         """How this daemon calls others, which are set up alike; None unless TLS is enforced or ``tls.enable`` is set.
 
-        The other side is checked when there are certificates to check it against, and is shown the daemon's own.
+        The other side is checked, and is shown the daemon's own certificate. Files that change count with the next
+        connection.
 
         :raises ConfigError: a file cannot be used.
         """
@@ -141,10 +145,16 @@ class TlsSettings(Settings):
         if not self.tls_client_cert_path:
             own = self.tls_server_cert_path, self.tls_server_key_path, self.tls_server_key_password
         cert, key, password = own
-        return client_context(
-            verify=bool(trust) or self.tls_client_auth_server,
-            trust=trust or None,
-            cert=cert,
-            key=key,
-            password=password or None,
-        )
+
+        def make() -> ssl.SSLContext:
+            return client_context(
+                verify=bool(trust) or self.tls_client_auth_server,
+                trust=trust or None,
+                also=self.tls_server_cert_path or None,
+                cert=cert,
+                key=key,
+                password=password or None,
+            )
+
+        paths = [path for path in (trust, cert, key) if path]
+        return PeerTls(Renewed(make, paths) if paths else make(), names=DAEMON)

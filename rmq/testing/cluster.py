@@ -109,8 +109,11 @@ class Cluster:
             await self.stop()
             raise
 
-    async def start_namesrv(self, number: int = 0) -> NamesrvApp:
-        """Start one more nameserver."""
+    async def start_namesrv(self, number: int = 0, **settings: str) -> NamesrvApp:
+        """Start one more nameserver.
+
+        :param settings: Java keys for this one.
+        """
         world, host = self._machine(f"namesrv-{number}")
         home = os.path.join(self.folder, f"namesrv-{number}")
         made = NamesrvSettings.from_sources(
@@ -119,6 +122,7 @@ class Cluster:
                 "listenPort": "0",
                 "kvConfigPath": os.path.join(home, "kvConfig.json"),
                 "configStorePath": os.path.join(home, "namesrv.properties"),
+                **settings,
             }
         )
         app = NamesrvApp(world, made)

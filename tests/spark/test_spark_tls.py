@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.remoting.conftest import Certificate, make_certificate
+from tests.support.certificates import Certificate, make_certificate
 from tests.support.peers.cluster import Cluster, start_cluster
 from tests.support.spark.topics import create, fill, numbers, places, stored
 

@@ -137,7 +137,8 @@ class SlaveClient:
                     silent += ": a master of Java's, and one whose tls.server.mode is another, speaks no TLS here"
                 self._failed(address, OSError(silent))
             except (OSError, RMQError) as error:
-                self._failed(address, error)
+                fault = self._tls.fault(error) if self._tls is not None else None
+                self._failed(address, OSError(fault) if fault else error)
             # A link that was good is made again at once; one that is refused, not again and again.
             if self._world.clock.monotonic() - began < _PAUSE:
                 await asyncio.sleep(_PAUSE)
@@ -177,7 +178,12 @@ class SlaveClient:
         link = _Link(self, address)
         try:
             async with patience.timeout(_CONNECT_SECONDS):
-                await self._world.network.connect(lambda: link, host, port, ssl_context=self._tls)
+                context = self._tls.context if self._tls is not None else None
+                try:
+                    await self._world.network.connect(lambda: link, host, port, ssl_context=context)
+                except OSError as error:
+                    fault = self._tls.fault(error, connecting=True) if self._tls is not None else None
+                    raise OSError(fault) if fault else error from None
             self._link = link
             self._connections += 1
             if self._why is None:

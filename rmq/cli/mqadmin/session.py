@@ -45,14 +45,31 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
 
     def make(work: Work[P]) -> click.Command:
         @functools.wraps(work)
-        def run(namesrv: str | None, unit_name: str | None = None, *args: P.args, **kwargs: P.kwargs) -> int:
+        def run(
+            namesrv: str | None,
+            credentials: str | None,
+            tls: bool,
+            tls_ca_file: str | None,
+            unit_name: str | None = None,
+            *args: P.args,
+            **kwargs: P.kwargs,
+        ) -> int:
             _refuse_empty(click.get_current_context())
-            return asyncio.run(_run(work, namesrv, unit_name, args, kwargs)) or 0
+            options = {**_as_whom(credentials), **_over_tls(tls, tls_ca_file), "unit_name": unit_name}
+            return asyncio.run(_run(work, namesrv, options, args, kwargs)) or 0
 
         decorated: Any = run
         for option in (
             click.option("--json", "json", is_flag=True, help="Print JSON instead of Java's columns."),
             click.option("-n", "--namesrvAddr", "namesrv", metavar="LIST", help="Name servers: host:port;host:port"),
+            click.option(
+                "--credentialsFile",
+                "credentials",
+                metavar="FILE",
+                help="YAML with accessKey, secretKey and options of TLS.  [default: $ROCKETMQ_HOME/conf/tools.yml]",
+            ),
+            click.option("--tls", is_flag=True, help="Speak TLS; options that are not given are the environment's."),
+            click.option("--tlsCaFile", "tls_ca_file", metavar="FILE", help="Speak TLS; certificates to trust, PEM."),
             *reversed(options),
         ):
             decorated = option(decorated)
@@ -71,25 +88,32 @@ def _refuse_empty(ctx: click.Context) -> None:
 async def _run(
     work: Callable[..., Awaitable[int | None]],
     namesrv: str | None,
-    unit_name: str | None,
+    given: dict[str, Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> int | None:
     if not namesrv and not any(os.environ.get(name) for name in ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_DOMAIN")):
         raise click.UsageError("no name server: give one with -n host:port, or set NAMESRV_ADDR")
-    options: Any = {name: value for name, value in (("namesrv", namesrv), ("unit_name", unit_name)) if value}
-    if (account := _account()) is not None:
-        options["credentials_file"] = account
+    options: Any = {name: value for name, value in {"namesrv": namesrv, **given}.items() if value}
     async with AdminClient(**options) as admin:
         return await work(admin, *args, **kwargs)
 
 
-def _account() -> str | None:
-    """Where Java's tools have the account that they sign with, if it is there; the environment's comes first."""
-    if os.environ.get("ROCKETMQ_ACCESS_KEY") or not (home := os.environ.get("ROCKETMQ_HOME")):
-        return None
+def _as_whom(credentials: str | None) -> dict[str, Any]:
+    """The file that is named, else the environment's account, else that of Java's tools, if it is there."""
+    if credentials is not None:
+        return {"credentials_file": credentials}
+    named = ("ROCKETMQ_ACCESS_KEY", "ROCKETMQ_CREDENTIALS_FILE")
+    if any(os.environ.get(name) for name in named) or not (home := os.environ.get("ROCKETMQ_HOME")):
+        return {}
     path = os.path.join(home, "conf", "tools.yml")
-    return path if os.path.exists(path) else None
+    return {"credentials_file": path} if os.path.exists(path) else {}
+
+
+def _over_tls(tls: bool, ca_file: str | None) -> dict[str, Any]:
+    if ca_file is not None:
+        return {"tls": True, "tls_ca_file": ca_file}
+    return {"tls": True} if tls else {}
 
 
 def broker_or_cluster(function: Any) -> Any:

@@ -25,6 +25,7 @@ from typing import Any
 import click
 import orjson
 
+from rmq.auth.credentials import Signer
 from rmq.broker.schedule.timing import may_have
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.refusal import remedy
@@ -39,6 +40,8 @@ from rmq.broker.store.stopped.verify import Verified, verify
 from rmq.cli.command import CONTEXT, FAILED, Commands, Refused
 from rmq.cli.mqadmin.session import address, plain, print_json, stamp
 from rmq.cli.progress import Bar
+from rmq.client.account import access_of
+from rmq.client.settings import AdminSettings
 from rmq.protocol.bodies.kv import KVTable
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
@@ -47,7 +50,6 @@ from rmq.protocol.headers.message import ViewMessageRequest
 from rmq.protocol.message import MessageRecord
 from rmq.protocol.names import TIMER_TOPIC
 from rmq.remoting.client import RemotingClient
-from rmq.remoting.tls import client_context
 from rmq.runtime.world import World
 
 __all__ = ["store"]
@@ -401,7 +403,7 @@ _ASK_SECONDS = 10.0
     click.option("--to-master", "master", metavar="ADDR", help="Cut what this broker, host:port, does not have."),
     click.option("--all", "everything", is_flag=True, help="Empty the store: as a slave it begins anew."),
     click.option("--yes", "yes", is_flag=True, help="Do not ask."),
-    click.option("--tls", "tls", is_flag=True, help="Speak TLS with the master."),
+    click.option("--tls", "tls", is_flag=True, help="Speak TLS with the master (ROCKETMQ_TLS_CA_FILE)."),
 )
 async def truncate_store(
     world: World, settings: StoreSettings, master: str | None, everything: bool, yes: bool, tls: bool, json: bool
@@ -432,7 +434,9 @@ async def _parted_at(opened: StoppedStore, master: str, *, tls: bool) -> int:
 
     :raises StoreError: it has nothing in common with it.
     """
-    client = RemotingClient(opened.world, tls=client_context() if tls else None, name="mqadmin")
+    access = access_of(AdminSettings.of({"tls": True} if tls else {}), opened.world.files)
+    client = RemotingClient(opened.world, tls=access.peer(), name="mqadmin")
+    client.signer = Signer(access.account).sign if access.account is not None else None
 
     async def ask(code: RequestCode, header: ViewMessageRequest | None = None) -> Command:
         answer = await client.request(master, Command.request(code, header), _ASK_SECONDS)

@@ -15,11 +15,13 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError, ConnectFailed, ConnectionLost, RMQError
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.limits import Limits
+from rmq.remoting.peer_tls import SDK, PeerTls, TlsOptions
 from rmq.remoting.router import Router
 from rmq.remoting.server import Server
 from rmq.remoting.tls import Renewed, ServerTls, TlsMode, client_context, server_context
 from rmq.remoting.tls_settings import TlsSettings
 from rmq.runtime.world import World
+from tests.support.certificates import make_certificate
 from tests.support.loops import factories, run_on
 
 LOOPS = sorted(factories())
@@ -43,10 +45,10 @@ def test_both_kinds_share_the_port(loop: str, certificate: Any) -> None:
     async def main() -> None:
         server, addr = await serve(ServerTls(TlsMode.PERMISSIVE, server_context(certificate.cert, certificate.key)))
         assert (await ask(addr)).remark == "plain"
-        assert (await ask(addr, client_context())).remark == "tls"
+        assert (await ask(addr, client_context(verify=False))).remark == "tls"
         assert (await ask(addr, client_context(verify=True, trust=certificate.cert))).remark == "tls"
         big = bytes(range(256)) * 20_000
-        answer = await ask(addr, client_context(), big)
+        answer = await ask(addr, client_context(verify=False), big)
         assert (answer.remark, answer.body == big) == ("tls", True)
         await server.stop()
 
@@ -58,14 +60,14 @@ def test_enforcing_and_disabled(loop: str, certificate: Any, caplog: pytest.LogC
     async def main() -> None:
         context = server_context(certificate.cert, certificate.key)
         server, addr = await serve(ServerTls(TlsMode.ENFORCING, context))
-        assert (await ask(addr, client_context())).remark == "tls"
+        assert (await ask(addr, client_context(verify=False))).remark == "tls"
         with pytest.raises(ConnectionLost):
             await ask(addr)
         await server.stop()
         server, addr = await serve(ServerTls(TlsMode.DISABLED, context))
         assert (await ask(addr)).remark == "plain"
         with pytest.raises(ConnectFailed):
-            await ask(addr, client_context())
+            await ask(addr, client_context(verify=False))
         await server.stop()
 
     run_on(loop, main())
@@ -78,7 +80,7 @@ def test_without_a_certificate_the_connection_closes_with_one_line(loop: str, ca
     async def main() -> None:
         server, addr = await serve(ServerTls())
         with pytest.raises(ConnectFailed):
-            await ask(addr, client_context())
+            await ask(addr, client_context(verify=False))
         assert (await ask(addr)).remark == "plain"
         await server.stop()
 
@@ -94,10 +96,10 @@ def test_who_is_not_trusted_is_refused(loop: str, certificate: Any, other_certif
         context = server_context(certificate.cert, certificate.key, trust=other_certificate.cert, client_auth="require")
         server, addr = await serve(ServerTls(TlsMode.PERMISSIVE, context))
         with pytest.raises(RMQError):
-            await ask(addr, client_context())  # shows no certificate
+            await ask(addr, client_context(verify=False))  # shows no certificate
         with pytest.raises(ConnectFailed):
             await ask(addr, client_context(verify=True, trust=other_certificate.cert))
-        known = client_context(cert=other_certificate.cert, key=other_certificate.key)
+        known = client_context(verify=False, cert=other_certificate.cert, key=other_certificate.key)
         assert (await ask(addr, known)).remark == "tls"
         await server.stop()
 
@@ -156,13 +158,13 @@ def test_a_server_without_a_certificate_makes_one_for_its_run(loop: str, caplog:
         assert (await ask(addr)).remark == "plain"
         assert caplog.text == ""  # nothing is made before somebody asks
         for _ in range(2):
-            assert (await ask(addr, client_context())).remark == "tls"
+            assert (await ask(addr, client_context(verify=False))).remark == "tls"
         with pytest.raises(ConnectFailed):
             await ask(addr, client_context(verify=True))
         await server.stop()
         server, addr = await serve(TlsSettings(tls_test_mode_enable=False).server_tls())
         with pytest.raises(ConnectFailed):
-            await ask(addr, client_context())
+            await ask(addr, client_context(verify=False))
         await server.stop()
 
     run_on(loop, main())
@@ -190,7 +192,7 @@ def test_where_no_certificate_can_be_made_one_line_says_so(
         server, addr = await serve(TlsSettings().server_tls())
         for _ in range(2):
             with pytest.raises(ConnectFailed):
-                await ask(addr, client_context())
+                await ask(addr, client_context(verify=False))
         await server.stop()
 
     asyncio.run(main())
@@ -235,7 +237,7 @@ def test_a_certificate_that_could_not_be_read_is_taken_once_it_may_be(tmp_path: 
     """Its content has not changed since: who may read it has."""
     path = tmp_path / "cert.pem"
     path.touch(mode=0o600)
-    before, new = client_context(), client_context()
+    before, new = client_context(verify=False), client_context(verify=False)
 
     def make() -> ssl.SSLContext:
         if path.stat().st_size and not path.stat().st_mode & 0o040:
@@ -260,9 +262,9 @@ def test_the_file_of_javas_tls_settings_goes_before_all_others(tmp_path: Path, c
     settings = TlsSettings.from_sources(overrides=given)
     assert settings.server_tls().mode is TlsMode.ENFORCING
     assert settings.origin("tls.server.mode") == f"{file} line 2"
-    context = settings.peer_tls()
-    assert context is not None
-    assert context.verify_mode is ssl.CERT_REQUIRED
+    peer = settings.peer_tls()
+    assert peer is not None
+    assert peer.context.verify_mode is ssl.CERT_REQUIRED
     file.write_text("listenPort=1\n")
     with pytest.raises(ConfigError, match="listenPort is no key of TLS"):
         TlsSettings.from_sources(overrides=given)
@@ -279,3 +281,91 @@ def test_contradictions_are_refused(certificate: Any) -> None:
     ):
         with pytest.raises(ConfigError, match=named):
             TlsSettings(**given).server_tls()
+
+
+def test_daemons_check_those_that_they_call_unless_told_otherwise(certificate: Any, other_certificate: Any) -> None:
+    """Those that share a certificate trust each other; Java's default is a switch."""
+
+    async def main() -> None:
+        server, addr = await serve(ServerTls(TlsMode.PERMISSIVE, server_context(certificate.cert, certificate.key)))
+
+        async def called(**settings: Any) -> str | None:
+            return (await ask(addr, TlsSettings(tls_enable=True, **settings).peer_tls())).remark
+
+        same = {"tls_server_cert_path": certificate.cert, "tls_server_key_path": certificate.key}
+        other = {"tls_server_cert_path": other_certificate.cert, "tls_server_key_path": other_certificate.key}
+        assert await called(**same) == "tls"
+        assert await called(**other, tls_client_trust_cert_path=certificate.cert) == "tls"
+        assert await called(**other, tls_client_auth_server=False) == "tls"
+        for settings in (other, {}, {"tls_client_trust_cert_path": other_certificate.cert}):
+            with pytest.raises(ConnectFailed, match=r"not trusted .* with tls\.client\.trustCertPath$"):
+                await called(**settings)
+        await server.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_each_failure_is_one_line_that_says_what_to_do(
+    loop: str, certificate: Any, other_certificate: Any, tmp_path: Path
+) -> None:
+    old = make_certificate(tmp_path, "old", days=(-3, -1))
+    named = make_certificate(tmp_path, "named", hosts=["broker.example"])
+
+    def served(one: Any, **options: Any) -> ServerTls:
+        return ServerTls(TlsMode.PERMISSIVE, server_context(one.cert, one.key, **options))
+
+    def calls(ca: Any, own: Any = None, name: str | None = "localhost") -> PeerTls:
+        chain = (own.cert, own.key) if own else (None, None)
+        return TlsOptions(ca=ca.cert, cert=chain[0], key=chain[1], server_name=name).peer(SDK)
+
+    async def said(tls: ServerTls | None, peer: PeerTls | None) -> str:
+        if tls is None:  # another service
+            other = await asyncio.start_server(_greet, "127.0.0.1", 0)
+            addr = f"127.0.0.1:{other.sockets[0].getsockname()[1]}"
+            with pytest.raises(ConnectFailed) as error:
+                await ask(addr, peer)
+            other.close()
+        else:
+            server, addr = await serve(tls)
+            with pytest.raises((ConnectFailed, ConnectionLost)) as error:
+                await ask(addr, peer)
+            await server.stop()
+        assert str(error.value).count(addr) == 1
+        return str(error.value).partition(addr)[2]
+
+    async def main() -> None:
+        wants = served(certificate, trust=old.cert, client_auth="require")
+        for tls, peer, words in (
+            (served(certificate), calls(other_certificate), "not trusted (self-signed certificate): give the one that"),
+            (served(old), calls(old), "its TLS certificate has expired: it has to be renewed there"),
+            (served(named), calls(named), "not for 'localhost': call it by a name that the certificate has, or give"),
+            (served(certificate), calls(certificate, name=None), "not for '127.0.0.1': call it by a name"),
+            (
+                ServerTls(TlsMode.DISABLED),
+                calls(certificate),
+                "ends the TLS handshake: it takes none there (tls, R",
+            ),
+            (None, calls(certificate), "it answers without TLS: this is a plain port, or another service"),
+            (
+                wants,
+                calls(certificate),
+                "it wants to see a TLS certificate that it trusts: give one with tls_cert",
+            ),
+            (wants, calls(certificate, named), "it does not trust our TLS certificate: give one with tls_cert_file"),
+            (wants, calls(certificate, old), "it refuses our TLS certificate, which has expired: renew what tls_cert"),
+            (
+                ServerTls(TlsMode.ENFORCING, server_context(certificate.cert, certificate.key)),
+                None,
+                "closed by the other side before it answered anything: perhaps it takes TLS only (tls, ROCKETMQ_TLS)",
+            ),
+        ):
+            assert words in await said(tls, peer)
+
+    run_on(loop, main())
+
+
+async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(10)
+    writer.write(b"SSH-2.0-another service\r\n")
+    writer.close()
