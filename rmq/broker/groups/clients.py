@@ -25,9 +25,6 @@ SCAN_SECONDS = 10.0
 _LINES_MOST = 100
 
 
-_NOBODY: tuple[Conn | None, str | None] = (None, None)
-
-
 @dataclass(slots=True)
 class Channel:
     """One client on one connection (Java: ClientChannelInfo)."""
@@ -254,8 +251,8 @@ class Producers:
         self._notes = Rationed(clock, most=_LINES_MOST)
         self._groups: dict[str, dict[Conn, Channel]] = {}
         self._of_conn: dict[Conn, dict[str, None]] = {}
-        #: With the account of each, where access control is on.
-        self._clients: dict[str, tuple[Conn, str | None]] = {}
+        #: Client id -> the accounts that call a client so -> its connection; without access control they are None.
+        self._clients: dict[str, dict[str | None, Conn]] = {}
 
     def register(
         self,
@@ -285,15 +282,18 @@ class Producers:
         self._hold(client_id, conn, None if grant is None else grant.account)
 
     def _hold(self, client_id: str, conn: Conn, account: str | None) -> None:
-        """Push replies for a client there from now on; not while another account's open connection has the id."""
-        holder, owner = self._clients.get(client_id, (conn, account))
-        if owner != account and not (holder is conn or holder.closed):
+        """Push the account's replies for a client there from now on."""
+        claims = self._clients.get(client_id, {})
+        others = {
+            owner: there for owner, there in claims.items() if not (owner == account or there is conn or there.closed)
+        }
+        if others and account not in claims:
             self._notes.say(
-                log.warning, "%s calls itself %s, which is a client of another account: that gets the replies",
-                conn.peer, client_id,
+                log.warning, "%s calls itself %s, as a client of another account at %s does: neither gets replies "
+                "until one of them has another instance name",
+                conn.peer, client_id, next(iter(others.values())).peer,
             )  # fmt: skip
-            return
-        self._clients[client_id] = conn, account
+        self._clients[client_id] = {**others, account: conn}
 
     def unregister(self, conn: Conn, group: str) -> None:
         channels = self._groups.get(group)
@@ -338,15 +338,22 @@ class Producers:
     def _left(self, conn: Conn, client_id: str) -> None:
         """Forget a client id that no group of its connection has any more."""
         names = self._of_conn.get(conn, ())
-        if self._clients.get(client_id, _NOBODY)[0] is conn and not any(
-            self._groups[name][conn].client_id == client_id for name in names
-        ):
+        claims = self._clients.get(client_id, {})
+        if conn not in claims.values() or any(self._groups[name][conn].client_id == client_id for name in names):
+            return
+        left = {account: there for account, there in claims.items() if there is not conn}
+        if left:
+            self._clients[client_id] = left
+        else:
             del self._clients[client_id]
 
     def client(self, client_id: str) -> Conn | None:
-        """The open connection of a client id: where a reply is pushed to."""
-        conn, _ = self._clients.get(client_id, _NOBODY)
-        return None if conn is None or conn.closed else conn
+        """The open connection of a client id, where a reply is pushed to; None while two accounts have one of that id.
+
+        A reply does not say whose request it answers. Whoever is first is not thereby the one who asked.
+        """
+        there = [conn for conn in self._clients.get(client_id, {}).values() if not conn.closed]
+        return there[0] if len(there) == 1 else None
 
 
 def _silent(groups: Iterable[tuple[str, dict[Conn, Channel]]], clock: Clock) -> list[tuple[str, Channel]]:

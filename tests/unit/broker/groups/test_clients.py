@@ -194,21 +194,29 @@ async def test_silent_channels_expire_by_the_monotonic_clock() -> None:
     assert await told.take() == [("g", 1)]
 
 
-def test_replies_stay_with_the_account_whose_client_is_there() -> None:
-    """Whoever has an account may call his client anything, and would be pushed the other's replies."""
+def test_replies_go_to_the_client_of_one_account_or_to_nobody() -> None:
+    """Whoever has an account may call his client anything, before the other does or after: he gets no replies of it."""
     producers = Producers(HandClock())
     own, renewed, thief = conn("own"), conn("renewed"), conn("thief")
     shop, other = (cast(Grant, SimpleNamespace(account=name)) for name in ("shop-orders", "another"))
-    producers.register(own, "c1", 0, 409, "pg", shop)
-    producers.register(thief, "c1", 0, 409, "x", other)
-    assert producers.client("c1") is own
-    producers.closed(thief)
+    for first, second in (((own, shop, "pg"), (thief, other, "x")), ((thief, other, "x"), (own, shop, "pg"))):
+        producers.closed(own)
+        for who, grant, group in (first, second):
+            producers.register(who, "c1", 0, 409, group, grant)
+        assert producers.client("c1") is None
+        producers.register(own, "c1", 0, 409, "pg", shop)
+        assert producers.client("c1") is None
+        producers.closed(thief)
     assert producers.client("c1") is own
     producers.register(renewed, "c1", 0, 409, "pg", shop)  # the same account goes on over a new connection
     assert producers.client("c1") is renewed
     producers.closed(renewed)
     producers.register(thief, "c1", 0, 409, "x", other)
     assert producers.client("c1") is thief
+    producers.register(thief, "c1", 0, 409, "x", shop)  # one connection of two accounts is one client
+    assert producers.client("c1") is thief
+    producers.closed(thief)
+    assert not producers._clients
 
 
 async def test_a_silent_group_leaves_alone_the_other_groups_of_its_connection() -> None:
