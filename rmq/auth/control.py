@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rmq.auth.access import AccessTable
@@ -39,9 +39,17 @@ class AccessControl:
 
     :param table: what each request code needs.
     :param trace_topic: the name of the topic of message traces.
+    :param bodies: see :class:`~rmq.auth.guard.Guard`.
     """
 
-    def __init__(self, world: World, settings: AclSettings, table: AccessTable, trace_topic: str) -> None:
+    def __init__(
+        self,
+        world: World,
+        settings: AclSettings,
+        table: AccessTable,
+        trace_topic: str,
+        bodies: Mapping[int, Callable[[], int]] | None = None,
+    ) -> None:
         self._world = world
         self._files = AclFiles(world.files, settings.rocketmq_home, settings.acl_plain_file)
         self._white_lists_skip = settings.acl_white_list_skips_checks
@@ -50,7 +58,7 @@ class AccessControl:
             trace_topic=settings.acl_trace_topic_open,
             unchecked_codes=settings.acl_unchecked_codes,
         )
-        self.guard = Guard(world.clock, table, leniency, trace_topic)
+        self.guard = Guard(world.clock, table, leniency, trace_topic, bodies)
         self.tasks = TaskOwner("access control")
         #: Told after the rules have changed.
         self.on_change: list[Callable[[], None]] = []

@@ -7,6 +7,7 @@ rules are replaced as a whole (:attr:`Guard.rules`), and hold for the next reque
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from rmq.protocol.names import RETRY_PREFIX, TRACE_TOPIC
 from rmq.protocol.permissions import PUB, Need
 from rmq.protocol.signature import ACCESS_KEY, verify
 from rmq.remoting.limits import Rationed
+from rmq.remoting.router import SHORT
 from rmq.runtime.aside import logger
 from rmq.runtime.world import Clock
 
@@ -92,12 +94,19 @@ class Guard:
 
     :param table: what each code needs.
     :param trace_topic: the broker's name for it.
+    :param bodies: bytes of the longest body by request code, where it is more than a few KiB and no handler says it.
     """
 
     def __init__(
-        self, clock: Clock, table: AccessTable, leniency: Leniency | None = None, trace_topic: str = TRACE_TOPIC
+        self,
+        clock: Clock,
+        table: AccessTable,
+        leniency: Leniency | None = None,
+        trace_topic: str = TRACE_TOPIC,
+        bodies: Mapping[int, Callable[[], int]] | None = None,
     ) -> None:
         self._table = table
+        self._bodies = bodies or {}
         self._lenient = leniency or Leniency()
         self._trace_topics = frozenset({TRACE_TOPIC, trace_topic})
         self._trace_topic = trace_topic
@@ -116,6 +125,11 @@ class Guard:
     def rules(self, rules: Rules) -> None:
         self._rules = rules
         self._verdicts = {}
+
+    def longest(self, code: int) -> int:
+        """Bytes of a body that is taken for a code whose handler sets no limit: before its signature is looked at."""
+        most = self._bodies.get(code)
+        return SHORT if most is None else most()
 
     def admit(self, conn: Conn, request: Command) -> None:
         """Find out who sent a request, before anything of it is read; gives it its grant.

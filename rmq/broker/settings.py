@@ -7,6 +7,7 @@ Keys are spelt as in Java's BrokerConfig, MessageStoreConfig and NettyServerConf
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import ClassVar
 
@@ -139,7 +140,9 @@ class BrokerSettings(AclSettings):
     ha_allowed_addresses: str = setting(
         "",
         key="haAllowedAddresses",
-        doc="Addresses, and networks like 10.0.0.0/8, that get the commit log, separated by ';'. Default: every one.",
+        doc="Addresses, and networks like 10.0.0.0/8, that get the commit log, separated by ';'. Default: every one; "
+        "with aclEnable this machine alone, unless slaves have to show a certificate "
+        "(tls.server.need.client.auth=require).",
     )
     ha_send_heartbeat_interval: int = setting(
         5_000,
@@ -874,6 +877,22 @@ class BrokerSettings(AclSettings):
     def _one_of(self, key: str, allowed: tuple[str, ...]) -> None:
         if self.get(key) not in allowed:
             raise self.refused(key, f"must be one of {', '.join(allowed)}")
+
+    def ha_networks(self) -> list[addresses.Network]:
+        """Who gets the commit log; nobody named: everybody does.
+
+        The stream has no accounts: where requests need one, the log is not everybody's either.
+        """
+        named = addresses.parse_networks(self.ha_allowed_addresses)
+        certified = self.tls_server_mode == "enforcing" and self.tls_server_need_client_auth == "require"
+        if named or certified or not self.acl_enable:
+            return named
+        own = ["127.0.0.0/8", "::1"]
+        for host in (self.broker_ip1, self.broker_ip2):
+            with contextlib.suppress(ConfigError):  # a name
+                addresses.parse_networks(host)
+                own.append(host)
+        return addresses.parse_networks(";".join(own))
 
     def settle(self, identity: Identity) -> Advertised | None:
         """Fill in what depends on the machine, then check everything.

@@ -62,6 +62,9 @@ class Handler:
 class Guard(Protocol):
     """Access control (:mod:`rmq.auth`): asked twice about each request, both times it raises AuthError to refuse."""
 
+    def longest(self, code: int) -> int:
+        """Bytes of a body that is taken by a handler which sets no limit of its own: all of it is signed."""
+
     def admit(self, conn: Conn, request: Command) -> None:
         """Who sent it, before anything of it is read."""
 
@@ -199,13 +202,16 @@ class Router:
                     raise ResponseError(ResponseCode.SYSTEM_BUSY, BUSY)
                 return
             guard = self.guard
-            if guard is not None:
-                guard.admit(conn, request)
-            if handler.body is not None and len(request.body) > handler.body:
+            limit = handler.body
+            if limit is None and guard is not None:
+                limit = guard.longest(request.code)
+            if limit is not None and len(request.body) > limit:
                 raise ResponseError(
                     ResponseCode.SYSTEM_ERROR,
-                    f"a body of {len(request.body)} bytes: at most {handler.body} are taken by request {request.code}",
+                    f"a body of {len(request.body)} bytes: at most {limit} are taken by request {request.code}",
                 )
+            if guard is not None:
+                guard.admit(conn, request)
             header = None if handler.header is None else handler.header.decode(request.ext or {})
             if guard is not None and request.code not in self._refusing:
                 guard.check(conn, request, header)

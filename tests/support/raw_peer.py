@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -19,8 +20,9 @@ T = TypeVar("T")
 class RawPeer:
     """``async with RawPeer(host, port) as peer: answer = await peer.ask(command)``."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, ssl: ssl.SSLContext | None = None) -> None:
         self._where = (host, port)
+        self._ssl = ssl
         self._answers: dict[int, asyncio.Future[Command]] = {}
         self._opaque = 0
         #: Answers so far.
@@ -29,7 +31,7 @@ class RawPeer:
         self.pushed: list[Command] = []
 
     async def __aenter__(self) -> Self:
-        self._reader, self.writer = await asyncio.open_connection(*self._where)
+        self._reader, self.writer = await asyncio.open_connection(*self._where, ssl=self._ssl)
         self._task = asyncio.create_task(self._read())
         return self
 

@@ -268,7 +268,7 @@ class Admission:
             or (sent and (len(body) > limit or size > limit + 65536))
             or size + 8 > self._store.log.file_size
         ):
-            raise self._illegal()
+            raise self.illegal()
         if sys_flag & _PREPARED:
             # Such a record is in no queue, says every recovery: it must not be in one until then.
             sys_flag &= ~_TRANSACTION_BITS
@@ -300,7 +300,7 @@ class Admission:
         if size <= SENT_PROPERTIES:
             return
         if size + self._cluster_size > properties.MAX_BYTES:
-            raise self._illegal()
+            raise self.illegal()
         raise ResponseError(
             ResponseCode.MESSAGE_ILLEGAL,
             f"the message is illegal: its properties take {size} bytes; with more than {SENT_PROPERTIES} it could not "
@@ -387,7 +387,8 @@ class Admission:
             "messages are put to the slave, message store has been shut down, etc.",
         )
 
-    def _illegal(self) -> ResponseError:
+    def illegal(self) -> ResponseError:
+        """The refusal of a message that is too long, in Java's words."""
         return ResponseError(
             ResponseCode.MESSAGE_ILLEGAL,
             "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
@@ -472,7 +473,7 @@ class Admission:
         shared = properties.decode(header.properties or "")
         sys_flag = header.sys_flag & ~_HOST_BITS
         if len(body) > settings.max_message_size or sys_flag & _TRANSACTION_BITS or self.delay_level(shared) > 0:
-            raise self._illegal()
+            raise self.illegal()
         shared["CLUSTER"] = settings.broker_cluster_name
         queue = self._queue(config.topic_name, queue_id)
         puts: list[Put] = []
@@ -503,7 +504,7 @@ class Admission:
             puts.append(put)
             whole += len(put.properties)
             if whole > _MOST_PROPERTIES * settings.max_message_size:
-                raise self._illegal()
+                raise self.illegal()
             done += batch.MESSAGE_WEIGHT + len(put.properties)
             if done >= _SLICE:
                 done = 0

@@ -89,6 +89,9 @@ class GuardedLane(Lane):
                             later.append((conn, command))
                             room_for_others -= hi - lo
                     else:
+                        if len(command.body) > settings.max_message_size:  # nobody has it hashed
+                            self._outcomes.refused(conn, command, self._admission.illegal())
+                            continue
                         admit(conn, command)
                         if gate or not self._plain(conn, command, puts, acks):
                             weight -= self._slow(conn, command, puts, acks)
@@ -118,7 +121,7 @@ class GuardedLane(Lane):
         lane = self._lanes.get(fields.b)
         if lane is None or not lane.plain or fields.j or fields.m or fields.f & DIVERTED_FLAGS:
             return False
-        if not 0 <= fields.e < len(lane.queues) or len(command.body) > self._settings.max_message_size:
+        if not 0 <= fields.e < len(lane.queues):
             return False
         plain = plain_properties(fields.i, self._cluster)
         if plain is None or len(plain[0]) > SENT_PROPERTIES:

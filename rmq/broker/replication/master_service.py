@@ -47,7 +47,7 @@ class MasterReplication:
         #: Connections that were closed, by reason.
         self.refused: Counter[Why] = Counter()
         self.tls = settings.server_tls()
-        self._allowed = addresses.parse_networks(settings.ha_allowed_addresses)
+        self._allowed = settings.ha_networks()
         self._listener: Listener | None = None
         self._connections: dict[SlaveConnection, None] = {}
         #: Replica -> its connections that have reported.
@@ -160,7 +160,10 @@ class MasterReplication:
         if self._listener is None:
             raise Refused(Why.TOO_MANY, "the broker stops")
         if self._allowed and not any(slave.host in network for network in self._allowed):
-            raise Refused(Why.NOT_ALLOWED, "haAllowedAddresses does not name its address")
+            why = "haAllowedAddresses does not name its address"
+            if not self.settings.ha_allowed_addresses:
+                why = "with aclEnable this machine alone gets the log: name the slaves' addresses in haAllowedAddresses"
+            raise Refused(Why.NOT_ALLOWED, why)
         if len(self._connections) >= _MOST:
             self._make_room(slave)
         self._connections[slave] = None

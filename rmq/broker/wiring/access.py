@@ -9,10 +9,17 @@ from rmq.auth.credentials import Signer, read_credentials
 from rmq.broker.access import BROKER_ACCESS
 from rmq.broker.parts import Ground
 from rmq.broker.wiring.front import Front
+from rmq.protocol.codes import RequestCode
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.router import Router
 
 __all__ = ["make_access", "sign"]
+
+#: Requests whose body is a message, or several.
+_MESSAGES = (
+    RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2,
+)  # fmt: skip
 
 
 def make_access(ground: Ground, router: Router, front: Front, let_go: Callable[[], None]) -> AccessControl | None:
@@ -23,7 +30,8 @@ def make_access(ground: Ground, router: Router, front: Front, let_go: Callable[[
     settings = ground.settings
     if not settings.acl_enable:
         return None
-    access = AccessControl(ground.world, settings, BROKER_ACCESS, settings.msg_trace_topic_name)
+    bodies: dict[int, Callable[[], int]] = dict.fromkeys(_MESSAGES, lambda: settings.max_message_size)
+    access = AccessControl(ground.world, settings, BROKER_ACCESS, settings.msg_trace_topic_name, bodies)
     router.guard = access.guard
     # Whoever waits for messages asks anew, and is looked at anew.
     access.on_change += [lambda: front.delivery.holds.release(lambda hold: True), let_go]

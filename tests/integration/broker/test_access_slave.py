@@ -10,7 +10,8 @@ from tests.support.raw_peer import send
 from tests.support.scenes.pair import Pair, rounds
 from tests.support.virtual import in_virtual_time
 
-SETTINGS = {"aclEnable": "true", "rocketmqHome": "/home", "aclCredentialsFile": "/home/broker.yml"}
+SETTINGS = {"aclEnable": "true", "rocketmqHome": "/home", "aclCredentialsFile": "/home/broker.yml",
+            "haAllowedAddresses": "10.0.0.0/8"}  # fmt: skip
 
 
 def write(scene: Pair, path: str, text: str) -> None:

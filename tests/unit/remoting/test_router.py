@@ -121,6 +121,9 @@ class OneGuard:
     def __init__(self) -> None:
         self.seen: list[object] = []
 
+    def longest(self, code: int) -> int:
+        return 5
+
     def admit(self, conn: Conn, request: Command) -> None:
         self.seen.append(request)
         if request.code == 9:
@@ -142,6 +145,15 @@ def test_a_guard_is_asked_before_handlers() -> None:
                 assert answer.remark == f"org.apache.rocketmq.acl.common.AclException: {why}"
             assert rig.services.oneways == []
             assert (await rig.ask(1)).code == 0
+            # All of a body is signed: one that is too long is refused before anybody reads it.
+            asked = len(rig.server.router.guard.seen)
+            for code, most in ((1, 5), (12, 3)):
+                answer = await rig.ask(code, body=b"x" * 6)
+                assert (answer.code, answer.remark) == (
+                    1,
+                    f"a body of 6 bytes: at most {most} are taken by request {code}",
+                )
+            assert len(rig.server.router.guard.seen) == asked
 
     simloop.run(main())
 

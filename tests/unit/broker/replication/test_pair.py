@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import ssl
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from rmq.broker.replication import filling, pace, pump
 from rmq.broker.replication.master import Why
 from rmq.broker.replication.wire import report
+from rmq.broker.settings import BrokerSettings
 from rmq.remoting.tls import ServerTls, client_context
 from rmq.testing.simworld import SimOffload
 from tests.support.scenes.replication import SIZE, Pair, fill, log_bytes, pair, raw_slave
@@ -339,6 +341,27 @@ async def test_only_allowed_addresses_get_the_log() -> None:
         assert p.slaves[1].store.log.end == 0
         assert p.service.refused[Why.NOT_ALLOWED] > 2
         assert len(p.service.slaves()) == 1
+
+
+@in_virtual_time
+async def test_with_access_control_the_log_is_not_everybodys_either() -> None:
+    """The stream has no accounts: a slave on another machine has to be named."""
+    async with pair(slaves=1, acl_enable=True) as p:
+        fill(p.master, 10)
+        await asyncio.sleep(20)
+        assert p.slaves[0].store.log.end == 0
+        assert p.service.refused[Why.NOT_ALLOWED] > 2
+        assert "name the slaves' addresses in haAllowedAddresses" in p.service.refusals()[0]
+    certified = {"tls_server_mode": "enforcing", "tls_server_need_client_auth": "require"}
+    for named, gets in (
+        ({"ha_allowed_addresses": "10.0.0.0/8"}, "10.0.0.2"), ({"ha_allowed_addresses": "0.0.0.0/0"}, "8.8.8.8"),
+        ({"broker_ip2": "10.0.0.9"}, "10.0.0.9"), (certified, "8.8.8.8"),
+    ):  # fmt: skip
+        settings = BrokerSettings.from_sources()
+        for name, value in {"acl_enable": True, **named}.items():
+            setattr(settings, name, value)
+        networks = settings.ha_networks()
+        assert not networks or any(ipaddress.ip_address(gets) in network for network in networks), named
 
 
 @in_virtual_time
