@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rmq.auth.access import ADMIN, CHECKED_BY_JAVA, NEVER_LENIENT, Access, AccessTable, Role
 from rmq.auth.plain_acl import Account
@@ -73,6 +73,15 @@ class _Grant:
         return self._lenient or self._guard.verdict(self._key, need) is None
 
 
+class _Known(NamedTuple):
+    """What is ready for the requests of one account under the rules of the moment."""
+
+    account: Account
+    grant: _Grant
+    #: It may come from any address.
+    anywhere: bool
+
+
 class _Everything:
     """The grant of a white-listed address, as Java has it."""
 
@@ -111,6 +120,7 @@ class Guard:
         self._trace_topics = frozenset({TRACE_TOPIC, trace_topic})
         self._trace_topic = trace_topic
         self._rules = Rules()
+        self._known: dict[str, _Known] = {}
         self._verdicts: dict[tuple[str, Need], str | None] = {}
         self._refusals = Rationed(clock)
         #: Requests that were refused since start, by the kind of reason.
@@ -125,6 +135,14 @@ class Guard:
     def rules(self, rules: Rules) -> None:
         self._rules = rules
         self._verdicts = {}
+        self._known = {
+            key: _Known(
+                account,
+                _Grant(self, key, lenient=False),
+                anywhere=self._lenient.white_lists or (account.white.empty and not rules.white),
+            )
+            for key, account in rules.accounts.items()
+        }
 
     def longest(self, code: int) -> int:
         """Bytes of a body that is taken for a code whose handler sets no limit: before its signature is looked at."""
@@ -136,26 +154,28 @@ class Guard:
 
         :raises AuthError: nobody that is known, or somebody who may not ask this.
         """
-        rules, host = self._rules, conn.host
+        host = conn.host
+        white_lists = self._lenient.white_lists
         request.grant = None
-        if self._lenient.white_lists and rules.lists(host):
+        if white_lists and self._rules.lists(host):
             request.grant = _EVERYTHING
             return
         ext = request.ext or {}
         key = ext.get(ACCESS_KEY)
         if not key:
             raise self._refusal(conn, request, "unsigned", "No accessKey is configured")
-        account = rules.accounts.get(key)
-        if account is None:
+        known = self._known.get(key)
+        if known is None:
             raise self._refusal(conn, request, "unknown", f"No acl config for {key[:_LONGEST_KEY]}")
-        if self._lenient.white_lists and account.white.matches(host):
+        account, grant, anywhere = known
+        if white_lists and account.white.matches(host):
             request.grant = _EVERYTHING
             return
-        if not verify(ext, request.body, account.secret_key, request.version):
+        if not verify(ext, request.body, account.secret_key):
             raise self._refusal(conn, request, "signature", f"Check signature failed for accessKey={key}")
         if account.disabled:
             raise self._refusal(conn, request, "disabled", f"accessKey={key} is disabled")
-        if not self._comes_from_where_it_may(account, host):
+        if not anywhere and not self._comes_from_where_it_may(account, host):
             raise self._refusal(
                 conn,
                 request,
@@ -163,12 +183,12 @@ class Guard:
                 f"accessKey={key} is not for the address {host}: see the white lists",
             )
         access = self._table.get(request.code, ADMIN)
-        lenient = self._asks_nothing_in_java(request)
+        lenient = self._lenient.unchecked_codes and self._asks_nothing_in_java(request)
         fits = access.role is Role.ACCOUNT or account.admin or (access.role is Role.BROKER and account.broker)
         if not (fits or lenient):
             why = f"Need admin permission for request code={request.code}, but accessKey={key} is not"
             raise self._refusal(conn, request, "role", why)
-        request.grant = _Grant(self, key, lenient=lenient)
+        request.grant = _Grant(self, key, lenient=True) if lenient else grant
 
     def check(self, conn: Conn, request: Command, header: Header | None) -> None:
         """Whether who was admitted may do what the header names.
@@ -211,14 +231,12 @@ class Guard:
 
     def _comes_from_where_it_may(self, account: Account, host: str) -> bool:
         """White lists only ever narrow: an account's own one, else the global one, says where it may come from."""
-        if self._lenient.white_lists:
-            return True
         if not account.white.empty:
             return account.white.matches(host)
         return not self._rules.white or self._rules.lists(host)
 
     def _asks_nothing_in_java(self, request: Command) -> bool:
-        if not self._lenient.unchecked_codes or request.code in NEVER_LENIENT:
+        if request.code in NEVER_LENIENT:
             return False
         if request.code == RequestCode.SEND_MESSAGE:
             return ((request.ext or {}).get("topic") or "").startswith(RETRY_PREFIX)

@@ -46,18 +46,35 @@ def test_the_signature_of_protocol_md() -> None:
     }  # fmt: skip
     signed = signature.signed_fields(ext, b"hello", "rocketmq2", "12345678")
     assert signed["Signature"] == "kWIKMZ8QXeW0Y2i1o0yzxdVZNOU="
-    assert signature.verify(signed, b"hello", "12345678", 409)
-    assert not signature.verify(signed, b"hallo", "12345678", 409)
-    assert not signature.verify(ext, b"hello", "12345678", 409)
+    assert signature.verify(signed, b"hello", "12345678")
+    assert not signature.verify(signed, b"hallo", "12345678")
+    assert not signature.verify(ext, b"hello", "12345678")
 
 
 def test_the_unique_key_mark_is_signed_or_not() -> None:
     old = signature.signed_fields({"key": "k"}, b"", "a", "secret") | {"_UNIQUE_KEY_QUERY": "true"}
     new = signature.signed_fields({"key": "k", "_UNIQUE_KEY_QUERY": "true"}, b"", "a", "secret", "token")
-    for version in (399, 401):
-        assert signature.verify(old, b"", "secret", version)
-        assert signature.verify(new, b"", "secret", version)
-        assert not signature.verify(old | {"more": "1"}, b"", "secret", version)
+    assert signature.verify(old, b"", "secret")
+    assert signature.verify(new, b"", "secret")
+    assert not signature.verify(old | {"more": "1"}, b"", "secret")
+
+
+def test_what_is_signed_goes_by_names_and_not_by_their_order() -> None:
+    fields: dict[str, str | None] = {"b": "2", "Signature": "s", "a": "1", "_UNIQUE_KEY_QUERY": "m", "c": None}
+    for ext in (fields, fields, dict(reversed(fields.items()))):
+        assert signature.content(ext, b"!") == b"m12null!"
+        assert signature.content(ext, b"!", 399) == b"12null!"
+        assert signature.content(ext, b"!", 400) == b"m12null!"
+    assert signature.content({"a": "1"}, b"") == b"1"
+    assert signature.content({}, b"x") == b"x"
+
+
+def test_names_that_nobody_sends_twice_are_not_kept() -> None:
+    for number in range(2_000):
+        assert signature.content({f"n{number}": "1", "a": "2"}, b"") == b"21"
+    assert signature.content({"long" * 1_000: "1", "a": "2"}, b"") == b"21"
+    assert len(signature._ORDERS) <= 256
+    assert max(sum(map(len, names)) for names in signature._ORDERS) <= 1_024
 
 
 def test_permissions_print_as_in_java() -> None:
