@@ -148,6 +148,7 @@ class History:
                 return False
             if len(self.plans) < len(engine.offsets):
                 self.plans.append(self._known(there, engine.offsets[-1]))
+                self._goes_on_from()
                 world.known = self.plans[-1]
             if fate == "planned":
                 raise Killed
@@ -210,10 +211,16 @@ class History:
         done = self.engine.commits
         places = self._places(self.engine.offsets[done - 1]) if done else {}
         known = self.plans[done - 1] if done else {}
+        # Of a queue that was empty then the checkpoint knows no message, and where it is all the same.
         self.told = {
             one
             for one in self.told
-            if done and (known.get(one.where) is not one.home or one.offset < places.get(one.where, 0))
+            if done
+            and (
+                one.where not in places
+                or known.get(one.where, one.home) is not one.home
+                or one.offset < places[one.where]
+            )
         }
 
     def _is_hidden(self, known: dict[Where, MemoryQueue]) -> bool:
@@ -287,7 +294,7 @@ class History:
         oldest = self._by_queue(json.loads(text).get(OLDEST, {}))
         homes = {(one.where, one.time): one.home for one in self.world.messages}
         found = {where: home for where, home in there.items() if now.get(where) is home}
-        found |= {where: homes[where, time] for where, (_, time) in oldest.items() if where in there}
+        found |= {where: homes[where, time] for where, (_, time) in oldest.items()}
         found = {where: home for where, home in found.items() if where in places}
         for where, home in self.world.known.items():
             is_up = self.world.cluster.brokers[where[0]].up
@@ -303,8 +310,15 @@ class History:
         wanted = {home: self.begin_at(where, home) for where, home in self.world.now().items() if where in places}
         #: What begins beyond its end, since the topic was made anew, is a loss, and goes on from there.
         self.beyond = any(place > home.most for home, place in wanted.items())
-        self.starts = {home: min(place, home.most) for home, place in wanted.items()}
+        self.starts = wanted
         self._knows(self._known(self._readable(), text))
+
+    def _goes_on_from(self) -> None:
+        """A queue that ends before the query is to begin is read from where it ends when the first batch is planned."""
+        if len(self.plans) == 1:
+            now, places = self.world.now(), self._places(self.engine.offsets[0])
+            ends = {now[where]: min(place, now[where].most) for where, place in places.items() if where in now}
+            self.starts = {home: min(place, ends.get(home, home.most)) for home, place in self.starts.items()}
 
     def _knows(self, known: dict[Where, MemoryQueue]) -> None:
         """The checkpoint knows these queues and no others, also of what went away before."""
@@ -405,9 +419,20 @@ class History:
             else:
                 owed = strict and one.known
             assert not owed, f"lost in silence: {self._of([one])}: {self.said}"
-            # A query does not go beyond a queue that is not offered: what expires in it is still to be told.
-            if not world.is_there(one) and (world.is_offered(one.where) or world.now().get(one.where) is not one.home):
+            # A query does not go beyond a queue that is not offered: what expires in it is still to be told, unless it
+            # was when the queue was.
+            is_open = world.is_offered(one.where) or world.now().get(one.where) is not one.home
+            if not world.is_there(one) and (is_open or self._is_behind(one)):
                 self.told.add(one)
+
+    def _is_behind(self, one: Sent) -> bool:
+        """Whether committed batches end beyond a message, in the queue that it was in."""
+        done = self.engine.commits
+        return (
+            done > 0
+            and self.plans[done - 1].get(one.where) is one.home
+            and one.offset < self._places(self.engine.offsets[done - 1]).get(one.where, 0)
+        )
 
     def _of(self, those: list[Sent]) -> str:
         return ", ".join(f"{one.number} (queue {one.where}, offset {one.offset})" for one in those)

@@ -17,11 +17,20 @@ from tests.support.spark.histories.history import run
 from tests.support.spark.histories.plants import PLANTS, Patch
 
 SEEDS = amount(40, 6000)
+#: The model has blamed the query for what it is to do, once in a thousand histories: told of a loss a second time since
+#: an older checkpoint was put back (two), read from the end of a queue that grew before the first batch was planned,
+#: known no queue that had been empty, asked for a loss that had been told while the queue was offered.
+MISJUDGED = [2199, 2758, 3489, 3938, 1792]
 
 
 def test_every_message_is_in_the_table_once_or_its_loss_is_told(say: Callable[[str], None]) -> None:
     run(range(PIECE * SEEDS, (PIECE + 1) * SEEDS))
     say(f"{SEEDS} random histories of a Spark stream: no row missing or twice, every loss told")
+
+
+@pytest.mark.parametrize("seed", MISJUDGED)
+def test_the_model_asks_for_no_more_than_is_promised(seed: int) -> None:
+    run(range(seed, seed + 1))
 
 
 @pytest.mark.parametrize(("plant", "first"), PLANTS, ids=[plant.__name__ for plant, _ in PLANTS])
