@@ -17,8 +17,9 @@ from rmq.runtime import logs
 from rmq.runtime.background import LoopThread
 
 PROGRAM = """
-import asyncio, os, sys
+import asyncio, os, signal, sys
 from rmq.runtime.loop import run
+{hang_up}
 async def main():
     print("ready", flush=True)
     try:
@@ -31,7 +32,9 @@ sys.exit(run(main(), stop_seconds={seconds}))
 
 
 def daemon(stop: str, seconds: float, *signals: int, loop: str = "", nohup: bool = False) -> tuple[int, str]:
-    program = PROGRAM.format(stop=stop, seconds=seconds)
+    # Who started the tests with nohup has all that they start ignore it.
+    hang_up = "" if nohup else "signal.signal(signal.SIGHUP, signal.SIG_DFL)"
+    program = PROGRAM.format(stop=stop, seconds=seconds, hang_up=hang_up)
     env = {**os.environ, "RMQ_LOOP": loop}
     with subprocess.Popen(
         [*(["nohup"] if nohup else []), sys.executable, "-c", program],

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,6 +21,14 @@ def come(number: signal.Signals) -> None:
 
 def handlers() -> list[object]:
     return [signal.getsignal(number) for number in (*signals.SIGNALS, signal.SIGHUP)]
+
+
+@pytest.fixture(autouse=True)
+def not_under_nohup() -> Iterator[None]:
+    """Who started the tests with it has them ignore a hang-up."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def test_the_same_wish_from_two_sides_is_one() -> None:
