@@ -30,8 +30,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rmq.runtime.world import File, Random
-from rmq.testing.simfiles import GONE, Gone, SimFiles, SimLock, in_folder
+from rmq.testing.simfiles import GONE, Gone, SimFiles, SimLock
 from rmq.testing.siminode import PAGE, Inode
+from rmq.testing.simnames import Names
 
 __all__ = ["SimDisk"]
 
@@ -68,8 +69,8 @@ class SimDisk:
         self.recording = False
         #: A file system of others, whose inodes and times mean nothing.
         self.shared = False
-        self._entries: dict[str, Inode | None] = {"/": None}  # None = a directory
-        self._forced: dict[str, Inode | None] = {"/": None}
+        self._entries = Names({"/": None})
+        self._forced = Names({"/": None})
         self._faults: list[_Fault] = []
         #: (pattern of the path, first byte, byte behind the last) of what reads cannot get.
         self._bad_places: list[tuple[str, int, int]] = []
@@ -158,11 +159,11 @@ class SimDisk:
         for path in sorted(survivors):
             if path != "/" and posixpath.dirname(path) not in survivors:
                 del survivors[path]
-        self._entries = survivors
+        self._entries = Names(survivors)
         for inode in {id(i): i for i in survivors.values() if i is not None}.values():
             inode.power_cut(random)
             inode.cold = set(range(-(-inode.size // PAGE)))
-        self._forced = dict(survivors)
+        self._forced = Names(survivors)
         self._renames.clear()
 
     # -- what SimFiles asks
@@ -247,4 +248,4 @@ class SimDisk:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), parent)
 
     def _children(self, path: str) -> list[str]:
-        return in_folder(self._entries, path)
+        return self._entries.within(path)

@@ -9,7 +9,6 @@ import errno
 import mmap
 import os
 import posixpath
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -19,18 +18,11 @@ from rmq.testing.siminode import PAGE, Inode
 if TYPE_CHECKING:
     from rmq.testing.simdisk import SimDisk
 
-__all__ = ["GONE", "Gone", "SimCrash", "SimFile", "SimFiles", "SimLock", "in_folder"]
+__all__ = ["GONE", "Gone", "SimCrash", "SimFile", "SimFiles", "SimLock"]
 
 
 class SimCrash(BaseException):
     """The process died here. Not an Exception: no handler of the code under test outlives its process."""
-
-
-def in_folder(names: Iterable[str], folder: str) -> list[str]:
-    """Names of which ``folder`` is the directory; asked for so often that it is worth a quick way."""
-    prefix = folder if folder == "/" else f"{folder}/"
-    size = len(prefix)
-    return [name for name in names if name.startswith(prefix) and len(name) > size and name.find("/", size) < 0]
 
 
 class Gone:
@@ -285,7 +277,7 @@ class SimFiles:
         if not self.is_dir(whole):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), whole)
         disk = self.disk
-        for name in in_folder(disk._forced, whole):
+        for name in disk._forced.within(whole):
             del disk._forced[name]
         for name in disk._children(whole):
             disk._forced[name] = disk._entries[name]
