@@ -13,6 +13,7 @@ from rmq.broker.admin.lookup import Lookup
 from rmq.broker.admin.slices import Turns, read_list
 from rmq.broker.admin.topic import queue_key
 from rmq.broker.groups.clients import Consumers
+from rmq.broker.groups.faults import group_config_fault
 from rmq.broker.parts import Ground, Tables
 from rmq.broker.reserved import check_group, check_private
 from rmq.broker.stats import BrokerStats
@@ -125,8 +126,8 @@ class GroupAdmin:
 
     @staticmethod
     def _check(config: SubscriptionGroupConfig) -> None:
-        if not config.group_name.strip():
-            raise ResponseError(ResponseCode.SYSTEM_ERROR, "the group has no groupName")
+        if (fault := group_config_fault(config)) is not None:
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, fault)
         check_group(config.group_name)
         if config.retry_queue_nums > MAX_QUEUES:
             raise ResponseError(

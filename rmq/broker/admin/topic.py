@@ -10,7 +10,7 @@ from rmq.broker.admin.slices import Turns, read_list
 from rmq.broker.groups.clients import Consumers
 from rmq.broker.groups.offsets import OffsetTable
 from rmq.broker.settings import BrokerSettings
-from rmq.broker.topics.names import topic_name_fault
+from rmq.broker.topics.names import topic_config_fault, topic_name_fault
 from rmq.broker.topics.table import TopicTable
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.kv import GroupList, TopicList
@@ -79,7 +79,7 @@ class TopicAdmin:
             topic_filter_type=header.topic_filter_type,
             topic_sys_flag=header.topic_sys_flag or 0,
         )
-        _check_queues(config)
+        _check(config)
         log.info("%s updates topic %s", conn.peer, header.topic)
         self._topics.put(config)
         await self._topics.file.saved()
@@ -99,7 +99,7 @@ class TopicAdmin:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the body has no topicConfigList")
         for config in configs:
             self._check_name(config.topic_name)
-            _check_queues(config)
+            _check(config)
         log.info("%s updates %d topics", conn.peer, len(configs))
         turns = Turns()
         for config in configs:
@@ -184,7 +184,9 @@ def queue_key(topic: str, broker_name: str) -> str:
     return f'{{"brokerName":{broker},"queueId":%d,"topic":{name}}}'
 
 
-def _check_queues(config: TopicConfig) -> None:
+def _check(config: TopicConfig) -> None:
+    if (fault := topic_config_fault(config)) is not None:
+        raise ResponseError(ResponseCode.SYSTEM_ERROR, fault)
     for key, count in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
         if count > MAX_QUEUES:
             raise ResponseError(

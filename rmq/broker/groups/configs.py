@@ -201,7 +201,7 @@ class GroupTable:
         self.forbidden = {group: dict(topics) for group, topics in (table.forbidden_table or {}).items() if topics}
 
     def replace_all(self, table: SubscriptionGroupTable, version: DataVersion) -> None:
-        """Take over a master's table."""
+        """Take over a master's table, which was judged."""
         configs = table.subscription_group_table
         for name in [name for name in self._groups if name not in configs]:
             del self._groups[name], self._pretty[name], self._compact[name]

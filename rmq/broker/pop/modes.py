@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from rmq.broker.groups.faults import mode_fault
 from rmq.broker.reserved import check_group, check_private
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.protocol import fastjson
@@ -12,7 +13,7 @@ from rmq.protocol.bodies.pop import MessageRequestModeTable, SetMessageRequestMo
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ResponseError
-from rmq.protocol.names import RETRY_PREFIX
+from rmq.protocol.names import is_retry_topic
 from rmq.remoting.router import SHORT, handles
 
 if TYPE_CHECKING:
@@ -40,16 +41,15 @@ class RequestModes:
         """
         self.file.load(self._parse)
 
-    def replace_all(self, data: bytes) -> None:
-        """Take over a master's table.
-
-        :param data: its answer to 402.
-        :raises BodyError: it is no such answer.
-        """
-        before = self._modes
-        self._parse(data)
-        if self._modes != before:
+    def replace_all(self, modes: dict[str, dict[str, SetMessageRequestModeRequestBody]]) -> None:
+        """Take over a master's table: by topic and group."""
+        if modes != self._modes:
+            self._modes = modes
             self.file.changed()
+
+    def all(self) -> dict[str, dict[str, SetMessageRequestModeRequestBody]]:
+        """Every mode that was set, by topic and group."""
+        return self._modes
 
     def _parse(self, data: bytes) -> None:
         self._modes = MessageRequestModeTable.of_file(data).message_request_mode_map
@@ -83,12 +83,11 @@ class RequestModes:
         if not request.body:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the request has no body")
         body = SetMessageRequestModeRequestBody.decode(request.body)
-        if not body.topic or not body.consumer_group or body.mode is None:
-            raise ResponseError(ResponseCode.SYSTEM_ERROR, "topic, consumerGroup and mode are expected")
+        if (fault := mode_fault(body)) is not None:
+            code = ResponseCode.NO_PERMISSION if is_retry_topic(body.topic) else ResponseCode.SYSTEM_ERROR
+            raise ResponseError(code, fault)
         check_group(body.consumer_group)
         check_private(body.topic)
-        if body.topic.startswith(RETRY_PREFIX):
-            raise ResponseError(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
         self._modes.setdefault(body.topic, {})[body.consumer_group] = body
         log.info(
             "%s on %s: mode %s, shared by %d", body.consumer_group, body.topic, body.mode, body.pop_share_queue_num

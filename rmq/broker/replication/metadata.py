@@ -11,21 +11,22 @@ Each table is asked for, judged and kept by itself: one that cannot be had keeps
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from rmq.broker.groups.offsets import read_offsets
+from rmq.broker.replication import judged
 from rmq.broker.store.trouble import Trouble
-from rmq.broker.topics.names import topic_name_fault
 from rmq.protocol.bodies.group import SubscriptionGroupTable
 from rmq.protocol.bodies.kv import KVTable
-from rmq.protocol.bodies.topic import RegisterBrokerBody, TopicConfig
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import BodyError, ConnectFailed, ConnectionLost, ResponseError
 from rmq.protocol.numbers import whole
+from rmq.remoting.limits import Rationed
 
 if TYPE_CHECKING:
     from rmq.broker.forgetting import Forgetting
@@ -47,6 +48,8 @@ _FIRST, _PERIOD, _TIMEOUT = 3.0, 10.0, 5.0
 _LOOK = 0.1
 #: Topics deleted before the loop gets its turn.
 _AT_ONCE = 50
+#: The table of an answer to 43.
+_OFFSETS = re.compile(rb'"offsetTable"\s*:\s*\{')
 #: Characters of a text of the master's that the log shows.
 _SHOWN = 40
 
@@ -118,6 +121,7 @@ class MetadataSync:
         self._client = client
         self._master = master
         self._seek = seek
+        self._complaints = Rationed(clock)
         self._known = True
         #: Where the master's log ended when it was asked last; None before the first time.
         self._master_end: int | None = None
@@ -266,31 +270,19 @@ class MetadataSync:
         Of a topic that the master had and has no longer, messages and offsets go, too. One that it never had in this
         life of its own is only hidden: a master that was started with an empty folder empties no slave.
         """
-        _check(body, b"topicConfigTable")
-        reading = RegisterBrokerBody.reading(b'{"topicConfigSerializeWrapper":%b}' % body)
-        while True:
-            try:
-                next(reading)
-            except StopIteration as stop:
-                table = stop.value.topic_config_serialize_wrapper
-                break
-            await asyncio.sleep(0)
-        if table.data_version is None:
-            raise BodyError("the topics have no dataVersion")
-        configs: dict[str, TopicConfig] = {}
-        for name, config in table.topic_config_table.items():
-            fault = topic_name_fault(name)
-            if fault is not None or config.topic_name != name:
-                log.error("the master has a topic %r that this slave does not take: %s", name, fault or "two names")
-                continue
-            configs[name] = config
+        answer = judged.read_answer(body, "topicConfigTable")
+        version = answer.version()
+        configs, refused = await judged.topics(answer.table)
+        self._tell("topic", refused)
+        kept = {name: self._topics.get(name) for name in refused}
+        configs |= {name: config for name, config in kept.items() if config is not None}
         deleted = [name for name in self._topics.names() if same and name in self._last_topics and name not in configs]
         for count, name in enumerate(deleted, 1):
             if not self._topics.is_system(name) and self._is_old(name):
                 self._forgetting.forget_topic(name, self._end)
             if not count % _AT_ONCE:
                 await asyncio.sleep(0)
-        self._topics.replace_all(configs, table.data_version)
+        self._topics.replace_all(configs, version)
         self._last_topics = frozenset(configs)
 
     def _is_old(self, topic: str) -> bool:
@@ -298,18 +290,34 @@ class MetadataSync:
         return all(queue.max_phys <= self._end for queue in self._queues.all(topic))
 
     async def _take_groups(self, body: bytes, same: bool) -> None:
-        _check(body, b"subscriptionGroupTable")
-        table = SubscriptionGroupTable.decode(body)
-        if table.data_version is None:
-            raise BodyError("the subscription groups have no dataVersion")
-        self._groups.replace_all(table, table.data_version)
+        answer = judged.read_answer(body, "subscriptionGroupTable")
+        version = answer.version()
+        forbidden = SubscriptionGroupTable.from_object({"forbiddenTable": answer.whole.get("forbiddenTable")})
+        configs, refused = await judged.groups(answer.table)
+        self._tell("subscription group", refused)
+        kept = {name: self._groups.get(name) for name in refused}
+        configs |= {name: config for name, config in kept.items() if config is not None}
+        table = dataclasses.replace(forbidden, subscription_group_table=configs)
+        self._groups.replace_all(table, version)
 
     async def _take_modes(self, body: bytes, same: bool) -> None:
-        self._modes.replace_all(body)
+        answer = judged.read_answer(body, "messageRequestModeMap")
+        modes, refused = await judged.modes(answer.table)
+        self._tell("mode of consumption", refused)
+        for topic, groups in self._modes.all().items():
+            for group, mode in groups.items():
+                if topic in refused or f"{topic}@{group}" in refused:
+                    modes.setdefault(topic, {})[group] = mode
+        self._modes.replace_all(modes)
 
     async def _take_offsets(self, body: bytes, same: bool) -> None:
-        _check(body, b"offsetTable")
-        told = await read_offsets(body)
+        if _OFFSETS.search(body) is None:  # reads as no offsets: what the slave has is not to be taken for deleted
+            raise BodyError("there is no offsetTable in it")
+        refused: dict[str, str] = {}
+        told: dict[str, Mapping[int, int]] = dict(await read_offsets(body, refused.__setitem__))
+        self._tell("pair of topic and group with offsets", refused)
+        # Not in it is what was deleted.
+        told |= {name: self._last_offsets[name] for name in refused if name in self._last_offsets}
         await self._offsets.follow(told, self._last_offsets if same else {})
         self._last_offsets = told
 
@@ -317,11 +325,8 @@ class MetadataSync:
         self._delays.parse(body)
         self._delays_file.changed()
 
-
-def _check(body: bytes, member: bytes) -> None:
-    """Make sure that an answer is a table of its kind: one without its member reads as an empty one.
-
-    :raises BodyError: it is not; what the slave has is not to be taken for deleted.
-    """
-    if re.search(rb'"%b"\s*:\s*\{' % member, body) is None:
-        raise BodyError(f"there is no {member.decode()} in it")
+    def _tell(self, what: str, refused: Mapping[str, str]) -> None:
+        for name, why in refused.items():
+            self._complaints.say(
+                log.error, "the master has a %s %.40r that this slave does not take: %.200s", what, name, why
+            )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rmq.broker.groups.offsets import OffsetTable
     from rmq.broker.parts import Ground
     from rmq.remoting.client import RemotingClient
+from rmq.remoting.limits import Rationed
 
 __all__ = ["ask_slaves"]
 
@@ -74,7 +75,12 @@ async def _offsets(client: RemotingClient, slave: str) -> dict[str, dict[int, in
         answer = await client.request(slave, Command.request(RequestCode.GET_ALL_CONSUMER_OFFSET), _TIMEOUT)
         if answer.code != ResponseCode.SUCCESS:
             raise ResponseError(answer.code, answer.remark, slave)
-        return await read_offsets(answer.body)
+
+        def refused(name: str, why: str) -> None:
+            complaints.say(log.warning, "the slave %s has no offsets for %.40r: %s", slave, name, why)
+
+        complaints = Rationed(client.world.clock)
+        return await read_offsets(answer.body, refused)
     except Exception as error:
         log.warning("the slave %s does not tell its offsets, groups that went on there repeat: %s", slave, error)
         return {}

@@ -61,7 +61,14 @@ class DelayOffsets:
         if any(isinstance(offset, dict) for offset in table.values()):
             raise ValueError("it holds the offsets of consumer groups")
         offsets = {whole(str(level), INT_MAX): whole(str(offset), least=-LONG_MAX) for level, offset in table.items()}
-        self.load({level: at for level, at in offsets.items() if level is not None and at is not None})
+        # A level whose offset is none goes on from where it was: from 0 on, all of it would be delivered again.
+        known = self.table
+        found = {
+            level: known.get(level, at) if at is None or at < 0 else at
+            for level, at in offsets.items()
+            if level is not None
+        }
+        self.load({level: at for level, at in found.items() if at is not None})
         self.aside.clear()
         aside = content.get("aside")
         for level, indexes in aside.items() if isinstance(aside, dict) else ():

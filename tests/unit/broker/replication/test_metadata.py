@@ -264,5 +264,61 @@ async def test_names_that_are_no_topics_are_not_taken() -> None:
         assert scene.slave.topics.get("BenchmarkTest") is not None
 
 
+@in_virtual_time
+async def test_nonsense_in_a_table_costs_itself_and_what_was_under_its_name_stays(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with pair() as scene:
+        await scene.topic("T", 3)
+        await scene.send("T", "a", "b")
+        scene.master.groups.find("g")
+        await scene.commit("master", "g", "T", 1)
+        for group in ("g", "h"):
+            mode = SetMessageRequestModeRequestBody(topic="T", consumer_group=group, mode="POP", pop_share_queue_num=2)
+            await scene.ask("master", Command(RequestCode.SET_MESSAGE_REQUEST_MODE, body=mode.encode()))
+        await scene.ask("master", send("T", b"late", props="DELAY\x011\x02"))
+        await asyncio.sleep(5)
+        await rounds(scene)
+        slave = scene.slave.roles.slave
+        assert slave is not None
+        assert delays(scene) == {1: 1}
+        version = b'"dataVersion":{"counter":9,"timestamp":9}'
+        answers = {
+            RequestCode.GET_ALL_TOPIC_CONFIG: b'{%b,"topicConfigTable":{"T":{"topicName":"T","readQueueNums":-1},"U":'
+            b'{"topicName":"U"},"V":{"topicName":"V","perm":"x"},"W":{"topicName":"W","perm":99},"X":7}}' % version,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: b'{%b,"subscriptionGroupTable":{"g":{"groupName":"g",'
+            b'"retryMaxTimes":"x"},"i":{"groupName":"i"},"j":{"groupName":"k"},"l":{"groupName":"l","brokerId":-1},'
+            b'" ":{"groupName":" "}}}' % version,
+            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: b'{"messageRequestModeMap":{"T":{"g":{"topic":"T",'
+            b'"consumerGroup":"g","mode":"SHOUT"},"i":{"topic":"T","consumerGroup":"i","mode":"POP"}},"U":3,'
+            b'"%RETRY%g":{"g":{"topic":"%RETRY%g","consumerGroup":"g","mode":"POP"}}}}',
+            RequestCode.GET_ALL_CONSUMER_OFFSET: b'{"offsetTable":{"T@g":{0:1e400},"T@i":{0:2}}}',
+            RequestCode.GET_ALL_DELAY_OFFSET: b'{"offsetTable":{1:-7,2:5,"x":3,-2:9}}',
+        }
+
+        async def ask(master: str, table: metadata._Table) -> bytes:
+            return answers[table.code]
+
+        slave.metadata._ask = ask  # type: ignore[method-assign]
+        await rounds(scene)
+        topics, groups, modes = scene.slave.topics, scene.slave.groups, scene.slave.modes
+        config = topics.get("T")
+        assert config is not None
+        assert config.read_queue_nums == 3
+        assert [name in topics for name in "UVWX"] == [True, False, False, False]
+        assert scene.slave.store.queues.all("T")
+        known = groups.get("g")
+        assert known is not None
+        assert known.retry_max_times == 16
+        assert [groups.get(name) is not None for name in "ijkl "] == [True, False, False, False, False]
+        assert [(modes.get("T", group).mode) for group in "ghi"] == ["POP", "PULL", "POP"]
+        assert set(modes.all()) == {"T"}
+        assert (offset(scene), offset(scene, "i")) == (1, 2)
+        assert delays(scene) == {1: 1, 2: 5}
+        told = [record.message for record in caplog.records if "this slave does not take" in record.message]
+        assert any("'T'" in line and "readQueueNums=-1: a topic has 0 or more" in line for line in told)
+        assert scene.slave._missing() is None
+
+
 def test_the_rhythm_is_javas() -> None:
     assert (metadata._FIRST, metadata._PERIOD) == (3.0, 10.0)
