@@ -30,8 +30,13 @@ class Wire(Protocol):
 class Dial(Protocol):
     """Connections and clocks of a process that blocks."""
 
-    def connect(self, host: str, port: int, timeout: float, tls: ssl.SSLContext | None = None) -> Wire:
-        """Open a connection within ``timeout`` seconds. Errors: OSError."""
+    def connect(
+        self, host: str, port: int, timeout: float, tls: ssl.SSLContext | None = None, server_name: str | None = None
+    ) -> Wire:
+        """Open a connection within ``timeout`` seconds. Errors: OSError.
+
+        :param server_name: whose certificate the other side must show, when that is not ``host``.
+        """
 
     def now_ms(self) -> int:
         """Wall clock, milliseconds since the epoch."""
@@ -86,14 +91,16 @@ class RealDial:
 
     __slots__ = ()
 
-    def connect(self, host: str, port: int, timeout: float, tls: ssl.SSLContext | None = None) -> Wire:
+    def connect(
+        self, host: str, port: int, timeout: float, tls: ssl.SSLContext | None = None, server_name: str | None = None
+    ) -> Wire:
         opened = socket.create_connection((host.strip("[]"), port), timeout)
         try:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
             if tls is not None:
-                opened = tls.wrap_socket(opened, server_hostname=host.strip("[]"))
+                opened = tls.wrap_socket(opened, server_hostname=server_name or host.strip("[]"))
         except BaseException:
             opened.close()
             raise

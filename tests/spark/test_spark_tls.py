@@ -42,6 +42,7 @@ def options(cluster: Cluster, certificates: dict[str, Certificate], tmp_path: Pa
     trusted.write_text("".join(Path(certificates[name].cert).read_text() for name in ("namesrv", "broker")))
     own = certificates["spark"]
     tls = {"useTLS": "true", "tlsCaFile": str(trusted), "tlsCertFile": own.cert, "tlsKeyFile": own.key}
+    tls["tlsServerName"] = "localhost"
     return {"nameServer": cluster.namesrv, "topic": "read", **tls}
 
 
@@ -59,17 +60,21 @@ def test_both_directions_over_tls(spark: Any, cluster: Cluster, options: dict[st
     [
         (
             {"tlsCaFile": "spark"},
-            "ConfigError: the certificate of {namesrv} is not trusted (self-signed certificate): ",
+            "ConfigError: {namesrv}: its TLS certificate is not trusted (self-signed certificate): give the one that",
         ),
         (
             {"tlsCaFile": "namesrv"},
-            "ConfigError: the certificate of {broker} is not trusted (self-signed certificate): ",
+            "ConfigError: {broker}: its TLS certificate is not trusted (self-signed certificate): give the one that",
         ),
         (
             {"tlsCertFile": None, "tlsKeyFile": None},
-            "ConfigError: {broker} ends TLS: tlsv13 alert certificate required: ",
+            "ConfigError: {broker}: it wants to see a TLS certificate that it trusts: give one with tlsCertFile and",
         ),
-        ({"tlsCaFile": "nowhere"}, "ConfigError: TLS: nowhere cannot be used: "),
+        (
+            {"tlsServerName": None},
+            "ConfigError: {namesrv}: its TLS certificate is not for '127.0.0.1': call it by",
+        ),
+        ({"tlsCaFile": "nowhere"}, "ConfigError: TLS: nowhere cannot be read: "),
         ({"useTLS": None}, "needs useTLS=true beside it"),
     ],
 )

@@ -11,7 +11,6 @@ from rmq.broker.replication.pump import Pump
 from rmq.broker.replication.slave_connection import SlaveConnection, SlaveSeen
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.store import Store
-from rmq.protocol import addresses
 from rmq.protocol.errors import ConfigError
 from rmq.remoting.limits import Rationed
 from rmq.runtime.tasks import TaskOwner

@@ -49,7 +49,7 @@ from rmq.spark.cluster.notices import Notices
 from rmq.spark.options.checked import Endpoint
 
 if TYPE_CHECKING:
-    import ssl
+    from rmq.remoting.peer_tls import PeerTls
 
 __all__ = ["CALL_SECONDS", "Bound", "Brokers", "connect"]
 
@@ -84,7 +84,7 @@ class Brokers:
         self.endpoint = endpoint
         self.dial: Dial = dial if dial is not None else RealDial()
         self.notices = Notices(self.dial.monotonic)
-        self._tls = _context(endpoint)
+        self._tls = _peer_tls(endpoint)
         self._links: dict[str, Link] = {}
         self._routes: dict[str, _Route] = {}
         self._addresses: dict[str, dict[int, str]] = {}
@@ -424,13 +424,15 @@ def _lists_nothing(reply: Command) -> bool:
     return reply.code == ResponseCode.SUCCESS and not TopicList.decode(reply.body).topic_list
 
 
-def _context(endpoint: Endpoint) -> ssl.SSLContext | None:
+def _peer_tls(endpoint: Endpoint) -> PeerTls | None:
     tls = endpoint.tls
     if tls is None:
         return None
-    from rmq.remoting.tls import client_context
+    from rmq.remoting.peer_tls import SPARK, TlsOptions
 
-    return client_context(verify=tls.verify, trust=tls.ca, cert=tls.cert, key=tls.key, password=tls.password)
+    return TlsOptions(tls.verify, tls.ca, tls.cert, tls.key, tls.password, None, tls.server_name, tls.check_host).peer(
+        SPARK
+    )
 
 
 _connected: dict[tuple[int, Endpoint], Brokers] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Container, Sequence
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from rmq.protocol import frame, signature
 from rmq.protocol.addresses import parse
@@ -13,33 +14,35 @@ from rmq.protocol.errors import ConfigError, ConnectFailed, ConnectionLost, Fram
 from rmq.runtime.dial import Dial, Wire
 from rmq.spark.options.checked import Endpoint
 
+if TYPE_CHECKING:
+    from rmq.remoting.peer_tls import PeerTls
+
 __all__ = ["Link", "open_link"]
 
 _PREFIX = Struct(">iI")
 _LAST_OPAQUE = 0x7FFFFFFF
 
 
-def open_link(dial: Dial, address: str, endpoint: Endpoint, timeout: float, tls: ssl.SSLContext | None = None) -> Link:
+def open_link(dial: Dial, address: str, endpoint: Endpoint, timeout: float, tls: PeerTls | None = None) -> Link:
     """Connect to ``address``.
 
     :param timeout: seconds. :raises ConnectFailed: nobody answers there.
-    :raises ConfigError: who answers has a certificate that is not trusted.
+    :raises ConfigError: TLS with who answers fails, and would fail again.
     """
     host, port = parse(address)
     try:
-        wire = dial.connect(host, port, timeout, tls)
+        if tls is None:
+            wire = dial.connect(host, port, timeout)
+        else:
+            wire = dial.connect(host, port, timeout, tls.context, tls.server_name)
     except TimeoutError:
         raise ConnectFailed(f"connect to {address} failed: no answer in {timeout:g} s") from None
-    except ssl.SSLCertVerificationError as error:
-        raise ConfigError(
-            f"the certificate of {address} is not trusted ({error.verify_message}): "
-            "check the options tlsCaFile and tlsVerify"
-        ) from None
-    except ssl.SSLError as error:
-        raise ConnectFailed(f"TLS with {address} failed (option useTLS): {_reason(error)}") from None
     except OSError as error:
-        raise ConnectFailed(f"connect to {address} failed: {error.strerror or error}") from None
-    return Link(wire, address, endpoint)
+        fault = tls.fault(error, connecting=True) if tls is not None else None
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            raise ConfigError(f"{address}: {fault}") from None
+        raise ConnectFailed(f"connect to {address} failed: {fault or error.strerror or error}") from None
+    return Link(wire, address, endpoint, tls)
 
 
 class Link:
@@ -48,11 +51,12 @@ class Link:
     After any error the connection is closed: what still was to come on it would be taken for something else.
     """
 
-    def __init__(self, wire: Wire, address: str, endpoint: Endpoint) -> None:
+    def __init__(self, wire: Wire, address: str, endpoint: Endpoint, tls: PeerTls | None = None) -> None:
         self.address = address
         self.closed = False
         self._wire = wire
         self._endpoint = endpoint
+        self._tls = tls
         self._opaque = 0
         self._prefix = memoryview(bytearray(8))
 
@@ -139,14 +143,8 @@ class Link:
 
     def _lost(self, error: OSError) -> RequestTimeout | ConnectionLost | ConfigError:
         self.close()
-        if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
-            return ConfigError(
-                f"{self.address} ends TLS: {_reason(error)}: check the options tlsCertFile and tlsKeyFile"
-            )
+        if self._tls is not None and isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
+            return ConfigError(f"{self.address}: {self._tls.fault(error)}")
         if isinstance(error, TimeoutError):
             return RequestTimeout(f"{self.address} did not answer in time")
         return ConnectionLost(f"the connection to {self.address} was lost: {error.strerror or error}")
-
-
-def _reason(error: ssl.SSLError) -> str:
-    return (error.reason or error.strerror or str(error)).replace("_", " ").lower()

@@ -15,17 +15,22 @@ __all__ = ["COLUMN_OPTIONS", "Endpoint", "SinkOptions", "SourceOptions", "Tls"]
 
 #: Which columns there are; a schema says the same.
 COLUMN_OPTIONS = ("columns", "includeProperties", "includeSystem")
+_OF_TLS = (
+    "tlsCaFile", "tlsCertFile", "tlsKeyFile", "tlsKeyPassword", "tlsServerName", "tlsVerify", "tlsCheckHostname",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
     """How to speak TLS; paths are on the machine that connects."""
 
-    verify: bool = False
+    verify: bool = True
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
     password: str | None = field(default=None, repr=False)
+    server_name: str | None = None
+    check_host: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +54,51 @@ class Endpoint:
         given.needs("tlsCertFile", "tlsKeyFile")
         given.needs("tlsKeyFile", "tlsCertFile")
         given.needs("tlsKeyPassword", "tlsKeyFile")
+        given.clash("credentialsFile", "accessKey", "an account has one place")
+        keys = (given["accessKey"], given["secretKey"], given["securityToken"])
         tls = None
+        if "credentialsFile" in given:
+            keys, tls = _of_file(given["credentialsFile"])
         if given["useTLS"]:
             files = (given["tlsCaFile"], given["tlsCertFile"], given["tlsKeyFile"], given["tlsKeyPassword"])
-            verify = given["tlsVerify"]
-            tls = Tls("tlsCaFile" in given if verify is None else verify, *files)
-            if tls.ca is not None and not tls.verify:
-                raise ConfigError("the option tlsCaFile does nothing with tlsVerify=false: give one of them")
+            tls = Tls(given["tlsVerify"], *files, given["tlsServerName"], given["tlsCheckHostname"])
+            for name in ("tlsCaFile", "tlsServerName"):
+                if name in given and not tls.verify:
+                    raise ConfigError(f"the option {name} does nothing with tlsVerify=false: give one of them")
         else:
-            given.refuse(
-                ("tlsCaFile", "tlsCertFile", "tlsKeyFile", "tlsKeyPassword", "tlsVerify"), "needs useTLS=true beside it"
-            )
-        keys = (given["accessKey"], given["secretKey"], given["securityToken"])
+            given.refuse(_OF_TLS, "needs useTLS=true beside it")
+            tls = None if "useTLS" in given else tls
         return cls(given["nameServer"], *keys, given["namespace"], tls)
 
     def wrap(self, resource: str) -> str:
         """A topic's or group's name as the cluster knows it."""
         return wrap(self.namespace, resource)
+
+
+def _of_file(path: str) -> tuple[tuple[str | None, str | None, str | None], Tls | None]:
+    """Account and TLS of a credentials file, which is read where Spark plans; other machines are told what it says.
+
+    :raises ConfigError: it cannot be used.
+    """
+    from rmq.auth.client_file import read_client_file
+    from rmq.runtime.files import RealFiles
+
+    found = read_client_file(RealFiles(), path)
+    account, tls = found.account, found.tls
+    keys = (account.access_key, account.secret_key, account.security_token) if account is not None else (None,) * 3
+    if not tls or tls.get("useTLS") == "false":
+        return keys, None
+    if "tlsKeyPasswordFile" in tls:
+        raise ConfigError(f"{path}: tlsKeyPasswordFile is not for Spark: give tlsKeyPassword")
+    return keys, Tls(
+        tls.get("tlsVerify") != "false",
+        tls.get("tlsCaFile"),
+        tls.get("tlsCertFile"),
+        tls.get("tlsKeyFile"),
+        tls.get("tlsKeyPassword"),
+        tls.get("tlsServerName"),
+        tls.get("tlsCheckHostname") != "false",
+    )
 
 
 @dataclass(frozen=True, slots=True)

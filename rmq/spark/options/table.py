@@ -62,13 +62,16 @@ CONNECTION = (
     Option("accessKey", values.text),
     Option("secretKey", values.text),
     Option("securityToken", values.text),
+    Option("credentialsFile", values.text),
     Option("namespace", values.namespace),
     Option("useTLS", values.truth, ("tls",), "false"),
     Option("tlsCaFile", values.text),
     Option("tlsCertFile", values.text),
     Option("tlsKeyFile", values.text),
     Option("tlsKeyPassword", values.password),
-    Option("tlsVerify", values.truth),
+    Option("tlsServerName", values.text),
+    Option("tlsVerify", values.truth, (), "true"),
+    Option("tlsCheckHostname", values.truth, (), "true"),
 )
 SOURCE = (
     Option("topic", values.topics, ("topics", "consumer.topic")),
@@ -155,7 +158,8 @@ class Given:
         self._values: dict[str, Any] = {}
         spelled: dict[str, str] = {}
         for name, value in given.items():
-            shown = "" if "key" in name.lower() or "password" in name.lower() else f" is {str(value)[:80]!r}:"
+            secret = any(word in name.lower() for word in ("key", "password", "token"))
+            shown = "" if secret else f" is {str(value)[:80]!r}:"
             if instead := use.misplaced.get(name.lower()):
                 raise ConfigError(f"the option {name}{shown} give {instead}")
             option = proper.get(name.lower())

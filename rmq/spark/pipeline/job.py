@@ -29,6 +29,9 @@ class Cluster(Spec):
     access_key = maybe(Text(), "Access key; ${NAME} takes it from the environment.", sample="${ROCKETMQ_ACCESS_KEY}")
     secret_key = maybe(Text(), "Secret key of it.", sample="${ROCKETMQ_SECRET_KEY}")
     security_token = maybe(Text(), "Token of temporary credentials.", sample="${ROCKETMQ_TOKEN}")
+    credentials_file = maybe(
+        Text(), "YAML with accessKey, secretKey and options of TLS instead.", sample="/etc/rocketmq/client.yml"
+    )
     namespace = maybe(Text(), "Namespace put in front of topics and groups.", sample="shop")
     use_tls = maybe(Flag(), "Connect with TLS.", sample="true")
     tls_ca_file = maybe(
@@ -37,7 +40,11 @@ class Cluster(Spec):
     tls_cert_file = maybe(Text(), "Certificate to show, with its key below.", sample="/etc/rocketmq/client.pem")
     tls_key_file = maybe(Text(), "Key of the certificate.", sample="/etc/rocketmq/client.key")
     tls_key_password = maybe(Text(), "Password of the key.", sample="${ROCKETMQ_KEY_PASSWORD}")
-    tls_verify = maybe(Flag(), "Check the server's certificate. Default: when tlsCaFile is given.", sample="true")
+    tls_server_name = maybe(
+        Text(), "The name that certificates must have. Default: the address called.", sample="broker.example.com"
+    )
+    tls_verify = maybe(Flag(), "Check the server's certificate. Default: true.", sample="true")
+    tls_check_hostname = maybe(Flag(), "Check the name in it, too. Default: true.", sample="true")
 
     def options(self) -> dict[str, str]:
         """As options of the data source."""

@@ -97,7 +97,9 @@ class MemoryCluster:
 
     # -- the port -----------------------------------------------------------------------------------------------------
 
-    def connect(self, host: str, port: int, timeout: float, tls: ssl.SSLContext | None = None) -> Wire:
+    def connect(
+        self, host: str, port: int, timeout: float, tls: ssl.SSLContext | None = None, server_name: str | None = None
+    ) -> Wire:
         address = f"{host}:{port}"
         if address == NAMESRV:
             if not self.namesrv_up:

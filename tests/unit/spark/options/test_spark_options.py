@@ -10,7 +10,7 @@ import pytest
 
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.queue import MessageQueue
-from rmq.spark.options.checked import SinkOptions, SourceOptions
+from rmq.spark.options.checked import SinkOptions, SourceOptions, Tls
 from rmq.spark.options.positions import EARLIEST, LATEST, Position
 from rmq.spark.options.table import CONNECTION, SINK, SOURCE, Option
 from rmq.spark.options.values import duration
@@ -204,6 +204,27 @@ def test_case_and_blanks_around_values_do_not_count(blank: str) -> None:
     )
     assert (made.max_delay, made.group, made.endpoint.access_key, made.endpoint.secret_key) == (300.0, "g", "a", "s")
     assert made.endpoint.tls is not None
+
+
+def test_servers_are_verified_unless_that_is_switched_off() -> None:
+    assert source(useTLS="true").endpoint.tls == Tls(verify=True, check_host=True)
+    assert source(useTLS="true", tlsVerify="false", tlsCheckHostname="false").endpoint.tls == Tls(
+        False, check_host=False
+    )
+
+
+def test_a_file_says_who_comes_and_how(tmp_path: Path) -> None:
+    file = tmp_path / "client.yml"
+    file.write_text("accessKey: someone\nsecretKey: s3cret\ntlsCaFile: ca.pem\n")
+    made = source(credentialsFile=str(file)).endpoint
+    assert (made.access_key, made.secret_key) == ("someone", "s3cret")
+    assert made.tls == Tls(ca=str(tmp_path / "ca.pem"))
+    assert "s3cret" not in repr(made)
+    assert source(credentialsFile=str(file), useTLS="false").endpoint.tls is None
+    with pytest.raises(ConfigError, match="credentialsFile and accessKey exclude each other"):
+        source(credentialsFile=str(file), accessKey="a", secretKey="b")
+    with pytest.raises(ConfigError, match=r"none\.yml: the account to sign with cannot be read"):
+        source(credentialsFile=str(tmp_path / "none.yml"))
 
 
 def test_a_password_keeps_its_blanks() -> None:

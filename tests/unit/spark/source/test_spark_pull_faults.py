@@ -195,7 +195,7 @@ class Two(MemoryCluster):
         super().__init__()
         self.empty = {NAMESRV: False, OTHER: False}
 
-    def connect(self, host: str, port: int, timeout: float, tls: Any = None) -> Wire:
+    def connect(self, host: str, port: int, timeout: float, tls: Any = None, server_name: Any = None) -> Wire:
         address = f"{host}:{port}"
         if not self.empty.get(address, False):
             return super().connect(*((NAMESRV.split(":")[0], 9876) if address == OTHER else (host, port)), timeout, tls)
