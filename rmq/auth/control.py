@@ -11,6 +11,7 @@ from rmq.auth.addresses import parse_pattern
 from rmq.auth.edit import put_version
 from rmq.auth.files import AclFiles, Known
 from rmq.auth.guard import Guard, Leniency
+from rmq.auth.quota import Quotas
 from rmq.protocol.bodies.topic import DataVersion
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError
@@ -59,6 +60,7 @@ class AccessControl:
             unchecked_codes=settings.acl_unchecked_codes,
         )
         self.guard = Guard(world.clock, table, leniency, trace_topic, bodies)
+        self.guard.quotas = self.quotas = Quotas(world.clock, settings)
         self.tasks = TaskOwner("access control")
         #: Told after the rules have changed.
         self.on_change: list[Callable[[], None]] = []

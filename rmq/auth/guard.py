@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rmq.auth.access import ADMIN, CHECKED_BY_JAVA, NEVER_LENIENT, Access, AccessTable, Role
 from rmq.auth.plain_acl import Account
+from rmq.auth.quota import Quotas
 from rmq.auth.rules import Rules, missing
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import AuthError
+from rmq.protocol.errors import AuthError, ResponseError
 from rmq.protocol.header import Header
 from rmq.protocol.names import RETRY_PREFIX, TRACE_TOPIC
 from rmq.protocol.permissions import PUB, Need
@@ -53,9 +54,11 @@ class Leniency:
 class _Grant:
     """What the sender of one request may do; asks the rules as they are when it is asked."""
 
-    __slots__ = ("_guard", "_key", "_lenient")
+    __slots__ = ("_guard", "_key", "_lenient", "free")
 
-    def __init__(self, guard: Guard, key: str, *, lenient: bool) -> None:
+    def __init__(self, guard: Guard, key: str, *, lenient: bool, free: bool) -> None:
+        #: Its account has no quotas.
+        self.free = free
         self._guard = guard
         self._key = key
         self._lenient = lenient
@@ -68,6 +71,11 @@ class _Grant:
         """:raises AuthError: one of them is not given."""
         if not self._lenient:
             self._guard.demand(self._key, needs)
+
+    def charge(self, size: int) -> None:
+        quotas = self._guard.quotas
+        if quotas is not None and not self.free:
+            quotas.charge(self._key, size)
 
     def allows(self, need: Need) -> bool:
         return self._lenient or self._guard.verdict(self._key, need) is None
@@ -89,6 +97,9 @@ class _Everything:
     account = ""
 
     def demand(self, *needs: Need) -> None:
+        return
+
+    def charge(self, size: int) -> None:
         return
 
     def allows(self, need: Need) -> bool:
@@ -123,6 +134,8 @@ class Guard:
         self._known: dict[str, _Known] = {}
         self._verdicts: dict[tuple[str, Need], str | None] = {}
         self._refusals = Rationed(clock)
+        #: How much each account may ask for; None = as much as it likes.
+        self.quotas: Quotas | None = None
         #: Requests that were refused since start, by the kind of reason.
         self.refused: Counter[str] = Counter()
 
@@ -138,7 +151,7 @@ class Guard:
         self._known = {
             key: _Known(
                 account,
-                _Grant(self, key, lenient=False),
+                _Grant(self, key, lenient=False, free=account.admin or account.broker),
                 anywhere=self._lenient.white_lists or (account.white.empty and not rules.white),
             )
             for key, account in rules.accounts.items()
@@ -153,6 +166,7 @@ class Guard:
         """Find out who sent a request, before anything of it is read; gives it its grant.
 
         :raises AuthError: nobody that is known, or somebody who may not ask this.
+        :raises ResponseError: SYSTEM_BUSY: somebody who has asked too much.
         """
         host = conn.host
         white_lists = self._lenient.white_lists
@@ -188,7 +202,18 @@ class Guard:
         if not (fits or lenient):
             why = f"Need admin permission for request code={request.code}, but accessKey={key} is not"
             raise self._refusal(conn, request, "role", why)
-        request.grant = _Grant(self, key, lenient=True) if lenient else grant
+        if self.quotas is not None and not grant.free:
+            self._count(conn, request, key, self.quotas)
+        request.grant = _Grant(self, key, lenient=True, free=grant.free) if lenient else grant
+
+    def _count(self, conn: Conn, request: Command, key: str, quotas: Quotas) -> None:
+        """:raises ResponseError: SYSTEM_BUSY: the account has asked too much."""
+        try:
+            quotas.admit(conn, key, request)
+        except ResponseError as error:
+            self.refused["quota"] += 1
+            self._refusals.say(log.warning, "%s: request %d refused: %s", conn.peer, request.code, error.remark)
+            raise
 
     def check(self, conn: Conn, request: Command, header: Header | None) -> None:
         """Whether who was admitted may do what the header names.

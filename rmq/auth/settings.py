@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmq.config.settings import setting
+from rmq.config.settings import INT_MAX, LONG_MAX, setting
 from rmq.remoting.health import ObserverSettings
 
 __all__ = ["AclSettings"]
@@ -45,6 +45,33 @@ class AclSettings(ObserverSettings):
         False,
         key="aclUncheckedCodes",
         doc="As Java: a signature is enough for batches, locks, offsets and other requests that Java does not check.",
+    )
+
+    account_max_requests_per_second: int = setting(
+        0,
+        key="accountMaxRequestsPerSecond",
+        lowest=0,
+        highest=INT_MAX,
+        live=True,
+        doc="Requests of one account, with aclEnable; one more is answered with SYSTEM_BUSY (2). 0 = no limit. "
+        "Administrators and brokers have none.",
+    )
+    account_max_bytes_per_second: int = setting(
+        0,
+        key="accountMaxBytesPerSecond",
+        unit="bytes",
+        lowest=0,
+        highest=LONG_MAX,
+        live=True,
+        doc="The same of the bytes that it sends and is sent.",
+    )
+    account_max_connections: int = setting(
+        0,
+        key="accountMaxConnections",
+        lowest=0,
+        highest=INT_MAX,
+        live=True,
+        doc="The same of connections: requests on one more are refused.",
     )
 
     def check_acl(self) -> None:

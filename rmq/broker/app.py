@@ -233,6 +233,8 @@ class BrokerApp:
         server.on_close += [
             members.consumers.closed, members.producers.closed, front.delivery.holds.drop, roles.closed,
         ]  # fmt: skip
+        if self.access is not None:
+            server.on_close.append(self.access.quotas.closed)
         forgetting.of_topic += [
             counted.kinds.forget, counted.stats.forget_topic, tables.filters.forget_topic, tables.groups.forget_topic,
             modes.forget_topic, roles.forget_topic, front.timer_sends.forget_topic,

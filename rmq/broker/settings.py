@@ -18,6 +18,7 @@ from rmq.broker.store.settings import StoreSettings
 from rmq.broker.topics.names import topic_name_fault
 from rmq.config.settings import INT_MAX, LONG_MAX, Outside, setting
 from rmq.protocol import addresses
+from rmq.protocol.bodies.topic import MOST_TOPICS
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.frame import MAX_FRAME, MAX_HEADER
 from rmq.protocol.names import BROKER_TOPICS, MASTER_ID
@@ -338,6 +339,48 @@ class BrokerSettings(AclSettings):
         minimum=1,
         highest=MAX_FRAME,
         doc="Largest body.",
+    )
+    max_topics: int = setting(
+        60_000,
+        key="maxTopics",
+        lowest=1,
+        highest=MOST_TOPICS,
+        live=True,
+        doc="Topics that sends and tools may make, those of the system and of retries counted; there may be more "
+        "already. A nameserver takes no more than 65,536 of a broker.",
+    )
+    max_groups: int = setting(
+        60_000,
+        key="maxGroups",
+        lowest=1,
+        highest=INT_MAX,
+        live=True,
+        doc="Subscription groups that clients and tools may make; there may be more already.",
+    )
+    max_held_pulls: int = setting(
+        100_000,
+        key="maxHeldPulls",
+        lowest=1,
+        highest=INT_MAX,
+        live=True,
+        doc="Pulls that wait for messages, and as many pops; one more is answered with SYSTEM_BUSY (2).",
+    )
+    max_held_pulls_per_connection: int = setting(
+        4_096,
+        key="maxHeldPullsPerConnection",
+        lowest=1,
+        highest=INT_MAX,
+        live=True,
+        doc="The same of one connection: a consumer has one for each queue.",
+    )
+    max_new_topics_per_hour: int = setting(
+        0,
+        key="maxNewTopicsPerHour",
+        lowest=0,
+        highest=INT_MAX,
+        live=True,
+        doc="Topics that the sends of one account may make within an hour; without access control those of one "
+        "address. 0 = no limit.",
     )
     reject_transaction_message: bool = setting(
         False, key="rejectTransactionMessage", important=True, live=True, doc="Refuse transactional messages."

@@ -44,12 +44,12 @@ class NamesrvApp:
         self.settings = settings
         self.routes = RouteTable()
         self.kv = KVConfig(world, expand(settings.kv_config_path))
-        self._brokers = BrokerService(self.routes, self.kv, world.clock)
+        self._brokers = BrokerService(self.routes, self.kv, world.clock, settings)
         self._router = Router(
             [
                 self._brokers,
                 LookupService(self.routes, self.kv, settings),
-                KVService(self.kv),
+                KVService(self.kv, settings),
                 ConfigService(world, settings, config or expand(settings.config_store_path)),
             ]
         )
@@ -66,12 +66,17 @@ class NamesrvApp:
                 unread=settings.unread_answers_max_bytes,
             ),
             tls=settings.server_tls(),
+            settings=settings,
             name="namesrv",
         )
         self._server.on_close.append(self._brokers.on_close)
+        if self.access is not None:
+            self._server.on_close.append(self.access.quotas.closed)
         self._begun = Parts("the nameserver")
         self._tasks = TaskOwner("namesrv")
-        metrics = NamesrvMetrics(self.routes, lambda: len(self._server.connections), self._server.unread, self.access)
+        metrics = NamesrvMetrics(
+            self.routes, lambda: len(self._server.connections), self._server.unread, self._server.cut_off, self.access
+        )
         self.observer = Observer(
             world, settings, "namesrv", settings.bind_address, missing=lambda: None, metrics=metrics.page
         )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from rmq.config import values
 from rmq.namesrv.kvconfig import ORDER_TOPIC_CONFIG, KVConfig
 from rmq.namesrv.routes import Registration, RouteTable
+from rmq.namesrv.settings import NamesrvSettings
 from rmq.protocol.bodies.kv import KVTable
 from rmq.protocol.bodies.topic import (
     DataVersion,
@@ -36,6 +37,7 @@ from rmq.protocol.headers.namesrv import (
     WipeWritePermOfBrokerResponse,
 )
 from rmq.remoting.conn import Conn
+from rmq.remoting.limits import Rationed
 from rmq.remoting.router import SHORT, handles
 from rmq.runtime.world import Clock
 
@@ -80,7 +82,9 @@ class BrokerService:
     not read; another one is read in pieces, and is void when a later request of its broker comes meanwhile.
     """
 
-    def __init__(self, routes: RouteTable, kv: KVConfig, clock: Clock) -> None:
+    def __init__(self, routes: RouteTable, kv: KVConfig, clock: Clock, settings: NamesrvSettings) -> None:
+        self._settings = settings
+        self._refusals = Rationed(clock)
         self._routes = routes
         self._kv = kv
         self._clock = clock
@@ -135,22 +139,34 @@ class BrokerService:
         self._told[addr] = _Told(sender, digest, body.version)
         return answer
 
+    def _check_room(self, conn: Conn, what: Registration, topics: int) -> None:
+        """:raises ResponseError: with it there would be more than the settings allow."""
+        settings = self._settings
+        try:
+            if topics > settings.max_topics_per_broker:
+                raise ResponseError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"{topics} topics: a broker may register {settings.max_topics_per_broker} (maxTopicsPerBroker)",
+                )
+            self._routes.check_room(what, settings.max_brokers, settings.max_clusters, settings.max_topics)
+        except ResponseError as error:
+            self._refusals.say(log.warning, "%s: %s is not registered: %s", conn.peer, what.broker_name, error.remark)
+            raise
+
     def _take_over(self, conn: Conn, request: Command, header: RegisterBrokerRequest, body: _Body) -> Command:
-        registered = self._routes.register(
-            Registration(
-                cluster=header.cluster_name,
-                broker_name=header.broker_name,
-                broker_id=header.broker_id,
-                addr=header.broker_addr,
-                ha_addr=header.ha_server_addr or "",
-                version=body.version,
-                topics=body.topics,
-                filter_servers=body.filter_servers,
-                increment_of=_increment_of(header),
-            ),
-            conn,
-            self._clock.monotonic(),
+        what = Registration(
+            cluster=header.cluster_name,
+            broker_name=header.broker_name,
+            broker_id=header.broker_id,
+            addr=header.broker_addr,
+            ha_addr=header.ha_server_addr or "",
+            version=body.version,
+            topics=body.topics,
+            filter_servers=body.filter_servers,
+            increment_of=_increment_of(header),
         )
+        self._check_room(conn, what, 0 if body.topics is None else len(body.topics))
+        registered = self._routes.register(what, conn, self._clock.monotonic())
         for notice in registered.notices:
             log.info("%s", notice)
         if registered.rival is not None:

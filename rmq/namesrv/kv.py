@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from rmq.config import values
 from rmq.namesrv.kvconfig import KVConfig
+from rmq.namesrv.settings import NamesrvSettings
 from rmq.protocol.bodies.kv import KVTable
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
@@ -23,17 +25,24 @@ __all__ = ["KVService"]
 
 log = logging.getLogger(__name__)
 
+#: Bytes of a namespace, and of a key: topics, mostly.
+_LONGEST_NAME = 255
+
 
 class KVService:
     """Handlers; the entries and their file are :class:`KVConfig`'s."""
 
-    def __init__(self, kv: KVConfig) -> None:
+    def __init__(self, kv: KVConfig, settings: NamesrvSettings) -> None:
         self._kv = kv
+        self._settings = settings
 
     @handles(RequestCode.PUT_KV_CONFIG, header=PutKVConfigRequest)
     async def put(self, conn: Conn, request: Command, header: PutKVConfigRequest) -> Command:
+        for field, text in (("namespace", header.namespace), ("key", header.key)):
+            if fault := values.fault(text, _LONGEST_NAME):
+                raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the field {field} is {values.shown(text)}: {fault}")
         try:
-            await self._kv.put(header.namespace, header.key, header.value)
+            await self._kv.put(header.namespace, header.key, header.value, self._settings.max_kv_bytes)
         except StoreError as error:
             raise _not_written(error) from error
         log.info("%s put %s in %s", conn.peer, header.key, header.namespace)

@@ -10,7 +10,8 @@ import asyncio
 
 import orjson
 
-from rmq.protocol.errors import StoreError
+from rmq.protocol.codes import ResponseCode
+from rmq.protocol.errors import ResponseError, StoreError
 from rmq.runtime.backed_file import BackedFile
 from rmq.runtime.world import World
 
@@ -53,10 +54,15 @@ class KVConfig:
         table = self._tables.get(namespace)
         return None if table is None else dict(table)
 
-    async def put(self, namespace: str, key: str, value: str) -> None:
-        """:raises StoreError: the file cannot be written; nothing changed."""
+    async def put(self, namespace: str, key: str, value: str, most: int | None = None) -> None:
+        """Make or change an entry.
+
+        :param most: bytes that all of them may have in their file; None = any number.
+        :raises ResponseError: SYSTEM_ERROR: they would have more.
+        :raises StoreError: the file cannot be written; nothing changed.
+        """
         async with self._writing:
-            await self._replace(namespace, {**self._tables.get(namespace, {}), key: value})
+            await self._replace(namespace, {**self._tables.get(namespace, {}), key: value}, most)
 
     async def delete(self, namespace: str, key: str) -> None:
         """Absent entries are fine. :raises StoreError: as :meth:`put`."""
@@ -64,9 +70,14 @@ class KVConfig:
             if self.get(namespace, key) is not None:
                 await self._replace(namespace, {k: v for k, v in self._tables[namespace].items() if k != key})
 
-    async def _replace(self, namespace: str, table: dict[str, str]) -> None:
+    async def _replace(self, namespace: str, table: dict[str, str], most: int | None = None) -> None:
         tables = {**self._tables, namespace: table}
         data = orjson.dumps({"configTable": tables}, option=orjson.OPT_INDENT_2)
+        if most is not None and len(data) > most:
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the key-value settings would have {len(data)} bytes, and may have {most} (maxKvBytes): delete some",
+            )
         try:
             await self._file.replace(data)
         except OSError as error:

@@ -8,6 +8,7 @@ from rmq.auth.control import AccessControl
 from rmq.auth.metrics import acl_families
 from rmq.namesrv.routes import RouteTable
 from rmq.remoting.metrics import Family, Labels
+from rmq.remoting.server_metrics import closed_connections
 from rmq.remoting.unread import Unread
 
 __all__ = ["NamesrvMetrics"]
@@ -18,11 +19,18 @@ class NamesrvMetrics:
 
     :param connections: how many are open.
     :param unread: what their peers have not read.
+    :param cut_off: how many were closed, by reason.
     """
 
     def __init__(
-        self, routes: RouteTable, connections: Callable[[], int], unread: Unread, access: AccessControl | None = None
+        self,
+        routes: RouteTable,
+        connections: Callable[[], int],
+        unread: Unread,
+        cut_off: Mapping[str, int],
+        access: AccessControl | None = None,
     ) -> None:
+        self._cut_off = cut_off
         self._routes = routes
         self._connections = connections
         self._unread = unread
@@ -53,6 +61,7 @@ class NamesrvMetrics:
         )
         yield Family("rmq_namesrv_topics", "gauge", "Topics with a route", [("", (), len(self._routes.topics()))])
         yield from acl_families(self._access)
+        yield closed_connections(self._cut_off)
         yield Family("rmq_connections", "gauge", "Open connections", [("", (), self._connections())])
         for name, meaning, value in (
             (

@@ -117,6 +117,22 @@ class RouteTable:
 
     # -- brokers ---------------------------------------------------------------------------------------------
 
+    def check_room(self, what: Registration, brokers: int, clusters: int, topics: int) -> None:
+        """Whether one more registration may be taken over: strangers may send any number of them.
+
+        :param brokers: as many may be here, :param clusters: and :param topics: as many of these.
+        :raises ResponseError: SYSTEM_ERROR: there would be more.
+        """
+        if what.addr not in self._live and len(self._live) >= brokers:
+            raise _full(f"{len(self._live)} brokers are registered", "maxBrokers")
+        if what.cluster not in self._clusters and len(self._clusters) >= clusters:
+            raise _full(f"{len(self._clusters)} clusters are known", "maxClusters")
+        told = list(what.topics or ())
+        if len(self._topics) + len(told) > topics:
+            new = sum(config.topic_name not in self._topics for config in told)
+            if new and len(self._topics) + new > topics:
+                raise _full(f"{len(self._topics)} topics are known, and {new} would be new", "maxTopics")
+
     def register(self, what: Registration, channel: Hashable, now: float) -> Registered:
         """Take over one registration.
 
@@ -491,3 +507,7 @@ def _completeness(known: _Live | None, version: DataVersion, everything: bool) -
     if known is None:
         return None
     return known.complete if version.counter == known.version.counter + 1 else False
+
+
+def _full(what: str, setting: str) -> ResponseError:
+    return ResponseError(ResponseCode.SYSTEM_ERROR, f"{what}: no more are taken ({setting})")

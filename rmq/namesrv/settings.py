@@ -6,6 +6,7 @@ import os
 
 from rmq.auth.settings import AclSettings
 from rmq.config.settings import INT_MAX, LONG_MAX, setting
+from rmq.protocol.bodies.topic import MOST_TOPICS
 
 __all__ = ["JAVA_DEFAULTS", "NamesrvSettings", "expand"]
 
@@ -138,6 +139,42 @@ class NamesrvSettings(AclSettings):
         highest=LONG_MAX,
         doc="Answers that peers have not read, of all connections together: beyond it requests wait. One connection "
         "owes at most a 32nd of what is left of it, 4 MiB and an answer at most.",
+    )
+    max_brokers: int = setting(
+        10_000,
+        key="maxBrokers",
+        lowest=1,
+        highest=INT_MAX,
+        live=True,
+        doc="Brokers, masters and slaves, that may be registered; one more is refused.",
+    )
+    max_clusters: int = setting(
+        1_000, key="maxClusters", lowest=1, highest=INT_MAX, live=True, doc="The same of the clusters that they name."
+    )
+    max_topics: int = setting(
+        1_000_000,
+        key="maxTopics",
+        lowest=1,
+        highest=INT_MAX,
+        live=True,
+        doc="Topics of all brokers together: a registration that would make more is refused.",
+    )
+    max_topics_per_broker: int = setting(
+        MOST_TOPICS,
+        key="maxTopicsPerBroker",
+        lowest=1,
+        highest=MOST_TOPICS,
+        live=True,
+        doc="Topics of one registration; one with more is refused.",
+    )
+    max_kv_bytes: int = setting(
+        4 << 20,
+        key="maxKvBytes",
+        unit="bytes",
+        lowest=1,
+        highest=INT_MAX,
+        live=True,
+        doc="Key-value settings together: all of them are in one file, which each change writes.",
     )
     server_socket_backlog: int = setting(
         1024, key="serverSocketBacklog", lowest=1, highest=65_535, doc="Connections that may wait to be accepted."

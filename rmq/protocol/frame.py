@@ -39,7 +39,8 @@ MAX_HEADER = 262_144
 #: Characters of the longest remark; a longer one is cut: remarks repeat what they refuse, and in JSON a character may
 #: take six bytes.
 MAX_REMARK = 4_096
-#: Ext fields of a ROCKETMQ header, which are read one by one; the longest requests have about twenty.
+#: Ext fields of a header; the longest requests have about twenty. Those of a ROCKETMQ header are read one by one, and
+#: a signature sorts all of them.
 _MOST_FIELDS = 1_000
 #: A header that is not strict JSON is read by a slow parser: only up to this many bytes.
 MAX_LENIENT_HEADER = 65_536
@@ -156,6 +157,8 @@ def _decode_json(header: bytes, body: bytes) -> Command:
             "".join(ext.values())  # the cheapest test that all of them are texts
         except (TypeError, AttributeError):
             return _decode_odd(header, body)
+        if len(ext) > _MOST_FIELDS:
+            raise FrameError(f"a header with {len(ext)} ext fields: at most {_MOST_FIELDS} are allowed")
     command = Command.__new__(Command)  # a call with eight keywords costs more than reading the JSON
     command.code = code
     command.ext = ext
@@ -218,6 +221,8 @@ def _ext(value: object) -> dict[str, str | None] | None:
         return None
     if not isinstance(value, dict):
         raise FrameError("a header whose extFields are no object")
+    if len(value) > _MOST_FIELDS:
+        raise FrameError(f"a header with {len(value)} ext fields: at most {_MOST_FIELDS} are allowed")
     ext: dict[str, str | None] = {}
     for key, item in value.items():
         if isinstance(key, int):

@@ -33,6 +33,9 @@ class Grant(Protocol):
     def demand(self, *needs: Need) -> None:
         """:raises AuthError: one of them is not given."""
 
+    def charge(self, size: int) -> None:
+        """An answer of so many bytes was sent: it counts for what the account may have."""
+
     def allows(self, need: Need) -> bool:
         """Whether it is given, at this moment: for what is not answered with a refusal."""
 

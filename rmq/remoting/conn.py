@@ -316,6 +316,7 @@ class Conn(Outgoing, asyncio.Protocol):
         """Serve what came before, then close."""
         if self.closed or self._doomed is not None:
             return
+        self._endpoint.cut_off["malformed"] += 1
         self._endpoint.complain("%s: closed: %s", self.peer, why)
         self._drop_chunks()
         if self._ready:

@@ -8,6 +8,7 @@ next tick: connections that had no turn first, the one that was cut last.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 from rmq.protocol import frame
@@ -37,6 +38,7 @@ Step = Callable[[list[Conn]], None]
 _SWEEP_SECONDS = 1.0
 #: What a peer that was sent everything gets to close first, when we stop.
 _FAREWELL_SECONDS = 1.0
+_PARTIAL = "a frame of %d bytes came no further than %d"
 
 
 class Endpoint:
@@ -82,6 +84,8 @@ class Endpoint:
         self.unread = Unread(limits, self.now)
         #: What peers have begun and not finished.
         self.unfinished = Unfinished(limits, self.now)
+        #: Connections that were closed for what they did or did not do, by the kind of reason.
+        self.cut_off: Counter[str] = Counter()
         self._after = after
         self._step: Step = step if step is not None else self._route_all
         #: Called with the first frames that come: a server takes those of all connections together, in the next turn.
@@ -304,6 +308,15 @@ class Endpoint:
     def _say(self, form: str, *values: object) -> None:
         self._notes.say(log.info, form, *values)
 
+    def cut(self, conn: Outgoing, kind: str, why: str, form: str = "", *values: object) -> None:
+        """Close a connection at once, count it, and say so.
+
+        :param form: the words for the log, where they are others than ``why``.
+        """
+        self.cut_off[kind] += 1
+        self.complain("%s: closed: " + (form or "%s"), conn.peer, *(values if form else (why,)))
+        conn.abort(why)
+
     def complain(self, form: str, *values: object) -> None:
         """A log line that strangers can cause: rationed."""
         self._complaints.say(log.warning, "%s: " + form, self.name, *values)
@@ -318,11 +331,15 @@ class Endpoint:
         limits = self.limits
         idle = limits.idle_seconds
         for conn in self.unread.sweep():
-            self.complain("%s: closed: it does not read what it is sent, and others wait", conn.peer)
-            conn.abort("it does not read what it is sent, and others wait")
+            self.cut(conn, "unread", "it does not read what it is sent, and others wait")
         for conn in self.unfinished.sweep():
-            self.complain("%s: closed: a frame of %d bytes came no further than %d, and others wait", *_partial(conn))
-            conn.abort("an unfinished frame, and others wait")
+            self.cut(
+                conn,
+                "unfinished",
+                "an unfinished frame, and others wait",
+                _PARTIAL + ", and others wait",
+                *_partial(conn),
+            )
         for conn in list(self.connections):
             if conn.closed:
                 if now - conn.idle_since > limits.linger_seconds:
@@ -336,16 +353,15 @@ class Endpoint:
                 conn.active = conn.wrote = False
                 conn.idle_since = now
             elif idle and now - conn.idle_since >= idle:
+                self.cut_off["idle"] += 1
                 conn.close(f"idle for {idle:g} s")
             if conn.handshake is not None:
                 if conn.handshake.ready:
                     conn.handshake = None
                 elif now - conn._since > limits.handshake_seconds:
-                    self.complain("%s: closed: its TLS handshake took too long", conn.peer)
-                    conn.abort("an unfinished TLS handshake")
+                    self.cut(conn, "handshake", "an unfinished TLS handshake", "its TLS handshake took too long")
             elif conn._have and now - conn._since > limits.patience(conn._have):
-                self.complain("%s: closed: a frame of %d bytes came no further than %d", *_partial(conn))
-                conn.abort("an unfinished frame")
+                self.cut(conn, "unfinished", "an unfinished frame", _PARTIAL, *_partial(conn))
 
     async def close_connections(self, seconds: float) -> None:
         """Answer what is in flight, what waits for a flush included; drain, close: at most ``seconds``."""
@@ -401,8 +417,8 @@ def _weight(frames: list[Frame]) -> int:
     return sum(high - low for _, low, high in sample) * len(frames) // len(sample)
 
 
-def _partial(conn: Conn) -> tuple[str, int, int]:
-    return conn.peer, conn._need, conn._have
+def _partial(conn: Conn) -> tuple[int, int]:
+    return conn._need, conn._have
 
 
 def _why(conn: Conn, error: Exception | None) -> str:

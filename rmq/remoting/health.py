@@ -13,8 +13,8 @@ from rmq.config.settings import INT_MAX, setting
 from rmq.protocol.errors import ConfigError
 from rmq.remoting.health_http import Answer, HttpListener
 from rmq.remoting.lag import LoopLag
+from rmq.remoting.limit_settings import LimitSettings
 from rmq.remoting.metrics import CONTENT_TYPE, Family, Labels, render
-from rmq.remoting.tls_settings import TlsSettings
 from rmq.runtime.aside import logger
 from rmq.runtime.services import Services
 from rmq.runtime.world import World
@@ -27,7 +27,7 @@ log = logger(__name__)
 _RENDERED_AT_ONCE = 2
 
 
-class ObserverSettings(TlsSettings):
+class ObserverSettings(LimitSettings):
     """The keys of this part, for every daemon."""
 
     metrics_exporter_type: str = setting(

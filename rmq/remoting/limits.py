@@ -11,9 +11,9 @@ from rmq.runtime.world import Clock
 __all__ = ["MAX_FRAME", "Limits", "Rationed"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Limits:
-    """Limits of one endpoint; sizes in bytes, times in seconds."""
+    """Limits of one endpoint; sizes in bytes, times in seconds. Some of a server follow its settings."""
 
     #: Whole frame, length word included. A longer one closes the connection before it is read.
     frame: int = MAX_FRAME
@@ -29,8 +29,9 @@ class Limits:
     unfinished_noted: int = 16 << 10
     #: A TLS handshake must be done after this time.
     handshake_seconds: float = 10.0
-    #: Open connections; more are closed at once.
+    #: Open connections, of all addresses and of one; more are closed at once. 0 = no limit for one.
     connections: int = 60_000
+    per_address: int = 0
     #: Whole frames read and not yet served, per connection: beyond it the connection is not read (an eighth of it while
     #: the connection waits for its turn); a single larger frame is served all the same.
     queued: int = 512 << 10

@@ -258,6 +258,8 @@ class Router:
     def _answer(self, conn: Conn, request: Command, answer: Command, began: float) -> None:
         if not request.flag & 2:
             conn.send_command(answer)  # one that cannot be encoded is the handler's fault
+            if request.grant is not None:
+                request.grant.charge(len(answer.body))
         self._answered(request, answer.code, began)
 
     def _answered(self, request: Command, code: int, began: float) -> None:

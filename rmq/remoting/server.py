@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+from collections import Counter
 from collections.abc import Callable
 from typing import cast
 
 from rmq.remoting.conn import Conn
 from rmq.remoting.endpoint import Endpoint, Step
+from rmq.remoting.limit_settings import LimitSettings
 from rmq.remoting.limits import Limits
 from rmq.remoting.router import Router
 from rmq.remoting.tls import HANDSHAKE, ServerTls, TlsMode, TlsPipe
@@ -15,6 +18,8 @@ from rmq.runtime.ending import end_each
 from rmq.runtime.world import Listener, World
 
 __all__ = ["Server"]
+
+_TOO_MANY = "%d connections are open already"
 
 
 class Server(Endpoint):
@@ -27,6 +32,7 @@ class Server(Endpoint):
         it does not handle itself and ``conn.send`` for answers. It must not raise.
     :param after: called at the end of each tick, when its answers are written. It must not raise.
     :param tls: which connections may or must speak TLS.
+    :param settings: what the limits of connections follow; they stay as they are when not given.
     :param name: begins log lines and task names.
     """
 
@@ -39,9 +45,13 @@ class Server(Endpoint):
         step: Step | None = None,
         after: Callable[[], None] | None = None,
         tls: ServerTls | None = None,
+        settings: LimitSettings | None = None,
         name: str = "server",
     ) -> None:
         super().__init__(world, router, limits or Limits(), step=step, after=after, name=name)
+        self._settings = settings
+        #: Open connections by address, of IPv6 by network: one host has a /64 of them.
+        self._of_address: Counter[str] = Counter()
         self.tls = tls or ServerTls()
         self._listeners: list[Listener] = []
         self._tls_missing_said = False
@@ -75,12 +85,32 @@ class Server(Endpoint):
         await self.close_connections(seconds)
 
     def opened(self, conn: Conn) -> None:
-        if self.draining or len(self.connections) >= self.limits.connections:
-            if not self.draining:
-                self.complain("%s: closed: %d connections are open already", conn.peer, len(self.connections))
+        if self._settings is not None:
+            self._settings.bound(self.limits)
+        limits, place = self.limits, _place(conn)
+        if self.draining:
             conn.abort("too many connections")
-            return
-        super().opened(conn)
+        elif len(self.connections) >= limits.connections:
+            self.cut(conn, "connections", "too many connections", _TOO_MANY, len(self.connections))
+        elif limits.per_address and self._of_address[place] >= limits.per_address:
+            form = _TOO_MANY + " from %s"
+            self.cut(conn, "connections", "too many connections", form, self._of_address[place], place)
+        else:
+            self._of_address[place] += 1
+            super().opened(conn)
+
+    def lost(self, conn: Conn) -> None:
+        if conn in self.connections:
+            place = _place(conn)
+            self._of_address[place] -= 1
+            if not self._of_address[place]:
+                del self._of_address[place]
+        super().lost(conn)
+
+    def _sweep(self) -> None:
+        if self._settings is not None:
+            self._settings.bound(self.limits)
+        super()._sweep()
 
     def greet(self, conn: Conn, data: bytes) -> bool:
         mode = self.tls.mode
@@ -104,3 +134,8 @@ class Server(Endpoint):
         conn.secured(pipe)
         pipe.data_received(data)
         return False
+
+
+def _place(conn: Conn) -> str:
+    """Whom a connection counts for: its address, or its network of IPv6."""
+    return f"{ipaddress.IPv6Address(conn.born_host[:8] + bytes(8))}/64" if conn.born_v6 else conn.host

@@ -92,6 +92,7 @@ class GroupAdmin:
         """200: make or change a group. Its retry topic gets the queues that the group now asks for."""
         config = SubscriptionGroupConfig.decode(request.body)
         self._check(config)
+        self._groups.check_room(self._groups.get(config.group_name) is None)
         log.info("%s updates subscription group %s", conn.peer, config.group_name)
         self._put(config)
         await self._saved()
@@ -111,6 +112,8 @@ class GroupAdmin:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the body has no groupConfigList")
         for config in configs:
             self._check(config)
+        wanted = {config.group_name for config in configs}
+        self._groups.check_room(sum(self._groups.get(name) is None for name in wanted))
         log.info("%s updates %d subscription groups", conn.peer, len(configs))
         turns = Turns()
         for config in configs:

@@ -80,6 +80,7 @@ class TopicAdmin:
             topic_sys_flag=header.topic_sys_flag or 0,
         )
         _check(config)
+        self._topics.check_room(header.topic not in self._topics)
         log.info("%s updates topic %s", conn.peer, header.topic)
         self._topics.put(config)
         await self._topics.file.saved()
@@ -100,6 +101,7 @@ class TopicAdmin:
         for config in configs:
             self._check_name(config.topic_name)
             _check(config)
+        self._topics.check_room(len({config.topic_name for config in configs} - set(self._topics.names())))
         log.info("%s updates %d topics", conn.peer, len(configs))
         turns = Turns()
         for config in configs:

@@ -82,6 +82,10 @@ class Holds:
         self._closed = False
         self.count = 0
 
+    def has_room(self, conn: Conn, most: int, most_of_one: int) -> bool:
+        """Whether one more pull of a connection may wait."""
+        return self.count < most and len(self._by_conn.get(conn, ())) < most_of_one
+
     def park(self, hold: Hold, seconds: float) -> None:
         """Keep a pull until its queue gets a message, or ``seconds`` have passed."""
         queue = hold.queue

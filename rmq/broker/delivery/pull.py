@@ -39,9 +39,6 @@ __all__ = ["Delivery"]
 _COMMIT = 1
 _SUSPEND = 2
 
-#: Parked pulls of all connections together; one more is refused as a busy broker refuses it.
-_HOLD_LIMIT = 100_000
-
 
 class Delivery:
     """Serves pulls.
@@ -169,6 +166,8 @@ class Delivery:
                 batch = self._reader.at_once(queue, fields.queue_offset, fields.max_msg_nums, wants.codes)
                 if batch is not None:
                     self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, batch.messages, batch.size)
+                    if grant is not None:
+                        grant.charge(batch.size)
                     if self._settings.disable_consume_if_consumer_read_slowly:
                         self.slow_readers.read(fields.consumer_group, fields.topic, fields.queue_id, batch.behind)
                     next_from = self._pull_from(fields.consumer_group, batch.behind)
@@ -249,7 +248,7 @@ class Delivery:
         if fields.sys_flag & _SUSPEND and (
             code == ResponseCode.PULL_NOT_FOUND or keeps_back or self._is_elsewhere(code)
         ):
-            if self.holds.count >= _HOLD_LIMIT:
+            if not self.holds.has_room(pull.conn, settings.max_held_pulls, settings.max_held_pulls_per_connection):
                 self._refuse_more(pull.conn, pull.opaque, pull.began)
                 return
             wait_ms = settings.short_polling_time_mills
@@ -282,6 +281,8 @@ class Delivery:
         _demand(pull.grant, fields)
         if code == 0:
             self._on_delivered(fields.consumer_group, fields.topic, fields.queue_id, batch.messages, batch.size)
+            if pull.grant is not None:
+                pull.grant.charge(batch.size)
             if self._settings.disable_consume_if_consumer_read_slowly:
                 self.slow_readers.read(fields.consumer_group, fields.topic, fields.queue_id, batch.behind)
         else:

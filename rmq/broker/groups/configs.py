@@ -12,6 +12,8 @@ from rmq.broker.topics.table import bumped
 from rmq.protocol import fastjson, names
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq.protocol.bodies.topic import DataVersion
+from rmq.protocol.codes import ResponseCode
+from rmq.protocol.errors import ResponseError
 from rmq.protocol.queue import MAX_QUEUES
 from rmq.remoting.limits import Rationed
 from rmq.runtime.world import World
@@ -67,10 +69,14 @@ class GroupTable:
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """The config of a group, made with the defaults when the settings allow it (store-and-broker.md 8.6).
 
-        None when the group is unknown and ``autoCreateSubscriptionGroup`` is off; groups of the system are made anyway.
+        None when the group is unknown and ``autoCreateSubscriptionGroup`` is off, or there are ``maxGroups`` already;
+        groups of the system are made with that setting off, too.
         """
         config = self._groups.get(group)
         if config is None and (self._settings.auto_create_subscription_group or names.is_system_group(group)):
+            if len(self._groups) >= self._settings.max_groups:
+                self._notes.say(log.warning, "no group %s: there are %d (maxGroups)", group, len(self._groups))
+                return None
             config = SubscriptionGroupConfig(group_name=group)
             self._keep(config)
             self._notes.say(log.info, "subscription group %s is created", group)
@@ -79,6 +85,18 @@ class GroupTable:
 
     def all(self) -> list[SubscriptionGroupConfig]:
         return list(self._groups.values())
+
+    def check_room(self, new: int = 1) -> None:
+        """Whether a tool may make so many more.
+
+        :raises ResponseError: SYSTEM_ERROR: no, ``maxGroups`` are there.
+        """
+        most = self._settings.max_groups
+        if new and len(self._groups) + new > most:
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the broker has {len(self._groups)} groups and may have {most} (maxGroups): delete what nobody uses",
+            )
 
     def put(self, config: SubscriptionGroupConfig) -> None:
         """Create or replace a group."""

@@ -25,6 +25,7 @@ from rmq.protocol.numbers import INT_MAX, whole
 from rmq.protocol.permissions import publish_topic
 from rmq.protocol.sysflags import perm_text
 from rmq.protocol.tags import string_hash
+from rmq.remoting.buckets import Buckets
 
 if TYPE_CHECKING:
     from rmq.broker.lane.topic_lane import LaneTable
@@ -41,6 +42,7 @@ log = logging.getLogger(__name__)
 #: From this client version on a retry limit in the request overrides the group's (V3_4_9, protocol.md 1.5).
 RETRY_LIMIT_SINCE = 121
 
+_HOUR = 3600.0
 _TRANSACTION_BITS = 0xC
 _PREPARED = 0x4
 _ROLLBACK = 0xC
@@ -142,6 +144,8 @@ class Admission:
         timers: Timers,
     ) -> None:
         self._clock = ground.world.clock
+        #: Topics that were made by sends, by account or address.
+        self._makers = Buckets(ground.world.clock.monotonic)
         self._random = ground.world.random
         self._settings = settings = ground.settings
         self._topics = tables.topics
@@ -164,7 +168,7 @@ class Admission:
         """
         if header.batch:
             return finished(self.batch(conn, header, body, grant))
-        config, queue_id = self._addressed(conn, header)
+        config, queue_id = self._addressed(conn, header, grant)
         topic = config.topic_name
         text = header.properties or ""
         if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
@@ -214,10 +218,10 @@ class Admission:
             recall_handle=handle,
         )  # fmt: skip
 
-    def _addressed(self, conn: Conn, header: AnySend) -> tuple[TopicConfig, int]:
+    def _addressed(self, conn: Conn, header: AnySend, grant: Grant | None) -> tuple[TopicConfig, int]:
         """The topic and the queue of a send, when it may be stored at all."""
         self._check_open()
-        config = self._topic_for(conn, header)
+        config = self._topic_for(conn, header, grant)
         queue_id = self._queue_id(conn, header.queue_id, config)
         self._check_takes(self._store.queues.get(config.topic_name, queue_id))
         return config, queue_id
@@ -395,7 +399,24 @@ class Admission:
             f"{self._settings.max_message_size}B, msg properties length limit 32KB.",
         )
 
-    def _topic_for(self, conn: Conn, header: AnySend) -> TopicConfig:
+    def _makes_topic(self, conn: Conn, grant: Grant | None, *, made: bool) -> None:
+        """Whoever sends to a topic that is not there is about to have it made, or it was made.
+
+        :raises ResponseError: SYSTEM_BUSY: there were too many of them.
+        """
+        most = self._settings.max_new_topics_per_hour
+        if not most:
+            return
+        maker = (grant.account if grant is not None else "") or conn.host
+        if made:
+            self._makers.take(maker, 1, most / _HOUR, most)
+        elif self._makers.level(maker, most / _HOUR, most) < 1:
+            raise ResponseError(
+                ResponseCode.SYSTEM_BUSY,
+                f"[FLOW] {maker} has made {most} topics within an hour (maxNewTopicsPerHour): make them with mqadmin",
+            )
+
+    def _topic_for(self, conn: Conn, header: AnySend, grant: Grant | None) -> TopicConfig:
         settings = self._settings
         topic = header.topic or ""
         if not settings.broker_permission & 2 and self._topics.is_order(topic):
@@ -411,11 +432,15 @@ class Admission:
         if config is None:
             unit = header.unit_mode is True
             sys_flag = (2 if topic.startswith(RETRY_PREFIX) else 1) if unit else 0
+            self._makes_topic(conn, grant, made=False)
             config = self._topics.create_for_send(
                 topic, header.default_topic or "", header.default_topic_queue_nums or 0, sys_flag, conn.peer
             )
             if config is None and topic.startswith(RETRY_PREFIX):
+                self._topics.check_room()
                 config = self._topics.create_for_send_back(topic, 1, 6, sys_flag)
+            if config is not None:
+                self._makes_topic(conn, grant, made=True)
         if config is None:
             raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{FAQ}")
         self._lanes.of(config)
@@ -466,7 +491,7 @@ class Admission:
         :raises ResponseError: with Java's code and remark.
         :raises AuthError: as :meth:`admit`.
         """
-        config, queue_id = self._addressed(conn, header)
+        config, queue_id = self._addressed(conn, header, grant)
         settings = self._settings
         if len(config.topic_name) > 127:
             raise ResponseError(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(config.topic_name)}")

@@ -6,7 +6,7 @@ zero, and every figure stands for one group on one topic: nothing is added up ov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from rmq.auth.control import AccessControl
@@ -82,6 +82,10 @@ class Figures:
     def connections(self) -> int:
         """Open connections."""
         return len(self._server.connections)
+
+    def cut_off(self) -> Mapping[str, int]:
+        """Connections that were closed for what they did, by the kind of reason."""
+        return self._server.cut_off
 
     def unread(self) -> Unread:
         """What peers have not read."""

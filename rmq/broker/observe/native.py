@@ -15,6 +15,7 @@ from rmq.protocol.codes import Language, version_name
 from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_group
 from rmq.remoting.latency import RPC_LATENCY
 from rmq.remoting.metrics import Family, Labels, Sample
+from rmq.remoting.server_metrics import closed_connections
 
 __all__ = ["NativeMetrics"]
 
@@ -232,6 +233,7 @@ class NativeMetrics:
     def _alarms(self) -> Iterator[Family]:
         """What an operator is to be woken for."""
         yield from acl_families(self._of.access)
+        yield closed_connections(self._of.cut_off())
         store = self._of.store
         ratios = (("commitlog", store.retention.log_ratio), ("consumequeue", store.retention.queue_ratio))
         yield Family(

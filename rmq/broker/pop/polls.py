@@ -14,14 +14,14 @@ from rmq.protocol.pop import pop_retry_topic
 from rmq.remoting.latency import polled
 
 if TYPE_CHECKING:
+    from rmq.broker.settings import BrokerSettings
     from rmq.broker.store.state import Queue
     from rmq.remoting.conn import Conn
 
 __all__ = ["PollingFull", "Polls", "Waiter"]
 
-#: Waiting requests of one group on one topic, and of the broker.
+#: Waiting requests of one group on one topic.
 _GROUP_LIMIT = 1024
-_LIMIT = 100_000
 
 
 class PollingFull(Exception):
@@ -46,9 +46,13 @@ class Waiter:
 
 
 class Polls:
-    """Everything that waits."""
+    """Everything that waits.
 
-    def __init__(self) -> None:
+    :param settings: the live ones; they bound it.
+    """
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self._settings = settings
         self._waiting: dict[tuple[str, str], dict[Waiter, None]] = {}
         #: A topic of messages to the (group, topic) pairs that wait for them.
         self._of_topic: dict[str, dict[tuple[str, str], None]] = {}
@@ -70,7 +74,11 @@ class Polls:
         """
         pair = (group, topic)
         waiting = self._waiting.get(pair)
-        if self._count >= _LIMIT or (waiting is not None and len(waiting) >= _GROUP_LIMIT):
+        settings = self._settings
+        of_one = len(self._by_conn.get(conn, ()))
+        if self._count >= settings.max_held_pulls or of_one >= settings.max_held_pulls_per_connection:
+            raise PollingFull
+        if waiting is not None and len(waiting) >= _GROUP_LIMIT:
             raise PollingFull
         waiter = Waiter(conn, group, topic, queue_id)
         waiter.closed = self._closed or conn.closed

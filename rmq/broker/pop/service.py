@@ -54,7 +54,7 @@ class PopService:
         self._delete_topic = delete_topic
         topics.on_change.append(self._topic_changed)
         self.state = state = PopState(world.clock, store, topics, tables.offsets, store_host)
-        self.polls = polls = Polls()
+        self.polls = polls = Polls(settings)
         self.reviver = reviver = Reviver(world, store, topics, groups, admission, state, polls, store_host)
         checks = Checks(settings, topics, groups, store, tables.filters.expressions)
         taker = Taker(world, settings, store, state, Reader(store, limits), on_delivered, reviver.changed, limits)

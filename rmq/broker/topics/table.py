@@ -12,6 +12,8 @@ from rmq.broker.topics.metadata import MetadataFile
 from rmq.broker.topics.names import topic_name_fault
 from rmq.protocol import fastjson, names
 from rmq.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigTable
+from rmq.protocol.codes import ResponseCode
+from rmq.protocol.errors import ResponseError
 from rmq.protocol.queue import MAX_QUEUES
 from rmq.remoting.limits import Rationed
 from rmq.runtime.world import World
@@ -184,6 +186,18 @@ class TopicTable:
         self._changed(topic)
         return True
 
+    def check_room(self, new: int = 1) -> None:
+        """Whether so many more may be made because somebody asks for them.
+
+        :raises ResponseError: SYSTEM_ERROR: no, ``maxTopics`` are there.
+        """
+        most = self._settings.max_topics
+        if new and len(self._topics) + new > most:
+            raise ResponseError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the broker has {len(self._topics)} topics and may have {most} (maxTopics): delete what nobody uses",
+            )
+
     def create_for_send(
         self, topic: str, default_topic: str, queue_nums: int, sys_flag: int, remote: str
     ) -> TopicConfig | None:
@@ -194,6 +208,7 @@ class TopicTable:
         :param sys_flag: unit flags of the new topic.
         :param remote: who asks, for the log.
         :returns: the topic, the one that exists already, or None when the template does not allow it.
+        :raises ResponseError: there are too many already.
         """
         existing = self._topics.get(topic)
         if existing is not None:
@@ -205,6 +220,7 @@ class TopicTable:
         if not template.perm & PERM_INHERIT:
             log.warning("no topic %s for %s: the template %s is not inheritable", topic, remote, default_topic)
             return None
+        self.check_room()
         queues = max(0, min(queue_nums, template.write_queue_nums))
         config = TopicConfig(
             topic_name=topic,

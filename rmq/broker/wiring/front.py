@@ -67,7 +67,8 @@ def make_server(ground: Ground, router: Router, front: Front) -> Server:
     )
     server = Server(
         ground.world, router, limits,
-        step=front.lane.step, after=front.lane.after, tls=settings.server_tls(), name="broker",
+        step=front.lane.step, after=front.lane.after, tls=settings.server_tls(), settings=settings,
+        name="broker",
     )  # fmt: skip
     front.pressure.ready = lambda: server.ready
     return server

@@ -136,8 +136,9 @@ async def test_the_nameserver_counts_brokers(tmp_path: Path) -> None:
         app = cluster.namesrvs[0]
         from rmq.namesrv.metrics import NamesrvMetrics
 
-        _, families = await NamesrvMetrics(app.routes, lambda: 7, app._server.unread).page({})
+        _, families = await NamesrvMetrics(app.routes, lambda: 7, app._server.unread, {"idle": 3}).page({})
         found = {family.name: list(family.samples) for family in families}
         assert found["rmq_namesrv_brokers"] == [("", (("cluster", "DefaultCluster"),), 2)]
         assert found["rmq_connections"] == [("", (), 7)]
+        assert ("", (("reason", "idle"),), 3) in found["rmq_connections_closed_total"]
         assert found["rmq_unread_bytes"] == found["rmq_waiting_requests"] == [("", (), 0)]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
+from rmq.auth.credentials import Credentials, Signer
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.message import decode_records
@@ -15,6 +16,7 @@ from rmq.remoting.client import RemotingClient
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import handles
 from rmq.testing import simloop
+from tests.support.accounts import ACCOUNTS, SECRET
 from tests.support.raw_peer import pull
 from tests.support.scenes.pop import PopScene
 
@@ -90,7 +92,8 @@ def live(*keys: str, **settings: str) -> Callable[[Case], Callable[[str | None],
     It passes, and for each key it fails with a broker that says that it takes the key and does not: so that a test that
     sees nothing is one that fails.
 
-    :param settings: what the broker is begun with.
+    :param settings: what the broker is begun with; with ``aclEnable`` there are the usual accounts, and the scene's
+        client is the operator.
     """
     SEEN.update(keys)
 
@@ -108,6 +111,10 @@ def live(*keys: str, **settings: str) -> Callable[[Case], Callable[[str | None],
 
 async def _run(case: Case, keys: tuple[str, ...], settings: dict[str, str], unheard: str | None) -> None:
     scene = LiveScene(settings, unheard)
+    if settings.get("aclEnable"):
+        scene.node.files.mkdir("/home/conf")
+        scene.node.files.write_atomic("/home/conf/plain_acl.yml", ACCOUNTS.encode())
+        scene.client.hooks.append(Signer(Credentials("operator", SECRET)))
     await scene.start()
     try:
         await scene.topic()

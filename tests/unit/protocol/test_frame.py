@@ -300,3 +300,20 @@ def test_a_binary_header_that_ends_within_a_field_is_refused(block: bytes, fault
     header = BINARY_FIXED + bytes(4) + len(block).to_bytes(4, "big") + block
     with pytest.raises(FrameError, match=fault):
         frame.decode(_binary(header))
+
+
+@pytest.mark.parametrize(
+    ("serialize", "null"), [(SerializeType.JSON, False), (SerializeType.JSON, True), (SerializeType.ROCKETMQ, False)]
+)
+def test_a_header_has_so_many_fields_and_no_more(serialize: SerializeType, null: bool) -> None:
+    """A null among them takes the tolerant reader."""
+    for count, taken in ((1_000, True), (1_001, False)):
+        ext: dict[str, str | None] = {f"f{number}": "xx" for number in range(count)}
+        data = frame.encode(Command(1, ext=ext, serialize=serialize))[4:]
+        if null:
+            data = data.replace(b'"f0":"xx"', b'"f0":null')
+        if taken:
+            assert len(frame.decode(data).ext or {}) == count
+        else:
+            with pytest.raises(FrameError, match="1000 "):
+                frame.decode(data)

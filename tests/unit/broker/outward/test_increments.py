@@ -18,6 +18,7 @@ from rmq.broker.topics.table import TopicTable
 from rmq.namesrv.brokers import BrokerService
 from rmq.namesrv.kvconfig import KVConfig
 from rmq.namesrv.routes import RouteTable
+from rmq.namesrv.settings import NamesrvSettings
 from rmq.protocol.bodies.topic import DataVersion, TopicConfig
 from rmq.protocol.codes import Language, RequestCode
 from rmq.protocol.command import Command
@@ -54,7 +55,9 @@ class Namesrv:
 
     async def start(self) -> str:
         self.routes = RouteTable()
-        self.service = BrokerService(self.routes, KVConfig(self.node.world, "/kvConfig.json"), self.node.world.clock)
+        self.service = BrokerService(
+            self.routes, KVConfig(self.node.world, "/kvConfig.json"), self.node.world.clock, NamesrvSettings()
+        )
         self.server = Server(self.node.world, Router([self]), Limits(), name="namesrv")
         self.server.on_close.append(self.service.on_close)
         host, self.port = await self.server.start(self.node.address, self.port)
