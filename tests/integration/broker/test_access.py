@@ -115,7 +115,7 @@ async def test_every_code_for_every_asker_on_both_ports(tmp_path: Path, listener
     async with Cluster(tmp_path / "store", brokers=0) as cluster:
         broker = await cluster.start_broker(**home(tmp_path), autoCreateTopicEnable="false")
         host, port = broker.address
-        secure = client_context() if listener == "tls" else None
+        secure = client_context(verify=False) if listener == "tls" else None
         async with RawPeer(host, port) as setup, RawPeer(host, port - 2 * (listener == "vip"), ssl=secure) as peer:
             places, halves = await fill(broker, setup)
             before = broker_state(broker)
@@ -256,7 +256,7 @@ async def test_every_code_of_the_nameserver_for_every_asker(tmp_path: Path, list
         }
     )  # fmt: skip
     async with NamesrvApp(World.real(), settings) as namesrv:
-        secure = client_context() if listener == "tls" else None
+        secure = client_context(verify=False) if listener == "tls" else None
         async with RawPeer(*namesrv.address) as setup, RawPeer(*namesrv.address, ssl=secure) as peer:
             assert (await setup.ask(by("a-broker", namesrv_requests()[103]))).code == 0
             assert (await setup.ask(by("operator", namesrv_requests()[100]))).code == 0
