@@ -118,6 +118,7 @@ def server_context(
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION  # a client would have us do the dear part of a handshake as it likes
     _load_chain(context, cert, key, password, "tls.server.keyPassword")
     if trust:
         _load_trust(context, trust)

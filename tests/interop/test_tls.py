@@ -11,8 +11,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.support.interop import Scene, run_cell
-from tests.support.peers import Client, Cluster, start_cluster
+from tests.support.interop import Scene, fresh, run_cell
+from tests.support.peers import Client, ClientError, Cluster, start_client, start_cluster
 from tests.support.peers.cluster import FAST_RETRIES
 
 
@@ -26,6 +26,7 @@ def tls_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
+    folder.mkdir(exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
@@ -56,3 +57,33 @@ def test_tls_beside_plain(client: str, cell: str, tls_cluster: Cluster, clients:
 def test_a_broker_without_a_certificate_of_its_own(scene: Callable[[str, str], Scene]) -> None:
     """As Java's (tls.test.mode.enable): it makes one, and a client that trusts any server is served."""
     run_cell("sync", scene("ours", "java-4.9.8-tls"))
+
+
+def test_each_side_checks_the_certificate_of_the_other(
+    tmp_path: Path, clients: Callable[[str, str], Client], scene: Callable[[str, str], Scene]
+) -> None:
+    """Mutual TLS, with the keys of Java's own settings: tls.client.* there, tls.server.* here."""
+    server, client = (_certificate(tmp_path / name) for name in ("server", "client"))
+    demands = {
+        "tls.server.mode": "enforcing", "tls.server.certPath": str(server[0]), "tls.server.keyPath": str(server[1]),
+        "tls.server.need.client.auth": "require", "tls.server.trustCertPath": str(client[0]),
+        # The broker's own calls to the name server.
+        "tls.enable": "true", "tls.client.authServer": "true", "tls.client.trustCertPath": str(server[0]),
+        "tls.client.certPath": str(client[0]), "tls.client.keyPath": str(client[1]),
+    }  # fmt: skip
+    its = {key: value for key, value in demands.items() if key.startswith(("tls.enable", "tls.client"))}
+    options = [f"-D{key}={value}" for key, value in its.items()]
+    with (
+        start_cluster("ours", properties=demands, namesrv_properties=demands) as cluster,
+        start_client("java-4.9.8", "-Dtls.test.mode.enable=false", *options) as known,
+    ):
+        run_cell("sync", Scene(cluster, known, known))
+        topic, group = fresh("refused"), fresh("p")
+        for stranger, namesrv in (
+            (clients("java-4.9.8-tls", "tested"), cluster.namesrv),  # shows no certificate
+            (known, scene("ours", "java-4.9.8-tls").cluster.namesrv),  # is shown one that it does not trust
+        ):
+            with pytest.raises(ClientError):
+                stranger.call(
+                    "produce", namesrv=namesrv, group=group, topic=topic, prefix=topic, count=1, mode="sync", tags=["A"]
+                )

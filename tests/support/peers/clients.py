@@ -151,11 +151,15 @@ class Client:
         self.close()
 
 
-def start_client(name: str) -> Client:
-    """Start the client program `name` (one of CLIENTS). Errors: ToolMissing when its tools are not there."""
+def start_client(name: str, *options: str) -> Client:
+    """Start the client program `name` (one of CLIENTS), a JVM with more `options`.
+
+    Errors: ToolMissing when its tools are not there.
+    """
     folder = Path(tempfile.mkdtemp(prefix=f"rmq-client-{name}-"))
     try:
-        return Client(name, CLIENTS[name](folder), folder)
+        command = CLIENTS[name](folder)
+        return Client(name, [command[0], *options, *command[1:]], folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
