@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from rmq.auth.document import Scalar, parse_document
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError
-from rmq.protocol.signature import signed_fields
+from rmq.protocol.signature import LAST_WITHOUT_MARK, UNIQUE_KEY_QUERY, signed_fields
 from rmq.runtime.world import Files
 
 __all__ = ["Credentials", "Signer", "parse_credentials", "read_credentials"]
@@ -58,9 +58,17 @@ class Signer:
         self.sign(request)
 
     def sign(self, request: Command) -> None:
-        """Put account and signature into the ext fields."""
+        """Put account and signature into the ext fields.
+
+        Brokers of 4.7 to 5.0 check the unique-key mark as not signed, whatever the version, those of 5.1 and later as
+        not signed by a client of 4.9.3 or before: a request with it is signed, and sent, as such a client's.
+        """
         one = self._credentials
-        request.ext = signed_fields(request.ext, request.body, one.access_key, one.secret_key, one.security_token)
+        if UNIQUE_KEY_QUERY in (request.ext or ()):
+            request.version = LAST_WITHOUT_MARK
+        request.ext = signed_fields(
+            request.ext, request.body, one.access_key, one.secret_key, one.security_token, request.version
+        )
 
     def after(self, addr: str, request: Command, response: Command | None) -> None:
         """Nothing is left to do."""

@@ -239,7 +239,7 @@ async def query_message(
         max_num=max_num,
         begin_timestamp=milliseconds(begin, "begin"),
         end_timestamp=milliseconds(end, "end"),
-        unique_key_query=unique,
+        unique_key_query=unique or None,  # as good as false, and it is what Java's access control trips over
     )
 
     async def ask(broker_name: str, address: str) -> tuple[int, list[MessageExt], str]:

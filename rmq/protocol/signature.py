@@ -13,7 +13,17 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from operator import itemgetter
 
-__all__ = ["ACCESS_KEY", "SECURITY_TOKEN", "SIGNATURE", "content", "sign", "signed_fields", "verify"]
+__all__ = [
+    "ACCESS_KEY",
+    "LAST_WITHOUT_MARK",
+    "SECURITY_TOKEN",
+    "SIGNATURE",
+    "UNIQUE_KEY_QUERY",
+    "content",
+    "sign",
+    "signed_fields",
+    "verify",
+]
 
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
@@ -36,7 +46,7 @@ _LONGEST_ORDER = 1024
 def content(ext: Mapping[str, str | None], body: bytes, version: int | None = None) -> bytes:
     """What is signed.
 
-    :param version: the requester's version when checking a request; None when signing one.
+    :param version: of who signs: clients up to 4.9.3 leave the unique-key mark out. None: it is signed.
     """
     names = tuple(ext)
     if version is not None and version <= LAST_WITHOUT_MARK and UNIQUE_KEY_QUERY in ext:
@@ -91,13 +101,17 @@ def signed_fields(
     access_key: str,
     secret_key: str,
     security_token: str | None = None,
+    version: int | None = None,
 ) -> dict[str, str | None]:
-    """The ext fields with the account's name, its token and the signature added."""
+    """The ext fields with the account's name, its token and the signature added.
+
+    :param version: what the request says it is of, as :func:`content` takes it.
+    """
     fields = dict(ext or {})
     fields[ACCESS_KEY] = access_key
     if security_token is not None:
         fields[SECURITY_TOKEN] = security_token
-    fields[SIGNATURE] = sign(content(fields, body), secret_key)
+    fields[SIGNATURE] = sign(content(fields, body, version), secret_key)
     return fields
 
 

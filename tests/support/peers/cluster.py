@@ -174,12 +174,15 @@ def start_cluster(
     namesrv_properties: Mapping[str, str] | None = None,
     java_options: Sequence[str] = NO_TLS,
     our_namesrv: bool = False,
+    accounts: str | None = None,
 ) -> Cluster:
     """Start a nameserver and `brokers` masters (broker-a, broker-b, ...) as processes on free loopback ports.
 
     Arguments: kind is one of KINDS; properties are Java's own broker keys, over BROKER_DEFAULTS; namesrv_properties
     are the nameserver's; java_options go to both JVMs (ignored by ours; without any they are as delivered);
-    our_namesrv spares the second JVM where only the broker matters. Returns when all have printed their ready line.
+    our_namesrv spares the second JVM where only the broker matters; accounts are the text of the brokers'
+    plain_acl.yml, with which they have access control (name servers have none, as Java's). Returns when all have
+    printed their ready line.
     Errors: ToolMissing (no java or mvn), ProcessFailed (a daemon did not start; its output is in the text).
     """
     if kind not in KINDS:
@@ -197,7 +200,7 @@ def start_cluster(
     try:
         for number in range(brokers):
             name = f"broker-{chr(ord('a') + number)}"
-            cluster.brokers.append(start_broker(cluster, name, properties or {}, java_options))
+            cluster.brokers.append(start_broker(cluster, name, properties or {}, java_options, accounts=accounts))
     except BaseException:
         cluster.stop()
         raise
@@ -230,17 +233,25 @@ def start_broker(
     java_options: Sequence[str] = NO_TLS,
     *,
     kind: str | None = None,
+    accounts: str | None = None,
 ) -> Broker:
     """Start one more broker of a cluster; the caller adds it to its brokers.
 
     Arguments: as of start_cluster; name is also the folder's, so that of a slave is another one, and its brokerName is
     among the properties; kind may be another one than the cluster's.
     """
-    return _on_a_free_port(lambda: _start_broker(cluster, name, properties, java_options, kind or cluster.kind))
+    return _on_a_free_port(
+        lambda: _start_broker(cluster, name, properties, java_options, kind or cluster.kind, accounts)
+    )
 
 
 def _start_broker(
-    cluster: Cluster, name: str, properties: Mapping[str, str], java_options: Sequence[str], kind: str
+    cluster: Cluster,
+    name: str,
+    properties: Mapping[str, str],
+    java_options: Sequence[str],
+    kind: str,
+    accounts: str | None,
 ) -> Broker:
     home = cluster.folder / name
     home.mkdir(exist_ok=True)
@@ -256,6 +267,10 @@ def _start_broker(
         "storePathRootDir": str(store),
         "storePathCommitLog": str(store / "commitlog"),
     }
+    if accounts is not None:
+        (home / "conf").mkdir(exist_ok=True)
+        (home / "conf" / "plain_acl.yml").write_text(accounts)
+        settings |= {"aclEnable": "true", "rocketmqHome": str(home)}
     _write_properties(file, settings | dict(properties))
     command, env = _command(kind, "broker", home, file, java_options)
     broker = Broker(Daemon(name, command, home, env=env), f"127.0.0.1:{port}", name, store)
