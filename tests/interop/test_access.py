@@ -1,4 +1,4 @@
-"""Java's client and mqadmin 4.9.8 with AclClientRPCHook against our nameserver and broker with access control."""
+"""Java's client and mqadmin 4.9.8 with AclClientRPCHook, Go's and Node's, against our daemons with access control."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.accounts import home
-from tests.support.interop import Scene, run_cell
+from tests.support.interop import Scene, fresh, rows_of, run_cell
 from tests.support.peers import Client, ClientError, Cluster, start_cluster
 from tests.support.peers.cluster import FAST_RETRIES
 
@@ -61,6 +61,25 @@ def test_who_is_refused_is_told_what_is_missing(scene: Scene, clients: Callable[
         scene.produce("closed", "sync", count=1)
     with pytest.raises(ClientError, match="No route info"):  # the nameserver tells it nothing
         scene.produce("closed", "sync", count=1, by=clients("java-4.9.8", "reader"))
+
+
+@pytest.mark.parametrize("language", ["go", "node"])
+def test_clients_of_other_languages_sign_too(
+    language: str, scene: Scene, clients: Callable[[str, str], Client]
+) -> None:
+    client, topic, handle = clients(language, "tested"), scene.topic(language), fresh("h")
+    who = {"namesrv": scene.cluster.namesrv, "group": fresh("g"), "topic": topic, "account": "ordinary:12345678"}
+    scene.retry_topic(who["group"])
+    client.call("subscribe", handle=handle, expression="*", model="clustering", **who)
+    sent = rows_of(client.call("produce", prefix=topic, count=20, mode="sync", tags=["A"], **who))
+    got = rows_of(client.call("received", handle=handle, count=20, timeout=60))
+    assert sorted(row.key for row in got) == sorted(row.key for row in sent)
+    client.call("unsubscribe", handle=handle)
+    for account in ("ordinary:87654321", "nobody-known:12345678", ""):
+        refused = {**who, "account": account, "group": fresh("p")}
+        with pytest.raises(ClientError):
+            client.call("produce", prefix=topic, count=1, mode="sync", tags=["A"], **refused)
+    assert len(scene.read(topic, 20)) == 20
 
 
 def test_mqadmin_changes_accounts(scene: Scene, folder: Path) -> None:

@@ -56,6 +56,7 @@ func subscribe(asked *request) (answer, error) {
 		consumer.WithConsumerModel(model),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithConsumerOrder(asked.Orderly),
+		consumer.WithCredentials(asked.credentials()),
 	}
 	if asked.MaxReconsume != nil {
 		options = append(options, consumer.WithMaxReconsumeTimes(*asked.MaxReconsume))

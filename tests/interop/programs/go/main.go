@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"sort"
+	"strings"
 
+	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/apache/rocketmq-client-go/v2/rlog"
 )
 
@@ -34,11 +36,18 @@ type request struct {
 	Level      int      `json:"level"`
 	State      string   `json:"state"`
 	Answer     string   `json:"answer"`
+	Account    string   `json:"account"`
 
 	Properties map[string]string `json:"properties"`
 
 	MaxReconsume *int32  `json:"maxReconsume"`
 	Timeout      float64 `json:"timeout"`
+}
+
+// credentials are of the account, "key:secret"; empty without one.
+func (r *request) credentials() primitive.Credentials {
+	key, secret, _ := strings.Cut(r.Account, ":")
+	return primitive.Credentials{AccessKey: key, SecretKey: secret}
 }
 
 type answer map[string]interface{}

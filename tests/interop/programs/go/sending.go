@@ -44,6 +44,7 @@ func produce(asked *request) (answer, error) {
 		producer.WithInstanceName(fmt.Sprintf("produce-%d", time.Now().UnixNano())),
 		producer.WithSendMsgTimeout(60*time.Second),
 		producer.WithQueueSelector(selector),
+		producer.WithCredentials(asked.credentials()),
 	)
 	if err != nil {
 		return nil, err

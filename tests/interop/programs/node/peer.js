@@ -56,8 +56,10 @@ class Arrivals {
 }
 
 function settings(asked, group, instance) {
+  const [accessKey, secretKey] = (asked.account || '').split(':');
   return {
     ...group,
+    ...(accessKey ? { accessKey, secretKey } : {}),
     instanceName: instance,
     nameSrv: asked.namesrv,
     httpclient: {},
