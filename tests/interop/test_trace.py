@@ -1,4 +1,4 @@
-"""Message traces: mqadmin 4.9.8 prints what ours of the same shows, whether a Java client wrote them or ours."""
+"""Message traces: Java's mqadmin prints what ours of the same shows, whether a Java client wrote them or ours."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from rmq import Message, MessageExt, Producer, PushConsumer, TransactionProducer
 from rmq.cli.command import invoke
 from rmq.cli.mqadmin.commands import root
 from tests.support.interop import Scene, fresh, rows_of, until
+from tests.support.peers import Client
 
 
 class Tools:
-    """queryMsgTraceById, Java's and ours."""
+    """queryMsgTraceById, Java's (4.9.8 and 5.3.3) and ours."""
 
-    def __init__(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, scene: Scene, newer: Scene, capsys: pytest.CaptureFixture[str]) -> None:
         self._scene = scene
+        self._newer = newer.mqadmin
+        self._newer("topicList")  # the first command of a JVM prints how its logging begins
         self._capsys = capsys
 
     def ours(self, msg_id: str, *words: str) -> str:
@@ -30,15 +33,17 @@ class Tools:
         until(lambda: self.ours(msg_id).count("Sub  "), lambda count: count >= calls)
         java = self._scene.mqadmin("queryMsgTraceById", "-i", msg_id)
         # Groups come in the order of a hash table from Java's.
-        assert sorted(self.ours(msg_id).split("\n\n")) == sorted(java.split("\n\n"))
+        ours = sorted(self.ours(msg_id).split("\n\n"))
+        assert ours == sorted(java.split("\n\n"))
+        assert ours == sorted(self._newer("queryMsgTraceById", "-i", msg_id).split("\n\n"))
         return java
 
 
 def test_each_tool_reads_what_each_client_writes(
-    scene: Callable[[str, str], Scene], capsys: pytest.CaptureFixture[str]
+    scene: Callable[[str, str], Scene], clients: Callable[[str, str], Client], capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = scene("ours", "java-4.9.8")
-    tools = Tools(where, capsys)
+    tools = Tools(where, Scene(where.cluster, where.client, clients("java-5.3.3", "tested")), capsys)
     namesrv, java = where.cluster.namesrv, where.client
     topic, handle, groups = where.topic("traced"), fresh("h"), [fresh("pyg"), fresh("javag")]
     seen: list[str] = []
