@@ -278,7 +278,9 @@ static void add_send(struct connection *c, uint64_t now, uint64_t ms)
 {
     reserve_out(c, 2048 + (size_t)opt.body);
     char *at = (char *)c->out + c->out_used + 8;
-    at = put_text(at, "{\"code\":310,\"extFields\":{\"a\":\"");
+    at = put_text(at, "{\"code\":310,\"extFields\":{");
+    const char *ext = at;
+    at = put_text(at, "\"a\":\"");
     at = put_text(at, opt.group);
     at = put_text(at, "\",\"b\":\"");
     at = put_text(at, opt.topic);
@@ -296,6 +298,8 @@ static void add_send(struct connection *c, uint64_t now, uint64_t ms)
     at = put_text(at, "\\u0002WAIT\\u0001true\\u0002TAGS\\u0001TagA\",\"j\":\"0\",\"k\":\"false\",\"m\":\"false\",\"n\":\"");
     at = put_text(at, opt.broker);
     at = put_text(at, "\"");
+    if (signs())
+        at = put_signature(at, ext, body, (size_t)opt.body);
     at = end_header(at, take_slot(c, now));
     memcpy(at, body, (size_t)opt.body);
     close_frame(c, at, (size_t)opt.body);
@@ -522,7 +526,12 @@ static void read_whole(int fd, uint8_t *to, size_t size)
 /* One call and its answer's header, before the load begins. */
 static const char *call(int fd, int code, const char *ext, const char *text)
 {
-    static char frame[8192], header[65536];
+    static char frame[8192], header[65536], with_account[1024];
+    if (signs()) {
+        char *end = put_text(with_account, ext);
+        *put_signature(end, with_account, text, strlen(text)) = 0;
+        ext = with_account;
+    }
     int n = snprintf(frame + 8, sizeof frame - 8,
                      "{\"code\":%d,%s%s%s\"flag\":0,\"language\":\"JAVA\",\"opaque\":1,"
                      "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":409}%s",
@@ -733,7 +742,8 @@ int main(int count, char **words)
         port = (int)whole_number("PORT", words[at++], 1, 65535);
     } else
         fail("usage: load send|pull HOST PORT [--connections C] [--in-flight W] [--body N] [--warm S] [--seconds S] "
-             "[--messages N] [--queues Q] [--topic T] [--group G] [--broker B] [--server-pid P] [--cpu N] [--echo], "
+             "[--messages N] [--queues Q] [--topic T] [--group G] [--broker B] [--server-pid P] [--cpu N] [--echo] "
+             "[--account KEY:SECRET], "
              "or load echo PORT [--cpu N]");
     for (; at < count; at++) {
         const char *name = words[at];
@@ -768,6 +778,8 @@ int main(int count, char **words)
             opt.group = value;
         else if (!strcmp(name, "--broker") && strlen(value) < 256)
             opt.broker = value;
+        else if (!strcmp(name, "--account") && opt.work == SEND)
+            sign_as(value);
         else
             fail("unknown option %s %s", name, value);
     }

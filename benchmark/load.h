@@ -1,7 +1,8 @@
-/* What the load (load.c) and the echo server (echo.c) share. */
+/* What the load (load.c), the echo server (echo.c) and the signature (sign.c) share. */
 #ifndef RMQ_LOAD_H
 #define RMQ_LOAD_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define EVENTS 256 /* taken from epoll at a time */
@@ -11,6 +12,14 @@ void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)
 
 /* Serves until it is killed. */
 void serve_echo(int port) __attribute__((noreturn));
+
+/* Has every later request signed by an account, "KEY:SECRET". */
+void sign_as(const char *account);
+int signs(void);
+
+/* Adds the account and its signature to ext fields, whose names ascend in small letters; `at` is where they end.
+   Returns where they end then; they need 200 bytes more. */
+char *put_signature(char *at, const char *ext, const void *body, size_t body_size);
 
 static inline uint32_t get_int(const uint8_t *at)
 {

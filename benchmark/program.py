@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 FOLDER = Path(__file__).parent
-SOURCES = (FOLDER / "load.c", FOLDER / "echo.c")
+SOURCES = (FOLDER / "load.c", FOLDER / "echo.c", FOLDER / "sign.c")
 HEADER = FOLDER / "load.h"
 FLAGS = ("-O2", "-Wall", "-Wextra")
 
@@ -85,10 +85,12 @@ def run_load(
     server_pid: int = 0,
     cpu: int | None = None,
     echo: bool = False,
+    account: str = "",
 ) -> Result:
     """Run the load once.
 
     :param work: ``send`` or ``pull``.
+    :param account: whose sends they are, ``KEY:SECRET``; empty for nobody's.
     :param messages: stop after so many acknowledged sends instead of by time.
     :param cpu: the core the load runs on; None leaves it to the kernel.
     :raises BenchmarkError: the program ended with an error (its own line is in the text).
@@ -104,6 +106,8 @@ def run_load(
         words += ["--cpu", str(cpu)]
     if echo:
         words.append("--echo")
+    if account:
+        words += ["--account", account]
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=seconds + warm + 60)
     except subprocess.TimeoutExpired:

@@ -73,14 +73,21 @@ def file_resident_mib(pid: int) -> float:
 class Pair:
     """One running nameserver and broker."""
 
-    def __init__(self, kind: str, java_options: tuple[str, ...] = (), cpu: int | None = None) -> None:
-        """Start them; with ``cpu`` on that core only, seen as a machine of one core from the first instruction."""
+    def __init__(
+        self, kind: str, java_options: tuple[str, ...] = (), cpu: int | None = None, accounts: str | None = None
+    ) -> None:
+        """Start them; with ``cpu`` on that core only, seen as a machine of one core from the first instruction.
+
+        :param accounts: the broker's plain_acl.yml, when it has access control.
+        """
         before = os.sched_getaffinity(0)
         begin = time.monotonic()
         try:
             if cpu is not None:
                 os.sched_setaffinity(0, {cpu})
-            self.cluster: Cluster = start_cluster(kind, properties=PROPERTIES, java_options=java_options)
+            self.cluster: Cluster = start_cluster(
+                kind, properties=PROPERTIES, java_options=java_options, accounts=accounts
+            )
         except (ToolMissing, ProcessFailed) as error:
             raise BenchmarkError(f"benchmark: {kind}: {error}") from None
         finally:
