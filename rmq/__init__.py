@@ -19,6 +19,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rmq.client.admin import Answers
     from rmq.client.allocate import (
         AllocateByMachineRoom,
         AllocateByMachineRoomNearby,
@@ -58,12 +59,26 @@ if TYPE_CHECKING:
     )
     from rmq.client.selectors import by_hash, by_machine_room, by_random
     from rmq.client.settings import AccessChannel, ConsumeFromWhere, MessageModel
+    from rmq.protocol.bodies.acl import AclConfig, ClusterAclVersionInfo, PlainAccessConfig
     from rmq.protocol.bodies.cluster import ClusterInfo
+    from rmq.protocol.bodies.connection import ProducerInfo, ProducerTableInfo
     from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
     from rmq.protocol.bodies.kv import TopicList
     from rmq.protocol.bodies.replica import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
     from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
-    from rmq.protocol.bodies.running import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo
+    from rmq.protocol.bodies.running import (
+        ConsumeMessageDirectlyResult,
+        ConsumerRunningInfo,
+        ConsumeStatus,
+        ProcessQueueInfo,
+    )
+    from rmq.protocol.bodies.stats import (
+        BrokerStatsData,
+        BrokerStatsItem,
+        ConsumeQueueData,
+        ConsumeStatsList,
+        QueryConsumeQueueResponseBody,
+    )
     from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
     from rmq.protocol.errors import (
         AccessDenied,
@@ -83,6 +98,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AccessChannel",
     "AccessDenied",
+    "AclConfig",
     "AdminClient",
     "AllocateByMachineRoom",
     "AllocateByMachineRoomNearby",
@@ -91,15 +107,22 @@ __all__ = [
     "AllocateQueuesAveragely",
     "AllocateQueuesAveragelyByCircle",
     "AllocateQueuesByConfig",
+    "Answers",
     "BrokerData",
+    "BrokerStatsData",
+    "BrokerStatsItem",
     "ClientError",
+    "ClusterAclVersionInfo",
     "ClusterInfo",
     "ConnectFailed",
     "ConnectionLost",
     "ConsumeContext",
     "ConsumeFromWhere",
     "ConsumeHookContext",
+    "ConsumeMessageDirectlyResult",
+    "ConsumeQueueData",
     "ConsumeResult",
+    "ConsumeStatsList",
     "ConsumeStatus",
     "ConsumerRunningInfo",
     "EndTransactionHookContext",
@@ -116,12 +139,16 @@ __all__ = [
     "MessageQueue",
     "OffsetReset",
     "OffsetStorage",
+    "PlainAccessConfig",
     "ProcessQueueInfo",
     "Producer",
+    "ProducerInfo",
+    "ProducerTableInfo",
     "PullConsumer",
     "PullResult",
     "PullStatus",
     "PushConsumer",
+    "QueryConsumeQueueResponseBody",
     "QueryResult",
     "QueueData",
     "RMQError",
@@ -151,6 +178,23 @@ __all__ = [
 ]
 
 _HOMES = {
+    "rmq.protocol.bodies.stats": (
+        "BrokerStatsData",
+        "BrokerStatsItem",
+        "ConsumeQueueData",
+        "ConsumeStatsList",
+        "QueryConsumeQueueResponseBody",
+    ),
+    "rmq.protocol.bodies.connection": (
+        "ProducerInfo",
+        "ProducerTableInfo",
+    ),
+    "rmq.protocol.bodies.acl": (
+        "AclConfig",
+        "ClusterAclVersionInfo",
+        "PlainAccessConfig",
+    ),
+    "rmq.client.admin": ("Answers",),
     "rmq.client.allocate": (
         "AllocateByMachineRoom",
         "AllocateByMachineRoomNearby",
@@ -207,6 +251,7 @@ _HOMES = {
         "TopicRouteData",
     ),
     "rmq.protocol.bodies.running": (
+        "ConsumeMessageDirectlyResult",
         "ConsumeStatus",
         "ConsumerRunningInfo",
         "ProcessQueueInfo",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmq.client.admin import AdminClient
+from rmq.client.admin import AdminClient, Answers
 from rmq.client.allocate import (
     AllocateByMachineRoom,
     AllocateByMachineRoomNearby,
@@ -38,12 +38,26 @@ from rmq.client.results import (
 from rmq.client.selectors import by_hash, by_machine_room, by_random
 from rmq.client.settings import AccessChannel, ConsumeFromWhere, MessageModel
 from rmq.client.transaction import Transaction, TransactionProducer
+from rmq.protocol.bodies.acl import AclConfig, ClusterAclVersionInfo, PlainAccessConfig
 from rmq.protocol.bodies.cluster import ClusterInfo
+from rmq.protocol.bodies.connection import ProducerInfo, ProducerTableInfo
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq.protocol.bodies.kv import TopicList
 from rmq.protocol.bodies.replica import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
-from rmq.protocol.bodies.running import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo
+from rmq.protocol.bodies.running import (
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+    ConsumeStatus,
+    ProcessQueueInfo,
+)
+from rmq.protocol.bodies.stats import (
+    BrokerStatsData,
+    BrokerStatsItem,
+    ConsumeQueueData,
+    ConsumeStatsList,
+    QueryConsumeQueueResponseBody,
+)
 from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
 from rmq.protocol.errors import (
     AccessDenied,
@@ -61,6 +75,7 @@ from rmq.protocol.errors import (
 __all__ = [
     "AccessChannel",
     "AccessDenied",
+    "AclConfig",
     "AdminClient",
     "AllocateByMachineRoom",
     "AllocateByMachineRoomNearby",
@@ -69,15 +84,22 @@ __all__ = [
     "AllocateQueuesAveragely",
     "AllocateQueuesAveragelyByCircle",
     "AllocateQueuesByConfig",
+    "Answers",
     "BrokerData",
+    "BrokerStatsData",
+    "BrokerStatsItem",
     "ClientError",
+    "ClusterAclVersionInfo",
     "ClusterInfo",
     "ConnectFailed",
     "ConnectionLost",
     "ConsumeContext",
     "ConsumeFromWhere",
     "ConsumeHookContext",
+    "ConsumeMessageDirectlyResult",
+    "ConsumeQueueData",
     "ConsumeResult",
+    "ConsumeStatsList",
     "ConsumeStatus",
     "ConsumerRunningInfo",
     "EndTransactionHookContext",
@@ -94,12 +116,16 @@ __all__ = [
     "MessageQueue",
     "OffsetReset",
     "OffsetStorage",
+    "PlainAccessConfig",
     "ProcessQueueInfo",
     "Producer",
+    "ProducerInfo",
+    "ProducerTableInfo",
     "PullConsumer",
     "PullResult",
     "PullStatus",
     "PushConsumer",
+    "QueryConsumeQueueResponseBody",
     "QueryResult",
     "QueueData",
     "RMQError",

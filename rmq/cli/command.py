@@ -52,6 +52,7 @@ def invoke(command: click.Command, name: str, args: Sequence[str] | None = None)
     """Run a command; the exit code of the process.
 
     A command returns its exit code or None. What it raises is one line on standard error, without a stack trace.
+    One that has more kinds of failures has a method ``failure(error)``, which gives the line and the code.
     """
     try:
         code = command.main(args=args, prog_name=name, standalone_mode=False)
@@ -65,7 +66,8 @@ def invoke(command: click.Command, name: str, args: Sequence[str] | None = None)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except RMQError as error:
-        return _fail(name, str(error), FAILED)
+        failure = getattr(command, "failure", None)
+        return _fail(name, *(failure(error) if failure is not None else (str(error), FAILED)))
     except BrokenPipeError:
         # Whoever read our output has had enough; the interpreter's own flush at the end must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

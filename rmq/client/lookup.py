@@ -263,10 +263,12 @@ async def query_message(
     found: list[MessageExt] = []
     updated = 0
     remarks: list[str] = []
+    missing: dict[str, str] = {}
     error: BaseException | None = None
     for (name, _), outcome in zip(brokers, outcomes, strict=True):
         if isinstance(outcome, BaseException):
             error = outcome
+            missing[name] = str(outcome)
             remarks.append(f"{name}: what it has is missing: {outcome}")
             continue
         updated = max(updated, outcome[0])
@@ -282,7 +284,7 @@ async def query_message(
         said = f" ({'; '.join(remarks)})" if remarks else ""
         return QueryResult(updated, [], f"no message of {topic} with the key {key}{said}")
     found.sort(key=lambda message: message.store_timestamp)
-    return QueryResult(updated, found, "; ".join(remarks))
+    return QueryResult(updated, found, "; ".join(remarks), missing)
 
 
 def _has(message: MessageExt, key: str, unique: bool) -> bool:

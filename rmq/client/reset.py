@@ -11,7 +11,7 @@ from rmq.client.lookup import fetch_subscribe_message_queues, max_offset, min_of
 from rmq.protocol.bodies.connection import ConsumerConnection
 from rmq.protocol.bodies.reset import ResetOffsetBody
 from rmq.protocol.codes import RequestCode, ResponseCode
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, NotFound
 from rmq.protocol.headers.client import GetConsumerConnectionListRequest
 from rmq.protocol.headers.offset import (
     QueryConsumerOffsetRequest,
@@ -21,7 +21,7 @@ from rmq.protocol.headers.offset import (
 )
 from rmq.protocol.queue import MessageQueue
 
-__all__ = ["TO_END", "OffsetReset", "reset_queue", "reset_to_time"]
+__all__ = ["TO_END", "OffsetReset", "clone_offsets", "reset_queue", "reset_to_time"]
 
 #: In place of a time: the end of each queue.
 TO_END = -1
@@ -108,7 +108,7 @@ async def reset_to_time(
                 new[queue] = target
         done += [OffsetReset(queue, old.get(queue), offset, clients) for queue, offset in sorted(new.items())]
     if not done:
-        raise ClientError(f"the group {group} has no offset on {topic}: there is nothing to reset")
+        raise NotFound(f"the group {group} has no offset on {topic}: there is nothing to reset")
     return done
 
 
@@ -126,14 +126,12 @@ async def _commit(instance: ClientInstance, address: str, group: str, queue: Mes
 
 
 async def _require(instance: ClientInstance, queue: MessageQueue) -> None:
-    """:raises ClientError: the topic has no such queue; its broker would keep an offset of any."""
+    """:raises NotFound: the topic has no such queue; its broker would keep an offset of any."""
     route = await instance.name_servers.route(queue.topic, instance.settings.mq_client_api_timeout)
     counts = {data.broker_name: data.read_queue_nums for data in route.queue_datas} if route is not None else {}
     if not 0 <= queue.queue_id < counts.get(queue.broker_name, 0):
         has = ", ".join(f"{count} on {name}" for name, count in sorted(counts.items())) or "none"
-        raise ClientError(
-            f"the topic {queue.topic} has no queue {queue.queue_id} on {queue.broker_name} (queues: {has})"
-        )
+        raise NotFound(f"the topic {queue.topic} has no queue {queue.queue_id} on {queue.broker_name} (queues: {has})")
 
 
 async def reset_queue(instance: ClientInstance, group: str, queue: MessageQueue, offset: int) -> OffsetReset:
@@ -151,3 +149,21 @@ async def reset_queue(instance: ClientInstance, group: str, queue: MessageQueue,
     header = ResetOffsetRequest(topic=queue.topic, group=group, queue_id=queue.queue_id, offset=offset)
     await instance.call(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
     return OffsetReset(queue, old, offset, clients)
+
+
+async def clone_offsets(instance: ClientInstance, source: str, destination: str, topic: str) -> dict[MessageQueue, int]:
+    """Copy offsets; see :meth:`rmq.client.admin.AdminClient.clone_group_offset`.
+
+    They are read and written here, queue by queue: a broker that copies them itself (314) has those of one broker alone
+    and says nothing of a group that has none.
+    """
+    found: dict[MessageQueue, int] = {}
+    for queue in await fetch_subscribe_message_queues(instance, topic):
+        offset = await committed(instance, source, queue)
+        if offset is not None:
+            found[queue] = offset
+    if not found:
+        raise NotFound(f"the group {source} has no offset on {topic}: there is nothing to copy")
+    for queue, offset in sorted(found.items()):
+        await _commit(instance, await instance.find_master(queue), destination, queue, offset)
+    return found

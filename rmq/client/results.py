@@ -124,6 +124,8 @@ class QueryResult:
     #: What is to be known about it: brokers that did not answer, an answer that was cut, an index that is being rebuilt
     #: and does not find every message yet.
     remark: str = ""
+    #: Brokers whose messages are not in it, by name, and why; the remark names them, too.
+    missing: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Its attributes by name; each message likewise."""

@@ -16,6 +16,7 @@
     ├── ResponseError          the other side answered with a code that is not success
     │   └── AccessDenied       it was about the account: who asks, or what that may do
     ├── ClientError            a call that the SDK refuses before anything is sent
+    │   ├── NotFound           what it is about is not there
     │   ├── UnknownOption      a TypeError, too
     │   └── WrongType          a TypeError, too
     ├── ConfigError            settings or command line that cannot be used
@@ -46,6 +47,7 @@ __all__ = [
     "ConnectionLost",
     "FrameError",
     "HeaderError",
+    "NotFound",
     "ProtocolError",
     "RMQError",
     "ReplicationError",
@@ -204,6 +206,10 @@ class AccessDenied(ResponseError):
 
 class ClientError(RMQError):
     """A call that is refused before anything is sent."""
+
+
+class NotFound(ClientError):
+    """What a call is about is not there: a cluster, a topic at a broker, an offset of a group."""
 
 
 class UnknownOption(ClientError, TypeError):

@@ -37,8 +37,17 @@ CLASSES = {
     ("consumer.push", "PushConsumer"): "PushConsumerMirror",
     ("consumer.pull", "PullConsumer"): "PullConsumerMirror",
     ("consumer.lite", "LitePullConsumer"): "LitePullConsumerMirror",
-    ("admin", "AdminClient"): "AdminClientMirror",
+    ("admin.client", "AdminClient"): "AdminClientMirror",
 }
+#: Classes whose methods stand in modules of their own, a module each.
+PARTS = {
+    "AdminClient": [
+        ("admin.asking", "Asking"), ("admin.topics", "Topics"), ("admin.groups", "Groups"),
+        ("admin.offsets", "Offsets"), ("admin.messages", "Messages"), ("admin.connections", "Connections"),
+        ("admin.brokers", "Brokers"), ("admin.nameservers", "NameServers"), ("admin.access", "AccessControl"),
+        ("admin.replication", "Replication"),
+    ],
+}  # fmt: skip
 HEAD = '''"""The plain methods of the blocking clients: each is one call of the asyncio client.
 
 Written by ``make mirror`` from the asyncio classes, which are the place to change; a test compares the two.
@@ -57,14 +66,20 @@ def text() -> str:
     names = sorted(mirror for mirror in CLASSES.values())
     parts = []
     for (module, name), mirror in CLASSES.items():
-        tree = ast.parse((CLIENT / (module.replace(".", "/") + ".py")).read_text())
-        cls = next(each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
+        tree, cls = _class(module, name)
         methods = list(_plain(cls))
         homes = _homes(tree, f"rmq.client.{module}")
+        for part_module, part_name in PARTS.get(name, ()):
+            tree, part = _class(part_module, part_name)
+            methods += _plain(part)
+            homes |= _homes(tree, f"rmq.client.{part_module}")
         for used in {node.id for method in methods for node in _names(method)}:
             if used in homes and not any(used in known for known in imports.values()):
                 imports.setdefault(homes[used], set()).add(used)
-        above = [CLASSES[at] for at in CLASSES for base in cls.bases if isinstance(base, ast.Name) and at[1] == base.id]
+        bases = [base.id for base in cls.bases if isinstance(base, ast.Name)]
+        if name in PARTS:
+            bases = ["Lookups"]
+        above = [CLASSES[at] for at in CLASSES for base in bases if at[1] == base]
         whose = "C" if above else "A"
         if mirror != name:  # a client, and no part of several
             whose = f"Aio{name}"
@@ -74,6 +89,11 @@ def text() -> str:
         parts.append(f"class {mirror}({base}):\n{doc}\n" + "\n".join(_method(each) for each in methods))
     exported = "\n".join(_call("__all__ = [", [f'"{name}"' for name in names], "]"))
     return HEAD + _imports(imports) + "\n\n" + exported + "\n\n\n" + "\n\n".join(parts)
+
+
+def _class(module: str, name: str) -> tuple[ast.Module, ast.ClassDef]:
+    tree = ast.parse((CLIENT / (module.replace(".", "/") + ".py")).read_text())
+    return tree, next(each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
 
 
 def _plain(cls: ast.ClassDef) -> Iterator[Method]:

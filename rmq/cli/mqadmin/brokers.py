@@ -1,74 +1,98 @@
-"""clusterList, brokerStatus (mqadmin.md B.1)."""
+"""clusterList, brokerStatus, brokerConsumeStats, statsAll (mqadmin.md B.1)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import click
 
-from rmq.cli.mqadmin.session import admin_command, broker_or_cluster, cut, masters_of, print_json
-from rmq.client.admin import AdminClient
-from rmq.protocol.errors import ClientError, ResponseError, RMQError, TransportError
+from rmq.cli.mqadmin.failures import NotFound
+from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, broker_or_cluster, one_of
+from rmq.cli.mqadmin.text import cut
 
-__all__ = ["broker_status", "cluster_list"]
+__all__ = ["broker_status", "cluster_list", "repeated"]
 
 HOUR_MS = 3_600_000
+repeated = click.option(
+    "-i", "--interval", "interval", type=click.FloatRange(0.1, 86_400), metavar="SECONDS", help="Repeat."
+)
 
 
 @admin_command(
     "clusterList",
     click.option("-m", "--moreStats", "more", is_flag=True, help="Messages in and out, yesterday and today."),
-    click.option("-i", "--interval", "interval", type=click.FloatRange(0.1, 86_400), metavar="SECONDS", help="Repeat."),
+    repeated,
+    click.option("-c", "--clusterName", "only", metavar="NAME", help="This cluster alone."),
 )
-async def cluster_list(admin: AdminClient, more: bool, interval: float | None, json: bool) -> int:
+async def cluster_list(admin: AdminClient, out: Output, more: bool, interval: float | None, only: str | None) -> int:
     """Every broker, with version, throughput and disk use."""
     while True:
-        code = await _cluster_list(admin, more, json)
+        code = await _cluster_list(admin, out, more, only)
         if interval is None:
             return code
         await asyncio.sleep(interval)
+        out.missing.clear()
         click.echo()
 
 
-async def _cluster_list(admin: AdminClient, more: bool, json: bool) -> int:
+async def _cluster_list(admin: AdminClient, out: Output, more: bool, only: str | None) -> int:
     info = await admin.cluster_info()
-    rows = []
-    failed = 0
-    for cluster, names in sorted(info.cluster_addr_table.items()):
-        for name in sorted(names):
-            broker = info.broker_addr_table.get(name)
-            for broker_id, addr in sorted(broker.broker_addrs.items()) if broker is not None else ():
-                figures: dict[str, str] = {}
-                try:
-                    figures = await admin.broker_runtime_stats(addr)
-                except (TransportError, ResponseError) as error:
-                    failed = 1
-                    click.echo(f"mqadmin: {addr}: {error}", err=True)
-                rows.append((cluster, name, broker_id, addr, figures))
-    if json:
-        print_json(
-            [
-                {"cluster": cluster, "brokerName": name, "brokerId": broker_id, "addr": addr, "figures": figures}
-                for cluster, name, broker_id, addr, figures in rows
-            ]
+    if only is not None and only not in info.cluster_addr_table:
+        raise NotFound(
+            f"there is no cluster {only} at this name server (known: {', '.join(sorted(info.cluster_addr_table))})"
         )
-        return failed
+    brokers = [
+        (cluster, name, broker_id, addr)
+        for cluster, names in sorted(info.cluster_addr_table.items())
+        if only in (None, cluster)
+        for name in sorted(names)
+        if (broker := info.broker_addr_table.get(name)) is not None
+        for broker_id, addr in sorted(broker.broker_addrs.items())
+    ]
+    answers = await admin.broker_runtime_stats_of([addr for *_, addr in brokers])
+    out.lacks(answers)
+    rows = [(*broker, answers.found.get(broker[3], {})) for broker in brokers]
+    return out.rows(
+        [
+            {"cluster": cluster, "brokerName": name, "brokerId": broker_id, "addr": addr, "figures": figures}
+            for cluster, name, broker_id, addr, figures in rows
+        ]
+        if out.form != "table"
+        else [_short(row, admin.world.clock.now_ms(), more) for row in rows],
+        lambda: _more_lines(rows) if more else _lines(rows, admin.world.clock.now_ms()),
+    )
+
+
+def _short(row: Row, now_ms: int, more: bool) -> dict[str, object]:
+    """What a table on a terminal shows of a broker."""
+    cluster, name, broker_id, addr, figures = row
+    shown: dict[str, object] = {"cluster": cluster, "broker": name, "id": broker_id, "addr": addr}
+    if not figures:
+        return {**shown, "version": "does not answer"}
     if more:
-        _print_more(rows)
-    else:
-        _print_rows(rows, admin.world.clock.now_ms())
-    return failed
+        put, got = _days(figures, "msgPutTotal"), _days(figures, "msgGetTotal")
+        return {**shown, "in yesterday": put[0], "out yesterday": got[0], "in today": put[1], "out today": got[1]}
+    earliest = _number(figures, "earliestMessageTimeStamp")
+    return {
+        **shown,
+        "version": figures.get("brokerVersionDesc", ""),
+        "role": figures.get("brokerRole", ""),
+        "in/s": _first(figures, "putTps"),
+        "out/s": _first(figures, "getTransferedTps", "getTransferredTps"),
+        "hours kept": round((now_ms - earliest) / HOUR_MS, 2) if earliest > 0 else None,
+        "disk": f"{_number(figures, 'commitLogDiskRatio'):.0%}",
+    }
 
 
 Row = tuple[str, str, int, str, dict[str, str]]
 
 
-def _print_rows(rows: list[Row], now_ms: int) -> None:
+def _lines(rows: list[Row], now_ms: int) -> Iterator[str]:
     columns = "{:<16}  {:<22}  {:<4}  {:<22} {:<16} {:>19} {:>19} {:>10} {:>5} {:>6}{}".format
     # Brokers of Java's do not tell, and their clusters look as Java's tool shows them.
     roles = any("brokerRole" in figures for *_, figures in rows)
-    click.echo(
+    yield (
         columns(
             *("#Cluster Name", "#Broker Name", "#BID", "#Addr", "#Version"),
             *("#InTPS(LOAD)", "#OutTPS(LOAD)", "#PCWait(ms)", "#Hour", "#SPACE"),
@@ -77,7 +101,7 @@ def _print_rows(rows: list[Row], now_ms: int) -> None:
     )
     for cluster, name, broker_id, addr, figures in rows:
         earliest = _number(figures, "earliestMessageTimeStamp")
-        click.echo(
+        yield (
             columns(
                 cut(cluster, 16),
                 cut(name, 22),
@@ -107,14 +131,12 @@ def _load(figures: Mapping[str, str], tps: float, pool: str) -> str:
     return f"{tps:.2f}({size},{figures.get(f'{pool}ThreadPoolQueueHeadWaitTimeMills', '')}ms)"
 
 
-def _print_more(rows: list[Row]) -> None:
+def _more_lines(rows: list[Row]) -> Iterator[str]:
     columns = "{:<16}  {:<32} {:>14} {:>14} {:>14} {:>14}".format
-    click.echo(
-        columns("#Cluster Name", "#Broker Name", "#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday")
-    )
+    yield (columns("#Cluster Name", "#Broker Name", "#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday"))
     for cluster, name, _, _, figures in rows:
         put, got = _days(figures, "msgPutTotal"), _days(figures, "msgGetTotal")
-        click.echo(columns(cut(cluster, 16), cut(name, 32), put[0], got[0], put[1], got[1]))
+        yield (columns(cut(cluster, 16), cut(name, 32), put[0], got[0], put[1], got[1]))
 
 
 def _days(figures: Mapping[str, str], what: str) -> tuple[int, int]:
@@ -143,42 +165,23 @@ def _first(figures: Mapping[str, str], *names: str) -> float:
 
 
 @admin_command("brokerStatus", broker_or_cluster)
-async def broker_status(admin: AdminClient, broker: str | None, cluster: str | None, json: bool) -> int:
+async def broker_status(admin: AdminClient, out: Output, broker: str | None, cluster: str | None) -> int:
     """The figures of a broker, or of every broker of a cluster."""
-    if broker is not None and cluster is None:
+    one_of(broker, cluster)
+    if broker is not None:
         figures = await admin.broker_runtime_stats(broker)
-        if json:
-            print_json({broker: figures})
-        else:
-            _print_figures(figures, "")
-        return 0
-    addrs = await masters_of(admin, broker, cluster)
-    info = await admin.cluster_info()
-    names = info.cluster_addr_table.get(cluster or "", [])
-    every = [
-        addr
-        for name in sorted(names)
-        if (known := info.broker_addr_table.get(name)) is not None
-        for _, addr in sorted(known.broker_addrs.items())
-    ]
-    found: dict[str, dict[str, str]] = {}
-    failed = 0
-    for addr in every or addrs:
-        try:
-            found[addr] = await admin.broker_runtime_stats(addr)
-        except RMQError as error:
-            failed = 1
-            click.echo(f"mqadmin: {addr}: {error}", err=True)
-    if not found and not failed:
-        raise ClientError(f"the cluster {cluster} has no broker")
-    if json:
-        print_json(found)
-    else:
-        for addr, figures in found.items():
-            _print_figures(figures, f"{addr:<24} ")
-    return failed
+        return out.value({broker: figures} if out.form != "table" else dict(sorted(figures.items())),
+                         lambda: _figures(figures, ""))  # fmt: skip
+    answers = await admin.broker_runtime_stats_of(await admin.brokers(cluster or ""))
+    out.lacks(answers)
+
+    def classic() -> Iterator[str]:
+        for addr, figures in answers.found.items():
+            yield from _figures(figures, f"{addr:<24} ")
+
+    return out.value(answers.found, classic)
 
 
-def _print_figures(figures: Mapping[str, str], before: str) -> None:
+def _figures(figures: Mapping[str, str], before: str) -> Iterator[str]:
     for name, value in sorted(figures.items()):
-        click.echo(f"{before}{name:<32}: {value}")
+        yield f"{before}{name:<32}: {value}"

@@ -1,37 +1,30 @@
-"""updateSubGroup, deleteSubGroup, consumerProgress (mqadmin.md B.1; field cases B023, B119)."""
+"""updateSubGroup, updateSubGroupList, deleteSubGroup, getConsumerConfig, setConsumeMode (mqadmin.md B.1)."""
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import IO
 
 import click
 
+from rmq.cli.mqadmin.failures import NotFound
+from rmq.cli.mqadmin.output import complain
 from rmq.cli.mqadmin.session import (
+    AdminClient,
+    Output,
     admin_command,
     broker_or_cluster,
-    complain_of,
-    cut,
+    listed,
     masters_of,
-    missing_from,
-    print_json,
-    seconds,
+    so_far,
 )
-from rmq.client.admin import AdminClient
-from rmq.protocol.bodies.connection import ConsumerConnection
+from rmq.cli.mqadmin.topic_changes import forget_topic
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
-from rmq.protocol.bodies.stats import ConsumeStats
-from rmq.protocol.codes import ResponseCode, version_name
-from rmq.protocol.errors import ClientError, ResponseError, RMQError, TransportError
-from rmq.protocol.queue import MessageQueue
+from rmq.protocol.codes import ResponseCode
+from rmq.protocol.errors import ClientError, ResponseError, RMQError
+from rmq.protocol.names import dlq_topic, retry_topic
 
-__all__ = ["consumer_progress", "delete_sub_group", "update_sub_group"]
-
-RETRY = "%RETRY%"
-#: A group that is offline or has no offsets: 206 in 4.9, 213 in 5.x (mqadmin.md).
-NOT_ONLINE = (ResponseCode.CONSUMER_NOT_ONLINE, 213)
-#: Groups looked at at the same time.
-_AT_ONCE = 16
+__all__ = ["delete_sub_group", "get_consumer_config", "set_consume_mode", "update_sub_group", "update_sub_group_list"]
 
 
 @admin_command(
@@ -83,6 +76,7 @@ _AT_ONCE = 16
 )
 async def update_sub_group(
     admin: AdminClient,
+    out: Output,
     broker: str | None,
     cluster: str | None,
     group: str,
@@ -94,12 +88,9 @@ async def update_sub_group(
     broker_id: int,
     slowly: int,
     notify: bool,
-    json: bool,
-) -> None:
+) -> int:
     """Create a subscription group or change it, on a broker or every master of a cluster."""
-    addrs = await masters_of(admin, broker, cluster)
-    if not addrs:
-        raise ClientError(f"the cluster {cluster} has no master: nothing was created")
+    addrs = await masters_of(admin, out, broker, cluster)
     config = SubscriptionGroupConfig(
         group_name=group,
         consume_enable=enable,
@@ -111,21 +102,24 @@ async def update_sub_group(
         which_broker_when_consume_slowly=slowly,
         notify_consumer_ids_changed_enable=notify,
     )
+    lines: list[str] = []
+    done: list[str] = []
     for addr in addrs:
-        await admin.create_and_update_subscription_group(addr, config)
-        if not json:
-            click.echo(f"create subscription group to {addr} success.")
-    if json:
-        print_json({"group": group, "brokers": addrs})
-        return
+        try:
+            await admin.create_and_update_subscription_group(addr, config)
+        except RMQError as error:
+            raise so_far(f"create the group {group}", done, addr, error) from error
+        done.append(addr)
+        lines.append(f"create subscription group to {addr} success.")
     flags = {
         name: str(value).lower() for name, value in (("e", enable), ("m", from_min), ("b", broadcast), ("n", notify))
     }
-    click.echo(
+    lines.append(
         f"SubscriptionGroupConfig [groupName={group}, consumeEnable={flags['e']}, consumeFromMinEnable={flags['m']}, "
         f"consumeBroadcastEnable={flags['b']}, retryQueueNums={queues}, retryMaxTimes={times}, brokerId={broker_id}, "
         f"whichBrokerWhenConsumeSlowly={slowly}, notifyConsumerIdsChangedEnable={flags['n']}]"
     )
+    return out.done({"group": group, "brokers": done}, lines)
 
 
 @admin_command(
@@ -145,15 +139,20 @@ async def update_sub_group(
 )
 async def delete_sub_group(
     admin: AdminClient,
+    out: Output,
     broker: str | None,
     cluster: str | None,
     group: str,
     remove_offset: bool,
     force: bool,
-    json: bool,
-) -> None:
+) -> int:
     """Delete a subscription group on a broker or every master of a cluster; refused while members are online."""
-    addrs = await masters_of(admin, broker, cluster)
+    addrs = await masters_of(admin, out, broker, cluster)
+    known = (await admin.subscription_groups_of(addrs)).whole()
+    if not any(group in table.subscription_group_table for table in known.values()):
+        if not remove_offset:
+            raise NotFound(f"{', '.join(addrs)} has no group {group}: nothing was deleted")
+        complain(f"{', '.join(addrs)} has no group {group}: offsets that it left were deleted, if there were any")
     for addr in [] if force else addrs:
         members = await _members(admin, group, addr)
         if members:
@@ -161,14 +160,22 @@ async def delete_sub_group(
                 f"the group {group} has {len(members)} members online at {addr} ({', '.join(members[:3])}): "
                 "stop them, or use --force; nothing was deleted"
             )
+    lines: list[str] = []
+    done: list[str] = []
     for addr in addrs:
-        await admin.delete_subscription_group(addr, group, remove_offset=remove_offset)
-        if not json:
-            click.echo(f"delete subscription group [{group}] from broker [{addr}] success.")
-    if json:
-        print_json({"group": group, "brokers": addrs, "removeOffset": remove_offset})
-    elif not remove_offset:
-        click.echo(f"Its offsets stay: a new group {group} goes on where this one stood (-r true removes them).")
+        try:
+            await admin.delete_subscription_group(addr, group, remove_offset=remove_offset)
+        except RMQError as error:
+            raise so_far(f"delete the group {group}", done, addr, error) from error
+        done.append(addr)
+        where = "" if cluster is None else f" in cluster [{cluster}]"
+        lines.append(f"delete subscription group [{group}] from broker [{addr}]{where} success.")
+    topics = [retry_topic(group), dlq_topic(group)] if cluster is not None else []
+    for name in topics:
+        lines += await forget_topic(admin, name, cluster or "", addrs)
+    if not remove_offset:
+        complain(f"its offsets stay: a new group {group} goes on where this one stood (-r true removes them)")
+    return out.done({"group": group, "brokers": done, "topics": topics, "removeOffset": remove_offset}, lines)
 
 
 async def _members(admin: AdminClient, group: str, addr: str) -> list[str]:
@@ -181,192 +188,97 @@ async def _members(admin: AdminClient, group: str, addr: str) -> list[str]:
 
 
 @admin_command(
-    "consumerProgress",
-    click.option("-g", "--groupName", "group", metavar="NAME", help="The group; without it every group."),
-    click.option(
-        "-s", "--showClientIP", "show_ip", type=bool, metavar="BOOL", default=False, help="Which client has each queue."
-    ),
+    "updateSubGroupList",
+    broker_or_cluster,
+    click.option("-f", "--filename", "file", required=True, type=click.File("rb"), metavar="FILE",
+                 help='JSON: [{"groupName": "G", "retryMaxTimes": 16}, ...]'),
+)  # fmt: skip
+async def update_sub_group_list(
+    admin: AdminClient, out: Output, broker: str | None, cluster: str | None, file: IO[bytes]
+) -> int:
+    """Create or change the groups of a JSON file, on a broker or every master of a cluster (brokers of 5.x)."""
+    configs = listed(file, SubscriptionGroupConfig, "groupName")
+    done: list[str] = []
+    lines = []
+    for addr in await masters_of(admin, out, broker, cluster):
+        try:
+            await admin.create_and_update_subscription_groups(addr, configs)
+        except RMQError as error:
+            raise so_far("submit the groups", done, addr, error) from error
+        done.append(addr)
+        lines.append(f"submit batch of subscription group config to {addr} success, please check the result later.")
+    return out.done({"groups": [one.group_name for one in configs], "brokers": done}, lines)
+
+
+@admin_command(
+    "getConsumerConfig",
+    click.option("-g", "--groupName", "group", required=True, metavar="NAME", help="The group."),
 )
-async def consumer_progress(admin: AdminClient, group: str | None, show_ip: bool, json: bool) -> int:
-    """How far a group is in each queue; without -g, a line for every group."""
-    if group is None:
-        return await _every_group(admin, json)
-    progress = await _progress(admin, group)
-    owners = await _owners(admin, progress) if show_ip else None
-    if json:
-        print_json(_as_json(progress, owners))
-    elif not progress.stats.offset_table:
-        click.echo(f"{group}: {progress.state}")
-    else:
-        _print_progress(progress, owners)
-    return missing_from(progress.connection, progress.stats)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A group's offsets and clients, and a word for what it is when there are none."""
-
-    group: str
-    stats: ConsumeStats
-    connection: ConsumerConnection | None
-    state: str
-
-    @property
-    def diff(self) -> int:
-        """Messages not consumed yet; queues whose offset is unknown (-1) are left out."""
-        table = self.stats.offset_table.values()
-        return sum(one.broker_offset - one.consumer_offset for one in table if one.consumer_offset >= 0)
-
-
-async def _progress(admin: AdminClient, group: str) -> Progress:
-    """What is known of a group: never used, offline and broadcasting are states, not errors."""
-    connection: ConsumerConnection | None = None
-    try:
-        connection = await admin.consumer_connections(group)
-    except ResponseError as error:
-        if error.code == ResponseCode.TOPIC_NOT_EXIST:
-            return Progress(group, ConsumeStats(), None, "never connected")
-        if error.code not in NOT_ONLINE:
-            raise
-    stats = ConsumeStats()
-    try:
-        stats = await admin.consume_stats(group)
-    except ResponseError as error:
-        if error.code not in (*NOT_ONLINE, ResponseCode.TOPIC_NOT_EXIST):
-            raise
-    if connection is not None and connection.message_model == "BROADCASTING":
-        state = "broadcast (offsets are local)"
-    else:
-        members = connection is not None and connection.connection_set
-        state = "connected, no offsets yet" if members else "offline, no offsets"
-    return Progress(group, stats, connection, state)
-
-
-async def _owners(admin: AdminClient, progress: Progress) -> dict[MessageQueue, str]:
-    """Queue -> address of the client that has it, as far as the clients tell."""
-    owners: dict[MessageQueue, str] = {}
-    if progress.connection is None:
-        return owners
-    brokers = await brokers_of(admin, progress.group, progress.connection)
-    for client in progress.connection.connection_set:
-        for addr in brokers:
-            try:
-                info = await admin.consumer_running_info(progress.group, client.client_id, addr)
-            except (ResponseError, TransportError):
-                continue  # perhaps it is connected to another one
-            owners.update(dict.fromkeys(info.mq_table, client.client_id.partition("@")[0]))
-            break
-    return owners
-
-
-async def brokers_of(admin: AdminClient, group: str, connection: ConsumerConnection) -> list[str]:
-    """Addresses of the brokers through which members of a group can be asked: those that told of them."""
-    missing = getattr(connection, "missing", {})
-    route = await admin.topic_route(RETRY + group)
-    return [
-        one.broker_addrs[min(one.broker_addrs)]
-        for one in route.broker_datas
-        if one.broker_addrs and one.broker_name not in missing
-    ]
-
-
-def _print_progress(progress: Progress, owners: dict[MessageQueue, str] | None) -> None:
-    columns = ("{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  " + ("" if owners is None else "{:<20} ") + "{:<20}  {}").format
-    ip_title = [] if owners is None else ["#Client IP"]
-    titles = ["#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", *ip_title, "#Diff", "#LastTime"]
-    click.echo(columns(*titles))
-    for queue, one in sorted(progress.stats.offset_table.items()):
-        unknown = one.consumer_offset < 0
-        click.echo(
-            columns(
-                cut(queue.topic, 64),
-                cut(queue.broker_name, 32),
-                queue.queue_id,
-                one.broker_offset,
-                "unknown" if unknown else one.consumer_offset,
-                *([] if owners is None else [owners.get(queue, "N/A")]),
-                "unknown" if unknown else one.broker_offset - one.consumer_offset,
-                seconds(one.last_timestamp),
-            )
-        )
-    click.echo()
-    click.echo(f"Consume TPS: {progress.stats.consume_tps:.2f}")
-    click.echo(f"Diff Total: {progress.diff}")
-
-
-def _as_json(progress: Progress, owners: dict[MessageQueue, str] | None) -> dict[str, object]:
-    return {
-        "group": progress.group,
-        "state": progress.state if not progress.stats.offset_table else "known",
-        "consumeTps": progress.stats.consume_tps,
-        "diffTotal": progress.diff,
-        "queues": [
-            {
-                "topic": queue.topic,
-                "brokerName": queue.broker_name,
-                "queueId": queue.queue_id,
-                "brokerOffset": one.broker_offset,
-                "consumerOffset": one.consumer_offset,
-                "lastTimestamp": one.last_timestamp,
-                **({} if owners is None else {"clientIP": owners.get(queue)}),
-            }
-            for queue, one in sorted(progress.stats.offset_table.items())
-        ],
+async def get_consumer_config(admin: AdminClient, out: Output, group: str) -> int:
+    """How a group is configured, on every broker that has it."""
+    info = await admin.cluster_info()
+    places = {
+        addr: (cluster, name)
+        for cluster, names in sorted(info.cluster_addr_table.items())
+        for name in sorted(names)
+        if (one := info.broker_addr_table.get(name)) is not None and (addr := one.broker_addrs.get(0)) is not None
     }
+    answers = await admin.subscription_groups_of(list(places))
+    out.lacks(answers)
+    rows = []
+    for addr, table in answers.found.items():
+        config = table.subscription_group_table.get(group)
+        if config is not None:
+            cluster, name = places[addr]
+            rows.append({"cluster": cluster, "brokerName": name, **config.to_object()})
+    if not rows and not out.missing:
+        raise NotFound(f"no broker has a group {group}")
+
+    def classic() -> Iterator[str]:
+        for row in rows:
+            yield f"============================={row['cluster']}:{row['brokerName']}============================="
+            for key in _SHOWN:
+                value = row.get(key)
+                yield f"{key:<40}=  {str(value).lower() if isinstance(value, bool) else value}"
+
+    return out.rows(rows, classic)
 
 
-async def _every_group(admin: AdminClient, json: bool) -> int:
-    names = sorted(t.removeprefix(RETRY) for t in (await admin.topic_list()).topic_list if t.startswith(RETRY))
-    gate = asyncio.Semaphore(_AT_ONCE)
-    failed: dict[str, RMQError] = {}
-
-    async def look(name: str) -> Progress | None:
-        async with gate:
-            try:
-                return await _progress(admin, name)
-            except RMQError as error:
-                failed[name] = error
-                return None
-
-    found = [one for one in await asyncio.gather(*map(look, names)) if one is not None]
-    missing = missing_from(*(part for one in found for part in (one.connection, one.stats)))
-    code = max(missing, complain_of("groups", failed))
-    found.sort(key=lambda one: (-one.diff, one.group))
-    if json:
-        print_json(
-            [
-                {
-                    "group": one.group,
-                    "clients": len(one.connection.connection_set) if one.connection else 0,
-                    "version": _version(one),
-                    "type": _type(one),
-                    "model": _model(one),
-                    "consumeTps": one.stats.consume_tps,
-                    "diffTotal": one.diff,
-                }
-                for one in found
-            ]
-        )
-        return code
-    columns = "{:<64}  {:<6}  {:<24} {:<5}  {:<14}  {:<7}  {}".format
-    click.echo(columns("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total"))
-    for one in found:
-        count = len(one.connection.connection_set) if one.connection else 0
-        tps = int(one.stats.consume_tps)
-        click.echo(columns(cut(one.group, 64), count, _version(one), _type(one), _model(one), tps, one.diff))
-    return code
+#: In Java's order.
+_SHOWN = (
+    "groupName", "consumeEnable", "consumeFromMinEnable", "consumeBroadcastEnable", "retryQueueNums", "retryMaxTimes",
+    "brokerId", "whichBrokerWhenConsumeSlowly", "notifyConsumerIdsChangedEnable",
+)  # fmt: skip
 
 
-def _version(one: Progress) -> str:
-    if one.connection is None or not one.connection.connection_set:
-        return "OFFLINE"
-    return version_name(min(client.version for client in one.connection.connection_set))
-
-
-def _type(one: Progress) -> str:
-    kind = one.connection.consume_type if one.connection else None
-    return {"CONSUME_PASSIVELY": "PUSH", "CONSUME_ACTIVELY": "PULL"}.get(kind or "", "")
-
-
-def _model(one: Progress) -> str:
-    return (one.connection.message_model or "") if one.connection else ""
+@admin_command(
+    "setConsumeMode",
+    broker_or_cluster,
+    click.option("-t", "--topicName", "topic", required=True, metavar="NAME", help="The topic."),
+    click.option("-g", "--groupName", "group", required=True, metavar="NAME", help="The group."),
+    click.option("-m", "--mode", "mode", required=True, type=click.Choice(["PULL", "POP"], case_sensitive=False)),
+    click.option("-q", "--popShareQueueNum", "share", type=click.IntRange(-1), default=0, metavar="N",
+                 help="With how many others a member shares its queues; 0: all pop from all."),
+)  # fmt: skip
+async def set_consume_mode(
+    admin: AdminClient,
+    out: Output,
+    broker: str | None,
+    cluster: str | None,
+    topic: str,
+    group: str,
+    mode: str,
+    share: int,
+) -> int:
+    """Have a group pop from a topic, or pull again, on a broker or every master of a cluster (5.x)."""
+    done: list[str] = []
+    lines = []
+    for addr in await masters_of(admin, out, broker, cluster):
+        try:
+            await admin.set_message_request_mode(addr, topic, group, mode, share)
+        except RMQError as error:
+            raise so_far(f"set the mode of {group}", done, addr, error) from error
+        done.append(addr)
+        lines.append(f"set consume mode to {addr} success.")
+    lines.append(f"topic[{topic}] group[{group}] consume mode[{mode}] popShareQueueNum[{share}]")
+    return out.done({"topic": topic, "group": group, "mode": mode, "popShareQueueNum": share, "brokers": done}, lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmq.cli.mqadmin.session import complain
+from rmq.cli.mqadmin.output import complain
 from rmq.client.admin import AdminClient
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.codes import ResponseCode

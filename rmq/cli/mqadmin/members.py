@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
-from rmq.cli.mqadmin.groups import NOT_ONLINE, brokers_of
-from rmq.cli.mqadmin.session import admin_command, cut, missing_from, print_json
-from rmq.client.admin import AdminClient
+from rmq.cli.mqadmin.failures import NotFound
+from rmq.cli.mqadmin.progress import NOT_ONLINE, brokers_of
+from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
+from rmq.cli.mqadmin.text import cut
 from rmq.protocol.bodies.connection import Connection
 from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.codes import ResponseCode, version_name
@@ -23,31 +26,33 @@ __all__ = ["consumer_status"]
     click.option("-s", "--jstack", "jstack", is_flag=True, help="With the stacks of its threads."),
 )
 async def consumer_status(
-    admin: AdminClient, group: str, client_id: str | None, broker: str | None, jstack: bool, json: bool
+    admin: AdminClient, out: Output, group: str, client_id: str | None, broker: str | None, jstack: bool
 ) -> int:
     """The members of a group; fails when they subscribe different things, and says how they differ.
 
     A group without members is offline, or never connected: that is no failure.
     """
     addrs = [] if broker is None else [broker]
-    code = 0
     try:
         connection = await admin.consumer_connections(group, broker)
         addrs = addrs or await brokers_of(admin, group, connection)
-        code = missing_from(connection)
+        out.lacks(connection)
         connections = connection.connection_set
     except ResponseError as error:
         if error.code not in (*NOT_ONLINE, ResponseCode.TOPIC_NOT_EXIST):
             raise
         if client_id is None:  # a state, not an error (field case B119)
-            _print_nobody(group, "offline" if error.code in NOT_ONLINE else "never connected", json)
-            return 0
+            state = "offline" if error.code in NOT_ONLINE else "never connected"
+            nobody = {"group": group, "members": [], "differences": [], "state": state}
+            return out.value(nobody, lambda: iter([f"{group}: {state}"]))
         connections = []
     members = {one.client_id: one for one in connections if client_id in (None, one.client_id)}
-    if not members and code and client_id is None:
+    if not members and out.missing and client_id is None:
+        out.complain()
         raise ClientError(f"no member of {group} is known to the brokers that answer")
     if not members:
-        raise ClientError(f"the group {group} has no member {client_id} that is online")
+        out.complain()
+        raise NotFound(f"the group {group} has no member {client_id} that is online")
     told: dict[str, ConsumerRunningInfo | str] = {}
     for name in sorted(members):
         for addr in addrs:
@@ -58,26 +63,26 @@ async def consumer_status(
                 told.setdefault(name, str(error))  # perhaps it is connected to another broker
     infos = {name: info for name, info in told.items() if isinstance(info, ConsumerRunningInfo)}
     differences = _differences(infos)
-    if json:
-        print_json(
+    value = {
+        "group": group,
+        "members": [
             {
-                "group": group,
-                "members": [
-                    {
-                        "clientId": name,
-                        "version": version_name(members[name].version),
-                        **(_as_json(info) if isinstance(info, ConsumerRunningInfo) else {"error": info}),
-                    }
-                    for name, info in told.items()
-                ],
-                "differences": differences,
+                "clientId": name,
+                "version": version_name(members[name].version),
+                **(_as_json(info) if isinstance(info, ConsumerRunningInfo) else {"error": info}),
             }
-        )
-    else:
-        _print_table(members, told)
+            for name, info in told.items()
+        ],
+        "differences": differences,
+    }
+
+    def classic() -> Iterator[str]:
+        yield from _table(members, told)
         if client_id is not None or jstack:
             for info in infos.values():
-                _print_info(info)
+                yield from _info(info)
+
+    code = out.value(value, classic, key="members")
     if differences:
         raise ClientError(
             f"members of {group} subscribe different things, so messages are lost or stay where they are: "
@@ -86,19 +91,12 @@ async def consumer_status(
     return code
 
 
-def _print_nobody(group: str, state: str, json: bool) -> None:
-    if json:
-        print_json({"group": group, "members": [], "differences": [], "state": state})
-    else:
-        click.echo(f"{group}: {state}")
-
-
-def _print_table(members: dict[str, Connection], told: dict[str, ConsumerRunningInfo | str]) -> None:
+def _table(members: dict[str, Connection], told: dict[str, ConsumerRunningInfo | str]) -> Iterator[str]:
     columns = "{:<10}  {:<40}  {:<20}  {}".format
-    click.echo(columns("#Index", "#ClientId", "#Version", "#Subscription"))
+    yield (columns("#Index", "#ClientId", "#Version", "#Subscription"))
     for number, (name, info) in enumerate(told.items(), 1):
         what = _subscription(info) if isinstance(info, ConsumerRunningInfo) else f"does not answer: {info}"
-        click.echo(columns(number, cut(name, 40), version_name(members[name].version), what))
+        yield (columns(number, cut(name, 40), version_name(members[name].version), what))
 
 
 def _by_topic(info: ConsumerRunningInfo) -> dict[str, str]:
@@ -146,16 +144,16 @@ def _as_json(info: ConsumerRunningInfo) -> dict[str, object]:
     }
 
 
-def _print_info(info: ConsumerRunningInfo) -> None:
-    click.echo()
+def _info(info: ConsumerRunningInfo) -> Iterator[str]:
+    yield ""
     for key, value in sorted(info.properties.items()):
-        click.echo(f"{key:<40}: {value}")
-    click.echo()
+        yield (f"{key:<40}: {value}")
+    yield ""
     columns = "{:<32}  {:<32}  {:<4}  {:<20}  {}".format
-    click.echo(columns("#Topic", "#Broker Name", "#QID", "#Commit Offset", "#Cached"))
+    yield (columns("#Topic", "#Broker Name", "#QID", "#Commit Offset", "#Cached"))
     for queue, state in sorted(info.mq_table.items()):
         row = (cut(queue.topic, 32), cut(queue.broker_name, 32), queue.queue_id, state.commit_offset)
-        click.echo(columns(*row, state.cached_msg_count))
+        yield (columns(*row, state.cached_msg_count))
     if info.jstack:
-        click.echo()
-        click.echo(info.jstack)
+        yield ""
+        yield (info.jstack)

@@ -1,106 +1,175 @@
-"""queryMsgById, queryMsgByKey (mqadmin.md B.1; field cases B093, B118)."""
+"""queryMsgById, queryMsgByKey, queryMsgByUniqueKey, queryMsgByOffset (mqadmin.md B.1; field cases B093, B118)."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import click
 
-from rmq.cli.mqadmin.session import address, admin_command, print_json, stamp
-from rmq.client.admin import AdminClient
+from rmq.cli.mqadmin.failures import NotFound
+from rmq.cli.mqadmin.message_text import as_json, sheet
+from rmq.cli.mqadmin.output import complain
+from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, producing
+from rmq.cli.mqadmin.text import address
+from rmq.cli.mqadmin.times import moment
+from rmq.cli.mqadmin.tracks import Track, tracks_of
+from rmq.client.admin.answers import Answers
 from rmq.client.decode import decode_messages
-from rmq.client.lookup import query_message
-from rmq.client.message import Message, MessageExt
-from rmq.client.producer import Producer
+from rmq.client.lookup import FOREVER, query_message
+from rmq.client.message import Message, MessageExt, MessageQueue
+from rmq.client.results import QueryResult, SendResult
 from rmq.protocol import ids, properties
 from rmq.protocol.bodies.cluster import ClusterInfo
-from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.errors import ClientError, ProtocolError, ResponseError, RMQError, TransportError
-from rmq.protocol.headers.client import ConsumeMessageDirectlyRequest
 from rmq.protocol.headers.message import ViewMessageRequest
 
-__all__ = ["query_msg_by_id", "query_msg_by_key"]
+__all__ = ["query_msg_by_id", "query_msg_by_key", "query_msg_by_offset", "query_msg_by_unique_key", "result_text"]
 
 #: An offset id is the broker's address and port and a position: 16 bytes for IPv4, 28 for IPv6 (protocol.md 5.6).
 ID_LENGTHS = (32, 56)
+_MOST = 64
 _id = click.option("-i", "--msgId", "msg_id", required=True, metavar="ID", help="Offset id or unique id.")
+_topic = click.option("-t", "--topic", "topic", required=True, metavar="NAME", help="The topic.")
+_group = click.option(
+    "-g", "--consumerGroup", "group", metavar="NAME", help="Have a member of this group consume it now."
+)
+_client = click.option("-d", "--clientId", "client", metavar="ID", help="This member; without it every one.")
 
 
 @admin_command(
     "queryMsgById",
     _id,
     click.option("-t", "--topic", "topic", metavar="NAME", help="Where to look for a unique id; else in every topic."),
-    click.option("-g", "--consumerGroup", "group", metavar="NAME", help="Have a member of this group consume it now."),
-    click.option("-d", "--clientId", "client", metavar="ID", help="This member; without it every one."),
+    _group,
+    _client,
     click.option("-s", "--sendMessage", "again", type=bool, metavar="BOOL", default=False, help="Send a copy of it."),
     click.option("-u", "--unitName", "unit_name", metavar="NAME", help="The unit of the name servers."),
 )
 async def query_msg_by_id(
     admin: AdminClient,
+    out: Output,
     msg_id: str,
     topic: str | None,
     group: str | None,
     client: str | None,
     again: bool,
-    json: bool,
-) -> None:
-    """A message by its offset id or its unique id."""
-    if client is not None and group is None:
-        raise click.UsageError("-d names a member of the group given with -g", click.get_current_context())
-    message = await _find(admin, msg_id, topic)
+) -> int:
+    """A message by its offset id or its unique id; several ids are separated by commas."""
+    _one_member(group, client)
+    wanted = [one for each in msg_id.split(",") if (one := each.strip())]
+    found = [await _find(admin, one, topic) for one in wanted or [msg_id]]
     if group is not None:
-        await _consume_now(admin, message, group, client, json)
-        return
+        return await _consume_now(admin, out, found, group, client)
     if again:
-        await _send_again(admin, message, json)
-        return
-    if json:
-        print_json(_as_json(message))
-        return
-    path = _keep_body(message)
-    for name, value in (
-        ("OffsetID:", message.offset_msg_id),
-        ("Topic:", message.topic),
-        ("Tags:", f"[{message.properties.get('TAGS', 'null')}]"),
-        ("Keys:", f"[{message.properties.get('KEYS', 'null')}]"),
-        ("Queue ID:", message.queue_id),
-        ("Queue Offset:", message.queue_offset),
-        ("CommitLog Offset:", message.commit_log_offset),
-        ("Reconsume Times:", message.reconsume_times),
-        ("Born Timestamp:", stamp(message.born_timestamp)),
-        ("Store Timestamp:", stamp(message.store_timestamp)),
-        ("Born Host:", address(message.born_host)),
-        ("Store Host:", address(message.store_host)),
-        ("System Flag:", message.sys_flag),
-        ("Properties:", "{" + ", ".join(f"{k}={v}" for k, v in message.properties.items()) + "}"),
-        ("Message Body Path:", path),
-    ):
-        click.echo(f"{name:<20} {value}")
+        return await _send_again(admin, out, found)
+    return await _show(admin, out, found)
+
+
+@admin_command(
+    "queryMsgByUniqueKey",
+    _id,
+    _topic,
+    _group,
+    _client,
+    click.option("-a", "--showAll", "every", is_flag=True, help="Every message with this id: a producer tried again."),
+)
+async def query_msg_by_unique_key(
+    admin: AdminClient, out: Output, msg_id: str, topic: str, group: str | None, client: str | None, every: bool
+) -> int:
+    """A message by the unique id that its producer gave."""
+    _one_member(group, client)
+    result = await admin.query_message(topic, msg_id, _MOST if every else 32)
+    found = [message for message in result.messages if message.msg_id == msg_id]
+    if not found:
+        raise NotFound(result.remark or f"no message of {topic} has the unique id {msg_id}")
+    _say(out, result)
+    found = found if every else found[:1]
+    if group is not None:
+        return await _consume_now(admin, out, found, group, client)
+    return await _show(admin, out, found, offset_id=False)
+
+
+@admin_command(
+    "queryMsgByOffset",
+    _topic,
+    click.option("-b", "--brokerName", "broker", required=True, metavar="NAME", help="The broker's name."),
+    click.option("-i", "--queueId", "queue", required=True, type=click.IntRange(0), metavar="ID", help="The queue."),
+    click.option("-o", "--offset", "offset", required=True, type=click.IntRange(0), metavar="N", help="In the queue."),
+)
+async def query_msg_by_offset(admin: AdminClient, out: Output, topic: str, broker: str, queue: int, offset: int) -> int:
+    """The message at an offset of a queue."""
+    place = MessageQueue(topic, broker, queue)
+    if place not in await admin.fetch_subscribe_message_queues(topic):
+        raise NotFound(f"the topic {topic} has no queue {queue} on {broker}: mqadmin topicRoute -t {topic} shows them")
+    message = await admin.message_at(place, offset)
+    if message is None:
+        low, high = await admin.min_offset(place), await admin.max_offset(place)
+        has = f"it has those of {low} to {high - 1}" if high > low else "it is empty"
+        raise NotFound(f"queue {queue} of {topic} on {broker} has no message at offset {offset}: {has}")
+    return await _show(admin, out, [message])
 
 
 @admin_command(
     "queryMsgByKey",
-    click.option("-t", "--topic", "topic", required=True, metavar="NAME", help="The topic."),
+    _topic,
     click.option("-k", "--msgKey", "key", required=True, metavar="KEY", help="A key the producer gave."),
-)
-async def query_msg_by_key(admin: AdminClient, topic: str, key: str, json: bool) -> None:
+    click.option("-b", "--beginTimestamp", "begin", callback=moment, metavar="TIME", help="Stored since then."),
+    click.option("-e", "--endTimestamp", "end", callback=moment, metavar="TIME", help="Stored until then."),
+    click.option("-m", "--maxNum", "most", type=click.IntRange(1, 10_000), default=_MOST, metavar="N",
+                 help=f"Messages at most of each broker, {_MOST} by default."),
+)  # fmt: skip
+async def query_msg_by_key(
+    admin: AdminClient, out: Output, topic: str, key: str, begin: int | None, end: int | None, most: int
+) -> int:
     """The messages of a topic that have a key."""
-    result = await admin.query_message(topic, key, 64)
+    span = (begin or 0, FOREVER if end is None else end) if (begin, end) != (None, None) else ()
+    result = await admin.query_message(topic, key, most, *span)
     found = result.messages
     if not found:
-        raise ResponseError(ResponseCode.QUERY_NOT_FOUND, result.remark)
-    if result.remark:
-        click.echo(result.remark, err=True)
-    if json:
-        print_json([_as_json(message) for message in found])
-        return
-    click.echo(f"{'#Message ID':<50} {'#QID':>4} {'#Offset':>40}")
+        raise NotFound(result.remark)
+    _say(out, result)
+
+    def classic() -> Iterator[str]:
+        yield f"{'#Message ID':<50} {'#QID':>4} {'#Offset':>40}"
+        for message in found:
+            yield f"{message.msg_id:<50} {message.queue_id:>4} {message.queue_offset:>40}"
+
+    return out.rows([as_json(message) for message in found], classic)
+
+
+def _say(out: Output, result: QueryResult) -> None:
+    """What is to be known about an answer: who has not given one, or that it was cut."""
+    out.lacks(result)
+    if result.remark and not result.missing:
+        complain(result.remark)
+
+
+def _one_member(group: str | None, client: str | None) -> None:
+    if client is not None and group is None:
+        raise click.UsageError("-d names a member of the group given with -g", click.get_current_context())
+
+
+async def _show(admin: AdminClient, out: Output, found: list[MessageExt], *, offset_id: bool = True) -> int:
+    """What is in messages, and where each group is with them."""
+    tracks: list[list[Track]] = []
     for message in found:
-        click.echo(f"{message.msg_id:<50} {message.queue_id:>4} {message.queue_offset:>40}")
+        answers: Answers[Track] = await tracks_of(admin, message)
+        out.missing.update({f"what {name} did with {message.msg_id}": why for name, why in answers.missing.items()})
+        tracks.append(list(answers.found.values()))
+
+    def classic() -> Iterator[str]:
+        for message, some in zip(found, tracks, strict=True):
+            yield from sheet(message, offset_id=offset_id)
+            if some:
+                yield ""
+                yield ""
+                yield "".join(str(one) for one in some)
+
+    objects = [as_json(message) | {"tracks": [one.as_json() for one in some]}
+               for message, some in zip(found, tracks, strict=True)]  # fmt: skip
+    return out.value(objects[0], classic) if len(objects) == 1 else out.rows(objects, classic)
 
 
 # -- finding ---------------------------------------------------------------------------------------------------
@@ -114,20 +183,19 @@ async def _find(admin: AdminClient, msg_id: str, topic: str | None) -> MessageEx
         try:
             host, port, offset = ids.decode_offset_msg_id(msg_id)
         except (ProtocolError, ValueError):
-            raise ClientError(f"{msg_id!r} is no message id: hexadecimal digits are expected") from None
+            raise click.UsageError(f"{msg_id!r} is no message id: hexadecimal digits are expected") from None
         message = await _by_offset(admin, info, offset, msg_id, away)
         if message is not None:
             return message
         if (owner := address((host, port))) in away:
-            raise ClientError(f"the broker of this id does not answer: {away[owner]}")
+            raise TransportError(f"the broker of this id does not answer: {away[owner]}")
     elif not msg_id:
-        raise ClientError("the message id is empty")
+        raise click.BadParameter("it is empty", param_hint="'-i' / '--msgId'")
     said: dict[str, None] = {}
     message = await _by_unique_id(admin, msg_id, topic, said, away)
     if message is None:
         where = f"the topic {topic}" if topic else "any topic"
-        raise ResponseError(
-            ResponseCode.QUERY_NOT_FOUND,
+        raise NotFound(
             "; ".join([f"{msg_id} is neither the offset id of a message on a broker of this cluster nor a unique id in "
                        f"{where}", *said, *(f"not looked for where nobody answers: {why}" for why in away.values())]),
         )  # fmt: skip
@@ -192,82 +260,50 @@ async def _by_unique_id(
 # -- acting ----------------------------------------------------------------------------------------------------
 
 
-async def _consume_now(admin: AdminClient, message: MessageExt, group: str, client: str | None, json: bool) -> None:
-    """Have members of a group consume the message, through the broker that holds it."""
+async def _consume_now(admin: AdminClient, out: Output, found: list[MessageExt], group: str, client: str | None) -> int:
+    """Have members of a group consume the messages, through the broker that holds each."""
     info = await admin.cluster_info()
-    broker = info.broker_addr_table.get(message.broker_name)
-    if broker is None or not broker.broker_addrs:
-        raise ClientError(f"the broker {message.broker_name}, which holds the message, is not registered")
-    addr = broker.broker_addrs[min(broker.broker_addrs)]
-    members = (
-        [client] if client else [one.client_id for one in (await admin.consumer_connections(group)).connection_set]
-    )
+    connected = [] if client else (await admin.consumer_connections(group)).connection_set
     results: dict[str, object] = {}
-    for member in members:
-        header = ConsumeMessageDirectlyRequest(
-            consumer_group=group, client_id=member, msg_id=message.offset_msg_id, broker_name=message.broker_name
-        )
-        reply = await admin._client.call(addr, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, timeout=30.0)
-        result = ConsumeMessageDirectlyResult.decode(reply.body)
-        results[member] = result.to_object()
-        if not json:
+    lines = []
+    for message in found:
+        broker = info.broker_addr_table.get(message.broker_name)
+        if broker is None or not broker.broker_addrs:
+            raise NotFound(f"the broker {message.broker_name}, which holds the message, is not registered")
+        addr = broker.broker_addrs[min(broker.broker_addrs)]
+        for member in [client] if client else [one.client_id for one in connected]:
+            result = await admin.consume_message_directly(
+                group, member, message.offset_msg_id, addr, message.broker_name
+            )
+            results[member] = result.to_object()
             flags = f"order={str(result.order).lower()}, autoCommit={str(result.auto_commit).lower()}"
-            click.echo(
+            lines.append(
                 f"{member}: ConsumeMessageDirectlyResult [{flags}, consumeResult={result.consume_result}, "
                 f"remark={result.remark or 'null'}, spentTimeMills={result.spent_time_mills}]"
             )
-    if json:
-        print_json(results)
+    return out.done(results, lines)
 
 
-async def _send_again(admin: AdminClient, message: MessageExt, json: bool) -> None:
-    """Send a copy to the topic: body, tags, keys, flag and the application's properties."""
-    own = {name: value for name, value in message.properties.items() if name not in properties.RESERVED}
-    copy = Message(message.topic, message.body, tags=message.tags, keys=message.keys, flag=message.flag, properties=own)
-    async with Producer("ReSendMsgById", namesrv=";".join(admin.name_server_addresses)) as producer:
-        result = await producer.send(copy)
-    if json:
-        print_json({"originalMsgId": message.msg_id, "msgId": result.msg_id, "status": result.send_status.name})
-        return
-    click.echo(f"prepare resend msg. originalMsgId={message.msg_id}")
-    queue = result.message_queue
-    click.echo(
-        f"SendResult [sendStatus={result.send_status.name}, msgId={result.msg_id}, offsetMsgId={result.offset_msg_id}, "
-        f"messageQueue={queue}, queueOffset={result.queue_offset}]"
+async def _send_again(admin: AdminClient, out: Output, found: list[MessageExt]) -> int:
+    """Send copies to the topic: body, tags, keys, flag and the application's properties."""
+    sent = []
+    lines = []
+    async with producing("ReSendMsgById") as producer:
+        for message in found:
+            own = {name: value for name, value in message.properties.items() if name not in properties.RESERVED}
+            copy = Message(
+                message.topic, message.body, tags=message.tags, keys=message.keys, flag=message.flag, properties=own
+            )
+            result = await producer.send(copy)
+            sent.append({"originalMsgId": message.msg_id, "msgId": result.msg_id, "status": result.send_status.name})
+            lines += [f"prepare resend msg. originalMsgId={message.msg_id}", result_text(result)]
+    return out.done(sent[0], lines) if len(sent) == 1 else out.rows(sent, lambda: iter(lines))
+
+
+def result_text(result: SendResult) -> str:
+    """As Java prints it."""
+    return (
+        f"SendResult [sendStatus={result.send_status.name}, msgId={result.msg_id}, "
+        f"offsetMsgId={result.offset_msg_id}, messageQueue={result.message_queue}, "
+        f"queueOffset={result.queue_offset}]"
     )
-
-
-# -- showing ---------------------------------------------------------------------------------------------------
-
-
-def _keep_body(message: MessageExt) -> str:
-    """Write the body where Java's tool does, readable by this user alone."""
-    folder = os.path.join(tempfile.gettempdir(), "rocketmq", "msgbodys")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    # A producer chooses the unique id: it names a file only when it cannot be a path.
-    path = os.path.join(folder, message.msg_id if message.msg_id.isalnum() else message.offset_msg_id)
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    with os.fdopen(file, "wb") as target:
-        target.write(message.body)
-    return path
-
-
-def _as_json(message: MessageExt) -> dict[str, object]:
-    return {
-        "msgId": message.msg_id,
-        "offsetMsgId": message.offset_msg_id,
-        "topic": message.topic,
-        "brokerName": message.broker_name,
-        "queueId": message.queue_id,
-        "queueOffset": message.queue_offset,
-        "commitLogOffset": message.commit_log_offset,
-        "reconsumeTimes": message.reconsume_times,
-        "bornTimestamp": message.born_timestamp,
-        "bornHost": address(message.born_host),
-        "storeTimestamp": message.store_timestamp,
-        "storeHost": address(message.store_host),
-        "sysFlag": message.sys_flag,
-        "flag": message.flag,
-        "properties": message.properties,
-        "body": message.body.decode("utf-8", "backslashreplace"),
-    }

@@ -1,52 +1,83 @@
-"""What every command has: the name server option, ``--json``, a started admin client, Java's times and columns."""
+"""What makes a command: its options, a started admin client, where it prints. How to add one:
+
+1. A coroutine function in the module of its noun, made a command by :func:`admin_command`::
+
+       @admin_command(
+           "topicClusterList",
+           click.option("-t", "--topic", "topic", required=True, metavar="NAME", help="The topic."),
+       )
+       async def topic_cluster_list(admin: AdminClient, out: Output, topic: str) -> int:
+           \"\"\"The clusters that have a topic.\"\"\"
+           clusters = await admin.topic_clusters(topic)
+           return out.names(clusters)
+
+   Letters and long names are Java's; the grammar, ``-n``, ``-o``, ``--timeout`` and ``-h`` are added. What it asks is
+   an operation of :class:`rmq.client.admin.AdminClient`: what is not there yet is written there, in the module of the
+   noun, and mirrored (``make mirror``).
+2. A line in ``commands.COMMANDS``: name, place, purpose.
+3. It gives Output a value and, apart, the lines of Java's tool (``classic``).
+   What several servers are asked is asked with the ``..._of`` calls, and ``out.lacks(answers)`` says who is missing.
+4. What it finds wrong it raises: ``NotFound``, ``Partial``, ClientError (their codes: failures.py), and
+   ``click.UsageError`` for the command line.
+5. A test beside ``tests/unit/cli/test_mqadmin_columns.py``, and a line in ``tests/interop/test_mqadmin_alike.py``,
+   which has both tools run against the same cluster.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import os
-from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
-from typing import Any, Concatenate, ParamSpec
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
-import orjson
 
 from rmq.cli.command import CONTEXT
+from rmq.cli.mqadmin.failures import NotFound, Partial
+from rmq.cli.mqadmin.grammar import AdminCommand
+from rmq.cli.mqadmin.output import FORMS, Output
 from rmq.client.admin import AdminClient
+from rmq.protocol import fastjson
+from rmq.protocol.bodies.body import Body
+from rmq.protocol.errors import BodyError, RMQError
+
+if TYPE_CHECKING:
+    from rmq.client.producer import Producer
 
 __all__ = [
-    "address",
+    "AdminClient",
+    "Output",
     "admin_command",
     "broker_or_cluster",
-    "complain",
-    "complain_of",
-    "cut",
+    "flag",
+    "listed",
     "masters_of",
-    "missing_from",
-    "plain",
-    "print_json",
-    "seconds",
-    "stamp",
+    "one_of",
+    "so_far",
+    "targets_of",
 ]
 
-#: Names in one line; the others are counted.
-_NAMED = 16
+#: How long each server is waited for.
+_SECONDS = 2.5
+#: How the command reaches the cluster: options of every client.
+_OPTIONS = f"{__name__}.options"
 
 P = ParamSpec("P")
-Work = Callable[Concatenate[AdminClient, P], Awaitable[int | None]]
+B = TypeVar("B", bound=Body)
+Work = Callable[Concatenate[AdminClient, Output, P], Awaitable[int | None]]
 
 
 def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P]], click.Command]:
-    """Make a command of a coroutine function that takes a started admin client and the options.
-
-    ``-n`` and ``-h`` are added, and ``--json``, which the function gets as ``json``.
-    """
+    """Make a command of a coroutine function that takes a started admin client, an output and the options."""
 
     def make(work: Work[P]) -> click.Command:
         @functools.wraps(work)
         def run(
             namesrv: str | None,
+            output: str | None,
+            json: bool,
+            timeout: float,
             credentials: str | None,
             tls: bool,
             tls_ca_file: str | None,
@@ -55,27 +86,47 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
             **kwargs: P.kwargs,
         ) -> int:
             _refuse_empty(click.get_current_context())
+            out = Output("json" if json else output)
             options = {**_as_whom(credentials), **_over_tls(tls, tls_ca_file), "unit_name": unit_name}
-            return asyncio.run(_run(work, namesrv, options, args, kwargs)) or 0
+            return asyncio.run(_run(work, out, namesrv, timeout, options, args, kwargs)) or 0
 
         decorated: Any = run
-        for option in (
-            click.option("--json", "json", is_flag=True, help="Print JSON instead of Java's columns."),
-            click.option("-n", "--namesrvAddr", "namesrv", metavar="LIST", help="Name servers: host:port;host:port"),
-            click.option(
-                "--credentialsFile",
-                "credentials",
-                metavar="FILE",
-                help="YAML with accessKey, secretKey and options of TLS.  [default: $ROCKETMQ_HOME/conf/tools.yml]",
-            ),
-            click.option("--tls", is_flag=True, help="Speak TLS; options that are not given are the environment's."),
-            click.option("--tlsCaFile", "tls_ca_file", metavar="FILE", help="Speak TLS; certificates to trust, PEM."),
-            *reversed(options),
-        ):
+        for option in (*_COMMON, _output(options), *reversed(options)):
             decorated = option(decorated)
-        return click.command(name, context_settings=CONTEXT)(decorated)
+        return click.command(name, cls=AdminCommand, context_settings=CONTEXT)(decorated)
 
     return make
+
+
+_COMMON: tuple[Callable[[Any], Any], ...] = (
+    click.option("--classic-exit", is_flag=True, expose_value=False,
+                 help="End with the exit codes of Java's tool: 0, or 1 for a wrong command line."),
+    click.option("--timeout", "timeout", type=click.FloatRange(0.1, 600), default=_SECONDS, metavar="SECONDS",
+                 help=f"How long each server is waited for, {_SECONDS} by default."),
+    click.option("--tlsCaFile", "tls_ca_file", metavar="FILE", help="Speak TLS; certificates to trust, PEM."),
+    click.option("--tls", is_flag=True, help="Speak TLS; options that are not given are the environment's."),
+    click.option("--credentialsFile", "credentials", metavar="FILE",
+                 help="YAML with accessKey, secretKey and options of TLS.  [default: $ROCKETMQ_HOME/conf/tools.yml]"),
+    click.option("--json", "json", is_flag=True, help="The same as --output json."),
+    click.option("-n", "--namesrvAddr", "namesrv", metavar="LIST", help="Name servers: host:port;host:port"),
+)  # fmt: skip
+
+
+def _output(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
+    """``--output``, and ``-o`` where Java's tool has no other use of the letter."""
+
+    def probe() -> None:
+        """Gets the options of the command alone."""
+
+    decorated: Any = probe
+    for option in options:
+        decorated = option(decorated)
+    taken = any("-o" in one.opts for one in getattr(decorated, "__click_params__", ()))
+    names = ("--output",) if taken else ("-o", "--output")
+    return click.option(
+        *names, "output", type=click.Choice(FORMS), envvar="MQADMIN_OUTPUT",
+        help="How to print; classic is Java's, and the default where standard output is no terminal.",
+    )  # fmt: skip
 
 
 def _refuse_empty(ctx: click.Context) -> None:
@@ -85,9 +136,18 @@ def _refuse_empty(ctx: click.Context) -> None:
             raise click.BadParameter("it is empty", ctx, option)
 
 
+def producing(group: str, *, traced: bool = False) -> Producer:
+    """A producer that reaches the cluster as the admin client of this command does; not started."""
+    from rmq.client.producer import Producer
+
+    return Producer(group, enable_msg_trace=traced, **click.get_current_context().meta[_OPTIONS])
+
+
 async def _run(
     work: Callable[..., Awaitable[int | None]],
+    out: Output,
     namesrv: str | None,
+    timeout: float,
     given: dict[str, Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -95,8 +155,9 @@ async def _run(
     if not namesrv and not any(os.environ.get(name) for name in ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_DOMAIN")):
         raise click.UsageError("no name server: give one with -n host:port, or set NAMESRV_ADDR")
     options: Any = {name: value for name, value in {"namesrv": namesrv, **given}.items() if value}
-    async with AdminClient(**options) as admin:
-        return await work(admin, *args, **kwargs)
+    click.get_current_context().meta[_OPTIONS] = options
+    async with AdminClient(mq_client_api_timeout=timeout, **options) as admin:
+        return await work(admin, out, *args, **kwargs)
 
 
 def _as_whom(credentials: str | None) -> dict[str, Any]:
@@ -116,6 +177,14 @@ def _over_tls(tls: bool, ca_file: str | None) -> dict[str, Any]:
     return {"tls": True} if tls else {}
 
 
+# -- options that many have -------------------------------------------------------------------------------------------
+
+
+def flag(*names: str, default: bool, help: str) -> Callable[[Any], Any]:
+    """An option that takes true or false, as Java's do."""
+    return click.option(*names, type=bool, metavar="BOOL", default=default, help=f"{help} (true|false).")
+
+
 def broker_or_cluster(function: Any) -> Any:
     """Adds ``-b`` and ``-c``; :func:`masters_of` turns them into addresses."""
     function = click.option("-c", "--clusterName", "cluster", metavar="NAME", help="Every master of this cluster.")(
@@ -124,80 +193,59 @@ def broker_or_cluster(function: Any) -> Any:
     return click.option("-b", "--brokerAddr", "broker", metavar="ADDR", help="This broker, host:port.")(function)
 
 
-async def masters_of(admin: AdminClient, broker: str | None, cluster: str | None) -> list[str]:
-    """The addresses that ``-b`` or ``-c`` mean.
-
-    :raises click.UsageError: both or neither were given.
-    :raises ClientError: no such cluster.
-    """
+def one_of(broker: str | None, cluster: str | None) -> None:
+    """:raises click.UsageError: both or neither were given."""
     if (broker is None) == (cluster is None):
         raise click.UsageError("give a broker with -b or a cluster with -c, not both", click.get_current_context())
+
+
+async def masters_of(admin: AdminClient, out: Output, broker: str | None, cluster: str | None) -> list[str]:
+    """The addresses that ``-b`` or ``-c`` mean; a broker without a master is complained of.
+
+    :raises click.UsageError: both or neither were given. :raises NotFound: no such cluster, or no master in it.
+    """
+    one_of(broker, cluster)
     if broker is not None:
         return [broker]
-    assert cluster is not None
+    return await _masters(admin, out, cluster or "")
+
+
+async def targets_of(admin: AdminClient, out: Output, broker: str | None, cluster: str | None) -> list[str]:
+    """The same where neither means every master of every cluster."""
+    if broker is not None or cluster is not None:
+        return await masters_of(admin, out, broker, cluster)
+    clusters = sorted((await admin.cluster_info()).cluster_addr_table)
+    if not clusters:
+        raise NotFound("no broker is registered at this name server")
+    return [address for name in clusters for address in await _masters(admin, out, name)]
+
+
+async def _masters(admin: AdminClient, out: Output, cluster: str) -> list[str]:
     masters = await admin.masters(cluster)
     for name in sorted(set((await admin.cluster_info()).cluster_addr_table.get(cluster, ())) - masters.keys()):
-        complain(f"{name} has no master now: it is left out")
+        out.failed(name, "it has no master now")
+    if not masters:
+        raise NotFound(f"the cluster {cluster} has no master: nothing was done")
     return list(masters.values())
 
 
-def complain(text: str) -> None:
-    """A line on standard error beside what a command prints."""
-    click.echo(f"mqadmin: {text}", err=True)
+def so_far(what: str, done: list[str], failed: str, error: RMQError) -> RMQError:
+    """The failure of a change that goes from server to server: what was done before is named."""
+    if not done:
+        return error
+    return Partial(f"{what}: done at {', '.join(done)}; not at {failed}: {error}")
 
 
-def complain_of(what: str, failed: Mapping[str, Exception]) -> int:
-    """Name on standard error what could not be looked at, a line for each reason; the exit code, 1 when there is some.
-
-    :param what: ``groups of topics``, for instance. :param failed: why, by name.
-    """
-    names: dict[str, list[str]] = {}
-    for name in sorted(failed):
-        names.setdefault(str(failed[name]), []).append(name)
-    for why, some in names.items():
-        more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
-        complain(f"{what} missing here: {', '.join(some[:_NAMED])}{more}: {why}")
-    return 1 if failed else 0
-
-
-def missing_from(*answers: object) -> int:
-    """Name the brokers that answers of the admin client lack; the exit code, 1 when there are some."""
-    missing: dict[str, str] = {}
-    for answer in answers:
-        missing.update(getattr(answer, "missing", {}))
-    for name, why in sorted(missing.items()):
-        complain(f"{name} is missing here: {why}")
-    return 1 if missing else 0
-
-
-def print_json(value: object) -> None:
-    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
-
-
-def address(host: tuple[str, int]) -> str:
-    """``10.0.0.1:10911`` or ``[::1]:10911``."""
-    name, port = host
-    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
-
-
-def plain(text: str) -> str:
-    """Harmless to a terminal, on one line: what another machine says may hold anything."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-def cut(text: str, width: int) -> str:
-    """At most ``width`` characters from the end, as Java's tools shorten names."""
-    return text[-width:] if len(text) > width else text
-
-
-def stamp(ms: int) -> str:
-    """Local time with milliseconds, ``2026-11-28 00:27:17,113``; the number itself when it is beyond any calendar."""
+def listed(file: Any, kind: type[B], name: str) -> list[B]:
+    """The objects of a JSON file. :raises click.BadParameter: it is no list of such, or one has no name."""
     try:
-        return f"{datetime.fromtimestamp(ms // 1000):%Y-%m-%d %H:%M:%S},{ms % 1000:03d}"
-    except (ValueError, OverflowError, OSError):
-        return f"{ms:<23}"
-
-
-def seconds(ms: int) -> str:
-    """Local time to the second, or ``N/A`` for none."""
-    return f"{datetime.fromtimestamp(ms // 1000):%Y-%m-%d %H:%M:%S}" if ms > 0 else "N/A"
+        found = fastjson.loads(file.read())
+        if not isinstance(found, list) or not found:
+            raise BodyError("a list of objects is expected, with one at least")
+        objects = [kind.from_object(one) for one in found]
+        for number, one in enumerate(found):
+            if not isinstance(one, dict) or not isinstance(one.get(name), str) or not one[name]:
+                raise BodyError(f"number {number + 1} of the list has no {name}")
+    except (RMQError, ValueError, OSError) as error:
+        raise click.BadParameter(f"{file.name}: {error}", param_hint="'-f' / '--filename'") from None
+    return objects

@@ -38,7 +38,8 @@ from rmq.broker.store.stopped.shared_end import shared_end
 from rmq.broker.store.stopped.stopped_store import StoppedStore, fitted
 from rmq.broker.store.stopped.verify import Verified, verify
 from rmq.cli.command import CONTEXT, FAILED, Commands, Refused
-from rmq.cli.mqadmin.session import address, plain, print_json, stamp
+from rmq.cli.mqadmin.output import print_json
+from rmq.cli.mqadmin.text import address, plain, stamp
 from rmq.cli.progress import Bar
 from rmq.client.account import access_of
 from rmq.client.settings import AdminSettings

@@ -1,94 +1,94 @@
-"""topicList, topicRoute, topicStatus, updateTopic (mqadmin.md B.1)."""
+"""topicList, topicClusterList, topicRoute, topicStatus, allocateMQ (mqadmin.md B.1)."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+
 import click
+import orjson
 
-from rmq.cli.mqadmin.hidden import warn_of_hidden
-from rmq.cli.mqadmin.session import (
-    admin_command,
-    broker_or_cluster,
-    complain_of,
-    cut,
-    masters_of,
-    missing_from,
-    print_json,
-    stamp,
-)
-from rmq.client.admin import AdminClient
+from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
+from rmq.cli.mqadmin.text import cut, stamp
 from rmq.protocol import fastjson
-from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.route import TopicRouteData
-from rmq.protocol.codes import RequestCode, ResponseCode
-from rmq.protocol.errors import ClientError, ResponseError, RMQError
-from rmq.protocol.headers.namesrv import GetKVConfigRequest, GetKVConfigResponse, PutKVConfigRequest
+from rmq.protocol.codes import ResponseCode
+from rmq.protocol.errors import ResponseError, RMQError
+from rmq.protocol.queue import MessageQueue
 
-__all__ = ["topic_list", "topic_route", "topic_status", "update_topic"]
+__all__ = ["allocate_mq", "topic", "topic_cluster_list", "topic_list", "topic_route", "topic_status"]
 
-ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
-FLAG_UNIT = 1
-FLAG_UNIT_SUB = 2
-_topic = click.option("-t", "--topic", "topic", required=True, metavar="NAME", help="The topic.")
+#: Topics looked at at the same time.
+_AT_ONCE = 32
+topic = click.option("-t", "--topic", "topic", required=True, metavar="NAME", help="The topic.")
 
 
 @admin_command(
     "topicList", click.option("-c", "--clusterModel", "clusters", is_flag=True, help="With cluster and groups.")
 )
-async def topic_list(admin: AdminClient, clusters: bool, json: bool) -> int:
+async def topic_list(admin: AdminClient, out: Output, clusters: bool) -> int:
     """Every topic; with -c its cluster and groups, too."""
     if not clusters:
-        topics = sorted((await admin.topic_list()).topic_list)
-        if json:
-            print_json(topics)
-        else:
-            for topic in topics:
-                click.echo(topic)
-        return 0
-    rows = []
-    failed: dict[str, RMQError] = {}
-    for cluster in sorted((await admin.cluster_info()).cluster_addr_table):
-        for topic in sorted((await admin.topics_by_cluster(cluster)).topic_list):
-            if topic.startswith(("%RETRY%", "%DLQ%")):
-                continue
-            groups: list[str] = []
+        return out.names(sorted((await admin.topic_list()).topic_list))
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def look(cluster: str, topic: str) -> tuple[str, str, list[str]] | None:
+        async with gate:
             try:
-                groups = sorted(await admin.query_topic_consume_by_who(topic))
+                return cluster, topic, sorted(await admin.query_topic_consume_by_who(topic))
             except RMQError as error:
                 if isinstance(error, ResponseError) and error.code == ResponseCode.TOPIC_NOT_EXIST:
-                    continue  # it went meanwhile
-                failed[topic] = error
-            rows.append((cluster, topic, groups))
-    code = complain_of("groups of topics", failed)
-    if json:
-        print_json([{"cluster": cluster, "topic": topic, "groups": groups} for cluster, topic, groups in rows])
-        return code
-    click.echo(f"{'#Cluster Name':<20}  {'#Topic':<48}  {'#Consumer Group':<48}")
-    for cluster, topic, groups in rows:
-        for group in groups or [""]:
-            click.echo(f"{cut(cluster, 20):<20}  {cut(topic, 64):<64}  {cut(group, 64):<64}")
-    return code
+                    return None  # it went meanwhile
+                out.failed(f"groups of {topic}", error)
+                return cluster, topic, []
+
+    wanted = [
+        look(cluster, topic)
+        for cluster in sorted((await admin.cluster_info()).cluster_addr_table)
+        for topic in sorted((await admin.topics_by_cluster(cluster)).topic_list)
+        if not topic.startswith(("%RETRY%", "%DLQ%"))
+    ]
+    rows = [one for one in await asyncio.gather(*wanted) if one is not None]
+
+    def classic() -> Iterator[str]:
+        yield f"{'#Cluster Name':<20}  {'#Topic':<48}  {'#Consumer Group':<48}"
+        for cluster, topic, groups in rows:
+            for group in groups or [""]:
+                yield f"{cut(cluster, 20):<20}  {cut(topic, 64):<64}  {cut(group, 64):<64}"
+
+    return out.rows(
+        [{"cluster": cluster, "topic": topic, "groups": groups} for cluster, topic, groups in rows], classic
+    )
 
 
-@admin_command("topicRoute", _topic, click.option("-l", "--list", "table", is_flag=True, help="As a table."))
-async def topic_route(admin: AdminClient, topic: str, table: bool, json: bool) -> None:
+@admin_command("topicClusterList", topic)
+async def topic_cluster_list(admin: AdminClient, out: Output, topic: str) -> int:
+    """The clusters that have a topic."""
+    return out.names(await admin.topic_clusters(topic))
+
+
+@admin_command("topicRoute", topic, click.option("-l", "--list", "table", is_flag=True, help="As a table."))
+async def topic_route(admin: AdminClient, out: Output, topic: str, table: bool) -> int:
     """Which brokers and queues serve a topic."""
     route = await admin.topic_route(topic)
-    if json:
-        click.echo(route.encode(True))
-    elif table:
-        _print_route(route)
-    else:
-        click.echo(fastjson.pretty(route.to_object()))
+
+    def classic() -> Iterator[str]:
+        if table:
+            yield from _route_lines(route)
+        else:
+            yield fastjson.pretty(route.to_object()).decode()
+
+    return out.value(orjson.loads(route.encode(True)), classic, key="queueDatas")
 
 
-def _print_route(route: TopicRouteData) -> None:
+def _route_lines(route: TopicRouteData) -> Iterator[str]:
     columns = ("{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}").format
-    click.echo(columns("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm"))
+    yield (columns("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm"))
     brokers = {broker.broker_name: broker for broker in route.broker_datas}
     for queues in sorted(route.queue_datas, key=lambda one: one.broker_name):
         broker = brokers.get(queues.broker_name)
         addrs = "" if broker is None else ", ".join(f"{i}={addr}" for i, addr in sorted(broker.broker_addrs.items()))
-        click.echo(
+        yield (
             columns(
                 "" if broker is None else broker.cluster,
                 queues.broker_name,
@@ -98,142 +98,78 @@ def _print_route(route: TopicRouteData) -> None:
                 queues.perm,
             )
         )
-    click.echo("-" * 158)
+    yield "-" * 158
     reads = sum(queues.read_queue_nums for queues in route.queue_datas)
     writes = sum(queues.write_queue_nums for queues in route.queue_datas)
-    click.echo(columns("Total:", len(brokers), "", reads, writes, ""))
-
-
-@admin_command("topicStatus", _topic)
-async def topic_status(admin: AdminClient, topic: str, json: bool) -> int:
-    """Lowest and highest offset and last store time of each queue."""
-    stats = await admin.topic_stats(topic)
-    code = missing_from(stats)
-    rows = sorted(stats.offset_table.items())
-    if json:
-        print_json(
-            [
-                {
-                    "brokerName": queue.broker_name,
-                    "queueId": queue.queue_id,
-                    "minOffset": one.min_offset,
-                    "maxOffset": one.max_offset,
-                    "lastUpdateTimestamp": one.last_update_timestamp,
-                }
-                for queue, one in rows
-            ]
-        )
-        return code
-    click.echo(f"{'#Broker Name':<32}  {'#QID':<4}  {'#Min Offset':<20}  {'#Max Offset':<20}    #Last Updated")
-    for queue, one in rows:
-        last = stamp(one.last_update_timestamp) if one.last_update_timestamp > 0 else ""
-        name = cut(queue.broker_name, 32)
-        click.echo(f"{name:<32}  {queue.queue_id:<4}  {one.min_offset:<20}  {one.max_offset:<20}    {last}")
-    return code
+    yield (columns("Total:", len(brokers), "", reads, writes, ""))
 
 
 @admin_command(
-    "updateTopic",
-    broker_or_cluster,
-    _topic,
-    click.option(
-        "-r", "--readQueueNums", "reads", type=click.IntRange(1, 65_536), metavar="N", default=8, help="Queues to read."
-    ),
-    click.option(
-        "-w", "--writeQueueNums", "writes", type=click.IntRange(1, 65_536), metavar="N", default=8, help="To write."
-    ),
-    click.option("-p", "--perm", "perm", type=click.Choice(["2", "4", "6"]), default="6", help="2 W, 4 R, 6 RW."),
-    click.option(
-        "-o", "--order", "order", type=bool, metavar="BOOL", default=False, help="Ordered topic (true|false)."
-    ),
-    click.option("-u", "--unit", "unit", type=bool, metavar="BOOL", default=False, help="Unit topic (true|false)."),
-    click.option(
-        "-s",
-        "--hasUnitSub",
-        "unit_sub",
-        type=bool,
-        metavar="BOOL",
-        default=False,
-        help="Unit subscription (true|false).",
-    ),
+    "topicStatus",
+    topic,
+    click.option("-c", "--cluster", "cluster", metavar="NAME", help="Brokers of this cluster alone."),
 )
-async def update_topic(
-    admin: AdminClient,
-    broker: str | None,
-    cluster: str | None,
-    topic: str,
-    reads: int,
-    writes: int,
-    perm: str,
-    order: bool,
-    unit: bool,
-    unit_sub: bool,
-    json: bool,
-) -> None:
-    """Create a topic or change it, on a broker or every master of a cluster."""
-    addrs = await masters_of(admin, broker, cluster)
-    if not addrs:
-        raise ClientError(f"the cluster {cluster} has no master: nothing was created")
-    await warn_of_hidden(admin, topic, addrs, reads if int(perm) & 4 else 0)
-    flag = (FLAG_UNIT if unit else 0) | (FLAG_UNIT_SUB if unit_sub else 0)
-    if order:
-        await _update_order(admin, topic, addrs, writes, whole=cluster is not None, quiet=json)
-    for addr in addrs:
-        await admin.create_and_update_topic(
-            addr,
-            topic,
-            read_queue_nums=reads,
-            write_queue_nums=writes,
-            perm=int(perm),
-            topic_sys_flag=flag,
-            order=order,
-        )
-        if not json:
-            click.echo(f"create topic to {addr} success.")
-    if json:
-        print_json({"topic": topic, "brokers": addrs})
-        return
-    letters = ("R" if int(perm) & 4 else "-") + ("W" if int(perm) & 2 else "-") + "-"
-    click.echo(
-        f"TopicConfig [topicName={topic}, readQueueNums={reads}, writeQueueNums={writes}, perm={letters}, "
-        f"topicFilterType=SINGLE_TAG, topicSysFlag={flag}, order={str(order).lower()}]"
+async def topic_status(admin: AdminClient, out: Output, topic: str, cluster: str | None) -> int:
+    """Lowest and highest offset and last store time of each queue."""
+    stats = await admin.topic_stats(topic)
+    only = None if cluster is None else set(await admin.masters(cluster))
+    stats.missing = {name: why for name, why in stats.missing.items() if only is None or name in only}
+    out.lacks(stats)
+    rows = [
+        (queue, one) for queue, one in sorted(stats.offset_table.items()) if only is None or queue.broker_name in only
+    ]
+
+    def classic() -> Iterator[str]:
+        yield f"{'#Broker Name':<32}  {'#QID':<4}  {'#Min Offset':<20}  {'#Max Offset':<20}    #Last Updated"
+        for queue, one in rows:
+            last = stamp(one.last_update_timestamp) if one.last_update_timestamp > 0 else ""
+            name = cut(queue.broker_name, 32)
+            yield f"{name:<32}  {queue.queue_id:<4}  {one.min_offset:<20}  {one.max_offset:<20}    {last}"
+
+    return out.rows(
+        [
+            {
+                "brokerName": queue.broker_name,
+                "queueId": queue.queue_id,
+                "minOffset": one.min_offset,
+                "maxOffset": one.max_offset,
+                "lastUpdateTimestamp": one.last_update_timestamp,
+            }
+            for queue, one in rows
+        ],
+        classic,
     )
 
 
-async def _update_order(
-    admin: AdminClient, topic: str, addrs: list[str], queues: int, *, whole: bool, quiet: bool
-) -> None:
-    """Tell every name server how many queues the ordered topic has on each broker.
+@admin_command(
+    "allocateMQ",
+    topic,
+    click.option("-i", "--ipList", "ips", required=True, metavar="LIST", help="Members of a group: ip,ip,ip"),
+)
+async def allocate_mq(admin: AdminClient, out: Output, topic: str, ips: str) -> int:
+    """How the queues of a topic would be shared among members of a group, by the averaging strategy of 4.x's tool."""
+    members = list(dict.fromkeys(ip for one in ips.split(",") if (ip := one.strip())))
+    if not members:
+        raise click.BadParameter("it names no member: give ip,ip", param_hint="'-i' / '--ipList'")
+    shares = _average(sorted(await admin.fetch_subscribe_message_queues(topic)), members)
+    result = {
+        member: [{"brokerName": one.broker_name, "queueId": one.queue_id, "topic": one.topic} for one in queues]
+        for member, queues in shares.items()
+    }
 
-    :param whole: these brokers are all there are; otherwise they are added to those known.
-    """
-    names = _names(await admin.cluster_info())
-    unknown = [addr for addr in addrs if addr not in names]
-    if unknown:
-        raise ClientError(f"no name server knows a broker at {', '.join(unknown)}: an ordered topic needs its name")
-    known: dict[str, str] = {}
-    if not whole:
-        known = dict(item.split(":", 1) for item in (await _order(admin, topic)).split(";") if ":" in item)
-    known.update({names[addr]: str(queues) for addr in addrs})
-    value = ";".join(f"{name}:{count}" for name, count in known.items())
-    header = PutKVConfigRequest(namespace=ORDER_TOPIC_CONFIG, key=topic, value=value)
-    for namesrv in admin.name_server_addresses:
-        await admin._client.call(namesrv, RequestCode.PUT_KV_CONFIG, header)
-    if not quiet:
-        click.echo(f"set {'cluster' if whole else 'broker'} orderConf. isOrder=true, orderConf=[{value}]")
+    def classic() -> Iterator[str]:
+        yield fastjson.dumps({"result": result}).decode()
 
-
-async def _order(admin: AdminClient, topic: str) -> str:
-    header = GetKVConfigRequest(namespace=ORDER_TOPIC_CONFIG, key=topic)
-    try:
-        reply = await admin._client.call(admin.name_server_addresses[0], RequestCode.GET_KV_CONFIG, header)
-    except ResponseError as error:
-        if error.code == ResponseCode.QUERY_NOT_FOUND:
-            return ""
-        raise
-    return reply.header(GetKVConfigResponse).value or ""
+    return out.value({"result": result}, classic)
 
 
-def _names(info: ClusterInfo) -> dict[str, str]:
-    """Address -> broker name."""
-    return {addr: name for name, broker in info.broker_addr_table.items() for addr in broker.broker_addrs.values()}
+def _average(queues: list[MessageQueue], members: list[str]) -> dict[str, list[MessageQueue]]:
+    """In a row, the first members one more than the others where it does not come out even."""
+    least, more = divmod(len(queues), len(members))
+    shares: dict[str, list[MessageQueue]] = {}
+    at = 0
+    for number, member in enumerate(members):
+        count = least + (number < more)
+        shares[member] = queues[at : at + count]
+        at += count
+    return shares

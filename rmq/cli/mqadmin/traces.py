@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 
 import click
 
-from rmq.cli.mqadmin.session import admin_command, plain, print_json, seconds
-from rmq.client.admin import AdminClient
+from rmq.cli.mqadmin.output import complain
+from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
+from rmq.cli.mqadmin.text import plain, seconds
 from rmq.client.lookup import FOREVER
 from rmq.client.message import MessageExt
 from rmq.protocol.codes import ResponseCode
@@ -33,8 +35,8 @@ _ROW = "{:<10} {:<20} {:<20} {:<20} {:<10} {:<10}"
                  help=f"Trace messages to look at, {_MOST} by default."),
 )  # fmt: skip
 async def query_msg_trace_by_id(
-    admin: AdminClient, msg_id: str, topic: str, begin: int, end: int, most: int, json: bool
-) -> None:
+    admin: AdminClient, out: Output, msg_id: str, topic: str, begin: int, end: int, most: int
+) -> int:
     """Who sent a message and who consumed it, by its unique id: its message trace."""
     result = await admin.query_message(topic, msg_id, most, begin, end)
     found = [
@@ -47,33 +49,31 @@ async def query_msg_trace_by_id(
             f"to a topic that brokers have with traceTopicEnable=true, or to that named with -t. {result.remark}",
         )
     if result.remark:
-        click.echo(result.remark, err=True)
-    if json:
-        print_json([_as_json(record, message) for record, message in found])
-        return
-    _show(found)
+        complain(result.remark)
+    return out.rows([_as_json(record, message) for record, message in found], lambda: _lines(found))
 
 
-def _show(found: list[tuple[TraceRecord, MessageExt]]) -> None:
+def _lines(found: list[tuple[TraceRecord, MessageExt]]) -> Iterator[str]:
     """Java's tables: a send by itself, then the calls of listeners by group."""
     groups: dict[str, list[str]] = {}
     for record, message in found:
         host = message.born_host[0]
         if isinstance(record, Sent):
-            _head("#ProducerGroup", "#SendTime", [_row("Pub", record.group, host, record.at, record.cost, record.ok)])
+            yield from _head(
+                "#ProducerGroup", "#SendTime", [_row("Pub", record.group, host, record.at, record.cost, record.ok)]
+            )
         elif isinstance(record, ConsumeEnded):
             at = record.at if record.at is not None else message.born_timestamp
             row = _row("Sub", record.group, host, at, record.cost, record.ok)
             groups.setdefault(record.group or "", []).append(row)
     for rows in groups.values():
-        _head("#ConsumerGroup", "#ConsumerTime", rows)
+        yield from _head("#ConsumerGroup", "#ConsumerTime", rows)
 
 
-def _head(group: str, time: str, rows: list[str]) -> None:
-    click.echo(_ROW.format("#Type", group, "#ClientHost", time, "#CostTimes", "#Status"))
-    for row in rows:
-        click.echo(row)
-    click.echo()
+def _head(group: str, time: str, rows: list[str]) -> Iterator[str]:
+    yield (_ROW.format("#Type", group, "#ClientHost", time, "#CostTimes", "#Status"))
+    yield from rows
+    yield ""
 
 
 def _row(kind: str, group: str | None, host: str, at: int, cost: int, ok: bool) -> str:

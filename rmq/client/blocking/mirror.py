@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 
-from rmq.client.admin import AdminClient as AioAdminClient
+from rmq.client.admin.answers import Answers
+from rmq.client.admin.client import AdminClient as AioAdminClient
 from rmq.client.blocking.life import A, Blocking, C
 from rmq.client.consumer.listeners import BatchListener, OneListener
 from rmq.client.consumer.lite import LitePullConsumer as AioLitePullConsumer
@@ -21,12 +22,15 @@ from rmq.client.reset import OffsetReset
 from rmq.client.results import GroupConnections, GroupStats, PullResult, QueryResult, SendResult, TopicStats
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.settings import Duration
+from rmq.protocol.bodies.acl import AclConfig, ClusterAclVersionInfo, PlainAccessConfig
 from rmq.protocol.bodies.cluster import ClusterInfo
+from rmq.protocol.bodies.connection import ProducerTableInfo
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq.protocol.bodies.kv import TopicList
 from rmq.protocol.bodies.replica import HARuntimeInfo
 from rmq.protocol.bodies.route import TopicRouteData
-from rmq.protocol.bodies.running import ConsumerRunningInfo
+from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from rmq.protocol.bodies.stats import BrokerStatsData, ConsumeStatsList, QueryConsumeQueueResponseBody
 from rmq.protocol.bodies.topic import TopicConfig, TopicConfigTable
 
 __all__ = [
@@ -416,7 +420,7 @@ class LitePullConsumerMirror(Consumer[AioLitePullConsumer]):
 
 
 class AdminClientMirror(Lookups[AioAdminClient]):
-    """What :class:`rmq.client.admin.AdminClient` has, blocking."""
+    """What :class:`rmq.client.admin.client.AdminClient` has, blocking."""
 
     @property
     def name_server_addresses(self) -> list[str]:
@@ -427,21 +431,9 @@ class AdminClientMirror(Lookups[AioAdminClient]):
         """Clusters, broker names and addresses (clusterList)."""
         return self._run(self._alive().cluster_info())
 
-    def masters(self, cluster: str) -> dict[str, str]:
-        """Broker name to master address of one cluster. :raises ClientError: there is no such cluster."""
-        return self._run(self._alive().masters(cluster))
-
-    def broker_runtime_stats(self, broker_addr: str) -> dict[str, str]:
-        """A broker's figures by name (brokerStatus; protocol.md 4.12)."""
-        return self._run(self._alive().broker_runtime_stats(broker_addr))
-
-    def broker_ha_status(self, broker_addr: str) -> HARuntimeInfo:
-        """A master's slaves and how far each is, or how far a slave is (haStatus; Java: HARuntimeInfo)."""
-        return self._run(self._alive().broker_ha_status(broker_addr))
-
-    def broker_config(self, broker_addr: str) -> str:
-        """A broker's settings as properties text."""
-        return self._run(self._alive().broker_config(broker_addr))
+    def topic_route(self, topic: str) -> TopicRouteData:
+        """Which brokers and queues serve a topic. :raises ResponseError: code 17: none does."""
+        return self._run(self._alive().topic_route(topic))
 
     def topic_list(self) -> TopicList:
         """Every topic the name servers know."""
@@ -451,9 +443,9 @@ class AdminClientMirror(Lookups[AioAdminClient]):
         """The topics of one cluster; empty for an unknown one."""
         return self._run(self._alive().topics_by_cluster(cluster))
 
-    def topic_route(self, topic: str) -> TopicRouteData:
-        """Which brokers and queues serve a topic. :raises ResponseError: code 17: none does."""
-        return self._run(self._alive().topic_route(topic))
+    def topic_clusters(self, topic: str) -> list[str]:
+        """The clusters that have a topic (topicClusterList). :raises ResponseError: code 17: none has."""
+        return self._run(self._alive().topic_clusters(topic))
 
     def topic_stats(self, topic: str) -> TopicStats:
         """Lowest and highest offset and last store time of each queue (topicStatus)."""
@@ -498,6 +490,29 @@ class AdminClientMirror(Lookups[AioAdminClient]):
         """
         return self._run(self._alive().query_topic_consume_by_who(topic))
 
+    def create_and_update_topics(self, broker_addr: str, configs: Iterable[TopicConfig]) -> None:
+        """Create or change several topics on one broker with one request, or none of them (5.x: updateTopicList)."""
+        self._run(self._alive().create_and_update_topics(broker_addr, configs))
+
+    def update_topic_perm(self, broker_addr: str, topic: str, perm: int) -> int:
+        """Change a topic's permission on one broker, and nothing else of it (updateTopicPerm).
+
+        :param perm: 2 to write, 4 to read, 6 both. :returns: what it was.
+        :raises NotFound: the broker does not have the topic. :raises ClientError: it is no such permission.
+        """
+        return self._run(self._alive().update_topic_perm(broker_addr, topic, perm))
+
+    def delete_topic_in_broker(self, broker_addrs: Iterable[str], topic: str) -> Answers[None]:
+        """Delete a topic and its messages on brokers; one that does not have it says nothing (deleteTopic)."""
+        return self._run(self._alive().delete_topic_in_broker(broker_addrs, topic))
+
+    def delete_topic_in_name_servers(self, topic: str, cluster: str | None = None) -> Answers[None]:
+        """Have every name server forget a topic (deleteTopic).
+
+        :param cluster: of the brokers of this cluster alone; only name servers of 5.x and ours look at it.
+        """
+        return self._run(self._alive().delete_topic_in_name_servers(topic, cluster))
+
     def create_and_update_subscription_group(self, broker_addr: str, config: SubscriptionGroupConfig) -> None:
         """Create or change a subscription group on one broker (updateSubGroup)."""
         self._run(self._alive().create_and_update_subscription_group(broker_addr, config))
@@ -529,6 +544,89 @@ class AdminClientMirror(Lookups[AioAdminClient]):
         """
         return self._run(self._alive().consume_stats(group, topic))
 
+    def consume_stats_in_broker(
+        self, broker_addr: str, *, is_order: bool = False, timeout: float = 50.0
+    ) -> ConsumeStatsList:
+        """Where every group stands on one broker (brokerConsumeStats).
+
+        :param is_order: ordered topics alone. :param timeout: seconds.
+        """
+        return self._run(self._alive().consume_stats_in_broker(broker_addr, is_order=is_order, timeout=timeout))
+
+    def subscription_groups_of(self, broker_addrs: Iterable[str]) -> Answers[SubscriptionGroupTable]:
+        """Every subscription group of several brokers, asked side by side."""
+        return self._run(self._alive().subscription_groups_of(broker_addrs))
+
+    def create_and_update_subscription_groups(
+        self, broker_addr: str, configs: Iterable[SubscriptionGroupConfig]
+    ) -> None:
+        """Create or change several groups on one broker with one request, or none (5.x: updateSubGroupList)."""
+        self._run(self._alive().create_and_update_subscription_groups(broker_addr, configs))
+
+    def delete_subscription_group(self, broker_addr: str, group: str, *, remove_offset: bool = False) -> None:
+        """Delete a subscription group on one broker; an unknown one is no error (deleteSubGroup).
+
+        :param remove_offset: its offsets go as well; otherwise a new group of this name goes on where it stood.
+        """
+        self._run(self._alive().delete_subscription_group(broker_addr, group, remove_offset=remove_offset))
+
+    def reset_offset_by_timestamp(
+        self, topic: str, group: str, timestamp: int | datetime, *, force: bool = True
+    ) -> list[OffsetReset]:
+        """Move a group on a topic to a time (resetOffsetByTime): its members go there, or its stored offsets do.
+
+        :param timestamp: a datetime, or milliseconds since the epoch; -1: the end of each queue.
+        :param force: forward as well; False: never beyond where the group stands.
+        :raises NotFound: the group has no offset on the topic.
+        """
+        return self._run(self._alive().reset_offset_by_timestamp(topic, group, timestamp, force=force))
+
+    def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> OffsetReset:
+        """Move a group on one queue to an offset, whether members are online or not.
+
+        :raises ClientError: the queue does not have that offset; nothing is changed.
+        """
+        return self._run(self._alive().reset_offset(group, queue, offset))
+
+    def clone_group_offset(self, source: str, destination: str, topic: str) -> dict[MessageQueue, int]:
+        """Give a group the offsets that another has on a topic (cloneGroupOffset); every queue's, and what they are.
+
+        :raises NotFound: the source has no offset on the topic; nothing is changed.
+        """
+        return self._run(self._alive().clone_group_offset(source, destination, topic))
+
+    def pull(self, queue: MessageQueue, offset: int, max_nums: int = 32, *, expression: str = "*") -> PullResult:
+        """Messages of a queue from an offset on; answered at once, and nobody's offset moves.
+
+        :param max_nums: at most; brokers give 32 at most by default.
+        :param expression: tags, ``TagA || TagB``, or ``*``.
+        """
+        return self._run(self._alive().pull(queue, offset, max_nums, expression=expression))
+
+    def query_message(
+        self, topic: str, key: str, max_num: int = 32, begin: int | datetime = 0, end: int | datetime = FOREVER
+    ) -> QueryResult:
+        """Messages of a topic with a key, none where there is none (queryMsgByKey); ``missing`` names brokers that did
+        not answer within ``mq_client_api_timeout``, the remark says what else is to be known.
+
+        :param max_num: most messages a broker is asked for.
+        :param begin: from this store time on, a datetime or milliseconds since the epoch. :param end: up to this one.
+        """
+        return self._run(self._alive().query_message(topic, key, max_num, begin, end))
+
+    def message_at(self, queue: MessageQueue, offset: int) -> MessageExt | None:
+        """The message at an offset of a queue (queryMsgByOffset); None when there is none."""
+        return self._run(self._alive().message_at(queue, offset))
+
+    def query_consume_queue(
+        self, broker_addr: str, topic: str, queue_id: int, index: int, count: int, group: str | None = None
+    ) -> QueryConsumeQueueResponseBody:
+        """Entries of a queue, and whether a group's filter lets each through (queryCq).
+
+        :param index: the first entry's offset. :param count: entries at most.
+        """
+        return self._run(self._alive().query_consume_queue(broker_addr, topic, queue_id, index, count, group))
+
     def consumer_connections(self, group: str, broker_addr: str | None = None) -> GroupConnections:
         """The clients of a group and what they subscribe.
 
@@ -539,12 +637,18 @@ class AdminClientMirror(Lookups[AioAdminClient]):
         """
         return self._run(self._alive().consumer_connections(group, broker_addr))
 
-    def delete_subscription_group(self, broker_addr: str, group: str, *, remove_offset: bool = False) -> None:
-        """Delete a subscription group on one broker; an unknown one is no error (deleteSubGroup).
+    def producer_connections(self, group: str, topic: str) -> GroupConnections:
+        """The clients of a producer group, by the brokers of a topic (producerConnection).
 
-        :param remove_offset: its offsets go as well; otherwise a new group of this name goes on where it stood.
+        Only clients whose heartbeat names the group are known: a producer sends it to brokers of topics it has sent to.
+
+        :raises ResponseError: code 1: no broker of the topic knows the group.
         """
-        self._run(self._alive().delete_subscription_group(broker_addr, group, remove_offset=remove_offset))
+        return self._run(self._alive().producer_connections(group, topic))
+
+    def producers(self, broker_addr: str) -> ProducerTableInfo:
+        """Every producer that a broker knows, by group (producer); a client of 4.9 is in CLIENT_INNER_PRODUCER, too."""
+        return self._run(self._alive().producers(broker_addr))
 
     def consumer_running_info(
         self, group: str, client_id: str, broker_addr: str, *, jstack: bool = False
@@ -555,20 +659,142 @@ class AdminClientMirror(Lookups[AioAdminClient]):
         """
         return self._run(self._alive().consumer_running_info(group, client_id, broker_addr, jstack=jstack))
 
-    def reset_offset_by_timestamp(
-        self, topic: str, group: str, timestamp: int | datetime, *, force: bool = True
-    ) -> list[OffsetReset]:
-        """Move a group on a topic to a time (resetOffsetByTime): its members go there, or its stored offsets do.
+    def consume_message_directly(
+        self, group: str, client_id: str, offset_msg_id: str, broker_addr: str, broker_name: str
+    ) -> ConsumeMessageDirectlyResult:
+        """Have a member of a group consume a message now, through the broker that holds the message.
 
-        :param timestamp: a datetime, or milliseconds since the epoch; -1: the end of each queue.
-        :param force: forward as well; False: never beyond where the group stands.
-        :raises ClientError: the group has no offset on the topic.
+        :param offset_msg_id: ``MessageExt.offset_msg_id``. :param broker_name: of the broker at ``broker_addr``.
         """
-        return self._run(self._alive().reset_offset_by_timestamp(topic, group, timestamp, force=force))
+        return self._run(
+            self._alive().consume_message_directly(group, client_id, offset_msg_id, broker_addr, broker_name)
+        )
 
-    def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> OffsetReset:
-        """Move a group on one queue to an offset, whether members are online or not.
+    def masters(self, cluster: str) -> dict[str, str]:
+        """Broker name to master address of one cluster. :raises NotFound: there is no such cluster."""
+        return self._run(self._alive().masters(cluster))
 
-        :raises ClientError: the queue does not have that offset; nothing is changed.
+    def brokers(self, cluster: str) -> list[str]:
+        """The addresses of a cluster's brokers, masters and slaves, by name and id.
+
+        :raises NotFound: there is no such cluster, or it has no broker now.
         """
-        return self._run(self._alive().reset_offset(group, queue, offset))
+        return self._run(self._alive().brokers(cluster))
+
+    def broker_runtime_stats(self, broker_addr: str) -> dict[str, str]:
+        """A broker's figures by name (brokerStatus; protocol.md 4.12)."""
+        return self._run(self._alive().broker_runtime_stats(broker_addr))
+
+    def broker_runtime_stats_of(self, broker_addrs: Iterable[str]) -> Answers[dict[str, str]]:
+        """The same of several brokers, asked side by side."""
+        return self._run(self._alive().broker_runtime_stats_of(broker_addrs))
+
+    def view_broker_stats(self, broker_addr: str, name: str, key: str) -> BrokerStatsData | None:
+        """One figure of a broker over the last minute, hour and day (statsAll); None: it has counted nothing.
+
+        :param name: TOPIC_PUT_NUMS, TOPIC_PUT_SIZE, GROUP_GET_NUMS, ...
+        :param key: the topic; for a figure of a group topic@group.
+        """
+        return self._run(self._alive().view_broker_stats(broker_addr, name, key))
+
+    def broker_config(self, broker_addr: str) -> str:
+        """A broker's settings as properties text."""
+        return self._run(self._alive().broker_config(broker_addr))
+
+    def broker_settings(self, broker_addrs: Iterable[str]) -> Answers[dict[str, str]]:
+        """The settings of brokers, key by key (getBrokerConfig)."""
+        return self._run(self._alive().broker_settings(broker_addrs))
+
+    def update_broker_config(self, broker_addrs: Iterable[str], values: Mapping[str, str]) -> Answers[None]:
+        """Change settings of brokers while they run; they write them to their files, too (updateBrokerConfig).
+
+        A broker of ours refuses what it does not know or cannot take; Java's says that all is well.
+
+        :raises ClientError: nothing is to be changed.
+        """
+        return self._run(self._alive().update_broker_config(broker_addrs, values))
+
+    def clean_expired_consume_queue(self, broker_addr: str) -> None:
+        """Delete queue files of which every message has expired (cleanExpiredCQ)."""
+        self._run(self._alive().clean_expired_consume_queue(broker_addr))
+
+    def delete_expired_commit_log(self, broker_addr: str) -> None:
+        """Delete commit log files that have expired, whatever the hour is (deleteExpiredCommitLog)."""
+        self._run(self._alive().delete_expired_commit_log(broker_addr))
+
+    def clean_unused_topic(self, broker_addr: str) -> None:
+        """Delete the queues of topics that the broker does not have any more (cleanUnusedTopic)."""
+        self._run(self._alive().clean_unused_topic(broker_addr))
+
+    def kv_config(self, namespace: str, key: str) -> str | None:
+        """One entry; None when there is none."""
+        return self._run(self._alive().kv_config(namespace, key))
+
+    def kv_list(self, namespace: str) -> dict[str, str]:
+        """All entries of a namespace; empty for one that is not there."""
+        return self._run(self._alive().kv_list(namespace))
+
+    def put_kv_config(self, namespace: str, key: str, value: str) -> Answers[None]:
+        """Set an entry on every name server (updateKvConfig)."""
+        return self._run(self._alive().put_kv_config(namespace, key, value))
+
+    def delete_kv_config(self, namespace: str, key: str) -> Answers[None]:
+        """Take an entry away on every name server; where it is not there, nothing is said (deleteKvConfig)."""
+        return self._run(self._alive().delete_kv_config(namespace, key))
+
+    def wipe_write_perm_of_broker(self, broker_name: str) -> Answers[int]:
+        """Take the right to write from every topic of a broker: producers leave it, consumers read on (wipeWritePerm).
+
+        :returns: of how many topics, by name server.
+        """
+        return self._run(self._alive().wipe_write_perm_of_broker(broker_name))
+
+    def add_write_perm_of_broker(self, broker_name: str) -> Answers[int]:
+        """Give the right to write back (addWritePerm). :returns: to how many topics, by name server."""
+        return self._run(self._alive().add_write_perm_of_broker(broker_name))
+
+    def name_server_config(self) -> Answers[dict[str, str]]:
+        """The settings of every name server, key by key (getNamesrvConfig)."""
+        return self._run(self._alive().name_server_config())
+
+    def update_name_server_config(self, values: Mapping[str, str]) -> Answers[None]:
+        """Change settings of every name server while it runs (updateNamesrvConfig)."""
+        return self._run(self._alive().update_name_server_config(values))
+
+    def acl_config(self, broker_addr: str) -> AclConfig:
+        """A broker's accounts and white lists (getAclConfig). Brokers of Java send the secrets along, ours do not."""
+        return self._run(self._alive().acl_config(broker_addr))
+
+    def acl_version(self, broker_addrs: Iterable[str]) -> Answers[ClusterAclVersionInfo]:
+        """How new the accounts of brokers are (clusterAclConfigVersion)."""
+        return self._run(self._alive().acl_version(broker_addrs))
+
+    def create_and_update_account(self, broker_addrs: Iterable[str], account: PlainAccessConfig) -> Answers[None]:
+        """Create an account on brokers or change it; what is None stays as it is (updateAclConfig).
+
+        :raises ClientError: the account has no access key.
+        """
+        return self._run(self._alive().create_and_update_account(broker_addrs, account))
+
+    def delete_account(self, broker_addrs: Iterable[str], access_key: str) -> Answers[None]:
+        """Delete an account on brokers (deleteAclConfig)."""
+        return self._run(self._alive().delete_account(broker_addrs, access_key))
+
+    def update_global_white_addrs(
+        self, broker_addrs: Iterable[str], addresses: str, *, acl_file_full_path: str | None = None
+    ) -> Answers[None]:
+        """Say which addresses need no account (updateGlobalWhiteAddr).
+
+        :param addresses: separated by commas. :param acl_file_full_path: in which of the broker's files.
+        """
+        return self._run(
+            self._alive().update_global_white_addrs(broker_addrs, addresses, acl_file_full_path=acl_file_full_path)
+        )
+
+    def broker_ha_status(self, broker_addr: str) -> HARuntimeInfo:
+        """A master's slaves and how far each is, or how far a slave is (haStatus; Java: HARuntimeInfo)."""
+        return self._run(self._alive().broker_ha_status(broker_addr))
+
+    def broker_ha_status_of(self, broker_addrs: Iterable[str]) -> Answers[HARuntimeInfo]:
+        """The same of several brokers, asked side by side."""
+        return self._run(self._alive().broker_ha_status_of(broker_addrs))

@@ -66,7 +66,7 @@ async def test_b020_one_queue_goes_to_an_offset(admin: Admin) -> None:
         said = await admin.run(*reset, "-q", "1", "-o", bad, code=1)
         assert f"queue 1 of T on broker-0 has offsets 0 to 10: g cannot be reset to {bad}" in said
     for broker, bad in (("broker-0", "4"), ("broker-9", "0")):
-        said = await admin.run(*reset[:-1], broker, "-q", bad, "-o", "0", code=1)
+        said = await admin.run(*reset[:-1], broker, "-q", bad, "-o", "0", code=3)
         assert f"the topic T has no queue {bad} on {broker} (queues: 4 on broker-0)" in said
     assert await stored(admin) == {0: 10, 1: 10, 2: 4, 3: 10}
     again = await consume(admin.cluster, 6)
@@ -79,9 +79,10 @@ async def test_b018_it_is_said_what_was_done_with_each_queue(admin: Admin) -> No
     await consume(admin.cluster, 40)
     reset = ("resetOffsetByTime", "-g", "g", "-t", "T", "-s")
     lines = (await admin.run(*reset, "0")).splitlines()
-    assert lines[0].split() == ["#brokerName", "#queueId", "#old", "offset", "#offset", "#how"]
-    assert [line.split() for line in lines[1:]] == [
-        ["broker-0", str(queue), "10", "0", "offline:", "stored"] for queue in range(4)
+    assert lines[0].startswith("rollback consumer offset by specified consumerGroup[g], topic[T], force[true], ")
+    assert lines[1].split()[2:] == ["#brokerOffset", "#consumerOffset", "#timestampOffset", "#rollbackOffset"]
+    assert [line.split() for line in lines[2:]] == [
+        ["broker-0", str(queue), "10", "10", "0", "0"] for queue in range(4)
     ]
     assert await stored(admin) == dict.fromkeys(range(4), 0)
     # Not forward unless it is forced.
@@ -100,7 +101,7 @@ async def test_b018_it_is_said_what_was_done_with_each_queue(admin: Admin) -> No
                 await asyncio.sleep(0.01)
     assert await stored(admin) == dict.fromkeys(range(4), 10)
     assert "the group x has no offset on T" in await admin.run(
-        "resetOffsetByTime", "-g", "x", *reset[3:], "now", code=1
+        "resetOffsetByTime", "-g", "x", *reset[3:], "now", code=3
     )
     assert "soon: now, milliseconds" in await admin.run(*reset, "soon", code=2)
 
@@ -116,10 +117,20 @@ async def test_b023_a_group_is_not_deleted_while_members_are_online(admin: Admin
         assert await stored(admin) == dict.fromkeys(range(4), 10)
         assert "success" in await admin.run(*delete, "--force")
     await admin.run("updateSubGroup", "-c", "DefaultCluster", "-g", "g")
-    said = await admin.run("deleteSubGroup", "-c", "DefaultCluster", "-g", "g")
-    assert said.splitlines()[0] == f"delete subscription group [g] from broker [{admin.cluster.broker_addr}] success."
-    assert "Its offsets stay" in said
-    assert "Its offsets stay" not in await admin.run(*delete)
+    kept = "its offsets stay: a new group g goes on where this one stood"
+    said = await admin.run("deleteSubGroup", "-c", "DefaultCluster", "-g", "g", said=kept)
+    where = f"from broker [{admin.cluster.broker_addr}] in cluster [DefaultCluster] success."
+    assert said.splitlines() == [
+        f"delete subscription group [g] {where}",
+        *(
+            f"delete topic [{kind}g] from {place} success."
+            for kind in ("%RETRY%", "%DLQ%")
+            for place in ("cluster [DefaultCluster]", "NameServer")
+        ),
+    ]
+    nothing = await admin.run("deleteSubGroup", "-c", "DefaultCluster", "-g", "g", code=3)
+    assert "has no group g: nothing was deleted" in nothing
+    await admin.run(*delete, said="has no group g: offsets that it left were deleted, if there were any")
     async with AdminClient(namesrv=admin.cluster.namesrv_addr) as client:
         assert "g" not in (await client.subscription_groups(admin.cluster.broker_addr)).subscription_group_table
         assert "g" not in await client.query_topic_consume_by_who("T")
@@ -155,5 +166,5 @@ async def test_b032_members_that_disagree_are_named(admin: Admin) -> None:
         "state": "offline",
     }
     assert await admin.run("consumerStatus", "-g", "unheard-of") == "unheard-of: never connected\n"
-    said = await admin.run("consumerStatus", "-g", "g", "-i", "1.2.3.4@gone", code=1)
+    said = await admin.run("consumerStatus", "-g", "g", "-i", "1.2.3.4@gone", code=3)
     assert "the group g has no member 1.2.3.4@gone that is online" in said

@@ -16,14 +16,15 @@ import pytest
 from rmq.cli.command import invoke
 from rmq.cli.mqadmin import session
 from rmq.cli.mqadmin.commands import COMMANDS, root
+from rmq.client.admin import Answers
 from rmq.client.message import MessageExt
-from rmq.client.results import QueryResult
+from rmq.client.results import QueryResult, TopicStats
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.connection import Connection, ConsumerConnection
 from rmq.protocol.bodies.kv import TopicList
 from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from rmq.protocol.bodies.running import ConsumerRunningInfo, ProcessQueueInfo
-from rmq.protocol.bodies.stats import ConsumeStats, OffsetWrapper, TopicOffset, TopicStatsTable
+from rmq.protocol.bodies.stats import ConsumeStats, OffsetWrapper, TopicOffset
 from rmq.protocol.errors import ResponseError
 from rmq.protocol.queue import MessageQueue
 
@@ -79,8 +80,14 @@ class RecordedCluster:
     async def masters(self, cluster: str) -> dict[str, str]:
         return {"broker-a": ADDR}
 
+    async def brokers(self, cluster: str) -> list[str]:
+        return [ADDR]
+
     async def broker_runtime_stats(self, addr: str) -> dict[str, str]:
         return dict(FIGURES)
+
+    async def broker_runtime_stats_of(self, addrs: list[str]) -> Answers[dict[str, str]]:
+        return Answers({addr: dict(FIGURES) for addr in addrs})
 
     async def topic_list(self) -> TopicList:
         return TopicList(topic_list=["TopicA", "%RETRY%GroupB", "%RETRY%GroupA"])
@@ -96,12 +103,12 @@ class RecordedCluster:
         broker = BrokerData({0: ADDR}, "broker-a", "DefaultCluster")
         return TopicRouteData(broker_datas=[broker], queue_datas=[QueueData("broker-a", 6, 4, 0, 4)])
 
-    async def topic_stats(self, topic: str) -> TopicStatsTable:
+    async def topic_stats(self, topic: str) -> TopicStats:
         found = {MessageQueue("TopicA", "broker-a", number): TopicOffset() for number in (3, 2, 0, 1)}
         found[MessageQueue("TopicA", "broker-a", 1)] = TopicOffset(STORED, 1, 0)
-        return TopicStatsTable(found)
+        return TopicStats(found)
 
-    async def consume_stats(self, group: str) -> ConsumeStats:
+    async def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
         if group == "GroupA":
             raise ResponseError(206, "no offsets")
         found = {MessageQueue("TopicA", "broker-a", number): OffsetWrapper() for number in (2, 3, 0, 1)}
@@ -211,7 +218,11 @@ def test_a_message_by_its_id(printed: Callable[..., str], monkeypatch: pytest.Mo
     async def by_offset(*_: object) -> MessageExt:
         return message()
 
+    async def nobody(self: RecordedCluster, topic: str) -> list[str]:
+        return []
+
     monkeypatch.setattr("rmq.cli.mqadmin.messages._by_offset", by_offset)
+    monkeypatch.setattr(RecordedCluster, "query_topic_consume_by_who", nobody)
     java = GOLDEN["queryMsgById -i 7F000001000055970000000000000000"].rstrip("\n") + "\n"
     ours = printed("queryMsgById -i 7F000001000055970000000000000000")
     assert ours.replace(str(tmp_path), "/tmp") == java
@@ -237,7 +248,7 @@ def test_every_command_has_help_and_takes_its_name_in_any_case(name: str, printe
         ("updateTopic -t T", "give a broker with -b or a cluster with -c"),
         ("updateTopic -t T -b a:1 -c C", "give a broker with -b or a cluster with -c"),
         ("updateTopic -t T -b a:1 -p 9", "'9' is not one of '2', '4', '6'"),
-        ("topicList --bogus", "No such option"),
+        ("topicList --bogus", "there is no option --bogus"),
         ("-n a:1 topiclist", "options stand behind the command: mqadmin topiclist -n"),
         ("-n", "No such option '-n'"),
         ("topicStatus -t ''", "'-t' / '--topic': it is empty"),
@@ -290,7 +301,7 @@ def test_what_brokers_say_of_a_key_query_is_shown(
     assert invoke(root, "mqadmin", ["queryMsgByKey", "-t", "TopicA", "-k", "there"]) == 0
     out, err = capsys.readouterr()
     assert "#Message ID" in out
-    assert err == "broker-a: the index is being rebuilt\n"
-    assert invoke(root, "mqadmin", ["queryMsgByKey", "-t", "TopicA", "-k", "gone"]) == 1
+    assert err == "mqadmin: broker-a: the index is being rebuilt\n"
+    assert invoke(root, "mqadmin", ["queryMsgByKey", "-t", "TopicA", "-k", "gone"]) == 3
     assert "(broker-a: the index is being rebuilt)" in capsys.readouterr().err
-    assert invoke(root, "mqadmin", f"queryMsgById -i {'0' * 31}Z -t TopicA".split()) == 1
+    assert invoke(root, "mqadmin", f"queryMsgById -i {'0' * 31}Z -t TopicA".split()) == 2

@@ -1,0 +1,41 @@
+"""What several servers said, each for itself: an answer that is not whole says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from rmq.protocol.errors import RMQError
+
+__all__ = ["Answers"]
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Answers(Generic[T]):
+    """The answers of servers that were asked side by side, by address (or by name, where a call says so).
+
+    ::
+
+        answers = await admin.broker_runtime_stats_of(["10.0.0.1:10911", "10.0.0.2:10911"])
+        for address, figures in answers.found.items():
+            ...
+        for address, error in answers.failed.items():  # none of those is in what was found
+            ...
+    """
+
+    found: dict[str, T] = field(default_factory=dict)
+    #: Why there is nothing of the others.
+    failed: dict[str, RMQError] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """What went wrong, as texts."""
+        return {name: str(error) for name, error in self.failed.items()}
+
+    def whole(self) -> dict[str, T]:
+        """The answers, where everybody has given one. :raises RMQError: what the first of the others said."""
+        for error in self.failed.values():
+            raise error
+        return self.found
