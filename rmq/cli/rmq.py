@@ -8,6 +8,9 @@ import sys
 import click
 
 from rmq.cli.command import CONTEXT, Commands, invoke
+from rmq.cli.messages.consume import consume
+from rmq.cli.messages.produce import produce
+from rmq.cli.messages.tap import replay, tap
 from rmq.cli.pipeline import pipeline
 from rmq.cli.run import run
 
@@ -19,8 +22,8 @@ def command() -> None:
     """RocketMQ in Python."""
 
 
-command.add_command(pipeline)
-command.add_command(run)
+for one in (consume, pipeline, produce, replay, run, tap):
+    command.add_command(one)
 
 
 @command.command(context_settings=CONTEXT)

@@ -1,0 +1,154 @@
+"""Reads a topic between two places, in the order in which its messages were stored, without a group's offsets."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import tzinfo
+
+from rmq.cli.messages.places import Place, resolve
+from rmq.client.consumer.pull import PullConsumer
+from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.results import PullStatus
+from rmq.protocol.errors import ClientError, RMQError
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import World
+
+__all__ = ["Chosen", "read"]
+
+#: Messages that wait to be printed while a topic is followed: whoever prints slowly slows the pulls.
+_AHEAD = 256
+#: Queues that are asked at a time.
+_SIDE_BY_SIDE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What is read.
+
+    :param queue: this queue id alone, of each broker.
+    :param broker: this broker alone.
+    :param follow: go on with what comes after the end.
+    """
+
+    topic: str
+    expression: str = "*"
+    sql: bool = False
+    begin: Place = field(default_factory=Place)
+    end: Place = field(default_factory=Place)
+    zone: tzinfo | None = None
+    queue: int | None = None
+    broker: str | None = None
+    follow: bool = False
+
+
+async def read(world: World, consumer: PullConsumer, chosen: Chosen) -> AsyncGenerator[MessageExt]:
+    """The messages.
+
+    :raises ClientError: the topic has no such queue. :raises RMQError: a broker refuses or does not answer.
+    """
+    queues = [
+        queue
+        for queue in await consumer.fetch_subscribe_message_queues(chosen.topic)
+        if chosen.queue in (None, queue.queue_id) and chosen.broker in (None, queue.broker_name)
+    ]
+    if not queues:
+        which = f"queue {chosen.queue}" if chosen.queue is not None else "queue"
+        where = f" on broker {chosen.broker}" if chosen.broker is not None else ""
+        remedy = f"mqadmin topicStatus -t {chosen.topic} lists them"
+        raise ClientError(f"the topic {chosen.topic} has no {which}{where}: {remedy}")
+    now = world.clock.now_ms()
+    some = asyncio.Semaphore(_SIDE_BY_SIDE)
+
+    async def span(queue: MessageQueue) -> _Span:
+        async with some:
+            begin, since = await resolve(consumer, queue, chosen.begin, now, chosen.zone)
+            end, until = await resolve(consumer, queue, chosen.end, now, chosen.zone)
+            if until is not None:
+                # Up to the newest: the times of messages say where it ends.
+                end = await consumer.max_offset(queue)
+            return _Span(consumer, chosen, queue, begin, end, since, until)
+
+    spans = await asyncio.gather(*(span(queue) for queue in queues))
+    heap: list[tuple[int, str, int, int, _Span]] = []
+    for one in spans:
+        await one.push(heap)
+    while heap:
+        *_, one = heapq.heappop(heap)
+        yield one.waiting.popleft()
+        await one.push(heap)
+    if chosen.follow:
+        async with aclosing(_follow(spans)) as coming:
+            async for message in coming:
+                yield message
+
+
+@dataclass(slots=True)
+class _Span:
+    """One queue's part: from the next offset to the end, by offset and by time."""
+
+    consumer: PullConsumer
+    chosen: Chosen
+    queue: MessageQueue
+    next: int
+    end: int
+    since: int | None
+    until: int | None
+    waiting: deque[MessageExt] = field(default_factory=deque)
+
+    async def push(self, heap: list[tuple[int, str, int, int, _Span]]) -> None:
+        """Put the queue's next message where it belongs among those of others; nothing when it is through."""
+        while not self.waiting and self.next < self.end:
+            await self._pull()
+        if self.waiting:
+            first = self.waiting[0]
+            place = (self.queue.broker_name, self.queue.queue_id, first.queue_offset)
+            heapq.heappush(heap, (first.store_timestamp, *place, self))
+
+    async def _pull(self) -> None:
+        result = await self.consumer.pull(self.queue, self.chosen.expression, self.next, sql=self.chosen.sql)
+        for message in result.messages:
+            if message.queue_offset >= self.end or (self.until is not None and message.store_timestamp >= self.until):
+                self.next = self.end
+                return
+            if self.since is None or message.store_timestamp >= self.since:
+                self.waiting.append(message)
+        if result.next_begin_offset <= self.next:  # what it asked for went away, and nothing is there to go on with
+            self.next = self.end
+        else:
+            self.next = result.next_begin_offset
+
+    async def follow(self, out: asyncio.Queue[MessageExt | RMQError]) -> None:
+        """Hand over what comes, and in the end what went wrong."""
+        try:
+            while True:
+                result = await self.consumer.pull_block_if_not_found(
+                    self.queue, self.chosen.expression, self.next, sql=self.chosen.sql
+                )
+                for message in result.messages:
+                    if self.since is None or message.store_timestamp >= self.since:
+                        await out.put(message)
+                if result.status is not PullStatus.NO_NEW_MSG:
+                    self.next = result.next_begin_offset
+        except RMQError as error:
+            await out.put(error)
+
+
+async def _follow(spans: list[_Span]) -> AsyncGenerator[MessageExt]:
+    """What comes from now on, as it comes; the first queue that fails ends it."""
+    out: asyncio.Queue[MessageExt | RMQError] = asyncio.Queue(_AHEAD)
+    owner = TaskOwner("rmq.consume")
+    try:
+        for one in spans:
+            owner.spawn(one.follow(out), str(one.queue))
+        while True:
+            came = await out.get()
+            if isinstance(came, RMQError):
+                raise came
+            yield came
+    finally:
+        await owner.close()

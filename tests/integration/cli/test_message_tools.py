@@ -1,0 +1,223 @@
+"""`rmq produce`, `consume`, `tap` and `replay`: what goes in comes out, in order, by place and by group."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rmq import Message, Producer, PullConsumer
+from rmq.cli.command import invoke
+from rmq.cli.rmq import command
+from rmq.testing.cluster import BlockingCluster
+from tests.support.daemons import ROOT
+
+
+class Tool:
+    """Runs commands of rmq in this process against the cluster."""
+
+    def __init__(
+        self, cluster: BlockingCluster, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.cluster = cluster
+        self._capture = capfdbinary
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, *args: str, given: bytes = b"", code: int = 0) -> str:
+        """What a command prints; with another exit code than 0, its errors."""
+        return self.raw(*args, given=given, code=code).decode()
+
+    def raw(self, *args: str, given: bytes = b"", code: int = 0) -> bytes:
+        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        self._capture.readouterr()
+        got = invoke(command, "rmq", args)
+        sys.stdout.flush()
+        out, err = self._capture.readouterr()
+        assert got == code, err.decode()
+        return err if code else out
+
+    def lines(self, *args: str) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self("consume", *args, "-o", "ndjson").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlockingCluster]:
+    with BlockingCluster(tmp_path_factory.mktemp("cluster"), settings={"enablePropertyFilter": "true"}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def rmq(cluster: BlockingCluster, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Tool:
+    monkeypatch.setenv("NAMESRV_ADDR", cluster.namesrv_addr)
+    return Tool(cluster, capfdbinary, monkeypatch)
+
+
+def test_what_goes_in_comes_out(rmq: Tool, tmp_path: Path) -> None:
+    blob = tmp_path / "blob"
+    blob.write_bytes(bytes(range(256)))
+    rmq("produce", "In", "first", "zweite: ü", "-k", "order-1", "-t", "New", "-H", "shop=berlin", "--in-order")
+    rmq("produce", "In", "--file", str(blob))
+    rmq("produce", "In", "-D", ":", given=b"k1:v1\r\nno key\nk2:a:b")
+    rmq(
+        "produce",
+        "In",
+        "-F",
+        "json",
+        given=b'{"body64": "AAH/", "flag": 7, "tags": "T"}\n{"body": {"a": [1]}, "keys": "j"}\n',
+    )
+    found = rmq.lines("In")
+    fields = ("body", "keys", "tags", "flag")
+    told = {(*map(line.get, fields), str(line.get("body64", ""))[:4]) for line in found}
+    assert told == {
+        ("first", "order-1", "New", None, ""), ("zweite: ü", "order-1", "New", None, ""),
+        (None, None, None, None, "AAEC"), ("v1", "k1", None, None, ""), ("no key", None, None, None, ""), ("a:b", "k2", None, None, ""),
+        (None, None, "T", 7, "AAH/"), ('{"a":[1]}', "j", None, None, ""),
+    }  # fmt: skip
+    assert [line["properties"] for line in found if line.get("tags") == "New"] == [{"shop": "berlin"}] * 2
+    assert [line["stored"] for line in found] == sorted(line["stored"] for line in found)  # type: ignore[type-var]
+    assert rmq("consume", "In", "--tags", "New", "-f", r"%k|%s|%{shop}|%S\x21\n") in (
+        "order-1|first|berlin|5!\norder-1|zweite: ü|berlin|10!\n",
+        "order-1|zweite: ü|berlin|10!\norder-1|first|berlin|5!\n",
+    )
+    assert rmq.raw("consume", "In", "--sql", "shop = 'berlin'", "-o", "body", "-c", "1").endswith(b"\n")
+    assert " tags=New keys=order-1 first\n" in rmq("consume", "In")
+
+
+def send(rmq: Tool, topic: str, count: int) -> list[int]:
+    """Messages 0, 1, ... to the four queues of a topic in turn; their store times."""
+    with Producer("p", namesrv=rmq.cluster.namesrv_addr) as producer:
+        producer.create_topic("TBW102", topic, 4)
+        queues = producer.fetch_publish_message_queues(topic)
+        for number in range(count):
+            producer.send(Message(topic, str(number)), queue=queues[number % 4])
+    return [line["stored"] for line in rmq.lines(topic)]  # type: ignore[misc]
+
+
+def test_places(rmq: Tool) -> None:
+    stored = send(rmq, "Places", 40)
+    body = "%s "
+
+    def read(*args: str) -> list[int]:
+        return sorted(int(one) for one in rmq("consume", "Places", "-f", body, *args).split())
+
+    assert read() == list(range(40))
+    assert read("--from", "latest") == []
+    assert read("--from", "-2") == list(range(32, 40))
+    assert read("--from", "offset:3", "--to", "offset:5") == list(range(12, 20))
+    assert read("--from", "offset:99999999999") == []
+    assert read("-q", "1", "--from", "offset:8") == [33, 37]
+    assert read("--from", "-1h") == list(range(40))
+    assert read("--from", "-2h", "--to", "-1h") == []
+    assert read("--from", "2001-01-01", "--to", "2002-01-01T00:00Z") == []
+    for at in (stored[0], stored[17], stored[39], stored[39] + 1):
+        # Of a millisecond that several messages have, all of them or none.
+        assert read("--from", str(at)) == [number for number in range(40) if stored[number] >= at]
+        assert read("--to", str(at)) == [number for number in range(40) if stored[number] < at]
+    assert len(read("-c", "7")) == 7
+
+
+def test_a_group_goes_on_where_it_was(rmq: Tool) -> None:
+    send(rmq, "Grouped", 12)
+    seen = [
+        rmq("consume", "Grouped", "-g", "g", "-c", str(count), "--idle", "20", "-f", "%s ").split() for count in (5, 7)
+    ]
+    assert sorted(int(one) for some in seen for one in some) == list(range(12))
+    with PullConsumer("g", namesrv=rmq.cluster.namesrv_addr) as consumer:
+        queues = consumer.fetch_subscribe_message_queues("Grouped")
+        assert sum(max(0, consumer.fetch_consume_offset(queue)) for queue in queues) == 12
+    assert rmq("consume", "Grouped", "-g", "g", "--idle", "0.2") == ""
+
+
+def test_a_capture_is_sent_again_in_its_order(rmq: Tool, tmp_path: Path) -> None:
+    send(rmq, "Tapped", 20)
+    file = tmp_path / "tapped.ndjson"
+    rmq("tap", "Tapped", str(file))
+    assert not (tmp_path / "tapped.ndjson.part").exists()
+    assert len(file.read_bytes().splitlines()) == 20
+    assert "is there already: --force writes over it" in rmq("tap", "Tapped", str(file), code=2)
+    rmq("replay", str(file), "-t", "Again", "-c", "5")
+    rmq("replay", str(file), "-t", "Again", "--skip", "5", "--speed", "100000")
+    for queue in range(4):
+        bodies = rmq("consume", "Again", "-q", str(queue), "-f", "%s ").split()
+        assert bodies == rmq("consume", "Tapped", "-q", str(queue), "-f", "%s ").split()
+        assert bodies == [str(number) for number in range(queue, 20, 4)]
+
+
+def test_a_bad_line_ends_a_replay_and_says_where_to_go_on(rmq: Tool, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b'{"topic": "Broken", "body": "a"}\n{"topic": "Broken", "body": "b"}\nnonsense\n')
+    said = rmq("replay", str(file), code=1)
+    assert "line 3: it is no JSON" in said
+    assert "2 messages were sent; go on with --skip 2" in said
+    assert len(rmq.lines("Broken")) == 2
+
+
+def test_a_message_that_is_not_taken_costs_itself_alone(rmq: Tool) -> None:
+    said = rmq(
+        "produce",
+        "Some",
+        "-F",
+        "json",
+        given=b'{"body": "a"}\n[1]\n{"body": "b", "flag": "x"}\n{"body": "c"}\n',
+        code=1,
+    )
+    assert said.splitlines() == [
+        "rmq: line 2 was not sent: it is no JSON object", "rmq: line 3 was not sent: flag is 'x': give a whole number",
+    ]  # fmt: skip
+    assert sorted(line["body"] for line in rmq.lines("Some")) == ["a", "c"]  # type: ignore[type-var]
+    too_large = b"x" * (5 << 20) + b"\nsmall\n"
+    (line,) = rmq("produce", "Some", given=too_large, code=1).splitlines()
+    assert line.startswith("rmq: line 1 was not sent: ")
+    assert rmq.lines("Some", "--from", "-1")[-1]["body"] in ("a", "c", "small")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["consume", "In", "--from", "-5x"], "'-5x' is no time"),
+        (["consume", "In", "--from", "12:30"], "is no time"),
+        (["consume", "In", "--zone", "Mars/Base"], "'Mars/Base' is no time zone"),
+        (["consume", "In", "-f", "%z"], "%z is no field"),
+        (["consume", "In", "-f", "50%"], "ends in the middle of '%'"),
+        (["consume", "In", "--tags", "A", "--sql", "a > 1"], "--tags or --sql"),
+        (["consume", "In", "-g", "g", "--from", "-5"], "a group goes on where it is"),
+        (["consume", "In", "--idle", "3"], "--idle is for -g"),
+        (["produce", "In", "x", "-H", "novalue"], "'novalue' is no name=value"),
+        (["produce", "In", "x", "-D", ""], "--delimiter is empty"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_said(rmq: Tool, args: list[str], said: str) -> None:
+    (line,) = rmq(*args, code=2).splitlines()
+    assert said in line
+
+
+def test_what_is_not_there_is_said(rmq: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    send(rmq, "Four", 1)
+    (line,) = rmq("consume", "Four", "-q", "9", code=1).splitlines()
+    assert "the topic Four has no queue 9: mqadmin topicStatus -t Four" in line
+    (line,) = rmq("consume", "NoSuchTopic", code=1).splitlines()
+    assert "NoSuchTopic" in line
+    monkeypatch.delenv("NAMESRV_ADDR")
+    (line,) = rmq("consume", "Four", code=2).splitlines()
+    assert "no name server: give one with -n" in line
+
+
+def test_the_page_says_what_works(rmq: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "tools.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lines.txt").write_text("order-7:seven\norder-8:eight\n")
+    commands = re.findall(r"^rmq (.*)$", page, re.MULTILINE)
+    assert len(commands) > 8
+    for command_line in commands:
+        words = shlex.split(command_line, comments=True)
+        if "-F" in words and words[0] != "produce":
+            words += ["-c", "1"]
+        rmq(*words)
+    (letters,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    assert letters == rmq("consume", "--letters")
