@@ -138,6 +138,26 @@ class SimLoop(asyncio.BaseEventLoop):
             self.limit = math.inf
             self.at_limit()
 
+    def passed(self, seconds: float) -> bool:
+        """Whether time has passed here and now: nothing else was to happen in it, so there was nobody to wait for.
+
+        :param seconds: zero is one turn of the loop.
+        """
+        if self._ready or self._stopping or self._debug:
+            return False
+        task = asyncio.current_task(self)
+        if task is None or task.cancelling():  # which ends it where it would wait
+            return False
+        then = self._now + seconds
+        if then > self.limit or (self._scheduled and self._scheduled[0]._when <= then + self._clock_resolution):
+            return False
+        if seconds > 0:
+            self._now = then
+            self._turns = 0
+        else:
+            self._turns += 1
+        return self._turns <= self._most_turns
+
     def _waits_in_vain(self) -> None:
         raise SimDeadlock(
             "what is waited for has not come in all the virtual time that it was given (advance() gives more)"
