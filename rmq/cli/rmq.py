@@ -13,6 +13,7 @@ from rmq.cli.messages.produce import produce
 from rmq.cli.messages.tap import replay, tap
 from rmq.cli.pipeline import pipeline
 from rmq.cli.run import run
+from rmq.cli.secure.command import secure
 
 __all__ = ["main"]
 
@@ -22,7 +23,7 @@ def command() -> None:
     """RocketMQ in Python."""
 
 
-for one in (consume, pipeline, produce, replay, run, tap):
+for one in (consume, pipeline, produce, replay, run, secure, tap):
     command.add_command(one)
 
 

@@ -76,7 +76,8 @@ def test_what_goes_in_comes_out(rmq: Tool, tmp_path: Path) -> None:
     told = {(*map(line.get, fields), str(line.get("body64", ""))[:4]) for line in found}
     assert told == {
         ("first", "order-1", "New", None, ""), ("zweite: ü", "order-1", "New", None, ""),
-        (None, None, None, None, "AAEC"), ("v1", "k1", None, None, ""), ("no key", None, None, None, ""), ("a:b", "k2", None, None, ""),
+        (None, None, None, None, "AAEC"), ("v1", "k1", None, None, ""), ("no key", None, None, None, ""),
+        ("a:b", "k2", None, None, ""),
         (None, None, "T", 7, "AAH/"), ('{"a":[1]}', "j", None, None, ""),
     }  # fmt: skip
     assert [line["properties"] for line in found if line.get("tags") == "New"] == [{"shop": "berlin"}] * 2

@@ -36,7 +36,9 @@ class ClientError(RuntimeError):
     """A client program answered with an error; the text is the client's own."""
 
 
-def _java(version: str, *options: str) -> Callable[[Path], list[str]]:
+def java_client(version: str, *options: str) -> Callable[[Path], list[str]]:
+    """The command of a Java client in a folder; ``-Dpeer.account=KEY:SECRET`` is whom it signs as."""
+
     def command(folder: Path) -> list[str]:
         homes = [f"-Duser.home={folder}", f"-Drocketmq.client.localOffsetStoreDir={folder}/offsets"]
         account = next((option.partition("=")[2] for option in options if option.startswith("-Dpeer.account=")), None)
@@ -52,14 +54,14 @@ def _java(version: str, *options: str) -> Callable[[Path], list[str]]:
 
 
 CLIENTS: dict[str, Callable[[Path], list[str]]] = {
-    "java-4.5.2": _java("4.5.2", "-Dcom.rocketmq.sendMessageWithVIPChannel=true"),
-    "java-4.9.4": _java("4.9.4"),
-    "java-4.9.8": _java("4.9.8"),
-    "java-5.3.3": _java("5.3.3"),
-    "java-4.9.8-binary": _java("4.9.8", "-Drocketmq.serialize.type=ROCKETMQ"),
-    "java-4.9.8-tls": _java("4.9.8", "-Dtls.enable=true", "-Dtls.test.mode.enable=true"),
-    "java-4.9.8-account": _java("4.9.8", "-Dpeer.account=ordinary:12345678"),
-    "java-4.9.8-operator": _java("4.9.8", "-Dpeer.account=operator:12345678"),
+    "java-4.5.2": java_client("4.5.2", "-Dcom.rocketmq.sendMessageWithVIPChannel=true"),
+    "java-4.9.4": java_client("4.9.4"),
+    "java-4.9.8": java_client("4.9.8"),
+    "java-5.3.3": java_client("5.3.3"),
+    "java-4.9.8-binary": java_client("4.9.8", "-Drocketmq.serialize.type=ROCKETMQ"),
+    "java-4.9.8-tls": java_client("4.9.8", "-Dtls.enable=true", "-Dtls.test.mode.enable=true"),
+    "java-4.9.8-account": java_client("4.9.8", "-Dpeer.account=ordinary:12345678"),
+    "java-4.9.8-operator": java_client("4.9.8", "-Dpeer.account=operator:12345678"),
     "go": lambda folder: [str(go_program())],
     "node": lambda folder: ["node", str(node_program())],
     "python": lambda folder: [sys.executable, str(python_program())],
