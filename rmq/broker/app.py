@@ -212,9 +212,7 @@ class BrokerApp:
             lambda: self.roles.master, lambda: self.roles.slave,
         )  # fmt: skip
         self.metrics = BrokerMetrics(figures, runtime.table)
-        self.observer = Observer(
-            world, settings, "broker", settings.bind_address, missing=self._missing, metrics=self.metrics.page
-        )
+        self.observer = Observer(world, settings, "broker", missing=self._missing, metrics=self.metrics.page)
         if self.access is not None:
             self.observer.services.watch(self.access.tasks)
         self.observer.services.watch(self._tasks, store.tasks, counted.stats.tasks, registration.tasks)

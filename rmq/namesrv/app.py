@@ -77,9 +77,7 @@ class NamesrvApp:
         metrics = NamesrvMetrics(
             self.routes, lambda: len(self._server.connections), self._server.unread, self._server.cut_off, self.access
         )
-        self.observer = Observer(
-            world, settings, "namesrv", settings.bind_address, missing=lambda: None, metrics=metrics.page
-        )
+        self.observer = Observer(world, settings, "namesrv", missing=lambda: None, metrics=metrics.page)
         self.observer.services.watch(self._tasks, *([] if self.access is None else [self.access.tasks]))
         self._address: tuple[str, int] | None = None
 

@@ -6,6 +6,7 @@ with Prometheus' text. All of it is off until ``metricsExporterType=PROM`` (Rock
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from itertools import chain
 
@@ -14,6 +15,7 @@ from rmq.protocol.errors import ConfigError
 from rmq.remoting.health_http import Answer, HttpListener
 from rmq.remoting.lag import LoopLag
 from rmq.remoting.limit_settings import LimitSettings
+from rmq.remoting.limits import Rationed
 from rmq.remoting.metrics import CONTENT_TYPE, Family, Labels, render
 from rmq.runtime.aside import logger
 from rmq.runtime.services import Services
@@ -25,6 +27,7 @@ log = logger(__name__)
 
 #: Pages of metrics rendered at a time: each holds its whole text.
 _RENDERED_AT_ONCE = 2
+_LOOPBACK = "127.0.0.1"
 
 
 class ObserverSettings(LimitSettings):
@@ -39,7 +42,16 @@ class ObserverSettings(LimitSettings):
         5557, key="metricsPromExporterPort", minimum=0, maximum=65535, doc="Port of /metrics and /health."
     )
     metrics_prom_exporter_host: str = setting(
-        "", key="metricsPromExporterHost", doc="Address they are served on. Default: bindAddress."
+        "127.0.0.1",
+        key="metricsPromExporterHost",
+        doc="Address they are served on; 0.0.0.0 or :: is every one. Probes from other machines need one of those.",
+    )
+    metrics_token_file: str = setting(
+        "",
+        key="metricsTokenFile",
+        unit="path",
+        doc="A file with a token: /metrics is told to those alone who send it (Authorization: Bearer), and whoever is "
+        "healthy to everybody. It is read at each request.",
     )
     loop_stall_warn_mills: int = setting(
         50,
@@ -65,7 +77,6 @@ class Observer:
     """The observed side of one daemon.
 
     :param name: of the daemon, in log lines.
-    :param bind_address: where to listen when no other address is set.
     :param missing: why clients may not be sent here yet, or None when they may.
     :param metrics: by the query's parameters, the labels of every sample and the metrics; asked once it serves.
     """
@@ -75,21 +86,21 @@ class Observer:
         world: World,
         settings: ObserverSettings,
         name: str,
-        bind_address: str,
         *,
         missing: Callable[[], str | None],
         metrics: Callable[[Mapping[str, str]], Awaitable[tuple[Labels, Iterable[Family]]]],
     ) -> None:
         self._settings = settings
         self._name = name
-        self._bind_address = bind_address
         self._missing = missing
         self._told = metrics
         self._rendering = 0
         self._serving = False
         self._state = "starting"
         pages = {"/health/live": self._live, "/health/ready": self._ready, "/metrics": self._metrics}
-        self._http = HttpListener(world, pages, f"{name}-http")
+        self._world = world
+        self._http = HttpListener(world, pages, f"{name}-http", admit=self._admit)
+        self._complaints = Rationed(world.clock)
         #: The daemon's background services: it is not ready without one of them.
         self.services = Services(name)
         limit = settings.loop_stall_warn_mills
@@ -106,7 +117,14 @@ class Observer:
         settings.check_observer()
         if settings.metrics_exporter_type != "PROM":
             return
-        host, port = settings.metrics_prom_exporter_host or self._bind_address, settings.metrics_prom_exporter_port
+        host, port = settings.metrics_prom_exporter_host or _LOOPBACK, settings.metrics_prom_exporter_port
+        if settings.metrics_token_file:
+            try:
+                await self._token()
+            except ValueError as error:
+                raise settings.refused("metricsTokenFile", str(error)) from None
+        elif host not in (_LOOPBACK, "::1", "localhost"):
+            log.warning("metrics are told to whoever reaches %s:%d: metricsTokenFile asks for a token", host, port)
         try:
             self.address = await self._http.start(host, port)
         except OSError as error:
@@ -132,6 +150,31 @@ class Observer:
     async def stop(self) -> None:
         self.address = None
         await self._http.stop()
+
+    async def _token(self) -> bytes:
+        """:raises ValueError: the file of the token cannot be read, or has none."""
+        path = self._settings.metrics_token_file
+        try:
+            token = (await self._world.offload(self._world.files.read, path)).strip()
+        except OSError as error:
+            raise ValueError(f"it cannot be read: {error.strerror or error}") from None
+        if not token:
+            raise ValueError("it is empty: a token is expected")
+        return token
+
+    async def _admit(self, path: str, authorization: bytes) -> Answer | None:
+        """Probes are answered to everybody: they tell nothing of topics, and who sends them knows no secret."""
+        if path != "/metrics" or not self._settings.metrics_token_file:
+            return None
+        scheme, _, given = authorization.partition(b" ")
+        try:
+            token = await self._token()
+        except ValueError as error:
+            self._complaints.say(log.warning, "metricsTokenFile=%s: %s", self._settings.metrics_token_file, error)
+            return Answer(503, b"the token cannot be read; the log says more\n")
+        if scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), token):
+            return None
+        return Answer(401, b"send the token: Authorization: Bearer ...\n")
 
     async def _live(self, query: Mapping[str, str]) -> Answer:
         return Answer(200, b"alive\n")

@@ -16,7 +16,7 @@ from rmq.runtime.ending import Stop, end_each
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import Listener, World
 
-__all__ = ["Answer", "HttpListener", "Page"]
+__all__ = ["Admit", "Answer", "HttpListener", "Page"]
 
 log = logger(__name__)
 
@@ -27,12 +27,14 @@ _TAKE_SECONDS = 30.0
 _REASONS = {
     200: "OK",
     400: "Bad Request",
+    401: "Unauthorized",
     404: "Not Found",
     405: "Method Not Allowed",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
+_CHALLENGE = "WWW-Authenticate: Bearer\r\n"
 _TEXT = "text/plain; charset=utf-8"
 
 
@@ -46,17 +48,21 @@ class Answer(NamedTuple):
 
 #: Makes the answer of a path from the query's parameters (the last one of a name counts).
 Page = Callable[[Mapping[str, str]], Awaitable[Answer]]
+#: Decides about a request by its path and its ``Authorization`` field, which is empty when there is none.
+Admit = Callable[[str, bytes], Awaitable[Answer | None]]
 
 
 class HttpListener:
     """Serves pages by path.
 
     :param pages: by path, such as ``/health/live``.
+    :param admit: asked before a page is made: None lets it be, an answer takes its place.
     """
 
-    def __init__(self, world: World, pages: Mapping[str, Page], name: str) -> None:
+    def __init__(self, world: World, pages: Mapping[str, Page], name: str, *, admit: Admit | None = None) -> None:
         self._world = world
         self.pages = pages
+        self.admit = admit
         self.tasks = TaskOwner(name)
         self._open: set[_Exchange] = set()
         self._listener: Listener | None = None
@@ -132,7 +138,7 @@ class _Exchange(asyncio.Protocol):
         if end < 0:
             self._write(Answer(431, b"the request is too long\n"), head_only=False)
             return
-        line, _, _ = self._head[:end].partition(b"\r\n")
+        line, _, fields = self._head[:end].partition(b"\r\n")
         self._head = b""
         words = line.split(b" ")
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
@@ -147,11 +153,15 @@ class _Exchange(asyncio.Protocol):
                 known = " ".join(sorted(self._listener.pages))
                 self._write(Answer(404, f"not here; there are {known}\n".encode()), head_only=head_only)
             else:
-                self._listener.tasks.spawn(self._answer(page, query, head_only), path)
+                asked = self._answer(page, path, query, _field(fields, b"authorization"), head_only)
+                self._listener.tasks.spawn(asked, path)
 
-    async def _answer(self, page: Page, query: str, head_only: bool) -> None:
+    async def _answer(self, page: Page, path: str, query: str, authorization: bytes, head_only: bool) -> None:
+        admit = self._listener.admit
         try:
-            answer = await page(dict(parse_qsl(query, max_num_fields=32)))
+            answer = None if admit is None else await admit(path, authorization)
+            if answer is None:
+                answer = await page(dict(parse_qsl(query, max_num_fields=32)))
         except ValueError:
             answer = Answer(400, b"the query cannot be read\n")
         except Exception:
@@ -165,7 +175,20 @@ class _Exchange(asyncio.Protocol):
         pieces = (answer.body,) if isinstance(answer.body, bytes) else answer.body
         head = (
             f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\nContent-Type: {answer.content_type}\r\n"
-            f"Content-Length: {sum(map(len, pieces))}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+            f"Content-Length: {sum(map(len, pieces))}\r\nCache-Control: no-store\r\nConnection: close\r\n"
+            f"{_CHALLENGE if answer.status == 401 else ''}\r\n"
         ).encode()
         self._transport.writelines((head,) if head_only else (head, *pieces))
         self._transport.close()
+
+
+def _field(fields: bytes, name: bytes) -> bytes:
+    """A field of a request's head, the first of its name; empty when there is none.
+
+    :param name: in small letters.
+    """
+    for line in fields.split(b"\r\n"):
+        key, _, value = line.partition(b":")
+        if key.lower() == name:
+            return value.strip()
+    return b""

@@ -20,10 +20,14 @@ async def raw(address: tuple[str, int], data: bytes) -> bytes:
         writer.close()
 
 
-async def fetch(address: tuple[str, int], path: str) -> tuple[int, str]:
-    """Status and body of a GET."""
-    answer = await raw(address, f"GET {path} HTTP/1.1\r\nHost: test\r\nAccept: */*\r\n\r\n".encode())
+async def fetch(address: tuple[str, int], path: str, *fields: str) -> tuple[int, str]:
+    """Status and body of a GET.
+
+    :param fields: lines of its head besides.
+    """
+    lines = (f"GET {path} HTTP/1.1", "Host: test", "Accept: */*", *fields)
+    answer = await raw(address, "".join(f"{line}\r\n" for line in (*lines, "")).encode())
     head, _, body = answer.partition(b"\r\n\r\n")
-    fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:])
-    assert int(fields["Content-Length"]) == len(body)
+    told = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:])
+    assert int(told["Content-Length"]) == len(body)
     return int(head.split(b" ")[1]), body.decode()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rmq.namesrv.app import NamesrvApp
+from rmq.namesrv.settings import NamesrvSettings
 from rmq.protocol.errors import ConfigError
 from rmq.remoting import health_http
 from rmq.remoting.health_http import Answer, HttpListener
@@ -102,9 +104,6 @@ async def test_stop_cuts_what_is_under_way() -> None:
 
 
 async def test_the_nameserver_has_them_too(tmp_path: Path) -> None:
-    from rmq.namesrv.app import NamesrvApp
-    from rmq.namesrv.settings import NamesrvSettings
-
     values = {
         "bindAddress": "127.0.0.1",
         "listenPort": "0",
@@ -129,6 +128,55 @@ async def test_the_nameserver_has_them_too(tmp_path: Path) -> None:
         other = NamesrvSettings.from_sources(overrides={**values, "metricsExporterType": "OTLP_GRPC"})
         with pytest.raises(ConfigError, match="metricsExporterType='OTLP_GRPC': must be DISABLE or PROM"):
             await NamesrvApp(World.real(), other).start()
+
+
+async def test_metrics_are_for_who_has_the_token_and_stay_on_the_machine(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = tmp_path / "token"
+    values = {
+        "bindAddress": "", "listenPort": "0", "kvConfigPath": str(tmp_path / "kv.json"),
+        "configStorePath": str(tmp_path / "n.properties"), "metricsExporterType": "PROM",
+        "metricsPromExporterPort": "0", "metricsTokenFile": str(token),
+    }  # fmt: skip
+
+    def app(**more: str) -> NamesrvApp:
+        return NamesrvApp(World.real(), NamesrvSettings.from_sources(overrides={**values, **more}))
+
+    for content, why in ((None, "it cannot be read: No such file"), (b"\n", "it is empty")):
+        if content is not None:
+            token.write_bytes(content)
+        with pytest.raises(ConfigError, match=f"metricsTokenFile=.*{why}"):
+            await app().start()
+    token.write_bytes(b"canary-one\n")
+    async with app() as served:
+        where = served.observer.address
+        assert where is not None
+        assert where[0] == "127.0.0.1"
+        for path in ("/health/live", "/health/ready"):
+            assert (await fetch(where, path))[0] == 200
+        wrong = (
+            "Bearer canary-on",
+            "canary-one",
+            "Basic canary-one",
+            "",
+            "Bearer wrong\r\nAuthorization: Bearer canary-one",
+        )
+        for fields in ((), *((f"Authorization: {given}",) for given in wrong)):
+            assert (await fetch(where, "/metrics", *fields))[0] == 401, fields
+        answer = await raw(where, b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert b"\r\nWWW-Authenticate: Bearer\r\n" in answer
+        assert (await fetch(where, "/metrics", "AUTHORIZATION:  bearer canary-one "))[0] == 200
+        token.write_bytes(b"canary-two")
+        assert (await fetch(where, "/metrics", "Authorization: Bearer canary-one"))[0] == 401
+        assert (await fetch(where, "/metrics", "Authorization: Bearer canary-two"))[0] == 200
+        token.unlink()
+        assert (await fetch(where, "/metrics", "Authorization: Bearer canary-two"))[0] == 503
+        assert "canary" not in served.settings.dump() + caplog.text
+    assert "whoever reaches" not in caplog.text
+    async with app(metricsTokenFile="", metricsPromExporterHost="0.0.0.0") as served:
+        assert (await fetch(("127.0.0.1", (served.observer.address or ("", 0))[1]), "/metrics"))[0] == 200
+    assert "metrics are told to whoever reaches 0.0.0.0:" in caplog.text
 
 
 async def test_the_nameserver_counts_brokers(tmp_path: Path) -> None:

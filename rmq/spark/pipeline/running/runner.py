@@ -232,11 +232,13 @@ def _metrics(job: Job, watch: Watch) -> Iterator[None]:
     async def told(query: Mapping[str, str]) -> tuple[Labels, Iterable[Family]]:
         return (), list(watch.families())
 
-    settings = ObserverSettings(metrics_exporter_type="PROM", metrics_prom_exporter_port=port)
+    settings = ObserverSettings(
+        metrics_exporter_type="PROM", metrics_prom_exporter_port=port, metrics_prom_exporter_host=job.metrics.host
+    )
     missing = lambda: None if watch.begun or watch.batches or watch.counts else "nothing was looked for yet"  # noqa: E731
     thread = LoopThread("rmq-pipeline-metrics")
     try:
-        observer = Observer(World.real(), settings, "pipeline", job.metrics.host, missing=missing, metrics=told)
+        observer = Observer(World.real(), settings, "pipeline", missing=missing, metrics=told)
         try:
             thread.call(observer.start())
         except RMQError as error:  # which is worded for daemons
