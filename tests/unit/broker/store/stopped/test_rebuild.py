@@ -24,8 +24,8 @@ from rmq.testing.simfiles import SimCrash, SimFiles
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, Simulation
 from tests.support.golden_store import golden_settings, state_of, unpack
-from tests.support.scenes.store import LOG_SIZE, QUEUE_SIZE, opened, put, small, snapshot
-from tests.support.store_scan import check_store
+from tests.support.scenes.store import ENTRIES, LOG_SIZE, QUEUE_SIZE, SLOTS, opened, put, small, snapshot
+from tests.support.store_scan import check_store, scan_index
 
 #: What changes the disk; a kill comes before one of these.
 STEPS = frozenset({"mkdir", "rename", "unlink", "rmdir", "sync_dir", "write_atomic", "open"})
@@ -262,6 +262,43 @@ def test_what_was_made_is_on_disk() -> None:
             assert (await verify(store)).findings.damages == []
 
     run(main())
+
+
+def test_the_checkpoint_says_no_more_than_what_a_power_cut_leaves() -> None:
+    """Java looks at no message that is older than what it says, and old names may be all that is on disk."""
+    before, after = 0, 0
+    ended = False
+    while not ended:
+
+        async def main(steps: int = before + after) -> tuple[bool, bool]:
+            simulation = Simulation(1)
+            node = simulation.node("a")
+            await _filled(node, clean=False)
+            for folder in ("/store/consumequeue/T1/0", "/store/consumequeue/T1/1", "/store/index"):
+                for name in node.files.list(folder):
+                    node.files.unlink(f"{folder}/{name}")
+                node.files.sync_dir(folder)
+            checkpoint = node.disk.open("/store/checkpoint")
+            checkpoint.pwrite(bytes(24), 0)
+            checkpoint.datasync()
+            files = _Dying(node.files, steps)
+            done = True
+            try:
+                await rebuild(replace(node.world, files=files), small())  # type: ignore[arg-type]
+            except SimCrash:
+                done = False
+            left = simulation.power_cut(node, all_lost=True).files
+            said = any(left.read("/store/checkpoint")[8:16])
+            if said:
+                check_store(node.files, "/store", log_size=LOG_SIZE, queue_size=QUEUE_SIZE)
+                keys = [entry for file in scan_index(node.files, "/store", SLOTS, ENTRIES) for entry in file["entries"]]
+                assert len(keys) == 60
+            return said, done
+
+        said, ended = run(main())
+        before, after = before + (not said), after + said
+    assert before > 40
+    assert after > 10
 
 
 def test_a_full_disk_leaves_the_store_as_it_was() -> None:
