@@ -193,7 +193,7 @@ class Attempts:
         if queue is None and selector is None:
             self._tries = 1 + (settings.retry_times_when_send_failed if retries is None else retries)
         #: The brokers of the attempts so far.
-        self._tried: list[str] = []
+        self._tried: tuple[str, ...] = ()
         self._error: RMQError | None = None
         #: Stored, if not as well as was wished: what holds when no other broker does better.
         self._stored: SendResult | None = None
@@ -246,7 +246,7 @@ class Attempts:
         tried = self._tried
         queue = info.next_queue(tried[-1] if tried else None, self._faults.avoided)
         self._others = len(info.brokers) > 1
-        tried.append(queue.broker_name)
+        self._tried = (*tried, queue.broker_name)
         return self._leave_for(queue, now)
 
     def _select(self, selector: MessageQueueSelector, info: PublishInfo, now: float) -> Step:

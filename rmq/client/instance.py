@@ -6,6 +6,7 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from rmq.auth.credentials import Signer
@@ -39,7 +40,7 @@ from rmq.protocol.errors import (
 from rmq.protocol.header import Header
 from rmq.protocol.headers.transaction import CheckTransactionStateRequest
 from rmq.protocol.names import is_retry_topic
-from rmq.remoting.calls import Done
+from rmq.remoting.calls import Done, Reply, reply_to
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.conn import Conn
 from rmq.runtime import patience
@@ -56,6 +57,21 @@ log = logger(__name__)
 _FIRST_LOOK = 0.25
 #: Seconds for which a broker that could not be reached is not read from while another of its set is there.
 _AWAY = 30.0
+
+
+@dataclass(slots=True)
+class _Question:
+    """A topic's route that name servers are being asked for."""
+
+    task: asyncio.Task[bool]
+    #: Seconds of the monotonic clock; it has ended by then.
+    until: float
+    #: Who waits for it, and has time until then.
+    waiting: list[asyncio.Future[bool]] = field(default_factory=list)
+
+
+def _never_known(topic: str) -> ConnectFailed:
+    return ConnectFailed(f"the route of {topic} is not known: the client is shut down")
 
 
 class ConsumerMember(Protocol):
@@ -123,11 +139,6 @@ def instances_of(namesrv: str | None) -> list[ClientInstance]:
     return [instance for (_, servers, *_), instance in table.items() if servers == namesrv]
 
 
-def _being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
 class ClientInstance:
     """Connections, routes and heartbeats of the clients with one id; lives while one of them does.
 
@@ -177,7 +188,7 @@ class ClientInstance:
         self.users = 0
         self._tasks: TaskOwner | None = None
         self._rebalance_now = asyncio.Event()
-        self._refreshing: dict[tuple[str, str | None], asyncio.Task[bool]] = {}
+        self._refreshing: dict[tuple[str, str | None], _Question] = {}
         #: Topics whose route nobody said when last asked: logged once while it lasts.
         self._unanswered: set[str] = set()
 
@@ -215,8 +226,8 @@ class ClientInstance:
         table = _instances.get(asyncio.get_running_loop(), {})
         for key in [key for key, instance in table.items() if instance is self]:
             del table[key]
-        for task in self._refreshing.values():
-            task.cancel()
+        for question in self._refreshing.values():
+            question.task.cancel()
         parts: dict[str, Stop] = {"the heartbeats": self.beats.end}
         if self._tasks is not None:
             parts["its tasks"] = self._tasks.close
@@ -373,19 +384,11 @@ class ClientInstance:
         except Exception as error:
             done(error)
 
-    def exchange(self, address: str, data: bytes, opaque: int, timeout: float) -> asyncio.Future[Command]:
-        """:meth:`submit`, to be waited for."""
-        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
-
-        def done(result: Command | Exception) -> None:
-            if not future.done():
-                if isinstance(result, Command):
-                    future.set_result(result)
-                else:
-                    future.set_exception(result)
-
-        self.submit(address, data, opaque, timeout, done)
-        return future
+    def exchange(self, address: str, data: bytes, opaque: int, timeout: float) -> Reply:
+        """:meth:`submit`, to be waited for: an answer, or why there is none."""
+        reply: Reply = asyncio.get_running_loop().create_future()
+        self.submit(address, data, opaque, timeout, reply_to(reply))
+        return reply
 
     # -- routes -------------------------------------------------------------------------------------------------------
 
@@ -425,39 +428,50 @@ class ClientInstance:
         if template is not None:
             self.routes.templates[topic] = template
         key = (topic, template[0] if template else None)
-        deadline = self.world.clock.monotonic() + timeout
+        loop, clock = asyncio.get_running_loop(), self.world.clock
+        deadline = clock.monotonic() + timeout
         while True:
-            rest = deadline - self.world.clock.monotonic()
-            task = self._refreshing.get(key)
-            if ours := task is None:
-                task = asyncio.get_running_loop().create_task(
+            rest = deadline - clock.monotonic()
+            question = self._refreshing.get(key)
+            if ours := question is None:
+                task = loop.create_task(
                     self._refresh(topic, rest, template or self.routes.templates.get(topic)), name=f"route {topic}"
                 )
-                self._refreshing[key] = task
+                question = self._refreshing[key] = _Question(task, clock.monotonic() + rest)
                 task.add_done_callback(lambda ended: self._refreshed(key, ended))
+            assert question is not None
+            # One for each, told in the order in which they came.
+            waiter: asyncio.Future[bool] = loop.create_future()
+            question.waiting.append(waiter)
             try:
+                if not ours and question.until <= deadline:
+                    # It ends by itself before our time does, so this needs no timer of ours: there may be thousands.
+                    return await waiter
                 async with patience.timeout(rest + 0.1):
-                    return await asyncio.shield(task)
+                    return await waiter
             except TransportError:
                 # The question was of somebody with less time than we have.
-                if ours or deadline - self.world.clock.monotonic() <= 0:
+                if ours or deadline - clock.monotonic() <= 0:
                     raise
             except TimeoutError:
                 raise RequestTimeout(f"no name server answered in {timeout:g} s for the route of {topic}") from None
-            except asyncio.CancelledError:
-                if not task.cancelled() or _being_cancelled():
-                    raise
-                raise ConnectFailed(f"the route of {topic} is not known: the client is shut down") from None
 
     def _refreshed(self, key: tuple[str, str | None], task: asyncio.Task[bool]) -> None:
-        self._refreshing.pop(key, None)
-        if not task.cancelled():
-            task.exception()  # seen here even when nobody waits for it any more
+        question = self._refreshing.pop(key)
+        error = _never_known(key[0]) if task.cancelled() else task.exception()  # seen here even when nobody waits
+        for waiter in question.waiting:
+            if waiter.done():  # it was cancelled
+                continue
+            if error is None:
+                waiter.set_result(task.result())
+            else:
+                waiter.set_exception(error)
 
     async def _refresh(self, topic: str, timeout: float, template: tuple[str, int] | None) -> bool:
+        until = self.world.clock.monotonic() + timeout
         route = await self.name_servers.route(topic, timeout)
         if route is None and template is not None and topic not in self.routes.own:
-            route = await self.name_servers.route(template[0], timeout)
+            route = await self.name_servers.route(template[0], max(0.001, until - self.world.clock.monotonic()))
             if route is not None:
                 for data in route.queue_datas:
                     data.read_queue_nums = data.write_queue_nums = min(template[1], data.read_queue_nums)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rmq.client.message import Message, MessageExt, MessageQueue
@@ -57,14 +58,14 @@ class Requests:
         instance, clock = producer._client, producer.world.clock
         began = clock.monotonic()
         correlation = _uuid(producer.world.random)
-        encoder, ttl = producer._encoder, int(limit * 1000)
-        send = await producer._encoded(
-            lambda: encoder.prepare_request(message, correlation, instance.client_id, ttl), limit
+        sender, ttl = producer._sender, int(limit * 1000)
+        send = await sender.encoded(
+            lambda one: sender.encoder.prepare_request(one, correlation, instance.client_id, ttl), message, limit
         )
         await instance.be_known(producer.group, min(_KNOWN_WAIT, limit / 2))
         rest = max(0.001, began + limit - clock.monotonic())
         size = weight(send)
-        await producer._its_turn(size, rest)
+        await sender.its_turn(size, rest)
         deadline = clock.monotonic() + rest
         reply: asyncio.Future[MessageExt | None] = asyncio.get_running_loop().create_future()
         instance.requests[correlation] = reply
@@ -72,7 +73,7 @@ class Requests:
         try:
             result: SendResult | None = None
             try:
-                result = await producer._send_now(send, queue, selector, arg, rest, size)
+                result = await sender.send_now(send, queue, selector, arg, rest, size)
             except RMQError:
                 if not reply.done():  # answered it was stored, whatever became of the broker's word of it
                     raise
@@ -114,7 +115,7 @@ class Requests:
 
         The broker that stored the request is tried first: who asked is known there.
         """
-        producer = self._producer
+        producer, sender = self._producer, self._producer._sender
         instance, clock = producer._client, producer.world.clock
         given = request.properties
         if lacking := [name for name in (CLUSTER, CORRELATION_ID, REPLY_TO_CLIENT) if name not in given]:
@@ -122,19 +123,19 @@ class Requests:
                 f"{request!r} is no request: it lacks the property {lacking[0]}; what request() sends can be replied to"
             )
         message = Message(reply_topic(given[CLUSTER]), body, tags=tags, keys=keys, properties=properties)
-        send = await producer._encoded(lambda: producer._encoder.prepare_reply(request, message), limit)
+        send = await sender.encoded(partial(sender.encoder.prepare_reply, request), message, limit)
         deadline = clock.monotonic() + limit
         info = instance.routes.publish.get(send.topic)
         alone = info is not None and len(info.brokers) < 2
         try:
             first = limit if alone else limit / 2
-            return await producer._send_prepared(send, None, _beside, request.broker_name, first)
+            return await sender.send(send, None, _beside, request.broker_name, first)
         except (ResponseError, TransportError) as error:
             info = instance.routes.publish.get(send.topic)
             rest = deadline - clock.monotonic()
             if not error.retriable or info is None or len(info.brokers) < 2 or rest <= 0:
                 raise
-        return await producer._send_prepared(send, None, None, None, rest)
+        return await sender.send(send, None, None, None, rest)
 
 
 def _beside(queues: Sequence[MessageQueue], message: object, broker_name: object) -> MessageQueue:

@@ -44,7 +44,10 @@ from rmq.protocol.numbers import INT_MAX
 from rmq.protocol.properties import CORRELATION_ID, MESSAGE_TYPE, REPLY, REPLY_TO_CLIENT, RESERVED, TTL
 from rmq.protocol.sysflags import TRANSACTION_PREPARED
 
-__all__ = ["BatchItem", "PreparedSend", "SendEncoder", "send_result"]
+__all__ = ["BatchItem", "PreparedSend", "SendEncoder", "Sendable", "next_opaque", "send_result", "weight"]
+
+#: What a send without a selector may be given: one message, or several of one topic for a batch.
+Sendable = Message | MessageExt | Sequence[Message | MessageExt]
 
 _LENGTHS = Struct(">II")
 _ONEWAY = 2

@@ -158,8 +158,9 @@ class TransactionProducer(Producer):
         if not isinstance(message, (Message, MessageExt)):
             raise WrongType(f"a transaction takes a Message, not {type(message).__name__}")
         limit = self._limit(timeout)
-        send = await self._encoded(lambda: self._encoder.prepare_half(message), limit)
-        return await self._send_prepared(send, None, None, None, limit)
+        sender = self._sender
+        send = await sender.encoded(sender.encoder.prepare_half, message, limit)
+        return await sender.send(send, None, None, None, limit)
 
     async def _end(
         self, half: SendResult, state: TransactionState, message: Message | MessageExt

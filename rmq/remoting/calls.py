@@ -7,7 +7,8 @@ read), requests are held here: one whose time is up by then, or that nobody wait
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from rmq.protocol import frame
@@ -19,18 +20,30 @@ from rmq.runtime.aside import logger
 if TYPE_CHECKING:
     from rmq.remoting.endpoint import Endpoint
 
-__all__ = ["Calls", "Deadline", "Done"]
+__all__ = ["Calls", "Deadline", "Done", "Reply", "reply_to"]
 
 log = logger(__name__)
 
 E = TypeVar("E", bound=TransportError)
 #: Told how a call ended: the answer, or why there is none.
 Done = Callable[["Command | Exception"], None]
-#: (connection, opaque, seconds, whether they are for being written).
-Deadline = tuple["Calls", int, float, bool]
+#: The same to be awaited: it gives the error, and does not raise it.
+Reply = asyncio.Future["Command | Exception"]
+#: (connection, opaques, seconds, whether they are for being written).
+Deadline = tuple["Calls", Sequence[int], float, bool]
 
 #: Bytes of requests that were held, after which the transport is asked whether it takes more.
 _PIECE = 256 << 10
+
+
+def reply_to(future: Reply) -> Done:
+    """A ``done`` for who awaits a plain future, the cheapest thing there is to wait for."""
+    return partial(_fulfil, future)
+
+
+def _fulfil(future: Reply, how: Command | Exception) -> None:
+    if not future.done():  # who waited was cancelled
+        future.set_result(how)
 
 
 class Calls:
@@ -56,8 +69,8 @@ class Calls:
     def __init__(self) -> None:
         self._opaque = 0
         self._waiting: dict[int, Done] = {}
-        #: Deadlines of what is gathered for the transport, which begin when it has it.
-        self._leaving: list[Deadline] = []
+        #: Seconds -> opaques: deadlines of what is gathered for the transport, which begin when it has it.
+        self._leaving: dict[float, list[int]] = {}
         #: opaque -> (frame, seconds): what the transport does not take now.
         self._held: dict[int, tuple[bytes, float]] = {}
         self._held_bytes = 0
@@ -93,23 +106,30 @@ class Calls:
             self._refuse_more()
             self._held[opaque] = data, timeout
             self._held_bytes += len(data)
-            self._endpoint.timeouts.add(timeout, (self, opaque, timeout, True))
+            self._endpoint.timeouts.add(timeout, (self, (opaque,), timeout, True))
             self._waiting[opaque] = done
             return opaque
         alone = not self._waiting
         self._waiting[opaque] = done
-        self._leaving.append((self, opaque, timeout, False))
+        self._leaves(opaque, timeout)
         if alone:  # nothing else is on its way that it could go with
             self.send_at_once(data)
         else:
             self.send(data)
         return opaque
 
+    def _leaves(self, opaque: int, timeout: float) -> None:
+        """A request is gathered for the transport."""
+        leaving = self._leaving.get(timeout)
+        if leaving is None:
+            self._leaving[timeout] = [opaque]
+        else:
+            leaving.append(opaque)
+
     def left(self) -> None:
         """What was gathered is with the transport: the time for its answers begins."""
-        add = self._endpoint.timeouts.add
-        for deadline in self._leaving:
-            add(deadline[2], deadline)
+        for timeout, opaques in self._leaving.items():
+            self._endpoint.timeouts.add(timeout, (self, opaques, timeout, False))
         self._leaving.clear()
 
     async def takes_again(self, seconds: float) -> bool:
@@ -141,7 +161,7 @@ class Calls:
         while held and not self.writing_paused:
             opaque = next(iter(held))
             data, timeout = self._release(opaque)
-            self._leaving.append((self, opaque, timeout, False))
+            self._leaves(opaque, timeout)
             self.send(data)
             if self.out_bytes >= _PIECE:
                 self.flush()
@@ -234,21 +254,15 @@ class Calls:
         :raises ConnectionLost: the connection is or gets closed.
         :raises RequestTimeout: no answer in time; the connection goes on.
         """
-        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
-
-        def done(result: Command | Exception) -> None:
-            if future.done():
-                return
-            if isinstance(result, Command):
-                future.set_result(result)
-            else:
-                future.set_exception(result)
-
-        opaque = self.call(command, timeout, done)
+        reply: Reply = asyncio.get_running_loop().create_future()
+        opaque = self.call(command, timeout, reply_to(reply))
         try:
-            return await future
+            answer = await reply
         finally:
             self.forget(opaque)
+        if isinstance(answer, Command):
+            return answer
+        raise answer
 
     def oneway(self, command: Command) -> None:
         """Send a request that is never answered.

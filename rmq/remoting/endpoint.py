@@ -426,5 +426,6 @@ def _why(conn: Conn, error: Exception | None) -> str:
 
 
 def _expire(key: Deadline) -> None:
-    conn, opaque, timeout, unwritten = key
-    conn.expired(opaque, timeout, unwritten)
+    conn, opaques, timeout, unwritten = key
+    for opaque in opaques:
+        conn.expired(opaque, timeout, unwritten)

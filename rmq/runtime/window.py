@@ -11,23 +11,24 @@ from rmq.protocol.errors import TooManyRequests
 from rmq.runtime.patience import LATE, MOST_PUT_OFF
 from rmq.runtime.world import Clock
 
-__all__ = ["Place", "Window"]
+__all__ = ["Window"]
 
 
 #: A window is looked at so often in the time that somebody waits at most.
 _LOOKS = 8
-#: Seconds: who comes so close together shares one number.
+#: Seconds: who comes so close together is of one wave.
 _SAME = 0.001
 
 
-class Place(asyncio.Future[None]):
-    """What somebody waits for: many may, so this is all there is of each."""
+class _Wave:
+    """Those that began to wait together, and for equally long: there may be very many, so this is said of them once."""
 
-    __slots__ = ("since", "size", "timeout")
+    __slots__ = ("count", "since", "timeout")
 
-    size: int
-    timeout: float
-    since: float
+    def __init__(self, since: float, timeout: float) -> None:
+        self.since = since
+        self.timeout = timeout
+        self.count = 0
 
 
 class Window:
@@ -51,10 +52,12 @@ class Window:
         self._entered = self._entered_kib = 0
         #: Re-entrant: a signal handler may send while the thread that it interrupts is in here.
         self._one_thread = threading.RLock()
-        self._waiting: deque[Place] = deque()
+        #: Plain futures, and what else is to be known of each beside them: one with attributes takes twice as much.
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._sizes: deque[int] = deque()
+        self._waves: deque[_Wave] = deque()
         #: When something was answered for the last time while somebody waited.
         self._moved = 0.0
-        self._now = 0.0
         #: Of those that wait, as far as looks go.
         self._shortest = inf
         self._timer: asyncio.TimerHandle | None = None
@@ -92,18 +95,21 @@ class Window:
         self._given_kib += size
         return True
 
-    def turn(self, size: int, timeout: float) -> Place:
+    def turn(self, size: int, timeout: float) -> asyncio.Future[None]:
         """A place to wait for; whoever came before gets one before. :meth:`give_up` is for who is cancelled meanwhile.
 
         It raises TooManyRequests when the window stands still.
         """
-        place = Place(loop=asyncio.get_running_loop())
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         now = self._clock.monotonic()
-        if now - self._now > _SAME:
-            self._now = now
-        place.size, place.timeout, place.since = size, timeout, self._now
+        wave = self._waves[-1] if self._waves else None
+        if wave is None or now - wave.since > _SAME or wave.timeout != timeout:
+            wave = _Wave(now, timeout)
+            self._waves.append(wave)
+        wave.count += 1
         self._waiting.append(place)
-        if self._fits(self._waiting[0].size):  # others of those that wait were cancelled
+        self._sizes.append(size)
+        if self._fits(self._sizes[0]):  # others of those that wait were cancelled
             self._admit()
         if timeout < self._shortest:
             self._shortest = timeout
@@ -114,10 +120,10 @@ class Window:
             self._look_in(self._shortest / _LOOKS)
         return place
 
-    def give_up(self, place: Place) -> None:
+    def give_up(self, place: asyncio.Future[None], size: int) -> None:
         """Whoever waited was cancelled: a place that it got meanwhile is given back."""
         if not place.cancelled() and place.done() and place.exception() is None:
-            self.leave(place.size, answered=False)
+            self.leave(size, answered=False)
 
     def leave(self, size: int, *, answered: bool) -> None:
         """Give a place back.
@@ -132,13 +138,22 @@ class Window:
             self._admit()
 
     def _admit(self) -> None:
-        waiting = self._waiting
-        while waiting and (waiting[0].done() or self._fits(waiting[0].size)):
-            place = waiting.popleft()
+        waiting, sizes = self._waiting, self._sizes
+        while waiting and (waiting[0].done() or self._fits(sizes[0])):
+            place, size, _ = self._next()
             if not place.done():  # it was cancelled
                 self._given += 1
-                self._given_kib += place.size
+                self._given_kib += size
                 place.set_result(None)
+
+    def _next(self) -> tuple[asyncio.Future[None], int, _Wave]:
+        """Take out the first of those that wait."""
+        waves = self._waves
+        wave = waves[0]
+        wave.count -= 1
+        if not wave.count:
+            waves.popleft()
+        return self._waiting.popleft(), self._sizes.popleft(), wave
 
     # -- a window that stands still -----------------------------------------------------------------------------------
 
@@ -169,19 +184,26 @@ class Window:
             self._look_in(self._shortest / _LOOKS)
 
     def _tell(self, now: float) -> None:
-        rest = [place for place in self._waiting if not place.done()]
-        self._waiting.clear()
         self._shortest = inf
-        for place in rest:
-            if now - max(place.since, self._moved) >= place.timeout:
-                place.set_exception(self._standing(place, now))
-            else:
-                self._waiting.append(place)
-                self._shortest = min(self._shortest, place.timeout)
+        waves: deque[_Wave] = deque()
+        for _ in range(len(self._waiting)):
+            place, size, wave = self._next()
+            if place.done():
+                continue
+            if now - max(wave.since, self._moved) >= wave.timeout:
+                place.set_exception(self._standing(wave, now))
+                continue
+            self._waiting.append(place)
+            self._sizes.append(size)
+            if not waves or waves[-1].since != wave.since or waves[-1].timeout != wave.timeout:
+                waves.append(_Wave(wave.since, wave.timeout))
+            waves[-1].count += 1
+            self._shortest = min(self._shortest, wave.timeout)
+        self._waves = waves
         self._admit()
 
-    def _standing(self, place: Place, now: float) -> TooManyRequests:
+    def _standing(self, wave: _Wave, now: float) -> TooManyRequests:
         return TooManyRequests(
             f"{self._what} has {self.used} sends ({self.used_kib} KiB) under way, and none was answered in "
-            f"{place.timeout:g} s: this one waited for its turn for {now - place.since:.1f} s, and was not sent"
+            f"{wave.timeout:g} s: this one waited for its turn for {now - wave.since:.1f} s, and was not sent"
         )

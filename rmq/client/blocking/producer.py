@@ -14,11 +14,11 @@ from rmq.client.blocking.life import twin
 from rmq.client.blocking.mirror import ProducerMirror
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer as AioProducer
-from rmq.client.producer import Sendable, check_callback
+from rmq.client.producer import check_callback
 from rmq.client.results import SendResult, SendStatus, TransactionSendResult, TransactionState
 from rmq.client.scope import TransactionScope
 from rmq.client.selectors import MessageQueueSelector
-from rmq.client.sending import weight
+from rmq.client.sending import Sendable, weight
 from rmq.client.settings import (
     Duration,
     ProducerOptions,
@@ -86,15 +86,16 @@ class Producer(ProducerMirror):
         if made is not self._bridge:
             self._adopt(made)
             client = self._client
-        if client.settings.auto_batch and client._joins(message, selector):
+        sender = client._sender
+        if client.settings.auto_batch and sender.joins(message, selector):
             return made.run(client.send(message, queue=queue, timeout=timeout))
-        send = client._prepare(message)
+        send = sender.prepare(message)
         limit = client._limit(timeout)
-        attempts = client._attempts(send, queue, selector, arg, limit)
+        attempts = sender.attempts(send, queue, selector, arg, limit)
         waiter = made.waiter()
-        window, size = client._window, weight(send)
+        window, size = sender.window, weight(send)
         if not window.enter(size):
-            made.run(client._its_turn(size, limit))
+            made.run(sender.its_turn(size, limit))
         clock = client.world.clock
         step = attempts.first(clock.monotonic())
         while isinstance(step, Call):
@@ -105,7 +106,7 @@ class Producer(ProducerMirror):
                 window.leave(size, answered=isinstance(step, (Done, Call)) and step.answered)
                 made.answer(waiter, step)
 
-            made.post(client._client.submit, *client._submission(attempts, step, told))
+            made.post(client._client.submit, *sender.submission(attempts, step, told))
             step = made.wait(waiter, _WRITTEN_AND_ANSWERED * step.seconds)
         else:
             made.post(partial(window.leave, size, answered=False))
@@ -113,7 +114,7 @@ class Producer(ProducerMirror):
             return step.result()
         # What comes after the first attempt needs no place: of these there are no more than threads.
         rest = _WRITTEN_AND_ANSWERED * max(attempts.rest(clock.monotonic()), step.seconds)
-        return made.run(client._go_on(attempts, step), rest).result()
+        return made.run(sender.go_on(attempts, step), rest).result()
 
     def send_async(
         self,
@@ -140,20 +141,18 @@ class Producer(ProducerMirror):
         made.check()
         instance = client._client
         check_callback(callback)
-        limit = client._limit(timeout)
-        if client._joins(message, selector):
+        limit, sender = client._limit(timeout), client._sender
+        if sender.joins(message, selector):
             return self._send_there(made, client.send(message, queue=queue, timeout=limit), callback)
         retries = client.settings.retry_times_when_send_async_failed
-        if client._waits and made.inside:
-            return self._send_there(
-                made, client._send_prepared(message, queue, selector, arg, limit, retries), callback
-            )
-        send = client._prepare(message)
-        attempts = client._attempts(send, queue, selector, arg, limit, retries)
-        window, size = client._window, weight(send)
+        if sender.waits and made.inside:
+            return self._send_there(made, sender.send(message, queue, selector, arg, limit, retries), callback)
+        send = sender.prepare(message)
+        attempts = sender.attempts(send, queue, selector, arg, limit, retries)
+        window, size = sender.window, weight(send)
         waits = not window.enter(size)
         if waits and not made.inside:
-            made.run(client._its_turn(size, limit))
+            made.run(sender.its_turn(size, limit))
             waits = False
         future: _Future[SendResult] = self._future(made, callback)
 
@@ -165,7 +164,7 @@ class Producer(ProducerMirror):
             if isinstance(step, Done) or future.cancelled():
                 finish(step if isinstance(step, Done) else asyncio.CancelledError())
             else:
-                made.spawn(client._go_on(attempts, step), finish)
+                made.spawn(sender.go_on(attempts, step), finish)
 
         def its_turn(refused: BaseException | None) -> None:
             if refused is None:
@@ -174,13 +173,13 @@ class Producer(ProducerMirror):
                 _tell(future, refused)
 
         if waits:  # the SDK's loop sends, in a coroutine: it cannot wait here
-            made.spawn(client._its_turn(size, limit), its_turn)
+            made.spawn(sender.its_turn(size, limit), its_turn)
             return future
         step = attempts.first(client.world.clock.monotonic())
         while isinstance(step, Call) and not made.inside:
             step = attempts.on(step.in_place(), client.world.clock.monotonic())
         if isinstance(step, Send):
-            made.post(instance.submit, *client._submission(attempts, step, go_on))
+            made.post(instance.submit, *sender.submission(attempts, step, go_on))
         else:
             made.post(go_on, step)
         return future

@@ -43,7 +43,7 @@ def places(producer: Producer) -> int:
     """Places that are taken, as the loop sees it when it is through with all that was ended."""
 
     async def there() -> int:
-        return producer._client._window.used
+        return producer._client._sender.window.used
 
     return bridge().run(there())
 

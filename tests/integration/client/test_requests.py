@@ -200,8 +200,8 @@ async def test_any_broker_of_the_cluster_may_hand_over_the_reply() -> None:
             other = next(queue for queue in replies if queue.broker_name != stored)
             request = s.producer.request_async(Message("T", b"silent"))
             await eventually(lambda: len(got) == 4)
-            send = s.producer._encoder.prepare_reply(got[3], Message(other.topic, b"through the other"))
-            assert (await s.producer._send_prepared(send, other, None, None, 3.0)).message_queue == other
+            send = s.producer._sender.encoder.prepare_reply(got[3], Message(other.topic, b"through the other"))
+            assert (await s.producer._sender.send(send, other, None, None, 3.0)).message_queue == other
             assert (await request).body == b"through the other"
 
 

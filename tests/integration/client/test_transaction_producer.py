@@ -133,14 +133,14 @@ async def test_a_half_message_that_is_not_stored_as_promised_is_rolled_back_unex
             called = True
             return COMMIT
 
-        send = side.producer._send_prepared
+        send = side.producer._sender.send
 
         async def late(*given: Any, **named: Any) -> Any:
             result = await send(*given, **named)
             result.send_status = SendStatus.FLUSH_DISK_TIMEOUT
             return result
 
-        side.producer._send_prepared = late  # type: ignore[method-assign]
+        side.producer._sender.send = late  # type: ignore[method-assign]
         async with side.producer:
             result = await side.producer.send_in_transaction(Message("T", b"x"), local)
             assert (result.local_transaction_state, called) == (ROLLBACK, False)

@@ -147,7 +147,7 @@ async def test_a_message_that_cannot_be_sent_costs_itself() -> None:
         calls = [p.send(Message("T", b"" if number % 3 else b"x")) for number in range(300)]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [SendResult, ClientError, ClientError] * 100
-        assert p._window.used == 0
+        assert p._sender.window.used == 0
 
 
 @in_virtual_time
@@ -162,7 +162,7 @@ async def test_sends_that_are_cancelled_leave_their_places() -> None:
         assert [type(outcome) for outcome in outcomes[:50]] == [asyncio.CancelledError] * 50
         assert all(isinstance(outcome, SendResult) for outcome in outcomes[50:])
         assert max(seen) <= 20  # a cancelled one may be with the broker still
-        assert p._window.used == 0
+        assert p._sender.window.used == 0
 
 
 @pytest.mark.parametrize("setting", ["back_pressure_for_async_send_num", "back_pressure_for_async_send_size"])

@@ -38,7 +38,7 @@ class Turns:
             try:
                 await place
             except asyncio.CancelledError:
-                self.window.give_up(place)
+                self.window.give_up(place, size)
                 raise
         self.inside.append(name)
         try:

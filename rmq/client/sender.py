@@ -1,0 +1,381 @@
+"""How the messages of a producer leave: alone, oneway, joined with others, and without a task for the blocking clients.
+
+Whatever the way, a send has a place in the window before anything is made of its message, and gives it back at its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from rmq.client.accumulator import Accumulator
+from rmq.client.attempts import AskRoute, AskWhy, Attempts, Call, Done, Outcome, Pause, Send, Step
+from rmq.client.checks import check_queue
+from rmq.client.fault import LatencyFault
+from rmq.client.identity import message_ids
+from rmq.client.message import Message, MessageExt, MessageQueue
+from rmq.client.results import SendResult
+from rmq.client.selectors import MessageQueueSelector
+from rmq.client.sending import PreparedSend, Sendable, SendEncoder, next_opaque, weight
+from rmq.client.settings import ProducerSettings
+from rmq.protocol import frame
+from rmq.protocol.command import Command
+from rmq.protocol.errors import (
+    ClientError,
+    ConnectFailed,
+    RequestTimeout,
+    ResponseError,
+    RMQError,
+    TooManyRequests,
+    TransportError,
+    WrongType,
+)
+from rmq.remoting.calls import Done as Answered
+from rmq.remoting.calls import Reply
+from rmq.runtime.aside import logger
+from rmq.runtime.window import Window
+from rmq.runtime.world import World
+
+if TYPE_CHECKING:
+    from rmq.client.hooks import Hooks
+    from rmq.client.producer import Producer
+
+__all__ = ["Sender", "send_window"]
+
+log = logger(__name__)
+
+M = TypeVar("M")
+T = TypeVar("T")
+
+#: Bytes that a connection may gather before oneway sends let it write them.
+_WRITE_FIRST = 1 << 20
+
+
+class Sender:
+    """Sends for one producer; on its loop, but for what says "any thread".
+
+    :param producer: whose it is. :param hooks: that are told of its sends.
+    """
+
+    def __init__(self, producer: Producer, hooks: Hooks) -> None:
+        settings, world = producer.settings, producer.world
+        self._producer = producer
+        self._settings = settings
+        self._now = world.clock.monotonic
+        self._hooks = hooks
+        self._faults = LatencyFault(settings.send_latency_fault_enable)
+        stamp = hooks.stamped if hooks.stamps else None
+        ids = message_ids(world, settings)
+        self.encoder = SendEncoder(producer.group, settings, ids, world.clock.now_ms, stamp)
+        #: Encoding calls functions of the application's that may take their time.
+        self.waits = hooks.stamps and not hooks.quick
+        self.window = send_window(f"the producer {producer.group}", settings, world)
+        self._accumulator: Accumulator | None = None
+        if settings.auto_batch:
+            self._accumulator = Accumulator(
+                self.encoder, settings, self._send_joined, lambda task: producer._keep(task, None)
+            )
+
+    def end(self) -> None:
+        """What is gathered leaves now: the producer is shut down."""
+        if self._accumulator is not None:
+            self._accumulator.end()
+
+    # -- a message before it leaves -----------------------------------------------------------------------------------
+
+    def prepare(self, message: Sendable) -> PreparedSend:
+        """Check and encode; any thread."""
+        if isinstance(message, (Message, MessageExt)):
+            return self.encoder.prepare(message)
+        batch = list(message) if isinstance(message, Iterable) else []
+        if not all(isinstance(one, (Message, MessageExt)) for one in batch) or not isinstance(message, Iterable):
+            raise WrongType(f"send takes a Message or a list of them, not {message!r:.60}")
+        return self.encoder.prepare_batch(batch)
+
+    async def encoded(self, encode: Callable[[M], T], message: M, limit: float) -> T:
+        """What ``encode`` makes of a message, with what hooks let go along."""
+        if self.waits:
+            what = f"a hook of the producer {self._producer.group}"
+            application = self._producer._client.application
+            return await application.call(partial(encode, message), max(0.001, limit / 2), what)
+        return encode(message)
+
+    def joins(self, message: object, selector: MessageQueueSelector | None) -> bool:
+        """Whether a send goes into a batch with others. Any thread. :raises ClientError: it can never be sent."""
+        if self._accumulator is None or not self._accumulator.takes(message, selector):
+            return False
+        assert isinstance(message, (Message, MessageExt))
+        self.encoder.item_size(message)
+        return True
+
+    def attempts(
+        self,
+        send: PreparedSend,
+        queue: MessageQueue | None,
+        selector: MessageQueueSelector | None,
+        arg: object,
+        timeout: float,
+        retries: int | None = None,
+    ) -> Attempts:
+        """All attempts of one send, to be made. Any thread."""
+        if selector is not None and not callable(selector):
+            raise WrongType(f"the selector is {selector!r:.60}: give a function of the queues, the message and arg")
+        if self._settings.namespace:
+            if queue is not None:
+                check_queue(queue)
+            names = self._producer._names
+            queue, selector = names.wrap_queue(queue), names.selector(selector)
+        return Attempts(
+            send,
+            self._producer._client.routes,
+            self._faults,
+            self._settings,
+            timeout,
+            queue=queue,
+            selector=selector,
+            arg=arg,
+            retries=retries,
+            hooks=self._hooks if self._hooks.sends else None,
+        )
+
+    # -- one that is waited for ---------------------------------------------------------------------------------------
+
+    async def its_turn(self, size: int, timeout: float) -> None:
+        """Take a place of ``size`` KiB in the window, and wait for it where there is none."""
+        window = self.window
+        if window.take(size):
+            return
+        place = window.turn(size, timeout)
+        try:
+            await place
+        except asyncio.CancelledError:
+            window.give_up(place, size)
+            raise
+
+    async def send(
+        self,
+        message: Sendable | PreparedSend,
+        queue: MessageQueue | None,
+        selector: MessageQueueSelector | None,
+        arg: object,
+        timeout: float,
+        retries: int | None = None,
+    ) -> SendResult:
+        """Send it in its turn."""
+        size = weight(message)
+        await self.its_turn(size, timeout)
+        return await self.send_now(message, queue, selector, arg, timeout, size, retries)
+
+    async def send_now(
+        self,
+        message: Sendable | PreparedSend,
+        queue: MessageQueue | None,
+        selector: MessageQueueSelector | None,
+        arg: object,
+        timeout: float,
+        size: int,
+        retries: int | None = None,
+    ) -> SendResult:
+        """Its turn has come; at the end its place of ``size`` KiB is given back."""
+        answered = False
+        try:
+            if self._accumulator is not None and self._accumulator.takes(message, selector):
+                assert isinstance(message, (Message, MessageExt))
+                item = await self.encoded(self.encoder.prepare_item, message, timeout)
+                try:
+                    result = await self._accumulator.send(item, queue, timeout)
+                except ResponseError:
+                    answered = True
+                    raise
+                answered = True
+                return result
+            if isinstance(message, PreparedSend):
+                send = message
+            elif self.waits:
+                send = await self.encoded(self.prepare, message, timeout)
+            else:
+                send = self.prepare(message)
+            attempts = self.attempts(send, queue, selector, arg, timeout, retries)
+            step = attempts.first(self._now())
+            if type(step) is Send:  # what nearly all are: not through another coroutine
+                step = attempts.on(await self._exchange(attempts, step), self._now())
+            else:
+                step = await self._until_it_leaves(attempts, await self._behind_others(attempts, step))
+            if type(step) is not Done:
+                step = await self.go_on(attempts, step)
+            answered = step.answered
+            return step.result()
+        finally:
+            self.window.leave(size, answered=answered)
+
+    async def _send_joined(self, send: PreparedSend, queue: MessageQueue | None, timeout: float) -> SendResult:
+        """A batch of sends that each have had their turn."""
+        attempts = self.attempts(send, queue, None, None, timeout)
+        return (await self.go_on(attempts, await self._behind_others(attempts, attempts.first(self._now())))).result()
+
+    async def _behind_others(self, attempts: Attempts, step: Step) -> Step:
+        """The first step, where it is a question: many that come together may take the loop longer than a name server,
+        so their time begins behind that."""
+        if isinstance(step, AskRoute):
+            await asyncio.sleep(0)
+            attempts.begin(self._now())
+        return step
+
+    async def go_on(self, attempts: Attempts, step: Step) -> Done:
+        """Make the attempts from this step on."""
+        while not isinstance(step, Done):
+            if isinstance(step, Send):
+                step = attempts.on(await self._exchange(attempts, step), self._now())
+            else:
+                step = await self._until_it_leaves(attempts, step)
+        return step
+
+    def _exchange(self, attempts: Attempts, sent: Send) -> Reply:
+        """The answer to an attempt, or why there is none."""
+        opaque = next_opaque()
+        data = self.encoder.frame(attempts.send, sent.queue, opaque)
+        return self._producer._client.exchange(sent.address, data, opaque, sent.seconds)
+
+    async def _until_it_leaves(self, attempts: Attempts, step: Step) -> Send | Done:
+        """Ask and wait for what the attempts need to know before the next one."""
+        topic = attempts.send.topic
+        while not isinstance(step, (Send, Done)):
+            outcome: Outcome = None
+            if isinstance(step, Call):
+                outcome = await self._called(step)
+            elif isinstance(step, Pause):
+                await asyncio.sleep(step.seconds)
+            elif isinstance(step, AskWhy):
+                outcome = await self._why_no_queue(topic, step.seconds)
+            else:
+                try:
+                    await self._producer._client.refresh_route(topic, step.seconds, step.template)
+                except RMQError as error:
+                    log.debug("route of %s: %s", topic, error)
+                    outcome = error
+            step = attempts.on(outcome, self._now())
+        return step
+
+    async def _called(self, call: Call) -> Outcome:
+        """What a function of the application's gives, or why it gave nothing."""
+        if call.own and not self._producer._shares_loop:
+            return call.in_place()
+        try:
+            return await self._producer._client.application.call(call.in_place, call.seconds, call.what)
+        except RequestTimeout as error:
+            log.warning("group %s: %s", self._producer.group, error)
+            return error
+        except RMQError as error:
+            return error
+
+    async def _why_no_queue(self, topic: str, seconds: float) -> RMQError:
+        """What is the matter with a topic that has no queue to send to: it may be there in a moment, or never."""
+        instance = self._producer._client
+        servers = ";".join(instance.name_servers.addresses)
+        if away := instance.routes.masters_away(topic):
+            return ConnectFailed(
+                f"the topic {topic} takes no message now: {', '.join(away)} {'has' if len(away) == 1 else 'have'} no "
+                "master, and slaves take none"
+            )
+        try:
+            info = await instance.name_servers.cluster_info(seconds)
+            knows_none = not info.broker_addr_table
+        except TransportError as error:
+            return error
+        except ResponseError:  # it does not say
+            knows_none = False
+        if knows_none:
+            return ConnectFailed(
+                f"the topic {topic} is not known to {servers}, and no broker is: a name server that has just been "
+                "started knows them within 30 s"
+            )
+        return ClientError(
+            f"the topic {topic} has no queue to send to: no broker known to {servers} has it for writing, "
+            "and none creates topics by itself (autoCreateTopicEnable): create it with mqadmin updateTopic"
+        )
+
+    # -- one that nobody waits for ------------------------------------------------------------------------------------
+
+    async def oneway(
+        self,
+        message: Message | MessageExt,
+        queue: MessageQueue | None,
+        selector: MessageQueueSelector | None,
+        arg: object,
+    ) -> None:
+        """Send it in its turn, and wait for nothing.
+
+        :raises TooManyRequests: its turn did not come, or the broker takes nothing; nothing was sent.
+        """
+        size, limit = weight(message), self._settings.send_msg_timeout
+        await self.its_turn(size, limit)
+        try:
+            await self._send_away(message, queue, selector, arg, limit)
+        finally:
+            # Whoever comes next waits for the connection, too: that something left is as good as an answer.
+            self.window.leave(size, answered=True)
+
+    async def _send_away(
+        self,
+        message: Message | MessageExt,
+        queue: MessageQueue | None,
+        selector: MessageQueueSelector | None,
+        arg: object,
+        limit: float,
+    ) -> None:
+        send = await self.encoded(self.encoder.prepare, message, limit)
+        attempts = self.attempts(send, queue, selector, arg, limit)
+        step = await self._behind_others(attempts, attempts.first(self._now()))
+        step = await self._until_it_leaves(attempts, step)
+        if isinstance(step, Done):
+            step.result()  # raises: nothing was sent that could have one
+            return
+        remoting = self._producer._client.remoting
+        address = step.address
+        try:
+            conn = await remoting.connection(address)
+            if conn.out_bytes > _WRITE_FIRST:
+                conn.flush()
+            if conn.writing_paused and not await conn.takes_again(limit):
+                raise TooManyRequests(f"{address}: has taken nothing for {limit:g} s: the message was not sent")
+            data = self.encoder.frame(send, step.queue, next_opaque(), oneway=True)
+            if remoting.hooks or remoting.signer is not None:
+                await remoting.oneway(address, frame.decode(memoryview(data)[4:]), limit)
+            else:
+                conn.oneway_frame(data)
+        except Exception as error:
+            await self._left(attempts, error)
+            raise
+        await self._left(attempts)
+
+    async def _left(self, attempts: Attempts, error: Exception | None = None) -> None:
+        """A oneway send has left, or has not."""
+        if (call := attempts.left(error, self._now())) is not None:
+            await self._called(call)
+
+    # -- one without a task, for the blocking producer ----------------------------------------------------------------
+
+    def submission(
+        self, attempts: Attempts, sent: Send, then: Callable[[Step], object]
+    ) -> tuple[str, bytes, int, float, Answered]:
+        """What :meth:`ClientInstance.submit` is given for an attempt without a task. Any thread.
+
+        :param then: told the step after it, on the loop.
+        """
+        opaque = next_opaque()
+
+        def ended(outcome: Command | Exception) -> None:
+            then(attempts.on(outcome, self._now()))
+
+        return sent.address, self.encoder.frame(attempts.send, sent.queue, opaque), opaque, sent.seconds, ended
+
+
+def send_window(what: str, settings: ProducerSettings, world: World) -> Window:
+    """The bound on the sends that a producer has under way."""
+    if not settings.enable_backpressure_for_async_mode:
+        return Window(sys.maxsize, sys.maxsize, world.clock, what)
+    most, most_bytes = settings.back_pressure_for_async_send_num, settings.back_pressure_for_async_send_size
+    return Window(most, most_bytes >> 10, world.clock, what)
