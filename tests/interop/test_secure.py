@@ -55,7 +55,7 @@ def java(secured: Path) -> Iterator[dict[str, Client]]:
             assert account is not None
             folder = Path(tempfile.mkdtemp(prefix=f"rmq-client-{name}-"))
             words = java_client("4.9.8", *options, f"-Dpeer.account={account.access_key}:{account.secret_key}")
-            started[name] = Client(name, words(folder), folder)
+            started[name] = Client("java-4.9.8-account", words(folder), folder)
         yield started
     finally:
         for client in started.values():

@@ -15,8 +15,22 @@ import pytest
 
 from rmq.aio import AccessDenied, AdminClient, Message, Producer, TransportError
 from tests.support.certificates import make_certificate
-from tests.support.daemons import PATIENCE, environment, run, running
+from tests.support.daemons import PATIENCE, ROOT, environment, run, running
 from tests.support.peers.ports import broker_port, free_port
+
+PAGE = (ROOT / "docs/securing.md").read_text()
+#: The folder that the page has.
+HOME = "/srv/rmq/secured"
+COMMANDS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)[1].splitlines()
+PROGRAM = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)[0]
+
+
+def on_the_page(line: str, folder: Path, ports: tuple[str, ...]) -> str:
+    """A command as it stands there, with the folder and the port of the page."""
+    words = [
+        word.replace(str(folder), HOME).replace(f"127.0.0.1:{ports[1]}", "127.0.0.1:9876") for word in shlex.split(line)
+    ]
+    return " ".join(word if word == "&" else shlex.quote(word) for word in words)
 
 
 async def ended(words: list[str], env: dict[str, str]) -> str:
@@ -42,7 +56,9 @@ async def test_its_commands_start_a_cluster_that_takes_nobody_else(tmp_path: Pat
     ports = ("--namesrv-port", str(namesrv), "--broker-port", str(broker_port()))
     made = await run("rmq", "secure", "init", str(folder), *ports, env=env)
     assert made.code == 0, made
-    commands = [shlex.split(line) for line in re.findall(r"^  (.*)$", made.out, re.MULTILINE)]
+    lines = re.findall(r"^  (.*)$", made.out, re.MULTILINE)
+    assert [on_the_page(line, folder, ports) for line in lines] == COMMANDS
+    commands = [shlex.split(line) for line in lines]
     assert [words[0] for words in commands] == [
         "mqnamesrv", "mqbroker", "export", "mqadmin", "mqadmin", "python", "rmq",
     ]  # fmt: skip
@@ -59,6 +75,8 @@ async def test_its_commands_start_a_cluster_that_takes_nobody_else(tmp_path: Pat
         assert "TopicTest" in said[1]
         assert said[2:] == ["SEND_OK\n", "nothing that rmq secure check knows of is open\n"]
         await _who_does_not_belong_is_refused(f"127.0.0.1:{namesrv}", folder, tmp_path)
+        program = PROGRAM.replace(HOME, str(folder)).replace("127.0.0.1:9876", f"127.0.0.1:{namesrv}")
+        assert await ended(["python", "-c", program], env) == "SEND_OK\n"
         await _certificates_are_renewed_while_they_serve(f"127.0.0.1:{namesrv}", folder, env)
 
 

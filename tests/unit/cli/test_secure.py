@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from rmq.auth.client_file import read_client_file
 from rmq.auth.files import AclFiles
@@ -21,9 +22,11 @@ from rmq.cli.rmq import command
 from rmq.cli.secure import authority, making
 from rmq.cli.secure.files import look_at_files
 from rmq.cli.secure.layout import ACCOUNTS, Plan
+from rmq.config.sources import parse_properties, read_file
 from rmq.namesrv.settings import NamesrvSettings
 from rmq.remoting.tls import client_context, server_context
 from rmq.runtime.files import RealFiles
+from tests.support.daemons import ROOT
 
 #: OpenSSL looks at the clock of the machine.
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -126,6 +129,20 @@ def test_nothing_is_overwritten_and_nothing_half_stays(tmp_path: Path, monkeypat
     assert os.listdir(folder) == []
     monkeypatch.undo()
     make(folder)
+
+
+def test_the_samples_are_what_is_made(tmp_path: Path) -> None:
+    """For another folder, and without secrets."""
+    hosts = ("mq1.example.com", "10.0.0.11")
+    made = make(tmp_path / "s", hosts=hosts)
+    text = {path: data.decode().replace(made.folder, "/etc/rocketmq") for path, data in made.files().items()}
+    for sample, path in (("namesrv.conf", "namesrv.properties"), ("broker.conf", "broker.properties")):
+        given = read_file(str(ROOT / "conf" / "secured" / sample))
+        ours = parse_properties(text[path], path)
+        assert {one.key: one.value for one in given} == {one.key: one.value for one in ours}
+    sample_tools = yaml.safe_load((ROOT / "conf/secured/tools.yml").read_text())
+    assert {**sample_tools, "secretKey": made.secrets[0]} == yaml.safe_load(text["conf/tools.yml"])
+    assert authority.described((tmp_path / "s" / "server.pem").read_bytes()).hosts == hosts
 
 
 @pytest.mark.parametrize(
