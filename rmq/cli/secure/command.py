@@ -7,6 +7,7 @@ import os
 from datetime import UTC, datetime
 
 import click
+import orjson
 
 from rmq.cli.command import CONTEXT, FAILED, Commands, Refused
 
@@ -107,7 +108,6 @@ def renew(folder: str, days: int, hosts: tuple[str, ...], new_keys: bool, ca_key
 @click.option("--json", "json", is_flag=True, help="Print JSON instead of lines.")
 def check(paths: tuple[str, ...], namesrv: str | None, credentials: str | None, days: int, json: bool) -> int:
     """Say what is open in settings files, a DIR of "rmq secure init", a running cluster. Exit code 1 if anything is."""
-    from rmq.cli.mqadmin.session import print_json
     from rmq.cli.secure.files import look_at_files
     from rmq.cli.secure.running import look_at_cluster
 
@@ -119,7 +119,7 @@ def check(paths: tuple[str, ...], namesrv: str | None, credentials: str | None, 
         tools = [path for folder in (*paths, os.environ.get("ROCKETMQ_HOME", "")) if (path := _tools(folder))]
         found += asyncio.run(look_at_cluster(namesrv, credentials or next(iter(tools), None), now, days))
     if json:
-        print_json([one.table() for one in found])
+        click.echo(orjson.dumps([one.table() for one in found], option=orjson.OPT_INDENT_2))
     else:
         for one in found:
             click.echo(one.line())

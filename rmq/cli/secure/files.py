@@ -93,6 +93,7 @@ def _daemon(path: str, now: datetime, days: int) -> Iterator[Finding]:
     settings = kind.from_sources(file=path, env={"ROCKETMQ_HOME": home} if home else {})
     yield from of_settings(path, settings)
     secrets = [settings.tls_server_key_path, settings.tls_client_key_path, settings.acl_credentials_file]
+    secrets.append(settings.metrics_token_file)
     if settings.tls_server_key_password or settings.tls_client_key_password:
         secrets.append(path)
     known: list[PlainFile] = []

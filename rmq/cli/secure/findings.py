@@ -56,12 +56,12 @@ def of_settings(where: str, settings: AclSettings) -> Iterator[Finding]:
     yield from _tls(where, settings)
     yield from _access(where, settings)
     if settings.metrics_exporter_type == "PROM":
-        host = settings.metrics_prom_exporter_host or str(settings.get("bindAddress"))
-        if not _loopback(host):
+        host = settings.metrics_prom_exporter_host
+        if host and not _loopback(host) and not settings.metrics_token_file:
             yield Finding(
-                where, f"metricsExporterType=PROM on {host or 'every interface'}",
+                where, f"metricsExporterType=PROM on {host}",
                 "whoever reaches the port reads names of topics, groups and clients",
-                "set metricsPromExporterHost=127.0.0.1, or let nobody but the collector through",
+                "set metricsTokenFile, or leave metricsPromExporterHost out",
             )  # fmt: skip
     if isinstance(settings, BrokerSettings):
         yield from _broker(where, settings)

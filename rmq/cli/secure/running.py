@@ -34,7 +34,8 @@ _SECONDS = 5.0
 _ASKED = frozenset({
     "aclEnable", "aclWhiteListSkipsChecks", "aclTraceTopicOpen", "aclUncheckedCodes", "aclConfigShowsSecrets",
     "aclCredentialsFile", "autoCreateTopicEnable", "bindAddress", "haAllowedAddresses", "metricsExporterType",
-    "metricsPromExporterHost", "namesrvAddr", "tls.client.authServer", "tls.client.trustCertPath", "tls.enable",
+    "metricsPromExporterHost", "metricsTokenFile", "namesrvAddr", "tls.client.authServer", "tls.client.trustCertPath",
+    "tls.enable",
     "tls.server.certPath", "tls.server.mode", "tls.server.need.client.auth", "tls.server.trustCertPath",
     "tls.test.mode.enable",
 })  # fmt: skip

@@ -80,7 +80,7 @@ async def test_mqadmin_speaks_it_by_options_environment_and_file(
         return code, out + err
 
     code, said = await run("--tlsCaFile", made.cert)
-    assert code == 1
+    assert code == 5
     assert "its TLS certificate is not for '127.0.0.1'" in said
     file = tmp_path / "conf" / "tools.yml"
     file.parent.mkdir(exist_ok=True)
