@@ -21,7 +21,7 @@ from rmq.config.sources import parse_properties
 from rmq.namesrv.settings import NamesrvSettings
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConfigError, RMQError
+from rmq.protocol.errors import ConfigError, ResponseError, RMQError
 from rmq.remoting.client import RemotingClient, split_address
 from rmq.remoting.tls import client_context
 from rmq.runtime import patience
@@ -146,7 +146,7 @@ async def _settings(world: World, access: Access, address: str, kind: type[AclSe
             client.signer = Signer(access.account).sign
         answer = await client.request(address, Command.request(code, None), _SECONDS)
     if answer.code != ResponseCode.SUCCESS:
-        raise Refused(f"{address} tells its settings to operators alone: {answer.remark}")
+        raise ResponseError(answer.code, answer.remark, address)
     told = {item.key: item.value or "" for item in parse_properties(answer.body.decode("utf-8", "replace"), address)}
     known = {key: told[key] for key in _ASKED & told.keys() if kind.line(key) is not None}
     try:

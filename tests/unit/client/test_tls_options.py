@@ -14,6 +14,7 @@ from rmq.client.account import access_of
 from rmq.client.settings import ProducerSettings
 from rmq.protocol.errors import ClientError, ConfigError
 from rmq.remoting.peer_tls import SDK, PeerTls, TlsOptions
+from rmq.remoting.tls_settings import TlsSettings
 from rmq.runtime.world import World
 from tests.support.certificates import Certificate, make_certificate
 
@@ -155,9 +156,7 @@ def test_the_password_of_a_key_stands_in_no_text(locked: Certificate, tmp_path: 
         assert "hush" not in str(refused.value)
 
 
-def test_files_that_cannot_be_used_are_named_with_what_is_wrong(
-    made: Certificate, locked: Certificate, tmp_path: Path
-) -> None:
+def test_files_that_cannot_be_used_are_named_with_what_is_wrong(made: Certificate, tmp_path: Path) -> None:
     none = str(tmp_path / "none.pem")
     for cert, key, said in (
         (none, made.key, f"TLS: {none} cannot be read: No such file or directory"),
@@ -188,3 +187,34 @@ def test_what_is_no_matter_of_tls_is_left_to_others() -> None:
     assert peer.fault(OSError(111, "Connection refused"), connecting=True) is None
     assert peer.fault(ConnectionResetError()) is None
     assert peer.fault(ConnectionResetError(), connecting=True) is not None
+
+
+def test_files_that_change_count_with_the_next_connection(made: Certificate, tmp_path: Path) -> None:
+    """A client, and a daemon that calls others, outlives its certificate."""
+    ca, cert, key = (tmp_path / name for name in ("ca.pem", "cert.pem", "key.pem"))
+
+    def put(one: Certificate) -> None:
+        for path, source in ((ca, one.cert), (cert, one.cert), (key, one.key)):
+            (tmp_path / "new").write_bytes(Path(source).read_bytes())
+            (tmp_path / "new").replace(path)
+
+    put(made)
+    own = {"tls_client_cert_path": str(cert), "tls_client_key_path": str(key)}
+    daemon = TlsSettings(tls_enable=True, tls_client_trust_cert_path=str(ca), **own).peer_tls()
+    for peer in (TlsOptions(ca=str(ca), cert=str(cert), key=str(key)).peer(SDK), daemon):
+        assert peer is not None
+        put(made)
+        before = peer.context
+        assert peer.context is before
+        assert trusted(before) == ["one"]
+        cert.write_text("half a file")
+        assert peer.context is before
+        other = make_certificate(tmp_path, "other")
+        put(other)
+        assert trusted(peer.context) == ["other"]
+
+
+def trusted(context: ssl.SSLContext) -> list[str]:
+    """Names of what is trusted."""
+    found: list[Any] = context.get_ca_certs()
+    return [dict(pair for part in one["subject"] for pair in part)["commonName"] for one in found]
