@@ -6,18 +6,39 @@ table, whose answers are Java's; whatever else writes asks here.
 
 from __future__ import annotations
 
+from rmq.config import values
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError
 from rmq.protocol.names import is_broker_group, is_broker_topic, is_private_topic
 
-__all__ = ["check_group", "check_private", "check_target"]
+__all__ = ["LONGEST_CLIENT_ID", "LONGEST_GROUP", "check_group", "check_private", "check_target", "name_fault"]
+
+#: Bytes of a group's name, as Java's clients have it, and of a client's: address, instance name, unit.
+LONGEST_GROUP = 255
+LONGEST_CLIENT_ID = 1_024
 
 
-def check_group(group: str) -> None:
-    """Refuse a group that is the broker itself.
+def name_fault(name: str, longest: int = LONGEST_GROUP) -> str | None:
+    """What is wrong with a name that goes into files, logs and metric labels, as a sentence for its sender; or None.
 
-    :raises ResponseError: NO_PERMISSION.
+    Java takes any; what no line of a file can carry is refused here.
+
+    :param longest: bytes of UTF-8.
     """
+    if len(name) <= longest and name.isascii() and name.isprintable():
+        return None
+    fault = values.fault(name, longest)
+    return None if fault is None else f"{values.shown(name)} is no name: {fault}"
+
+
+def check_group(group: str, *, known: bool = False) -> None:
+    """Refuse a group that is the broker itself, and what is no name.
+
+    :param known: it is there, whatever its name.
+    :raises ResponseError: NO_PERMISSION; SYSTEM_ERROR.
+    """
+    if not known and (fault := name_fault(group)):
+        raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the group {fault}")
     if is_broker_group(group):
         raise ResponseError(ResponseCode.NO_PERMISSION, f"the group[{group}] is the broker's own: use another one")
 

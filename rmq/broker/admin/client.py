@@ -14,6 +14,7 @@ from rmq.broker.groups.clients import Channel, Consumers, Producers
 from rmq.broker.groups.configs import GroupTable
 from rmq.broker.groups.expressions import Expressions
 from rmq.broker.groups.locks import RebalanceLocks
+from rmq.broker.reserved import LONGEST_CLIENT_ID, name_fault
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.topics.table import PERM_READ_WRITE, UNIT_SUB, TopicTable
 from rmq.filter.sql import ExpressionError, compile_sql
@@ -177,6 +178,8 @@ class ClientAdmin:
     def _client_id(beat: HeartbeatData, has_groups: bool = False) -> str:
         if not beat.client_id and (has_groups or beat.consumer_data_set or beat.producer_data_set):
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the heartbeat has no clientID")
+        if fault := name_fault(beat.client_id, LONGEST_CLIENT_ID):
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the clientID {fault}")
         return beat.client_id
 
     def _producer(self, conn: Conn, request: Command, client_id: str, group: str) -> None:

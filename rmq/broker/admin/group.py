@@ -176,7 +176,7 @@ class GroupAdmin:
     async def delete(self, conn: Conn, request: Command, header: DeleteSubscriptionGroupRequest) -> Command:
         """207: forget a group, and its offsets when asked to; an unknown one is no error."""
         group = header.group_name
-        check_group(group)
+        check_group(group, known=self._groups.get(group) is not None)
         log.info("%s deletes subscription group %s", conn.peer, group)
         self._groups.delete(group)
         if header.remove_offset:

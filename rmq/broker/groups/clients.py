@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from rmq.broker.groups.notices import Notices, Tell
+from rmq.broker.reserved import name_fault
 from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmq.protocol.permissions import Grant
 from rmq.remoting.conn import Conn
@@ -161,6 +162,9 @@ class Consumers:
         name = data.group_name
         if conn.closed:
             return False
+        if fault := name_fault(name):
+            self._complaints.say(log.warning, "%s: a group of its heartbeat is left out: %s", conn.peer, fault)
+            return False
         group = self._groups.get(name)
         if group is None:
             group = self._groups[name] = ConsumerGroup(name)
@@ -265,6 +269,9 @@ class Producers:
     ) -> None:
         """Take in one producer group of a heartbeat."""
         if conn.closed:
+            return
+        if fault := name_fault(group):
+            self._notes.say(log.warning, "%s: a group of its heartbeat is left out: %s", conn.peer, fault)
             return
         channels = self._groups.setdefault(group, {})
         channel = channels.get(conn)

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Callable
 
+from rmq.broker.reserved import name_fault
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.broker.topics.table import bumped
@@ -69,11 +70,14 @@ class GroupTable:
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """The config of a group, made with the defaults when the settings allow it (store-and-broker.md 8.6).
 
-        None when the group is unknown and ``autoCreateSubscriptionGroup`` is off, or there are ``maxGroups`` already;
-        groups of the system are made with that setting off, too.
+        None when the group is unknown and ``autoCreateSubscriptionGroup`` is off, its name is none, or there are
+        ``maxGroups`` already; groups of the system are made with that setting off, too.
         """
         config = self._groups.get(group)
         if config is None and (self._settings.auto_create_subscription_group or names.is_system_group(group)):
+            if fault := name_fault(group):
+                self._notes.say(log.warning, "no group is made: %s", fault)
+                return None
             if len(self._groups) >= self._settings.max_groups:
                 self._notes.say(log.warning, "no group %s: there are %d (maxGroups)", group, len(self._groups))
                 return None
