@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import rmq
 import rmq.spark
-from rmq.cli.dev import say
+from rmq.cli.dev.cluster import say
 from rmq.protocol.errors import RMQError
 from rmq.runtime.world import Random, World
 from rmq.spark import require_java, session

@@ -5,9 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import socket
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
-from rmq.cli.dev import BROKER_PORT_AFTER
+import pytest
+
+from rmq.cli.command import Refused
+from rmq.cli.dev.cluster import BROKER_PORT_AFTER
+from rmq.cli.dev.place import Place
+from rmq.runtime.ports import free
 from tests.support.daemons import PATIENCE, environment, run, running
 from tests.support.peers.ports import free_port
 
@@ -32,7 +41,7 @@ async def test_ten_messages_go_there_and_back(tmp_path: Path) -> None:
                 assert numbers == list(range(1, 11)), f"round {round_}: {lines}"
             assert "== all 10 messages were stored and consumed" in lines
             if round_ == 0:
-                taken = await run("rmq", *args, env=environment(tmp_path))
+                taken = await run("rmq", *args[:-1], str(tmp_path / "other"), env=environment(tmp_path))
                 assert taken.code == 1
                 (line,) = taken.lines
                 assert re.match(rf"rmq: the nameserver cannot listen on 127\.0\.0\.1:{port}: .*make run PORT=\d+", line)
@@ -61,3 +70,56 @@ async def test_two_sets_with_a_slave_each(tmp_path: Path) -> None:
         assert "== all 10 messages were stored and consumed" in lines
         assert await daemon.stop(signal.SIGINT) == 0
     assert daemon.errors == []
+
+
+async def test_it_runs_in_the_background_and_forgets_when_told(tmp_path: Path) -> None:
+    port = free_port(BROKER_PORT_AFTER - 2, BROKER_PORT_AFTER, BROKER_PORT_AFTER + 1)
+    place = tmp_path / "dev"
+    words = ("dev", "--port", str(port), "--folder", str(place))
+    env = environment(tmp_path)
+    up = await run("rmq", *words, "--detach", "--topic", "Orders:3", "--topic", "Others", env=env)
+    try:
+        assert (up.code, up.err) == (0, "")
+        assert "== topic Orders, 3 queues on each master" in up.out
+        assert f"rmq dev stop --folder {place} ends it" in up.out.splitlines()[-1]
+        (program,) = re.findall(r"to send a message:\n((?:   .*\n)+)", up.out)
+        sent = await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-c", textwrap.dedent(program)], env=env, capture_output=True, text=True
+        )
+        assert "SEND_OK" in sent.stdout, sent.stderr
+        for again in (words, (*words, "--reset"), (*words, "--detach")):
+            refused = await run("rmq", *again, env=env)
+            assert refused.code == 2
+            assert "runs (process" in refused.err
+    finally:
+        down = await run("rmq", "dev", "stop", "--folder", str(place), env=env)
+    assert (down.code, down.err) == (0, "")
+    assert (place / "store").exists()
+    nothing = await run("rmq", "dev", "stop", "--folder", str(place), env=env)
+    assert (nothing.code, nothing.lines) == (2, [f"rmq: no cluster of rmq dev runs in {place}"])
+    assert Place(str(place)).reset() == ["store"]
+    assert not (place / "store").exists()
+
+
+def test_a_folder_that_is_somebody_elses_is_not_emptied(tmp_path: Path) -> None:
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    with pytest.raises(Refused, match="was not made by rmq dev: remove store by hand"):
+        Place(str(tmp_path)).reset()
+    (tmp_path / "dev.json").write_text('{"namesrv": "127.0.0.1:9876"}')
+    (tmp_path / "store-notes.txt").write_text("mine")
+    (tmp_path / "mine").mkdir()
+    assert Place(str(tmp_path)).reset() == ["store"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dev.json", "mine", "store-notes.txt"]
+
+
+async def test_what_fails_in_the_background_is_said(tmp_path: Path) -> None:
+    port = free_port(BROKER_PORT_AFTER - 2, BROKER_PORT_AFTER, BROKER_PORT_AFTER + 1)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        words = ("dev", "--port", str(port), "--folder", str(tmp_path / "dev"), "--detach")
+        up = await run("rmq", *words, env=environment(tmp_path))
+    assert up.code == 1
+    (line,) = up.lines
+    assert f"cannot listen on 127.0.0.1:{port}" in line
+    assert not free("127.0.0.1", [port, 70_000])

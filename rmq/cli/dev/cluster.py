@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 
 import click
 
-from rmq.aio import ConsumeFromWhere, Message, MessageExt, Producer, PushConsumer
+from rmq.aio import AdminClient, ConsumeFromWhere, Message, MessageExt, Producer, PushConsumer
 from rmq.broker.app import BrokerApp
 from rmq.broker.settings import BrokerSettings
+from rmq.cli.dev.place import Place
 from rmq.namesrv.app import NamesrvApp
 from rmq.namesrv.settings import NamesrvSettings
 from rmq.protocol.errors import ConfigError, RMQError
 from rmq.runtime import patience
 from rmq.runtime.world import World
 
-__all__ = ["Dev"]
+__all__ = ["BROKER_PORT_AFTER", "Dev", "ports_of", "say"]
 
 HOST = "127.0.0.1"
 #: The broker's port follows the nameserver's as 10911 follows 9876.
@@ -30,8 +31,21 @@ PORTS_OF_A_BROKER = 10
 TOPIC = "DemoTopic"
 GROUP = "demo_consumers"
 COUNT = 10
+SNIPPET = """\
+   from rmq import Message, Producer
+   with Producer("try_it", namesrv="{namesrv}") as producer:
+       print(producer.send(Message("{topic}", "hello")))"""
 #: Seconds in which a first round on one machine must be over.
 PATIENCE = 60.0
+
+
+def ports_of(port: int, brokers: int) -> list[int]:
+    """Every port that a cluster listens on.
+
+    :param port: of its name server. :param brokers: masters and slaves.
+    """
+    first = port + BROKER_PORT_AFTER
+    return [port, *(first + PORTS_OF_A_BROKER * number + beside for number in range(brokers) for beside in (-2, 0, 1))]
 
 
 @dataclass
@@ -40,17 +54,19 @@ class Dev:
 
     :param port: of the nameserver; the first broker takes ``port + 1035``, the second one below it and the one above,
         and each further broker ten more.
-    :param folder: where stores, key-value settings and logs are kept.
+    :param place: where stores, key-value settings and logs are kept.
     :param demo: send and consume ten messages once the cluster is up.
     :param masters: broker sets.
     :param slaves: slaves of each.
+    :param topics: queues by topic: made on every master once the cluster is up.
     """
 
     port: int
-    folder: str
+    place: Place
     demo: bool
     masters: int = 1
     slaves: int = 0
+    topics: Mapping[str, int] = field(default_factory=dict)
     _received: dict[str, MessageExt] = field(default_factory=dict)
 
     @property
@@ -79,8 +95,14 @@ class Dev:
                 where = f"{HOST}:{broker.address[1]}, its store in {settings.store_path_root_dir}"
                 say(f"== {what} {settings.broker_name} on {where}")
             running.callback(say, "== stopping")
+            if self.topics:
+                await self._make_topics(world)
             if self.demo:
                 await self._first_round(world)
+            say(f"== its files are in {self.place.folder}; to send a message:")
+            say(SNIPPET.format(namesrv=self.namesrv_addr, topic=next(iter(self.topics), "TopicTest")))
+            self.place.begin(self.namesrv_addr)
+            running.callback(self.place.end)
             say(f"== the cluster runs until Ctrl-C; clients reach it with NAMESRV_ADDR={self.namesrv_addr}")
             await asyncio.Event().wait()
         return 0
@@ -94,8 +116,8 @@ class Dev:
             overrides={
                 "bindAddress": HOST,
                 "listenPort": str(self.port),
-                "kvConfigPath": os.path.join(self.folder, "namesrv", "kvConfig.json"),
-                "configStorePath": os.path.join(self.folder, "namesrv", "namesrv.properties"),
+                "kvConfigPath": os.path.join(self.place.folder, "namesrv", "kvConfig.json"),
+                "configStorePath": os.path.join(self.place.folder, "namesrv", "namesrv.properties"),
             }
         )
 
@@ -123,10 +145,19 @@ class Dev:
                 "enablePropertyFilter": "true",  # SQL92 as well: a place to try everything
                 "listenPort": str(port),
                 "namesrvAddr": self.namesrv_addr,
-                "storePathRootDir": os.path.join(self.folder, folder),
+                "storePathRootDir": os.path.join(self.place.folder, folder),
                 **own,
             }
         )
+
+    async def _make_topics(self, world: World) -> None:
+        """:raises RMQError: a broker did not take one."""
+        async with AdminClient(namesrv=self.namesrv_addr, world=world) as admin:
+            for address in [*(await admin.masters("DefaultCluster")).values()]:
+                for topic, queues in self.topics.items():
+                    await admin.create_and_update_topic(address, topic, read_queue_nums=queues, write_queue_nums=queues)
+        for topic, queues in self.topics.items():
+            say(f"== topic {topic}, {queues} queues on each master")
 
     # -- the first round ---------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""``rmq dev``: a cluster on this machine for trying things out."""
