@@ -45,6 +45,7 @@ async def _ask(address: tuple[str, int], requests: list[odd_requests.Odd]) -> No
 
 @pytest.mark.parametrize("guarded", [False, True])
 async def test_whatever_is_asked(tmp_path: Path, guarded: bool) -> None:
+    """B110: no request spawns a process, or opens a file outside of the daemon's folders."""
     chance = random.Random(f"audit {guarded}")
     with watched(str(tmp_path)) as audit:
         async with Cluster(tmp_path / "store", settings=home(tmp_path) if guarded else {}) as cluster:

@@ -50,7 +50,7 @@ def _topic_requests(name: str) -> Iterator[Command]:
 
 
 async def test_cve_2019_17572_a_topic_is_no_path(tmp_path: Path) -> None:
-    """X03. Automatic creation is on, as it is unless set."""
+    """X03, B112. Automatic creation is on, as it is unless set."""
     async with Cluster(tmp_path / "store") as cluster:
         broker = cluster.brokers[0]
         async with RawPeer(*broker.address) as peer:
@@ -109,7 +109,7 @@ _BAD = (
 
 @pytest.mark.parametrize("guarded", [False, True])
 async def test_cve_2023_33246_settings_are_no_command(tmp_path: Path, guarded: bool) -> None:
-    """X01: refused with all that comes along; with access control whoever asks needs to be an administrator."""
+    """X01, B110: refused with all that comes along; with access control whoever asks needs to be an administrator."""
     async with Cluster(tmp_path / "store", settings=home(tmp_path) if guarded else {}) as cluster:
         broker = cluster.brokers[0]
         async with RawPeer(*broker.address) as peer:

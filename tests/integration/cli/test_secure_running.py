@@ -64,5 +64,5 @@ async def test_who_may_not_ask_is_told_so_and_who_may_finds_what_is_left(tmp_pat
         with pytest.raises(Refused, match="perhaps it takes TLS only"):
             await found(cluster)
         credentials.write_text(f"accessKey: unprivileged\nsecretKey: '{SECRET}'\n{tls}")
-        with pytest.raises(Refused, match="cannot be looked at: .*Need admin permission"):
+        with pytest.raises(Refused, match=r"cannot be looked at: .*Need admin permission"):
             await found(cluster, credentials)
