@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 import click
 
 from rmq.cli.command import CONTEXT, Commands, invoke
-from rmq.cli.dev.command import dev
-from rmq.cli.messages.consume import consume
-from rmq.cli.messages.produce import produce
-from rmq.cli.messages.tap import replay, tap
-from rmq.cli.pipeline import pipeline
-from rmq.cli.run import run
-from rmq.cli.secure.command import secure
 
 __all__ = ["main"]
 
+#: Command -> (module and object of it, what it does). A module is loaded when its command is used: looking at a job
+#: file needs nothing that serves a cluster.
+COMMANDS = {
+    "dev": ("dev.command:dev", "A name server and brokers on this machine alone, for trying things out."),
+    "produce": ("messages.produce:produce", "Send messages: arguments, lines, files, JSON."),
+    "consume": ("messages.consume:consume", "Print messages of a topic, by place, time, filter or group."),
+    "tap": ("messages.tap:tap", "Write the messages of a topic to a file."),
+    "replay": ("messages.tap:replay", "Send what tap wrote, in its order and with its pauses."),
+    "run": ("run:run", "Run the listeners of an application (docs/app.md)."),
+    "secure": ("secure.command:secure", "Accounts, certificates and settings of a secured cluster (docs/securing.md)."),
+    "pipeline": ("pipeline:pipeline", "Ready jobs of Spark over RocketMQ."),
+}
 
-@click.group(cls=Commands, context_settings=CONTEXT)
+
+class _Loading(Commands):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(f"rmq.cli.{module}"), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, what) for name, (_, what) in COMMANDS.items()])
+
+
+@click.group(cls=_Loading, context_settings=CONTEXT)
 def command() -> None:
     """RocketMQ in Python."""
-
-
-for one in (consume, dev, pipeline, produce, replay, run, secure, tap):
-    command.add_command(one)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from rmq.broker.admin.slices import Turns, read_list
 from rmq.broker.groups.clients import Consumers
 from rmq.broker.groups.offsets import OffsetTable
 from rmq.broker.settings import BrokerSettings
-from rmq.broker.topics.names import topic_config_fault, topic_name_fault
+from rmq.broker.topics.names import topic_name_fault
 from rmq.broker.topics.table import TopicTable
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.kv import GroupList, TopicList
@@ -79,7 +79,7 @@ class TopicAdmin:
             topic_filter_type=header.topic_filter_type,
             topic_sys_flag=header.topic_sys_flag or 0,
         )
-        _check(config)
+        _check_queues(config)
         self._topics.check_room(header.topic not in self._topics)
         log.info("%s updates topic %s", conn.peer, header.topic)
         self._topics.put(config)
@@ -100,7 +100,7 @@ class TopicAdmin:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, "the body has no topicConfigList")
         for config in configs:
             self._check_name(config.topic_name)
-            _check(config)
+            _check_queues(config)
         self._topics.check_room(len({config.topic_name for config in configs} - set(self._topics.names())))
         log.info("%s updates %d topics", conn.peer, len(configs))
         turns = Turns()
@@ -186,9 +186,7 @@ def queue_key(topic: str, broker_name: str) -> str:
     return f'{{"brokerName":{broker},"queueId":%d,"topic":{name}}}'
 
 
-def _check(config: TopicConfig) -> None:
-    if (fault := topic_config_fault(config)) is not None:
-        raise ResponseError(ResponseCode.SYSTEM_ERROR, fault)
+def _check_queues(config: TopicConfig) -> None:
     for key, count in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
         if count > MAX_QUEUES:
             raise ResponseError(

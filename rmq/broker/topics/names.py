@@ -23,7 +23,9 @@ def topic_name_fault(topic: str | None) -> str | None:
 
 
 def topic_config_fault(config: TopicConfig) -> str | None:
-    """What is wrong with a topic, whoever brings it: an administrator, or a master to its slave; or None.
+    """What is wrong with a topic that a master has, or None.
+
+    An administrator may make such a topic, as with Java's brokers: the table of his own broker is his to spoil.
 
     How many queues it may have is not judged here: who asks for more is refused, and of a file or a master the first of
     them are served.

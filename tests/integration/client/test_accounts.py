@@ -26,6 +26,7 @@ from rmq.aio import (
 )
 from rmq.cli.command import invoke
 from rmq.cli.mqadmin.commands import root
+from rmq.cli.mqadmin.failures import DENIED
 from rmq.protocol.errors import ConfigError
 from rmq.testing.cluster import Cluster
 from tests.support.accounts import SECRET, home
@@ -148,7 +149,7 @@ async def test_mqadmin_signs_with_the_account_of_javas_tools(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["topicStatus", "-n", cluster.namesrv_addr, "-t", "T"]
-    assert await asyncio.to_thread(invoke, root, "mqadmin", words) == 1
+    assert await asyncio.to_thread(invoke, root, "mqadmin", words) == DENIED
     assert "access denied" in capsys.readouterr().err
     (tmp_path / "conf" / "tools.yml").write_text(f"accessKey: operator\nsecretKey: '{SECRET}'\n")
     monkeypatch.setenv("ROCKETMQ_HOME", str(tmp_path))

@@ -156,7 +156,9 @@ def test_the_password_of_a_key_stands_in_no_text(locked: Certificate, tmp_path: 
         assert "hush" not in str(refused.value)
 
 
-def test_files_that_cannot_be_used_are_named_with_what_is_wrong(made: Certificate, tmp_path: Path) -> None:
+def test_files_that_cannot_be_used_are_named_with_what_is_wrong(
+    made: Certificate, locked: Certificate, tmp_path: Path
+) -> None:
     none = str(tmp_path / "none.pem")
     for cert, key, said in (
         (none, made.key, f"TLS: {none} cannot be read: No such file or directory"),
