@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -46,6 +46,11 @@ _OPEN = {
 }
 
 
+#: What Java's daemons have no settings for.
+_JAVAS_NAMESRV = "one of Java's knows no accounts: keep its port inside your network"
+_JAVAS_HA = "one of Java's asks nobody who he is: keep that port inside your network"
+
+
 async def look_at_cluster(namesrv: str, credentials: str | None, now: datetime, days: int) -> list[Finding]:
     """What is open at each name server and broker, each once.
 
@@ -78,6 +83,7 @@ async def _look(
     world: World, access: Access, address: str, kind: type[AclSettings], now: datetime, days: int
 ) -> list[Finding]:
     found: list[Finding] = []
+    judged, ours = await _settings(world, access, address, kind)
     careless = client_context(verify=False)
     plain = await _served(world, address, kind, None)
     if plain is not None:
@@ -89,7 +95,7 @@ async def _look(
     if stranger:
         found.append(Finding(
             address, "it answers requests without an account", "whoever reaches it can do what an operator can",
-            "set aclEnable=true there",
+            "set aclEnable=true there" if ours or kind is BrokerSettings else _JAVAS_NAMESRV,
         ))  # fmt: skip
     shown = await _certificate(world, address, careless)
     if shown is not None:
@@ -102,7 +108,6 @@ async def _look(
             ))  # fmt: skip
         found += of_certificate(address, there.ends, now, days)
     seen = {one.what for one in found}
-    judged = await _settings(world, access, address, kind)
     return found + [one for one in judged if not _told(one, seen)]
 
 
@@ -138,8 +143,8 @@ async def _certificate(world: World, address: str, context: ssl.SSLContext) -> s
     return None if shown is None else ssl.DER_cert_to_PEM_cert(shown)
 
 
-async def _settings(world: World, access: Access, address: str, kind: type[AclSettings]) -> Iterator[Finding]:
-    """What its own settings leave open, as it tells an operator."""
+async def _settings(world: World, access: Access, address: str, kind: type[AclSettings]) -> tuple[list[Finding], bool]:
+    """What its own settings leave open, as it tells an operator, and whether it is one of ours."""
     code = RequestCode.GET_BROKER_CONFIG if kind is BrokerSettings else RequestCode.GET_NAMESRV_CONFIG
     async with RemotingClient(world, tls=access.peer(), connect_timeout=_SECONDS, name="check") as client:
         if access.account is not None:
@@ -153,8 +158,9 @@ async def _settings(world: World, access: Access, address: str, kind: type[AclSe
         settings = kind.from_sources(overrides={**known, "tls.config.file": ""})
     except ConfigError as error:
         raise Refused(f"{address}: its settings cannot be judged: {error}") from None
-    if "tls.server.mode" not in told:  # Java does not tell: what was tried has to do
-        return (
-            one for one in of_settings(address, settings) if "tls." not in one.what and "certificate" not in one.what
-        )
-    return of_settings(address, settings)
+    found = list(of_settings(address, settings))
+    if "tls.server.mode" in told:
+        return found, True
+    # Java does not tell how it speaks TLS, what was tried has to do; and it cannot close its HA port.
+    found = [one for one in found if "tls." not in one.what and "certificate" not in one.what]
+    return [replace(one, close=_JAVAS_HA) if "HA port" in one.what else one for one in found], False
