@@ -55,6 +55,22 @@ def test_both_directions_over_tls(spark: Any, cluster: Cluster, options: dict[st
     assert sorted(numbers(written.collect())) == list(range(100))
 
 
+def test_a_file_says_who_comes_and_how_and_secrets_stand_in_no_plan(
+    spark: Any, cluster: Cluster, options: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "client.yml"
+    tls = "".join(f"{name}: {options[name]}\n" for name in options if name.startswith("tls"))
+    file.write_text(f"accessKey: someone\nsecretKey: hush-file\n{tls}")
+    given = {"nameServer": cluster.namesrv, "topic": "read"}
+    rows = spark.read.format("rocketmq").options(**given, credentialsFile=str(file)).load()
+    assert places(rows.collect()) == stored(cluster.namesrv, "read")
+    account = {"accessKey": "someone", "secretKey": "hush-1", "securityToken": "hush-2"}
+    named = spark.read.format("rocketmq").options(**options, **account).load()
+    for each in (rows, named):
+        assert each.count() == 100
+        assert "hush" not in repr(each) + each._jdf.queryExecution().toString()
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
