@@ -66,7 +66,7 @@ def exposure(what: str, settings: BrokerSettings | NamesrvSettings) -> list[str]
     where = bind_address if bind_address not in ("", "0.0.0.0", "::") else "every interface"
     return [
         f"{what} listens on {where} without access control: whoever reaches the port can read, write and delete; "
-        "set bindAddress=127.0.0.1 to keep it to this machine, or aclEnable"
+        "set bindAddress=127.0.0.1 to keep it to this machine, or aclEnable (rmq secure init makes what that needs)"
     ]
 
 
