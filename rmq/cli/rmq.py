@@ -8,6 +8,7 @@ import sys
 import click
 
 from rmq.cli.command import CONTEXT, Commands, invoke
+from rmq.protocol.errors import RMQError
 
 __all__ = ["main"]
 
@@ -19,6 +20,7 @@ COMMANDS = {
     "consume": ("messages.consume:consume", "Print messages of a topic, by place, time, filter or group."),
     "tap": ("messages.tap:tap", "Write the messages of a topic to a file."),
     "replay": ("messages.tap:replay", "Send what tap wrote, in its order and with its pauses."),
+    "doctor": ("doctor.command:doctor", "Say what is wrong with a cluster or a group, and what to do."),
     "run": ("run:run", "Run the listeners of an application (docs/app.md)."),
     "secure": ("secure.command:secure", "Accounts, certificates and settings of a secured cluster (docs/securing.md)."),
     "pipeline": ("pipeline:pipeline", "Ready jobs of Spark over RocketMQ."),
@@ -35,6 +37,12 @@ class _Loading(Commands):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(f"rmq.cli.{module}"), name)
         return command
+
+    def failure(self, error: RMQError) -> tuple[str, int]:
+        """As mqadmin's: an exit code by kind, and what to do."""
+        from rmq.cli.mqadmin.failures import failure
+
+        return failure(error)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

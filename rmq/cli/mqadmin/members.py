@@ -15,7 +15,7 @@ from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.codes import ResponseCode, version_name
 from rmq.protocol.errors import ClientError, ResponseError, TransportError
 
-__all__ = ["consumer_status"]
+__all__ = ["consumer_status", "differences"]
 
 
 @admin_command(
@@ -62,7 +62,7 @@ async def consumer_status(
             except (ResponseError, TransportError) as error:
                 told.setdefault(name, str(error))  # perhaps it is connected to another broker
     infos = {name: info for name, info in told.items() if isinstance(info, ConsumerRunningInfo)}
-    differences = _differences(infos)
+    differs = differences(infos)
     value = {
         "group": group,
         "members": [
@@ -73,7 +73,7 @@ async def consumer_status(
             }
             for name, info in told.items()
         ],
-        "differences": differences,
+        "differences": differs,
     }
 
     def classic() -> Iterator[str]:
@@ -83,10 +83,10 @@ async def consumer_status(
                 yield from _info(info)
 
     code = out.value(value, classic, key="members")
-    if differences:
+    if differs:
         raise ClientError(
             f"members of {group} subscribe different things, so messages are lost or stay where they are: "
-            + ", ".join(differences)
+            + ", ".join(differs)
         )
     return code
 
@@ -112,7 +112,7 @@ def _subscription(info: ConsumerRunningInfo) -> str:
     return ", ".join(f"{topic}:{expression}" for topic, expression in sorted(_by_topic(info).items()))
 
 
-def _differences(infos: dict[str, ConsumerRunningInfo]) -> list[str]:
+def differences(infos: dict[str, ConsumerRunningInfo]) -> list[str]:
     """A line for each topic that the members do not subscribe alike."""
     tables = {name: _by_topic(info) for name, info in infos.items()}
     lines = []

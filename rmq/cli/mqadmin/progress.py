@@ -16,7 +16,7 @@ from rmq.protocol.codes import ResponseCode, version_name
 from rmq.protocol.errors import ResponseError, RMQError, TransportError
 from rmq.protocol.queue import MessageQueue
 
-__all__ = ["NOT_ONLINE", "brokers_of", "consumer_progress"]
+__all__ = ["NOT_ONLINE", "brokers_of", "consumer_progress", "progress_of"]
 
 RETRY = "%RETRY%"
 #: A group that is offline or has no offsets: 206 in 4.9, 213 in 5.x (mqadmin.md).
@@ -39,7 +39,7 @@ async def consumer_progress(
     """How far a group is in each queue; without -g, a line for every group."""
     if group is None:
         return await _every_group(admin, out)
-    progress = await _progress(admin, group, topic)
+    progress = await progress_of(admin, group, topic)
     owners = await _owners(admin, progress) if show_ip else None
     out.lacks(progress.connection, progress.stats)
     if not progress.stats.offset_table and out.missing:
@@ -67,7 +67,7 @@ class Progress:
         return sum(one.broker_offset - one.consumer_offset for one in table if one.consumer_offset >= 0)
 
 
-async def _progress(admin: AdminClient, group: str, topic: str | None = None) -> Progress:
+async def progress_of(admin: AdminClient, group: str, topic: str | None = None) -> Progress:
     """What is known of a group: never used, offline and broadcasting are states, not errors."""
     connection: ConsumerConnection | None = None
     try:
@@ -171,7 +171,7 @@ async def _every_group(admin: AdminClient, out: Output) -> int:
     async def look(name: str) -> Progress | None:
         async with gate:
             try:
-                return await _progress(admin, name)
+                return await progress_of(admin, name)
             except RMQError as error:
                 out.failed(name, error)
                 return None

@@ -11,6 +11,7 @@ from rmq.client.admin import settings_text
 from rmq.client.admin.answers import Answers
 from rmq.client.admin.asking import Asking
 from rmq.client.checks import typed
+from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.kv import KVTable
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.errors import ResponseError
@@ -96,6 +97,11 @@ class NameServers(Asking):
         return await self._ask_name_servers(
             RequestCode.GET_NAMESRV_CONFIG, None, b"", lambda reply: settings_text.read(reply.body)
         )
+
+    async def cluster_infos(self) -> Answers[ClusterInfo]:
+        """What each name server knows of the cluster; where they differ, a broker registers with some of them only."""
+        code = RequestCode.GET_BROKER_CLUSTER_INFO
+        return await self._ask_name_servers(code, None, b"", lambda reply: ClusterInfo.decode(reply.body))
 
     async def update_name_server_config(self, values: Mapping[str, str]) -> Answers[None]:
         """Change settings of every name server while it runs (updateNamesrvConfig)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmq.client.cluster.route import PERM_WRITE, PublishInfo, publish_queues, subscribe_queues
 from rmq.protocol.bodies.route import TopicRouteData
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, NotFound
 from rmq.protocol.queue import MessageQueue
 from rmq.runtime.world import Random
 
@@ -16,7 +16,7 @@ _IDLE_SECONDS = 600.0
 
 def no_such_topic(topic: str) -> ClientError:
     """What a call is told that is about a topic without a route."""
-    return ClientError(f"the topic {topic} does not exist: no broker has registered it").about(topic=topic)
+    return NotFound(f"the topic {topic} does not exist: no broker has registered it").about(topic=topic)
 
 
 class Routes:

@@ -289,4 +289,4 @@ async def test_a_message_trace_is_shown_by_the_id_of_its_message(admin: Admin) -
     [told] = await admin.json("queryMsgTraceById", "-i", first)
     assert (told["type"], told["msgId"], told["keys"], told["bodyLength"]) == ("Pub", first, "k1", 3)
     assert "enable_msg_trace" in await admin.run("queryMsgTraceById", "-i", "F" * 32, code=3)
-    assert "Nowhere" in await admin.run("queryMsgTraceById", "-i", first, "-t", "Nowhere", code=1)
+    assert "Nowhere" in await admin.run("queryMsgTraceById", "-i", first, "-t", "Nowhere", code=3)

@@ -1,0 +1,162 @@
+"""What `rmq doctor` finds: each fault by itself, and nothing where nothing is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rmq.cli.doctor.cluster import Broker, Cluster, of_cluster
+from rmq.cli.doctor.group import Group, of_group
+from rmq.protocol.bodies.cluster import ClusterInfo
+from rmq.protocol.bodies.replica import HAConnectionRuntimeInfo, HARuntimeInfo
+from rmq.protocol.bodies.route import BrokerData
+from rmq.protocol.bodies.running import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo
+from rmq.protocol.bodies.stats import ConsumeStats, OffsetWrapper
+from rmq.protocol.queue import MessageQueue
+
+NOW = 1_795_946_400_000
+FIGURES = {"commitLogDiskRatio": "0.5", "brokerVersionDesc": "V4_9_7", "putMessageFailedTimes": "0"}
+
+
+def view(*brokers: str) -> ClusterInfo:
+    table: dict[str, BrokerData] = {}
+    for one in brokers:
+        name, _, number = one.partition("/")
+        data = table.setdefault(name, BrokerData(broker_name=name, cluster="C", broker_addrs={}))
+        data.broker_addrs[int(number)] = f"{name}:1{number}911"
+    return ClusterInfo(broker_addr_table=table, cluster_addr_table={"C": sorted(table)})
+
+
+def broker(name: str = "a", number: int = 0, **figures: str) -> Broker:
+    return Broker(name, number, f"{name}:1{number}911", {**FIGURES, **figures}, settings={"brokerPermission": "6"})
+
+
+def found(cluster: Cluster) -> list[tuple[bool, str]]:
+    return [(one.wrong, f"{one.where}: {one.what}") for one in of_cluster(cluster)]
+
+
+def test_a_sound_cluster_has_nothing() -> None:
+    master, slave = broker(), broker("a", 1)
+    slaves = [HAConnectionRuntimeInfo(addr="s", in_sync=True)]
+    pair = [replace(master, replicas=HARuntimeInfo(master=True, ha_connection_info=slaves)), slave]
+    assert found(Cluster({"n1": view("a/0", "a/1"), "n2": view("a/0", "a/1")}, pair)) == []
+
+
+LOG = 100 << 20
+BEHIND = HARuntimeInfo(ha_connection_info=[HAConnectionRuntimeInfo(addr="s", diff=LOG)])
+
+
+@pytest.mark.parametrize(
+    ("brokers", "wrong", "what"),
+    [
+        ([], True, "cluster: no broker is registered"),
+        ([broker(commitLogDiskRatio="0.8")], False, "a (master, a:10911): its disk is 80% full"),
+        ([broker(commitLogDiskRatio="0.91")], True, "a (master, a:10911): its disk is 91% full"),
+        ([broker(sendThreadPoolQueueHeadWaitTimeMills="900")], True, "its oldest send has waited 900 ms"),
+        ([broker(dispatchBehindBytes=str(LOG))], False, "100 MiB of its log are in no queue yet"),
+        ([broker(putMessageFailedTimes="3")], False, "3 messages were not stored"),
+        ([broker("a", 1)], True, "a: its master is away"),
+        ([replace(broker(), settings={"brokerPermission": "4"})], False, "brokerPermission=4: it is closed for"),
+        ([replace(broker(), settings={"brokerRole": "SYNC_MASTER"})], True, "a SYNC_MASTER without a slave"),
+        ([replace(broker(), figures=None, error="refused")], True, "a:10911, and it does not answer: refused"),
+        ([broker(), broker("b", brokerVersionDesc="V5_3_3")], False, "several versions (V4_9_7: a; V5_3_3: b)"),
+        (
+            [replace(broker(name), settings={"maxMessageSize": name}) for name in "ab"],
+            False, "maxMessageSize differs ('a' on a; 'b' on b): a message may be taken by one broker",
+        ),
+        (
+            [replace(broker(), replicas=BEHIND), broker("a", 1)],
+            True, "its slave at s is 100 MiB behind",
+        ),
+        ([replace(broker(), replicas=HARuntimeInfo()), broker("a", 1)], True, "1 slaves are registered, and 0 copy"),
+    ],
+)  # fmt: skip
+def test_each_fault_of_a_cluster_is_told_alone(brokers: list[Broker], wrong: bool, what: str) -> None:
+    names = [f"{one.name}/{one.id}" for one in brokers]
+    ((is_wrong, said),) = found(Cluster({"n1": view(*names)}, brokers))
+    assert (is_wrong, what in said) == (wrong, True), said
+
+
+def test_name_servers_that_do_not_agree_are_told() -> None:
+    (silent, differing) = found(
+        Cluster({"n1": view("a/0"), "n2": view("a/0", "b/0"), "n3": "refused"}, [broker(), broker("b")])
+    )
+    assert silent == (True, "name server n3: refused")
+    assert differing == (True, "name server n1: it does not know b/0, which others know")
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+
+def queue(number: int, topic: str = "T") -> MessageQueue:
+    return MessageQueue(topic, "a", number)
+
+
+def member(*queues: int, rates: ConsumeStatus | None = None, **state: int) -> ConsumerRunningInfo:
+    table = {queue(number): ProcessQueueInfo(last_pull_timestamp=NOW, last_consume_timestamp=NOW) for number in queues}
+    for one in table.values():
+        for name, value in state.items():
+            setattr(one, name, value)
+    status = rates or ConsumeStatus(consume_ok_tps=5.0)
+    return ConsumerRunningInfo(mq_table=table, status_table={"T": status})
+
+
+def stats(lag: int = 0, queues: int = 2) -> ConsumeStats:
+    return ConsumeStats(
+        offset_table={
+            queue(number): OffsetWrapper(broker_offset=10 + lag, consumer_offset=10) for number in range(queues)
+        }
+    )
+
+
+def group(**given: Any) -> Group:
+    online: Mapping[str, ConsumerRunningInfo | str] = {"one": member(0), "two": member(1)}
+    return Group(
+        **{"name": "g", "online": online, "state": "", "broadcasting": False, "stats": stats(), "now": NOW, **given}
+    )
+
+
+def test_a_sound_group_has_nothing() -> None:
+    assert list(of_group(group(arriving={"T": 9.0}, least={queue(0): 10}))) == []
+    # Slower than arrival for this minute, and nothing waits: that is what a burst looks like.
+    assert list(of_group(group(arriving={"T": 1000.0}))) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong", "what"),
+    [
+        ({"online": {}, "state": "offline, no offsets"}, False, "no member is online"),
+        ({"online": {}, "stats": stats(5)}, True, "nobody is online, and 10 messages wait"),
+        ({"closed": ["a"]}, True, "a let nobody of it consume (consumeEnable=false)"),
+        ({"differences": ["T: A by one; B by two"]}, True, "subscribe different things"),
+        ({"online": {"one": member(0), "two": "silent"}}, False, "its member two does not say how it is: silent"),
+        ({"online": {"one": member(0)}, "stats": stats(3)}, True, "nobody has a/1 of T, where messages wait"),
+        ({"online": {"one": member(0, 1), "two": member(1)}}, True, "have the same queue, a/1 of T"),
+        ({"online": {"one": member(0), "two": member(1), "3": member()}}, False, "3 members share the 2 queues"),
+        ({"least": {queue(0): 17}}, True, "7 messages were deleted before it consumed them"),
+        (
+            {"online": {"one": member(0, cached_msg_count=3, last_consume_timestamp=NOW - 90_000), "two": member(1)}},
+            True, "one has finished nothing of a/0 of T for 90 s",
+        ),
+        (
+            {"online": {"one": member(0, last_pull_timestamp=NOW - 300_000), "two": member(1)}},
+            True, "one has pulled nothing from a/0 of T for two minutes",
+        ),
+        (
+            {"online": {"one": member(0, 1, rates=ConsumeStatus(consume_ok_tps=1.0, consume_failed_tps=2.0))}},
+            True, "its listeners fail for 2.0 messages of T a second",
+        ),
+        ({"arriving": {"T": 30.0}, "stats": stats(4)}, False, "30.0 messages of T come a second, and its members"),
+        ({"dead": 4}, False, "4 messages are in %DLQ%g"),
+    ],
+)  # fmt: skip
+def test_each_fault_of_a_group_is_told_alone(given: dict[str, Any], wrong: bool, what: str) -> None:
+    (one,) = of_group(group(**given))
+    assert (one.wrong, what in one.what) == (wrong, True), one
+
+
+def test_a_broadcasting_group_has_each_queue_often() -> None:
+    assert list(of_group(group(broadcasting=True, online={"one": member(0, 1), "two": member(0, 1)}))) == []
