@@ -10,17 +10,18 @@ again, and passes over what is lost.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import chain, compress, islice, repeat
-from operator import add, sub
+from itertools import compress, islice, repeat
+from operator import add
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from rmq.broker.delivery.backlog import Backlog
+from rmq.broker.delivery.comparison import Comparison, Run, runs_of
 from rmq.broker.share import Share
-from rmq.broker.store.queues.fitting import MANY, all_fit, is_size, run_fits
+from rmq.broker.store.queues.fitting import all_fit, is_size
 from rmq.broker.store.state import ENTRY, ENTRY_SIZE, Queue
 
 if TYPE_CHECKING:
@@ -43,12 +44,6 @@ _RECORDS_AT_ONCE = 64
 _CONDITIONS = 50_000
 #: Records further apart in the log are not looked for in its mapped files: each would be in a part of its own.
 _WIDE = 32 << 20
-#: Readers whose place is remembered, up to which messages from before the start were compared with their checksums.
-_MOST_PLACES = 10_000
-#: Records that are copied together, to be compared.
-_COPIED = 512
-#: Bytes of a record, as a rule, from which on it is looked at where it is.
-_COPIED_SIZE = 4096
 #: Filler entries of a queue whose first messages are gone (store-and-broker.md 3.2).
 _FILLER_SIZE = 0x7FFFFFFF
 
@@ -123,74 +118,6 @@ class ReadLimits:
 Scan = Generator[Awaitable[Any], Any, Batch]
 
 
-def _runs(offsets: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Where records lie in the log, and how many; those that follow one another, as in a batch of messages, as one."""
-    runs: list[tuple[int, int, int]] = []
-    begin = end = offsets[0]
-    count = 0
-    for at, size in zip(offsets, sizes, strict=True):
-        if at != end:
-            runs.append((begin, end, count))
-            begin, count = at, 0
-        end = at + size
-        count += 1
-    runs.append((begin, end, count))
-    return runs
-
-
-def _runs_fit(
-    queue: Queue,
-    indexes: Sequence[int],
-    offsets: Sequence[int],
-    sizes: Sequence[int],
-    runs: Sequence[tuple[int, int, int]],
-    pieces: Sequence[memoryview],
-    copy: bytearray,
-    *,
-    crc: bool,
-) -> bool:
-    """Whether records in some runs are the messages that their entries stand for.
-
-    :param pieces: the bytes of each run.
-    :param copy: where they may be copied to; it grows.
-    """
-    if len(offsets) >= MANY * len(runs) and sum(sizes) <= _COPIED_SIZE * len(sizes):
-        done = 0
-        for (begin, _, count), piece in zip(runs, pieces, strict=True):
-            for first in range(done, done + count, _COPIED):
-                part = slice(first, min(first + _COPIED, done + count))
-                places, lengths = offsets[part], sizes[part]
-                # Copied: memory is slow to be looked at here and there, and fast to be gone through; to the same place
-                # each time, as new memory of this size comes page by page from the kernel.
-                some = piece[places[0] - begin : places[-1] + lengths[-1] - begin]
-                if len(some) > len(copy):
-                    copy.extend(bytes(len(some) - len(copy)))
-                with memoryview(copy) as room:
-                    room[: len(some)] = some
-                if not run_fits(queue, indexes[part], places, lengths, copy, crc=crc):
-                    return False
-            done += count
-        return True
-    counts = [count for _, _, count in runs]
-    held = list(chain.from_iterable(map(repeat, pieces, counts)))
-    at = list(map(sub, offsets, chain.from_iterable(map(repeat, (begin for begin, _, _ in runs), counts))))
-    return all_fit(queue, indexes, offsets, sizes, held, at, crc=crc)
-
-
-def _misfits(
-    queue: Queue, indexes: Collection[int], spans: Iterable[tuple[int, int]], records: Sequence[bytes], *, crc: bool
-) -> list[int]:
-    """The indexes of those messages that are not what their entries stand for."""
-    offsets, sizes = zip(*spans, strict=True)
-    if tuple(map(len, records)) == sizes and all_fit(queue, indexes, offsets, sizes, records, repeat(0), crc=crc):
-        return []
-    return [
-        index
-        for index, offset, size, record in zip(indexes, offsets, sizes, records, strict=True)
-        if len(record) != size or not all_fit(queue, (index,), (offset,), (size,), (record,), (0,), crc=crc)
-    ]
-
-
 class Reader:
     """Reads batches of messages for pulls."""
 
@@ -201,10 +128,7 @@ class Reader:
         self._backlog = Backlog(store.queues)
         self.limits = limits
         self._conditions = Share(_CONDITIONS)
-        #: Queue and tags -> indexes between which such messages from before the start were found to be as they were.
-        self._compared: dict[tuple[Queue, frozenset[int] | None], tuple[int, int]] = {}
-        #: Room for records that are compared with their entries.
-        self._copy = bytearray()
+        self._compared = Comparison(store)
 
     def at_once(self, queue: Queue, offset: int, wanted: int, codes: frozenset[int] | None = None) -> Batch | None:
         """What :meth:`scan` finds of a backlog, when all of it is at hand; None: scan.
@@ -238,9 +162,9 @@ class Reader:
         end = last + sizes[-1]
         if end - first > _WIDE or not is_size(min(sizes)):
             return None
-        if first < log.written_from and not self._is_as_it_was(queue, codes, offset, following):
+        if first < log.written_from and not self._compared.is_as_it_was(queue, codes, offset, following):
             return None
-        crc = self._compares_bodies(first)
+        crc = self._compared.counts_bodies(first)
         # Where the second record follows the first, whole batches of messages do.
         follow = count > 1 and offsets[1] == first + sizes[0]
         found = None if follow or min(offsets) < first or max(offsets) > last else log.view(first, end)
@@ -250,12 +174,12 @@ class Reader:
             fit = all_fit(queue, indexes, offsets, sizes, pieces, repeat(0), crc=crc)
         else:
             # Or some of what lies between them is not in memory, or it is much, or in another file.
-            runs = _runs(offsets, sizes)
+            runs = runs_of(offsets, sizes)
             apart = self._apart(runs)
             if apart is None:
                 return None
             pieces = apart
-            fit = _runs_fit(queue, indexes, offsets, sizes, runs, pieces, self._copy, crc=crc)
+            fit = self._compared.fit(queue, indexes, offsets, sizes, runs, pieces, crc=crc)
         if not fit:
             return None
         return Batch(Status.FOUND, following, least, most, pieces, total, log.end - last, len(indexes))
@@ -286,7 +210,7 @@ class Reader:
         offsets, sizes = tuple(compress(offsets, wanted)), tuple(compress(sizes, wanted))
         return indexes[:-1], offsets[:count], sizes[:count], indexes[-1]
 
-    def _apart(self, runs: Sequence[tuple[int, int, int]]) -> list[memoryview] | None:
+    def _apart(self, runs: Sequence[Run]) -> list[memoryview] | None:
         """Views of parts of the log; None when one is not in memory."""
         view = self._log.view
         pieces: list[memoryview] = []
@@ -297,13 +221,6 @@ class Reader:
             whole, start = found
             pieces.append(whole[begin - start : end - start])
         return pieces
-
-    def _compares_bodies(self, offset: int) -> bool:
-        """Whether checksums count for records that are in memory, from a place of the log on.
-
-        What was there before this process may be there because a start, or a reader, has brought it from the disk.
-        """
-        return offset < self._log.written_from or self._store.settings.check_crc_in_memory
 
     def scan(self, queue: Queue, offset: int, wanted: int, wants: Filter) -> Scan:
         """Read up to ``wanted`` messages from ``offset`` on that the filter lets through."""
@@ -328,37 +245,6 @@ class Reader:
                 return found
             yield from self._mended(queue, found, tried)
 
-    def _wrong(
-        self,
-        queue: Queue,
-        indexes: Sequence[int],
-        spans: Sequence[tuple[int, int]],
-        records: Sequence[bytes],
-        *,
-        cold: bool,
-    ) -> Generator[Awaitable[Any], Any, list[int]]:
-        """The indexes of those messages that are not what their entries stand for, or not as they were.
-
-        :param cold: they came from the disk.
-        """
-        first = spans[0][0]
-        wrong = _misfits(queue, indexes, spans, records, crc=cold or self._compares_bodies(first))
-        if not wrong and (cold or first < self._log.written_from) and self._store.settings.checksums:
-            differing = yield self._log.checksums.differing([offset for offset, _ in spans], records)
-            wrong = [indexes[number] for number in differing]
-        return wrong
-
-    def _is_as_it_was(self, queue: Queue, codes: frozenset[int] | None, offset: int, end: int) -> bool:
-        """Whether some messages were found to be as they were: once is enough, for it costs more than the pull."""
-        low, high = self._compared.get((queue, codes), (0, 0))
-        return (low <= offset and end <= high) or not self._store.settings.checksums
-
-    def _note_compared(self, queue: Queue, codes: frozenset[int] | None, offset: int, end: int) -> None:
-        if len(self._compared) >= _MOST_PLACES:
-            self._compared.clear()
-        low, high = self._compared.get((queue, codes), (offset, offset))
-        self._compared[queue, codes] = (min(low, offset), max(high, end)) if low <= offset <= high else (offset, end)
-
     def _mended(self, queue: Queue, wrong: Sequence[int], tried: set[int]) -> Generator[Awaitable[Any], Any, None]:
         """Have entries put right that do not fit their records.
 
@@ -381,10 +267,10 @@ class Reader:
         records = log.read_many(list(zip(offsets, sizes, strict=True)))
         if records is None or sum(map(len, records)) != total:
             return None
-        if first < log.written_from and not self._is_as_it_was(queue, None, offset, following):
+        if first < log.written_from and not self._compared.is_as_it_was(queue, None, offset, following):
             return None
         if not (offset >= queue.tail_from and log.has_written(first)) and not all_fit(
-            queue, range(offset, following), offsets, sizes, records, repeat(0), crc=self._compares_bodies(first)
+            queue, range(offset, following), offsets, sizes, records, repeat(0), crc=self._compared.counts_bodies(first)
         ):
             return None
         return Batch(Status.FOUND, following, queue.min, queue.visible, records, total, log.end - last, len(records))
@@ -468,9 +354,9 @@ class Reader:
         if records is None:
             records = yield log.read_many_cold(spans)
         if not (in_memory and log.has_written(spans[0][0])):
-            wrong = yield from self._wrong(queue, indexes, spans, records, cold=cold)
+            wrong = yield from self._compared.wrong(queue, indexes, spans, records, cold=cold)
             if not wrong and spans[0][0] < log.written_from:
-                self._note_compared(queue, codes, offset, position)
+                self._compared.note(queue, codes, offset, position)
         if wrong:
             # Retention may have taken the oldest files between the entry and its record.
             past = tried.union(index for index, (at, _) in zip(indexes, spans, strict=True) if at < log.start)
@@ -562,7 +448,7 @@ class Reader:
                 if read is None:
                     read = yield log.read_many_cold(places)
                 records = dict(zip(readable, read, strict=True))
-                wrong = yield from self._wrong(queue, list(readable), places, read, cold=cold)
+                wrong = yield from self._compared.wrong(queue, list(readable), places, read, cold=cold)
                 for index in wrong:
                     del records[index]
                 wrong = [index for index in wrong if readable[index][0] >= log.start]  # retention took the others

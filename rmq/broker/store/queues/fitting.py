@@ -36,6 +36,9 @@ _TAILS: list[Callable[[Buffer, int], tuple[Any, ...]]] = [
 MANY = 8
 #: Of fewer records behind one another their fields are compared sooner than their bytes.
 _COLUMNS = 48
+#: What the last bytes of so many numbers that follow one another are cut out of.
+_CYCLED = 1024
+_CYCLE = bytes(range(256)) * (_CYCLED // 256 + 1)
 #: Where the fields are whose bytes are the same in records that are alike, and what makes these bytes.
 _ALIKE = ("size", "magic", "queue_id", "sys_flag", "body_size")
 _ALIKE_AT = [at for name in _ALIKE for at in range(FIELDS[name][0], FIELDS[name][0] + 4)]
@@ -193,13 +196,29 @@ def _columns_fit(queue: Queue, indexes: Collection[int], offsets: Sequence[int],
     for at, byte in chain(zip(_ALIKE_AT, alike, strict=True), enumerate(ending, HEAD_SIZE + body)):
         if run[at:end:size] != bytes((byte,)) * count:
             return False
-    numbers = _numbers(count)
-    for field, told in (("queue_offset", numbers(*indexes)), ("physical_offset", numbers(*offsets))):
-        first = FIELDS[field][0]
-        for number in range(8):
-            if run[first + number : end : size] != told[number::8]:
+    for field, numbers in (("queue_offset", indexes), ("physical_offset", offsets)):
+        for at, told in enumerate(_columns(numbers), FIELDS[field][0]):
+            if run[at:end:size] != told:
                 return False
     return True
+
+
+def _columns(numbers: Collection[int]) -> list[bytes]:
+    """Some numbers of eight bytes: the first byte of each of them, then the second one of each, and so on.
+
+    Of numbers that follow one another, as indexes do, nearly all of that is one byte again and again.
+    """
+    count = len(numbers)
+    if isinstance(numbers, range) and numbers.step == 1 and count <= _CYCLED:
+        first, last = numbers[0], numbers[-1]
+        if first >> 16 == last >> 16:
+            low = _CYCLE[first & 0xFF :][:count]
+            hundreds = range(first >> 8, (last >> 8) + 1)
+            spans = (min(last, each << 8 | 0xFF) - max(first, each << 8) + 1 for each in hundreds)
+            middle = b"".join([bytes((each & 0xFF,)) * span for each, span in zip(hundreds, spans, strict=True)])
+            return [*(bytes((byte,)) * count for byte in (first >> 16).to_bytes(6, "big")), middle, low]
+    told = _numbers(count)(*numbers)
+    return [told[byte::8] for byte in range(8)]
 
 
 def _is_whole(piece: Buffer, start: int, size: int, body: int, properties: int) -> bool:

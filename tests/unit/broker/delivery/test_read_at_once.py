@@ -8,6 +8,7 @@ from itertools import pairwise, product
 
 import pytest
 
+from rmq.broker.delivery.comparison import runs_of
 from rmq.broker.delivery.filtering import EVERYTHING, Filter
 from rmq.broker.delivery.read import Batch, Reader, ReadLimits, Status
 from rmq.broker.store.state import Queue
@@ -78,6 +79,49 @@ def test_at_once_is_what_a_scan_finds(pattern: str) -> None:
                     assert len(batch.records) <= wanted // 500 + 3
             crossed += _files(scanned) > 1
         assert crossed  # some lie on both sides of a file's end
+        await store.stop()
+
+    run(main())
+
+
+def test_records_behind_one_another_are_one_run() -> None:
+    chance = random.Random(1)
+    for alike, _ in product((True, False), range(200)):
+        offsets, sizes, expected, at = [], [], [], 7
+        for _ in range(chance.randrange(1, 5)):
+            count = chance.choice([1, 2, 31, 32, 33, 64, 70])
+            run = [100 if alike else chance.randrange(100, 110) for _ in range(count)]
+            expected.append((at, at + sum(run), count))
+            offsets += [at + sum(run[:each]) for each in range(count)]
+            sizes += run
+            at += sum(run) + chance.randrange(1, 200)
+        assert runs_of(offsets, sizes) == expected
+
+
+@pytest.mark.parametrize("index", [1, 40, 41, 95])
+def test_an_entry_within_a_run_that_points_elsewhere_is_left_to_the_scan(index: int) -> None:
+    """Of a run of records that are of one size not every entry is looked at to find where it ends."""
+
+    async def main() -> None:
+        machine = Simulation(1).node("a")
+        settings = small(commit_log_file_size=LOG_SIZE, queue_file_size=4096 * 20, checksums=False)
+        store = await opened(machine.world, settings)
+        queue = store.queues.get_or_create("T", 0)
+        for _ in range(8):
+            store.append([put(queue, b"body") for _ in range(128)])
+        await store.writer.write(everything=True)
+        store.log.segments[0].shared.file.pread(LOG_SIZE, 0)
+        reader = Reader(store, ReadLimits(bytes_in_memory=4 << 20, count_in_memory=1024))
+        good = await store.queues.entries_cold(queue, 0, 1024)
+        served = reader.at_once(queue, 0, 100)
+        assert served is not None
+        assert len(served.records) == 1
+        entries = machine.disk.open(f"{queue.files.directory}/{0:020d}")
+        offset, size, code = struct.unpack_from(">qiq", good, index * 20)
+        for place in (offset + size, offset - size, offset + 1, offset ^ 1 << 40):
+            entries.pwrite(struct.pack(">qiq", place, size, code), index * 20)
+            store.queues.cuts += 1
+            assert reader.at_once(queue, 0, 100) is None
         await store.stop()
 
     run(main())

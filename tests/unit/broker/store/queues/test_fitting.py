@@ -56,6 +56,16 @@ def fit(made: list[bytes], offsets: list[int], sizes: list[int], *, crc: bool = 
     return apart
 
 
+@pytest.mark.parametrize("first", [0, 254, 65_536 - 3, 65_536, (1 << 40) - 5, (1 << 62) + 255])
+@pytest.mark.parametrize("count", [1, 9, 512, 1024, 1025])
+def test_the_columns_of_numbers_in_a_row_are_those_of_any_numbers(first: int, count: int) -> None:
+    numbers = range(first, first + count)
+    packed = b"".join(number.to_bytes(8, "big") for number in numbers)
+    expected = [packed[byte::8] for byte in range(8)]
+    assert fitting._columns(numbers) == fitting._columns(list(numbers)) == expected
+    assert fitting._columns(numbers[::-1])[7] == expected[7][::-1]
+
+
 @pytest.mark.parametrize("alike", [True, False])
 @pytest.mark.parametrize("place", [0, 2, 5])
 @pytest.mark.parametrize("crc", [True, False])
