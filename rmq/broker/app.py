@@ -189,7 +189,14 @@ class BrokerApp:
             broker_id=lambda: self.roles.role.broker_id,
         )  # fmt: skip
         runtime = RuntimeAdmin(
-            world, settings, store, counted.stats, delays, front.pressure, lambda: self.roles.figures()
+            world,
+            settings,
+            store,
+            counted.stats,
+            delays,
+            front.pressure,
+            lambda: self.roles.figures(),
+            lambda: None if self.roles.master is None else self.roles.master.timers,
         )
         beside = BesideTables(modes, delays, forgetting)
         for service in make_handlers(

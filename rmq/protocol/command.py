@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from rmq.protocol.header import Header
     from rmq.protocol.permissions import Grant, Need
 
-__all__ = ["VERSION", "Command", "SerializeType"]
+__all__ = ["FIRST_OF_5", "VERSION", "Command", "SerializeType"]
 
 #: What we announce: V4_9_8 (protocol.md 1.5).
 VERSION = 409
+#: V5_0_0_SNAPSHOT: clients and tools from here on look for what 5.x has besides.
+FIRST_OF_5 = 412
 
 FLAG_RESPONSE = 1
 FLAG_ONEWAY = 2

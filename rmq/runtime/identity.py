@@ -84,6 +84,9 @@ class RealIdentity:
     def physical_memory(self) -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
+    def processors(self) -> int:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
     def boot_id(self) -> str:
         try:
             with open(_BOOT_ID, encoding="ascii") as file:

@@ -292,6 +292,9 @@ class Identity(Protocol):
     def physical_memory(self) -> int:
         """Bytes of memory of the machine."""
 
+    def processors(self) -> int:
+        """Those that this process may run on."""
+
     def boot_id(self) -> str:
         """What differs after every start of the machine's kernel; "" where that is not known."""
 

@@ -103,6 +103,9 @@ class SimIdentity:
     def physical_memory(self) -> int:
         return self.memory
 
+    def processors(self) -> int:
+        return 1
+
     def boot_id(self) -> str:
         return self.boot
 

@@ -95,8 +95,23 @@ class ConfigAdmin:
     @handles(RequestCode.GET_BROKER_CONFIG)
     def get(self, conn: Conn, request: Command) -> Command:
         """26: every key with its value."""
+        told = self._told_besides()
+        lines = [line for line in self._settings.dump().splitlines() if line.partition("=")[0] not in told]
+        lines += [f"{key}={text}" for key, text in told.items()]
         return request.reply(
             ResponseCode.SUCCESS,
             header=GetBrokerConfigResponse(version=self._version.encode().decode()),
-            body=self._settings.dump().encode(),
+            body="".join(f"{line}\n" for line in lines).encode(),
         )
+
+    def _told_besides(self) -> dict[str, str]:
+        """Java's keys that are no settings here, but that its tools look for: exportConfigs ends where one is missing.
+
+        What they say is so, whatever a file gives them.
+        """
+        return {
+            "filterServerNums": "0",
+            "useTLS": "true" if self._settings.tls_enable else "false",
+            # exportMetrics prints it as cpuNum: Java has as many of these threads as it has processors.
+            "clientCallbackExecutorThreads": str(self._world.identity.processors()),
+        }

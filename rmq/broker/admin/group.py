@@ -22,7 +22,7 @@ from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroup
 from rmq.protocol.bodies.kv import TopicList
 from rmq.protocol.bodies.pop import GroupForbidden
 from rmq.protocol.codes import RequestCode, ResponseCode
-from rmq.protocol.command import Command
+from rmq.protocol.command import FIRST_OF_5, Command
 from rmq.protocol.errors import ResponseError
 from rmq.protocol.headers.group import (
     DeleteSubscriptionGroupRequest,
@@ -206,7 +206,7 @@ class GroupAdmin:
             await turns.step()
         self._check_length(wanted)
         body = LongBody(f'{{"consumeTps":{tps!r},"offsetTable":{{')
-        async for progress in self._progress(group, wanted):
+        async for progress in self._progress(group, wanted, request.version):
             for queue in progress.queues:
                 await body.item(queue)
         return request.reply(ResponseCode.SUCCESS, body=await body.end("}}"))
@@ -229,7 +229,7 @@ class GroupAdmin:
                     wanted.append((topic, config.write_queue_nums))
                 await turns.step()
             self._check_length(wanted)
-            async for progress in self._progress(group, wanted):
+            async for progress in self._progress(group, wanted, request.version):
                 left += progress.left
                 if progress.topic != last:
                     tps = self._stats.consume_tps(progress.topic, group)
@@ -251,8 +251,12 @@ class GroupAdmin:
         online = self._consumers.group(group)
         return online is None or not online.subscriptions or topic in online.subscriptions
 
-    async def _progress(self, group: str, wanted: Sequence[tuple[str, int]]) -> AsyncIterator[_Progress]:
-        """How far a group is on each of the topics, given with the number of queues to tell of: some queues a turn."""
+    async def _progress(self, group: str, wanted: Sequence[tuple[str, int]], version: int) -> AsyncIterator[_Progress]:
+        """How far a group is on each of the topics, given with the number of queues to tell of: some queues a turn.
+
+        :param version: of who asks.
+        """
+        newer = version >= FIRST_OF_5
         for run in _portions(wanted):
             queues = [(topic, queue_id) for topic, ids in run for queue_id in ids]
             committed = [max(0, self._offsets.query(group, topic, queue_id)) for topic, queue_id in queues]
@@ -269,7 +273,7 @@ class GroupAdmin:
                 for queue_id in ids:
                     high = self._lookup.max_offset(topic, queue_id)
                     at = next(offsets)
-                    texts.append(_queue_stats(key % queue_id, high, at, max(0, next(stamps))))
+                    texts.append(_queue_stats(key % queue_id, high, at, max(0, next(stamps)), newer=newer))
                     left += high - at
                 yield _Progress(topic, texts, left)
             await asyncio.sleep(0)
@@ -347,8 +351,13 @@ def _portions(wanted: Sequence[tuple[str, int]]) -> Iterator[list[tuple[str, ran
         yield portion
 
 
-def _queue_stats(queue: str, high: int, at: int, stamp: int) -> str:
-    return f'{queue}:{{"brokerOffset":{high},"consumerOffset":{at},"lastTimestamp":{stamp}}}'
+def _queue_stats(queue: str, high: int, at: int, stamp: int, *, newer: bool = False) -> str:
+    """One queue; tools of 5.x take ``pullOffset`` less ``consumerOffset`` for what a member has and has not consumed.
+
+    Which offset members asked for last is not kept: there is nothing to be told of that, and no negative number.
+    """
+    pulled = f',"pullOffset":{at}' if newer else ""
+    return f'{queue}:{{"brokerOffset":{high},"consumerOffset":{at},"lastTimestamp":{stamp}{pulled}}}'
 
 
 def _span(queue: str, consumed: int, delay: int, newest: int, oldest: int) -> str:

@@ -6,8 +6,10 @@ import logging
 
 from rmq.broker.admin.lookup import Lookup
 from rmq.broker.groups.clients import Consumers
+from rmq.broker.groups.filters import ConsumerFilters
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.store import Store
+from rmq.protocol import fastjson
 from rmq.protocol.bodies.stats import ConsumeQueueData, QueryConsumeQueueResponseBody
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command, SerializeType
@@ -38,7 +40,15 @@ _MOST_BYTES = 12 << 20
 class MessageAdmin:
     """Handlers of the message lookups (protocol.md 2.5, 2.10)."""
 
-    def __init__(self, settings: BrokerSettings, store: Store, consumers: Consumers, lookup: Lookup) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        store: Store,
+        consumers: Consumers,
+        lookup: Lookup,
+        filters: ConsumerFilters,
+    ) -> None:
+        self._filters = filters
         self._settings = settings
         self._store = store
         self._consumers = consumers
@@ -95,8 +105,9 @@ class MessageAdmin:
                 body.filter_data = f"{header.consumer_group}@{topic} is not online!"
             else:
                 body.subscription_data = subscription.data
-                body.filter_data = "null"
-                wanted = subscription.code_set
+                body.filter_data = self._filter_text(topic, header.consumer_group)
+                # Whether an expression lets a message through its entry does not tell.
+                wanted = subscription.code_set if subscription.data.is_tag_type else None
         entries = await self._lookup.entries(queue, header.index, min(max(header.count, 0), _MOST_ENTRIES))
         body.queue_data = [
             ConsumeQueueData(
@@ -108,6 +119,13 @@ class MessageAdmin:
             for position, size, code in entries
         ]
         return request.reply(ResponseCode.SUCCESS, body=body.encode())
+
+    def _filter_text(self, topic: str, group: str) -> str:
+        """What is known of a group's SQL92 expression, as Java writes it."""
+        one = self._filters.get(topic, group)
+        if one is None:
+            return "null"
+        return fastjson.pretty(one.to_body(self._filters.bloom.m).to_object()).decode()
 
 
 def _plain(answer: Command) -> Command:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 
 from rmq.broker.lane.pressure import Pressure
 from rmq.broker.schedule.levels import DelayOffsets
+from rmq.broker.schedule.timers import TimerService
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.stats import RATE_WINDOWS, BrokerStats, Rates, put_buckets
 from rmq.broker.store.store import Store
 from rmq.protocol.bodies.kv import KVTable
 from rmq.protocol.codes import RequestCode, ResponseCode, version_name
-from rmq.protocol.command import VERSION, Command
+from rmq.protocol.command import FIRST_OF_5, VERSION, Command
 from rmq.protocol.names import SCHEDULE_TOPIC
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import handles
@@ -27,6 +28,7 @@ class RuntimeAdmin:
     """Handler of 28. There are no thread pools: the send queue's figures are of sends read and not answered yet.
 
     :param role: figures of the broker's role.
+    :param timers: messages with a time of their own; None while the broker delivers none.
     """
 
     def __init__(
@@ -38,8 +40,10 @@ class RuntimeAdmin:
         delays: DelayOffsets,
         pressure: Pressure,
         role: Callable[[], Mapping[str, str]],
+        timers: Callable[[], TimerService | None],
     ) -> None:
         self._role = role
+        self._timers = timers
         self._world = world
         self._settings = settings
         self._store = store
@@ -51,6 +55,8 @@ class RuntimeAdmin:
     async def runtime_info(self, conn: Conn, request: Command) -> Command:
         """28: counters, rates, disk and versions."""
         table = await self.table()
+        if request.version >= FIRST_OF_5:
+            table |= self._of_5(table)
         return request.reply(ResponseCode.SUCCESS, body=KVTable(table=table).encode())
 
     async def table(self) -> dict[str, str]:
@@ -111,6 +117,24 @@ class RuntimeAdmin:
             "remainTransientStoreBufferNumbs": str(_NO_POOL),
             "startAcceptSendRequestTimeStamp": str(settings.start_accept_send_request_time_stamp),
         }
+
+    def _of_5(self, table: Mapping[str, str]) -> dict[str, str]:
+        """What tools of 5.x look for besides. There are no queues of acks and of lite pulls: they wait nowhere."""
+        found = {
+            # In Java: the services of a master run.
+            "brokerActive": "false" if table.get("brokerRole") in (None, "slave", "follower") else "true",
+            "getTransferredTps": table["getTransferedTps"],
+        }
+        for name in ("ack", "litePull"):
+            found[f"{name}ThreadPoolQueueSize"] = "0"
+            found[f"{name}ThreadPoolQueueCapacity"] = str(self._settings.pull_thread_pool_queue_capacity)
+            found[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+        timers = self._timers()
+        if timers is not None:
+            found["timerReadBehind"] = str(timers.overdue()[1] // 1000)
+            found["timerOffsetBehind"] = str(timers.behind)
+            found["timerCongestNum"] = str(len(timers))
+        return found
 
     def _offsets(self) -> dict[str, str]:
         store = self._store

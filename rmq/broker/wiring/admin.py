@@ -63,7 +63,7 @@ def make_handlers(
         ClientRelay(settings, consumers, store.messages.at),
         ConfigAdmin(ground.world, settings, topics, store.settings),
         runtime,
-        MessageAdmin(settings, store, consumers, lookup),
+        MessageAdmin(settings, store, consumers, lookup, tables.filters),
         StatisticsAdmin(stats),
         MaintenanceAdmin(store, topics),
         ReplicaAdmin(ground, lambda: roles().sends_log, lambda: roles().link()),

@@ -32,6 +32,9 @@ class Machine:
     def physical_memory(self) -> int:
         return 1 << 30
 
+    def processors(self) -> int:
+        return 1
+
 
 def world(*addresses: str) -> World:
     return dataclasses.replace(World.real(), identity=Machine(*addresses))

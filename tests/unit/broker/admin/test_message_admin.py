@@ -35,7 +35,9 @@ def test_key_queries_say_how_far_the_index_is(monkeypatch: pytest.MonkeyPatch, u
             machine.files.unlink(f"/store/index/{name}")
         store = await opened(machine.world, small(index_at_start=0))
         assert store.indexing.build is not None
-        admin = MessageAdmin(BrokerSettings(), store, cast(Any, None), Lookup(store, ReadLimits(memory_bound=0)))
+        admin = MessageAdmin(
+            BrokerSettings(), store, cast(Any, None), Lookup(store, ReadLimits(memory_bound=0)), cast(Any, None)
+        )
 
         async def ask(key: str) -> Command:
             header = QueryMessageRequest(

@@ -93,8 +93,9 @@ def test_a_search_is_bounded_and_says_so(monkeypatch: pytest.MonkeyPatch, unique
     async def main() -> None:
         store = await fresh()
         admin = MessageAdmin(
-            BrokerSettings(max_msgs_num_batch=4), store, cast(Any, None), Lookup(store, ReadLimits(memory_bound=0))
-        )
+            BrokerSettings(max_msgs_num_batch=4), store, cast(Any, None), Lookup(store, ReadLimits(memory_bound=0)),
+            cast(Any, None),
+        )  # fmt: skip
 
         async def ask(key: str, maximum: int = 10) -> Command:
             header = QueryMessageRequest(
