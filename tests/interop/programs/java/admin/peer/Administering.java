@@ -4,17 +4,21 @@ import com.alibaba.fastjson.JSONObject;
 import java.io.ByteArrayOutputStream;
 import java.io.File;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
+import org.apache.rocketmq.tools.command.SubCommand;
 
 /** topic, group, mqadmin: the administration of Apache's own tools. */
 public final class Administering {
@@ -126,16 +130,56 @@ public final class Administering {
         PrintStream capture = new PrintStream(printed, true, "UTF-8");
         PrintStream out = System.out;
         PrintStream err = System.err;
+        forgetCommands();
         System.setOut(capture);
         System.setErr(capture);
+        Thread hurry = hurry(Thread.currentThread());
         try {
             MQAdminStartup.main0(arguments.getJSONArray("args").toArray(new String[0]), Account.hook());
         } finally {
+            hurry.interrupt();
+            hurry.join();
             System.setOut(out);
             System.setErr(err);
         }
         Map<String, Object> answer = Peer.done();
         answer.put("output", printed.toString("UTF-8"));
         return answer;
+    }
+
+    /** The client of 5.3.3 ends once a thread of it has waited for events in vain, for three seconds: that one is woken. */
+    private static Thread hurry(Thread asking) {
+        Thread thread = new Thread(() -> {
+            try {
+                while (true) {
+                    Thread.sleep(30);
+                    boolean ends = false;
+                    for (StackTraceElement frame : asking.getStackTrace()) {
+                        ends |= frame.getMethodName().equals("shutdown") && frame.getClassName().endsWith("NettyRemotingClient");
+                    }
+                    for (Thread other : ends ? Thread.getAllStackTraces().keySet() : Set.<Thread>of()) {
+                        if (other.getName().startsWith("NettyEventExecutor")) {
+                            other.interrupt();
+                        }
+                    }
+                }
+            } catch (InterruptedException done) {
+                return;
+            }
+        }, "hurry");
+        thread.setDaemon(true);
+        thread.start();
+        return thread;
+    }
+
+    /** A command of an earlier call keeps the client that it has shut down. */
+    @SuppressWarnings("unchecked")
+    private static void forgetCommands() throws IllegalAccessException {
+        for (Field field : MQAdminStartup.class.getDeclaredFields()) {
+            if (Modifier.isStatic(field.getModifiers()) && List.class.isAssignableFrom(field.getType())) {
+                field.setAccessible(true);
+                ((List<SubCommand>) field.get(null)).clear();
+            }
+        }
     }
 }

@@ -1,0 +1,153 @@
+"""What Java's mqadmin is asked of both clusters, in this order: later commands see what earlier ones have changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: The generations of the tools; a command of both stands once.
+OLD = frozenset({"4.9.4", "4.9.8"})
+NEW = frozenset({"5.3.3"})
+BOTH = OLD | NEW
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One command line.
+
+    :param words: with ``{names}`` that :class:`tests.support.parity.stage.Stage` knows.
+    :param tools: versions that have it.
+    :param sort: its lines come in no order.
+    """
+
+    words: str
+    tools: frozenset[str] = BOTH
+    sort: bool = False
+
+
+COMMANDS = (
+    Asked("updateTopic -b {b} -t Made -r 6 -w 6"),
+    Asked("updateTopic -c {c} -t Made -r 4 -w 4 -p 6 -o true"),
+    Asked("updateTopicPerm -b {b} -t Made -p 4"),
+    Asked("updateTopicPerm -c {c} -t Made -p 6"),
+    Asked("updateSubGroup -b {b} -g made-group -r 3 -q 2"),
+    Asked("updateSubGroup -c {c} -g made-group -s true -m true -d true -i 0 -w 1 -a true"),
+    Asked("updateTopic -b {b} -t Broken.Name"),
+    Asked("topicList", sort=True),
+    Asked("topicList -c", sort=True),
+    Asked("topicRoute -t T"),
+    Asked("topicRoute -t T -l"),
+    Asked("topicRoute -t unknown"),
+    Asked("topicStatus -t T"),
+    Asked("topicStatus -t unknown"),
+    Asked("topicClusterList -t T"),
+    Asked("topicClusterList -t unknown"),
+    Asked("clusterList"),
+    Asked("clusterList -m"),
+    Asked("brokerStatus -b {b}"),
+    Asked("brokerStatus -c {c}"),
+    Asked("brokerConsumeStats -b {b}", sort=True),
+    Asked("brokerConsumeStats -b {b} -l 1", sort=True),
+    Asked("brokerConsumeStats -b {b} -o true"),
+    Asked("queryMsgById -i {id}", OLD),
+    Asked("queryMsgById -i {id} -t T", NEW),
+    Asked("queryMsgById -i {unknown-id} -t T", NEW),
+    Asked("queryMsgById -i {unknown-id}", OLD),
+    Asked("queryMsgByKey -t T -k key-3"),
+    Asked("queryMsgByKey -t T -k nothing"),
+    Asked("queryMsgByKey -t unknown -k nothing"),
+    Asked("queryMsgByUniqueKey -t T -i {uid}"),
+    Asked("queryMsgByUniqueKey -t T -i {uid} -a"),
+    Asked("queryMsgByUniqueKey -t T -i {uid} -g g -d {client}"),
+    Asked("queryMsgByOffset -t T -b {bn} -i 0 -o 1"),
+    Asked("queryMsgByOffset -t T -b {bn} -i 0 -o 99"),
+    Asked("queryMsgTraceById -i {traced}"),
+    Asked("printMsg -t T -d true"),
+    Asked("printMsg -t T -s TagB -d true"),
+    Asked("printMsgByQueue -t T -a {bn} -i 1 -p true -d true"),
+    Asked("printMsgByQueue -t T -a {bn} -i 1 -f true"),
+    Asked("sendMsgStatus -b {bn} -s 16 -c 2"),
+    Asked("producerConnection -g online-producer -t T"),
+    Asked("producerConnection -g nobody -t T"),
+    Asked("consumerConnection -g g"),
+    Asked("consumerConnection -g g -b {b}", NEW),
+    Asked("consumerConnection -g nobody"),
+    Asked("consumerProgress -g g"),
+    Asked("consumerProgress -g g -s true"),
+    Asked("consumerProgress", sort=True),
+    Asked("consumerProgress -g nobody"),
+    Asked("consumerProgress -g g -t T", NEW),
+    Asked("consumerStatus -g g"),
+    Asked("consumerStatus -g g -i {client}"),
+    Asked("consumerStatus -g g -i {client} -s"),
+    Asked("consumerStatus -g nobody"),
+    Asked("producer -b {b}"),
+    Asked("cloneGroupOffset -s read -d cloned -t T -o true"),
+    Asked("consumerProgress -g cloned"),
+    Asked("updateKvConfig -s NS -k k -v v"),
+    Asked("deleteKvConfig -s NS -k k"),
+    Asked("deleteKvConfig -s NS -k unknown"),
+    Asked("updateOrderConf -t T -m put -v broker-a:4"),
+    Asked("updateOrderConf -t T -m get"),
+    Asked("updateOrderConf -t T -m delete"),
+    Asked("updateOrderConf -t T -m get"),
+    Asked("wipeWritePerm -b {bn}"),
+    Asked("addWritePerm -b {bn}"),
+    Asked("wipeWritePerm -b unknown"),
+    Asked("resetOffsetByTime -g read -t T -s 0"),
+    Asked("resetOffsetByTime -g read -t T -s now"),
+    Asked("resetOffsetByTime -g read -t T -s 0 -c", OLD),  # 5.3.3's ends the JVM
+    Asked("resetOffsetByTime -g g -t T -s now"),
+    Asked("resetOffsetByTime -g nobody -t T -s 0"),
+    Asked("skipAccumulatedMessage -g read -t T"),
+    Asked("cleanExpiredCQ -b {b}"),
+    Asked("cleanExpiredCQ -c {c}"),
+    Asked("deleteExpiredCommitLog -b {b}"),
+    Asked("deleteExpiredCommitLog -c {c}"),
+    Asked("cleanUnusedTopic -b {b}"),
+    Asked("cleanUnusedTopic -c {c}"),
+    Asked("statsAll", sort=True),
+    Asked("statsAll -a", sort=True),
+    Asked("statsAll -t T"),
+    Asked("allocateMQ -t T -i 10.0.0.1,10.0.0.2"),
+    Asked("checkMsgSendRT -t T -a 2 -s 16"),
+    Asked("getNamesrvConfig"),
+    Asked("updateNamesrvConfig -k unknownKey -v 1"),
+    Asked("getBrokerConfig -b {b}"),
+    Asked("getBrokerConfig -c {c}"),
+    Asked("updateBrokerConfig -b {b} -k maxMessageSize -v 4194304"),
+    Asked("updateBrokerConfig -b {b} -k unknownKey -v 1"),
+    Asked("getConsumerConfig -g g"),
+    Asked("getConsumerConfig -g nobody"),
+    Asked("queryCq -t T -q 0 -i 0 -c 3 -b {b}"),
+    Asked("queryCq -t T -q 0 -i 0 -c 3 -b {b} -g g"),
+    Asked("queryCq -t T -q 0 -i 0 -c 3 -b {b} -g sql"),
+    Asked("queryCq -t T -q 0 -i 0 -b {b}"),
+    Asked("sendMessage -t Sent -p hello -k sent-key -c TagA"),
+    Asked("sendMessage -t Sent -p hello -b {bn} -i 1"),
+    Asked("consumeMessage -t T -c 3"),
+    Asked("consumeMessage -t T -b {bn} -i 0"),
+    Asked("consumeMessage -t T -b {bn} -i 0 -o 1 -c 1"),
+    Asked("consumeMessage -t T -s {before} -e {after}"),
+    Asked("consumeMessage -t T -s {middle} -e {after}"),
+    Asked("consumeMessage -t T -b {bn} -i 0 -s {before} -e {middle}"),
+    Asked("exportMetadata -c {c} -f {tmp}"),
+    Asked("exportMetadata -b {b} -t -f {tmp}"),
+    Asked("exportMetadata -b {b} -g -f {tmp}"),
+    Asked("exportConfigs -c {c} -f {tmp}"),
+    Asked("exportMetrics -c {c} -f {tmp}"),
+    Asked("haStatus -b {b}", NEW),
+    Asked("haStatus -c {c}", NEW),
+    Asked("setConsumeMode -b {b} -t T -g g -m POP -q 2", NEW),
+    Asked("setConsumeMode -b {b} -t T -g g -m PULL", NEW),
+    Asked("getBrokerEpoch -b {bn}", NEW),
+    Asked("clusterAclConfigVersion -b {b}", OLD),
+    Asked("getAclConfig -b {b}", frozenset({"4.9.4"})),
+    Asked("updateAclConfig -b {b} -a newcomer -s 12345678", OLD),
+    Asked("deleteAclConfig -b {b} -a newcomer", OLD),
+    Asked("updateGlobalWhiteAddr -b {b} -g 10.0.0.1", OLD),
+    Asked("deleteSubGroup -b {b} -g made-group"),
+    Asked("deleteSubGroup -c {c} -g read -r true"),
+    Asked("deleteTopic -c {c} -t Made"),
+    Asked("deleteTopic -c {c} -t unknown"),
+    Asked("topicList", sort=True),
+)
