@@ -12,9 +12,12 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'rmq[spark]'")
 
+from rmq.spark.source.readers import LIMITS
 from tests.support.kills.campaign import PIECE, amount
 from tests.support.spark.histories.history import run
 from tests.support.spark.histories.plants import PLANTS, Patch
+
+pytestmark = pytest.mark.skipif(not LIMITS, reason="the stand-in asks a source as Spark 4.2 and later do")
 
 SEEDS = amount(40, 6000)
 #: The model has blamed the query for what it is to do, once in a thousand histories: told of a loss a second time since
