@@ -21,13 +21,13 @@ LONGEST_CLIENT_ID = 1_024
 def name_fault(name: str, longest: int = LONGEST_GROUP) -> str | None:
     """What is wrong with a name that goes into files, logs and metric labels, as a sentence for its sender; or None.
 
-    Java takes any; what no line of a file can carry is refused here.
+    Java takes any; what no line of a file can carry is refused here. DEL ends no line, and names of Java's stores have it.
 
     :param longest: bytes of UTF-8.
     """
     if len(name) <= longest and name.isascii() and name.isprintable():
         return None
-    fault = values.fault(name, longest)
+    fault = values.fault(name.replace("\x7f", "?"), longest)
     return None if fault is None else f"{values.shown(name)} is no name: {fault}"
 
 
