@@ -21,7 +21,7 @@ LONGEST_CLIENT_ID = 1_024
 def name_fault(name: str, longest: int = LONGEST_GROUP) -> str | None:
     """What is wrong with a name that goes into files, logs and metric labels, as a sentence for its sender; or None.
 
-    Java takes any; what no line of a file can carry is refused here. DEL ends no line, and names of Java's stores have it.
+    Java takes any; what no line of a file can carry is refused here. DEL ends no line: stores of Java may have it.
 
     :param longest: bytes of UTF-8.
     """
