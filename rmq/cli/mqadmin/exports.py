@@ -15,13 +15,23 @@ from rmq.protocol import fastjson
 from rmq.protocol.bodies.body import Body
 from rmq.protocol.codes import ResponseCode, version_name
 from rmq.protocol.errors import ResponseError
-from rmq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, is_broker_group, is_broker_topic
+from rmq.protocol.names import (
+    BUILT_IN_GROUPS,
+    DLQ_PREFIX,
+    HALF_TOPIC,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    SYSTEM_TOPICS,
+    is_system_group,
+)
 
 __all__ = ["export_configs", "export_metadata", "export_metrics"]
 
 _cluster = click.option("-c", "--clusterName", "cluster", required=True, metavar="NAME", help="The cluster.")
 _folder = click.option("-f", "--filePath", "folder", metavar="DIR",
                        help="Where the file goes; rocketmq/export under that of temporary files without.")  # fmt: skip
+#: Java's tool calls this setting the number of cores: its default is that.
+_CORES = "clientCallbackExecutorThreads"
 #: What Java's tool tells of a broker's settings.
 _CONFIGS = (
     "brokerClusterName", "brokerId", "brokerName", "brokerRole", "fileReservedTime", "filterServerNums",
@@ -73,8 +83,9 @@ async def export_metadata(
     for address in await masters_of(admin, out, broker, cluster):
         if topics or both:
             table = await admin.topic_configs(address)
+            own = set((await admin.system_topics(address)).topic_list) | SYSTEM_TOPICS
             for name, config in sorted(table.topic_config_table.items()):
-                if not is_broker_topic(name) and (special or not name.startswith(("%RETRY%", "%DLQ%"))):
+                if name not in own and (special or _own(name)):
                     before = topic_table.setdefault(name, config.to_object())
                     if before != config.to_object():
                         for key in ("readQueueNums", "writeQueueNums"):
@@ -83,7 +94,7 @@ async def export_metadata(
         if groups or both:
             known = await admin.subscription_groups(address)
             for name, one in sorted(known.subscription_group_table.items()):
-                if not is_broker_group(name):
+                if not _built_in(name):
                     group_table.setdefault(name, one.to_object())
             versions += [known.data_version] if known.data_version is not None else []
     if cluster is not None:
@@ -123,6 +134,7 @@ async def export_metrics(admin: AdminClient, out: Output, cluster: str, folder: 
     if not masters:
         raise NotFound(f"the cluster {cluster} has no master")
     figures = (await admin.broker_runtime_stats_of(masters)).whole()
+    settings = (await admin.broker_settings(masters)).whole()
     totals = {"normalInTps": 0.0, "normalOutTps": 0.0, "transInTps": 0.0, "scheduleInTps": 0.0}
     day = {"normalOneDayInNum": 0, "normalOneDayOutNum": 0, "transOneDayInNum": 0, "scheduleOneDayInNum": 0}
     report: dict[str, Any] = {}
@@ -143,9 +155,10 @@ async def export_metrics(admin: AdminClient, out: Output, cluster: str, folder: 
         totals = {key: totals[key] + value for key, value in tps.items()}
         day = {key: day[key] + value for key, value in counts.items()}
         topics = (await admin.topic_configs(address)).topic_config_table
+        own = set((await admin.system_topics(address)).topic_list) | SYSTEM_TOPICS
         groups = (await admin.subscription_groups(address)).subscription_group_table
         report[name] = {
-            "runtimeEnv": {"cpuNum": (await admin.broker_settings([address])).whole()[address].get("cpuNum", "")},
+            "runtimeEnv": {"cpuNum": settings[name][_CORES]} if _CORES in settings[name] else {},
             "runtimeQuota": {
                 "diskRatio": {
                     "commitLogDiskRatio": broker.get("commitLogDiskRatio", ""),
@@ -154,8 +167,8 @@ async def export_metrics(admin: AdminClient, out: Output, cluster: str, folder: 
                 "tps": tps,
                 "oneDayNum": counts,
                 "messageAverageSize": broker.get("putMessageAverageSize", ""),
-                "topicSize": sum(_own(topic) for topic in topics),
-                "groupSize": sum(not is_broker_group(group) for group in groups),
+                "topicSize": sum(topic not in own and _own(topic) for topic in topics),
+                "groupSize": sum(not _built_in(group) for group in groups),
             },
             "runtimeVersion": {
                 "rocketmqVersion": broker.get("brokerVersionDesc", ""),
@@ -171,7 +184,12 @@ async def export_metrics(admin: AdminClient, out: Output, cluster: str, folder: 
 
 def _own(topic: str) -> bool:
     """An application's own topic."""
-    return not is_broker_topic(topic) and not topic.startswith(("%RETRY%", "%DLQ%"))
+    return not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+
+def _built_in(group: str) -> bool:
+    """A group that every broker has, or a broker itself."""
+    return group in BUILT_IN_GROUPS or is_system_group(group)
 
 
 def _average(figures: Mapping[str, str], *names: str) -> float:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from rmq.cli.mqadmin.text import address, plain, stamp
 from rmq.client.message import MessageExt
+from rmq.protocol.sysflags import COMPRESSED
+from rmq.protocol.tags import string_hash
 
 __all__ = ["as_json", "in_one_line", "sheet"]
 
@@ -15,7 +17,7 @@ __all__ = ["as_json", "in_one_line", "sheet"]
 def sheet(message: MessageExt, *, offset_id: bool = True) -> Iterator[str]:
     """A line a field; the body is written to a file, which is named."""
     path = _keep_body(message)
-    properties = ", ".join(f"{name}={value}" for name, value in message.properties.items())
+    properties = _properties(message)
     for name, value in (
         *((("OffsetID:", message.offset_msg_id),) if offset_id else ()),
         ("Topic:", message.topic),
@@ -29,7 +31,7 @@ def sheet(message: MessageExt, *, offset_id: bool = True) -> Iterator[str]:
         ("Store Timestamp:", stamp(message.store_timestamp)),
         ("Born Host:", address(message.born_host)),
         ("Store Host:", address(message.store_host)),
-        ("System Flag:", message.sys_flag),
+        ("System Flag:", _flag(message)),
         ("Properties:", f"{{{properties}}}"),
         ("Message Body Path:", path),
     ):
@@ -38,11 +40,11 @@ def sheet(message: MessageExt, *, offset_id: bool = True) -> Iterator[str]:
 
 def in_one_line(message: MessageExt, *, body: bool, charset: str = "UTF-8") -> str:
     """``MSGID: ... BODY: ...``; the bytes of the body stand in it either way, as in Java's."""
-    properties = ", ".join(f"{name}={value}" for name, value in message.properties.items())
+    properties = _properties(message)
     signed = ", ".join(str(byte - 256 if byte > 127 else byte) for byte in message.body)
     text = (
         f"MessageExt [brokerName={message.broker_name}, queueId={message.queue_id}, storeSize={message.store_size}, "
-        f"queueOffset={message.queue_offset}, sysFlag={message.sys_flag}, bornTimestamp={message.born_timestamp}, "
+        f"queueOffset={message.queue_offset}, sysFlag={_flag(message)}, bornTimestamp={message.born_timestamp}, "
         f"bornHost=/{address(message.born_host)}, storeTimestamp={message.store_timestamp}, "
         f"storeHost=/{address(message.store_host)}, msgId={message.offset_msg_id}, "
         f"commitLogOffset={message.commit_log_offset}, bodyCRC={message.body_crc}, "
@@ -52,6 +54,25 @@ def in_one_line(message: MessageExt, *, body: bool, charset: str = "UTF-8") -> s
     )
     shown = message.body.decode(charset, "replace") if body else "NOT PRINT BODY"
     return f"MSGID: {plain(message.msg_id)} {plain(text)} BODY: {plain(shown)}"
+
+
+def _properties(message: MessageExt) -> str:
+    """``name=value, ...`` in the order in which Java's hash table has them."""
+    slots = 16
+    while len(message.properties) * 4 > slots * 3:
+        slots *= 2
+    names = sorted(message.properties, key=lambda name: _slot(name) & slots - 1)
+    return ", ".join(f"{name}={message.properties[name]}" for name in names)
+
+
+def _flag(message: MessageExt) -> int:
+    """As it is stored: the SDK takes the mark of a compressed body away with the compression."""
+    return message.sys_flag | (COMPRESSED if message.store_size < len(message.body) else 0)
+
+
+def _slot(name: str) -> int:
+    code = string_hash(name) & 0xFFFFFFFF
+    return code ^ code >> 16
 
 
 def _keep_body(message: MessageExt) -> str:

@@ -54,13 +54,14 @@ async def query_cq(
             yield "======================================"
         yield "Queue data: "
         yield f"max: {found.max_queue_index}, min: {found.min_queue_index}"
+        yield "======================================"
         for number, one in enumerate(found.queue_data or ()):
-            yield "======================================"
             yield f"idx: {number + index}"
             yield (
                 f"ConsumeQueueData{{physicOffset={one.physic_offset}, physicSize={one.physic_size}, "
                 f"tagsCode={one.tags_code}, extendDataJson='{one.extend_data_json or 'null'}', "
                 f"bitMap='{one.bit_map or 'null'}', eval={str(one.eval).lower()}, msg='{one.msg or 'null'}'}}"
             )
+            yield "======================================"
 
     return out.value(found.to_object(), classic, key="queueData" if found.queue_data else None)

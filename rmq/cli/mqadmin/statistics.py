@@ -48,10 +48,12 @@ async def broker_consume_stats(
         yield columns(*("#Topic", "#Group", "#Broker Name", "#QID"),
                       *("#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime"))  # fmt: skip
         for group, queue, one in rows:
+            if one.last_timestamp <= 0:
+                continue  # nothing was ever consumed there: Java's tool leaves it out
             yield columns(
                 *(cut(queue.topic, 64), group, cut(queue.broker_name, 32), queue.queue_id),
                 *(one.broker_offset, one.consumer_offset, one.broker_offset - one.consumer_offset),
-                seconds(one.last_timestamp) if one.last_timestamp > 0 else "-",
+                seconds(one.last_timestamp),
             )
         yield ""
         yield f"Diff Total: {found.total_diff}"

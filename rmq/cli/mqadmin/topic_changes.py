@@ -176,6 +176,9 @@ async def update_topic_perm(
             done[addr] = await admin.update_topic_perm(addr, topic, int(perm))
         except RMQError as error:
             raise so_far(f"update the permission of {topic}", list(done), addr, error) from error
+        if broker is not None and done[addr] == int(perm):
+            lines.append("new perm equals to the old one!")
+            continue
         lines.append(f"update topic perm from {done[addr]} to {perm} in {addr} success.")
         if broker is not None and (config := await admin.topic_config(addr, topic)) is not None:
             lines.append(f"{config_text(config)}.")

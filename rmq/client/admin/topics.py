@@ -77,6 +77,11 @@ class Topics(Asking):
         reply = await self._client.call(broker_addr, RequestCode.GET_ALL_TOPIC_CONFIG)
         return TopicConfigTable.decode(reply.body)
 
+    async def system_topics(self, broker_addr: str) -> TopicList:
+        """The topics that a broker has for itself, and for everybody's tools."""
+        reply = await self._client.call(broker_addr, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+        return TopicList.decode(reply.body)
+
     async def topic_config(self, broker_addr: str, topic: str) -> TopicConfig | None:
         """One topic's configuration on a broker; None when it does not have it."""
         return (await self.topic_configs(broker_addr)).topic_config_table.get(topic)

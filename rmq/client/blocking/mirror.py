@@ -479,6 +479,10 @@ class AdminClientMirror(Lookups[AioAdminClient]):
         """Every topic configuration of a broker."""
         return self._run(self._alive().topic_configs(broker_addr))
 
+    def system_topics(self, broker_addr: str) -> TopicList:
+        """The topics that a broker has for itself, and for everybody's tools."""
+        return self._run(self._alive().system_topics(broker_addr))
+
     def topic_config(self, broker_addr: str, topic: str) -> TopicConfig | None:
         """One topic's configuration on a broker; None when it does not have it."""
         return self._run(self._alive().topic_config(broker_addr, topic))

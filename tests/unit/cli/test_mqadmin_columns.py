@@ -50,7 +50,7 @@ def message() -> MessageExt:
     made.queue_id, made.queue_offset, made.commit_log_offset = 1, 0, 0
     made.flag, made.sys_flag, made.reconsume_times = 0, 0, 0
     made.born_timestamp, made.born_host = STORED - 21, ("127.0.0.1", 43804)
-    made.store_timestamp, made.store_host = STORED, ("127.0.0.1", 21911)
+    made.store_timestamp, made.store_host, made.store_size = STORED, ("127.0.0.1", 21911), 213
     return made
 
 
