@@ -64,7 +64,7 @@ spark-matrix: $(foreach version,$(SPARK_VERSIONS),$(VENV)/spark-$(version)/.test
 
 torture: $(VENV)/.test
 	@RMQ_TORTURE=1 $(BIN)/python -m pytest tests/fault tests/unit/spark/source/test_spark_histories.py \
-		tests/spark/test_spark_histories.py tests/spark/test_spark_two_drivers.py tests/interop/test_ha_stream.py -s \
+		tests/spark/test_spark_histories.py tests/spark/test_spark_two_drivers.py tests/interop/test_ha_stream.py tests/unit/raft -s \
 		--timeout=0 $(PYTEST_ARGS)
 
 mutants: $(VENV)/.test

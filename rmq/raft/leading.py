@@ -1,0 +1,153 @@
+"""What a leader knows of the others: how far each is, whom it hears, and to whom it gives the lead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rmq.raft.members import Members
+from rmq.raft.messages import Append, AppendReply, Install
+from rmq.raft.position import Position, TermPath
+
+__all__ = ["Leading", "Progress"]
+
+
+class Progress:
+    """How far one member is."""
+
+    def __init__(self, start: Position, now: float) -> None:
+        #: It has everything up to here, stored; None before it has said so in this term.
+        self.match: Position | None = None
+        #: What it is sent goes on here.
+        self.next = start
+        #: It has this. Until that is known it is asked again and again, and sent no span behind the first.
+        self.found = False
+        #: When it was heard last.
+        self.heard = now
+
+    @property
+    def unacknowledged(self) -> int:
+        """Bytes that are on their way."""
+        return 0 if self.match is None else self.next.end - self.match.end
+
+
+class Leading:
+    """A leader's own state, for one term.
+
+    :param path: its log.
+    :param before: where that ended before this term began.
+    """
+
+    def __init__(self, members: Members, term: int, path: TermPath, before: Position, now: float) -> None:
+        self._members = members
+        self._term = term
+        self._path = path
+        self.progress = {one: Progress(before, now) for one in members.others}
+        #: When heartbeats are due, when a majority must have been heard, and when a preferred leader is looked for.
+        self.heartbeat_at = now
+        self.quorum_at = now + members.election
+        self.preferred_at = now + members.election
+        #: Who gets the lead, until when; no messages are taken meanwhile.
+        self.heir: str | None = None
+        self.heir_until = 0.0
+        self._told = False
+
+    # -- sending
+
+    def spans(self, one: str, commit: int) -> Iterator[Append | Install]:
+        """What goes to a member now; nothing while it has to say first where it goes on."""
+        progress = self.progress[one]
+        while progress.found and progress.next != self._path.last and progress.unacknowledged < self._members.window:
+            yield self._append(progress, commit, self._members.span)
+
+    def first(self, one: str, commit: int) -> Append | Install:
+        """Tells that the term has begun, to who has all that was before it."""
+        return self._append(self.progress[one], commit, 1)
+
+    def heartbeat(self, one: str, commit: int) -> Append | Install:
+        """Tells that there is a leader; a member that lacks what it was sent so far answers with what it has."""
+        return self._append(self.progress[one], commit, 0)
+
+    def _append(self, progress: Progress, commit: int, most: int) -> Append | Install:
+        path, me, before = self._path, self._members.me, progress.next
+        if not path.contains(before):  # it was deleted meanwhile
+            progress.found = False
+            progress.next = path.first
+            return Install(self._term, me, path.first, commit)
+        after = path.span(before, most) if most else before
+        if progress.found:
+            progress.next = after
+        return Append(self._term, me, before, after, commit)
+
+    # -- hearing
+
+    def heard(self, reply: AppendReply, now: float, commit: int) -> Install | None:
+        """A member tells what it has; what it needs instead of spans, when that is so."""
+        progress = self.progress[reply.source]
+        progress.heard = now
+        match, path = reply.match, self._path
+        if match is not None:
+            if path.contains(match) and (progress.match is None or match > progress.match):
+                progress.match = match
+                progress.next = max(progress.next, match)
+            progress.found = progress.found or progress.match is not None
+            return None
+        if reply.rejected is None or (progress.match is not None and reply.rejected <= progress.match):
+            return None  # of a message that was overtaken
+        if not progress.found and reply.rejected != progress.next:
+            return None  # of one that went out before this place was asked for
+        nearest = None if reply.nearest is None else path.nearest(reply.nearest)
+        if nearest is None:
+            progress.next = path.first
+            progress.found = False
+            return Install(self._term, self._members.me, path.first, commit)
+        progress.next = nearest if progress.match is None else max(nearest, progress.match)
+        progress.found = False
+        return None
+
+    # -- deciding
+
+    def committed(self, stored: Position) -> int:
+        """Up to where a majority has stored the log of this term; -1 while it has not even its beginning.
+
+        Earlier terms are not counted (Raft, section 5.4.2): what a majority has of them may still be replaced.
+
+        :param stored: what this member has.
+        """
+        ends = []
+        for one in self._members.voters:
+            at = stored if one == self._members.me else self.progress[one].match
+            ends.append(at.end if at is not None and at.term == self._term else -1)
+        return sorted(ends, reverse=True)[self._members.majority - 1]
+
+    def has_majority(self, now: float) -> bool:
+        """Whether enough voters were heard lately."""
+        members = self._members
+        heard = sum(
+            one == members.me or now - self.progress[one].heard < members.election for one in members.voters
+        )  # fmt: skip
+        return heard >= members.majority
+
+    # -- giving the lead
+
+    def bequeath(self, heir: str, now: float) -> None:
+        """Give the lead to a voter, once it has everything; for the time of an election it is tried."""
+        self.heir, self.heir_until, self._told = heir, now + self._members.election, False
+
+    def is_ready(self) -> bool:
+        """Whether the heir is to be told now: it has everything, and was not told."""
+        if self.heir is None or self._told or self.progress[self.heir].match != self._path.last:
+            return False
+        self._told = True
+        return True
+
+    def preferred(self, now: float) -> str | None:
+        """Who ought to lead instead, and could."""
+        members = self._members
+        if now < self.preferred_at or members.preferred in (None, members.me) or self.heir is not None:
+            return None
+        progress = self.progress[members.preferred or ""]
+        near = progress.match is not None and self._path.end - progress.match.end <= members.near
+        if not near or now - progress.heard >= members.election:
+            return None
+        self.preferred_at = now + members.patience
+        return members.preferred

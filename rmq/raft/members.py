@@ -1,0 +1,61 @@
+"""Who is in a group, as its settings say, and its times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rmq.protocol.errors import ConfigError
+
+__all__ = ["Members"]
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A group as one of its members sees it. Every member has the same voters; times are seconds, sizes bytes.
+
+    :raises ConfigError: they make no group.
+    """
+
+    #: This member's id (``dLegerSelfId``).
+    me: str
+    #: Ids of those that elect and are counted (``dLegerPeers``).
+    voters: tuple[str, ...]
+    #: Ids of those that only follow.
+    learners: tuple[str, ...] = ()
+    #: Who is to lead while it can (``preferredLeaderId``).
+    preferred: str | None = None
+    #: Without a word of the leader, a member wants to be elected after this, and less than twice as long; a leader that
+    #: does not hear of a majority for so long is none any more.
+    election: float = 1.0
+    #: Between two words of a leader.
+    heartbeat: float = 0.2
+    #: Bytes of a span, and of those that one member has not acknowledged.
+    span: int = 256 << 10
+    window: int = 4 << 20
+    #: A preferred leader that lacks no more gets the lead, and is tried again so much later.
+    near: int = 1 << 20
+    patience: float = 10.0
+
+    def __post_init__(self) -> None:
+        ids = (*self.voters, *self.learners)
+        if len(set(ids)) != len(ids) or not self.voters or self.me not in ids:
+            raise ConfigError(f"{self.me} is not once among the members {', '.join(ids) or '(none)'}")
+        if self.preferred is not None and self.preferred not in self.voters:
+            raise ConfigError(f"the preferred leader {self.preferred} is none of {', '.join(self.voters)}")
+        if not 0 < self.heartbeat < self.election or min(self.span, self.window) < 1:
+            raise ConfigError("a leader's heartbeat is shorter than an election, and spans have bytes")
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Everybody but this one."""
+        return tuple(one for one in (*self.voters, *self.learners) if one != self.me)
+
+    @property
+    def majority(self) -> int:
+        """How many voters decide."""
+        return len(self.voters) // 2 + 1
+
+    @property
+    def votes(self) -> bool:
+        """Whether this one does."""
+        return self.me in self.voters

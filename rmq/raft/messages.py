@@ -1,0 +1,84 @@
+"""What members say to each other. ``term`` is the sender's, ``source`` its id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rmq.raft.position import Position
+
+__all__ = ["Append", "AppendReply", "Install", "Message", "TimeoutNow", "VoteReply", "VoteRequest"]
+
+
+@dataclass(frozen=True, slots=True)
+class VoteRequest:
+    """Elect me. ``term`` is the one to be elected in."""
+
+    term: int
+    source: str
+    #: Everything that the candidate has.
+    last: Position
+    #: It only wants to know whether it would be elected: nobody's term changes.
+    pre: bool
+    #: The leader itself has told it to: nobody protects that one.
+    told: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VoteReply:
+    """What is thought of that."""
+
+    #: That of the request where it is granted.
+    term: int
+    source: str
+    granted: bool
+    pre: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """The leader's log goes on behind a position, up to another; nothing between them is a heartbeat."""
+
+    term: int
+    source: str
+    before: Position
+    #: The bytes up to here are of its term.
+    after: Position
+    #: The leader's commit.
+    commit: int
+    #: Carried along: nobody here looks at it.
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """What the member lacks is deleted: its log begins anew, here, where everything before is committed."""
+
+    term: int
+    source: str
+    at: Position
+    commit: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendReply:
+    """What a member has of its leader's log."""
+
+    term: int
+    source: str
+    #: It is the same up to here, and stored; None where that is not known.
+    match: Position | None = None
+    #: The ``before`` that it does not have,
+    rejected: Position | None = None
+    #: and what it has instead: nothing above is common.
+    nearest: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutNow:
+    """Be the next leader: campaign at once."""
+
+    term: int
+    source: str
+
+
+Message = VoteRequest | VoteReply | Append | Install | AppendReply | TimeoutNow

@@ -1,0 +1,374 @@
+"""One member of a group: elections, and what a follower takes. A leader's own state is in :mod:`rmq.raft.leading`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, Reset, Role, Save, Send, Write
+from rmq.raft.leading import Leading
+from rmq.raft.members import Members
+from rmq.raft.messages import Append, AppendReply, Install, Message, TimeoutNow, VoteReply, VoteRequest
+from rmq.raft.position import LogsParted, Position, TermPath
+
+__all__ = ["RaftNode"]
+
+
+class RaftNode:
+    """The state machine. Times are monotonic seconds of this member's clock; nobody compares them with another's.
+
+    :param path: the log, all of which is stored; its driver has synced it.
+    :param term: the highest seen, and
+    :param vote: whom this member has voted for in it: as ``Save`` was told last.
+    :param draw: gives numbers from 0 up to 1, so that members do not all campaign at once.
+    """
+
+    def __init__(
+        self, members: Members, path: TermPath, term: int, vote: str | None, now: float, draw: Callable[[], float]
+    ) -> None:
+        if term < path.last.term:
+            raise LogsParted(f"the log has term {path.last.term}, and {term} was kept as the highest that was seen")
+        self.members = members
+        self.path = path
+        self.term = term
+        self.vote = vote
+        self.role = Role.FOLLOWER
+        self.leader: str | None = None
+        #: Everything before it stays for ever; found out anew after a start.
+        self.commit = path.start
+        #: What is durable of the log, in whole records: what it is elected for, and what is counted. The log is as its
+        #: leader's up to ``_same``.
+        self._stored = path.last
+        self._same: Position | None = None
+        self._leading: Leading | None = None
+        self._votes: set[str] = set()
+        self._draw = draw
+        self._heard = now - members.election
+        self._campaign_at = 0.0
+        self._effects: list[Effect] = []
+        self._rest(now)
+
+    # -- what it is asked
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether it leads, and gives the lead to nobody."""
+        return self._leading is not None and self._leading.heir is None
+
+    @property
+    def due(self) -> float:
+        """When :meth:`tick` is to be called."""
+        if self._leading is None:
+            return self._campaign_at
+        times = [self._leading.heartbeat_at, self._leading.quorum_at]
+        return min(times if self._leading.heir is None else [*times, self._leading.heir_until])
+
+    # -- events
+
+    def tick(self, now: float) -> list[Effect]:
+        """Time has passed."""
+        leading = self._leading
+        if leading is None:
+            if now >= self._campaign_at:
+                if self.members.votes:
+                    self._ask_around(now)
+                else:
+                    self._lose_leader(now)
+            return self._taken()
+        if leading.heir is not None and now >= leading.heir_until:
+            leading.heir = None
+        if now >= leading.quorum_at:
+            leading.quorum_at = now + self.members.election
+            if not leading.has_majority(now):
+                self._follow(self.term, None, now)
+                return self._taken()
+        if now >= leading.heartbeat_at:
+            leading.heartbeat_at = now + self.members.heartbeat
+            for one in leading.progress:
+                self._send(one, leading.heartbeat(one, self.commit))
+        if (preferred := leading.preferred(now)) is not None:
+            self._bequeath(preferred, now)
+        return self._taken()
+
+    def step(self, message: Message, now: float) -> list[Effect]:
+        """A message of another member has come. One of who is no member is ignored.
+
+        :raises LogsParted: it says what no member could say.
+        """
+        if message.source in self.members.others and self._is_of_this_term(message, now):
+            match message:
+                case VoteRequest():
+                    self._asked(message, now)
+                case VoteReply():
+                    self._answered(message, now)
+                case Append():
+                    self._take(message, now)
+                case Install():
+                    self._install(message, now)
+                case AppendReply():
+                    self._hear(message, now)
+                case TimeoutNow():
+                    if self.members.votes and self.role is Role.FOLLOWER:
+                        self._campaign(now, told=True)
+        return self._taken()
+
+    def appended(self, end: int) -> list[Effect]:
+        """The leader's store has appended messages up to ``end``, which is where a record ends.
+
+        :raises LogsParted: this member does not take any.
+        """
+        if self._leading is None:
+            raise LogsParted(f"{self.members.me} does not lead, and has appended up to {end}")
+        self.path.grow(end)
+        self._send_spans()
+        return self._taken()
+
+    def stored(self, at: Position) -> list[Effect]:
+        """The log is durable up to a position where a record ends. What was cut away since is nothing."""
+        if self.path.contains(at) and at > self._stored:
+            self._stored = self.path.through(at)
+            self._tell_stored()
+        return self._taken()
+
+    def deleted(self, start: int) -> None:
+        """Retention has deleted what comes before ``start``.
+
+        :raises LogsParted: that is not committed.
+        """
+        if start > self.commit:
+            raise LogsParted(f"the log is committed up to {self.commit}, and was deleted up to {start}")
+        self.path.forget(start)
+
+    def transfer(self, to: str, now: float) -> list[Effect]:
+        """Give the lead to another voter, if it takes it within the time of an election; else it stays."""
+        if self._leading is not None and to != self.members.me and to in self.members.voters:
+            self._bequeath(to, now)
+        return self._taken()
+
+    # -- effects
+
+    def _taken(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _do(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def _send(self, to: str, message: Message) -> None:
+        self._do(Send(to, message))
+
+    # -- terms and roles
+
+    def _is_of_this_term(self, message: Message, now: float) -> bool:
+        """Whether there is more to do than to compare terms."""
+        if isinstance(message, VoteRequest) and message.term > self.term and not message.told and self._is_led(now):
+            return False  # a leader is there: who does not hear it must not depose it
+        if message.term > self.term:
+            of_pre_vote = isinstance(message, VoteRequest | VoteReply) and message.pre
+            if not of_pre_vote or (isinstance(message, VoteReply) and not message.granted):
+                leader = message.source if isinstance(message, Append | Install) else None
+                self._follow(message.term, leader, now)
+            return True
+        if message.term == self.term:
+            return True
+        # Who is behind hears of it, and leads or campaigns no more.
+        if isinstance(message, VoteRequest):
+            self._send(message.source, VoteReply(self.term, self.members.me, False, message.pre))
+        elif isinstance(message, Append | Install):
+            self._send(message.source, AppendReply(self.term, self.members.me))
+        return False
+
+    def _is_led(self, now: float) -> bool:
+        return self._leading is not None or (self.leader is not None and now - self._heard < self.members.election)
+
+    def _follow(self, term: int, leader: str | None, now: float) -> None:
+        if term > self.term:
+            self.term, self.vote = term, None
+            self._do(Save(term, None))
+            self._same = None
+        self._become(Role.FOLLOWER, leader)
+        self._rest(now)
+
+    def _lose_leader(self, now: float) -> None:
+        self._become(Role.FOLLOWER, None)
+        self._rest(now)
+
+    def _become(self, role: Role, leader: str | None) -> None:
+        changed = (role, leader) != (self.role, self.leader) or (role is Role.LEADER and self._leading is None)
+        self.role, self.leader = role, leader
+        if role is not Role.LEADER:
+            self._leading = None
+        if changed:
+            self._do(Became(role, self.term, leader))
+
+    def _rest(self, now: float) -> None:
+        """Wait for a leader."""
+        self._campaign_at = now + self.members.election * (1 + self._draw())
+
+    # -- elections
+
+    def _ask_around(self, now: float) -> None:
+        """Would I be elected? A member that was cut off comes back without a higher term than the others have."""
+        self._become(Role.PRE_CANDIDATE, None)
+        self._ask(VoteRequest(self.term + 1, self.members.me, self._stored, True), now)
+
+    def _campaign(self, now: float, *, told: bool = False) -> None:
+        self.term += 1
+        self.vote = self.members.me
+        self._same = None
+        self._do(Save(self.term, self.vote))
+        self._become(Role.CANDIDATE, None)
+        self._ask(VoteRequest(self.term, self.members.me, self._stored, False, told), now)
+
+    def _ask(self, request: VoteRequest, now: float) -> None:
+        self._rest(now)
+        self._votes = {self.members.me}
+        if len(self._votes) >= self.members.majority:
+            self._won(request.pre, now)
+            return
+        for one in self.members.voters:
+            if one != self.members.me:
+                self._send(one, request)
+
+    def _won(self, pre: bool, now: float) -> None:
+        if pre:
+            self._campaign(now)
+            return
+        # It was elected for what it has stored; half a record, or what is not durable yet, nobody has counted.
+        before = self._stored
+        self._cut(before)
+        self._stored = self.path.begin(self.term)
+        self._do(Begin(self._stored))
+        leading = Leading(self.members, self.term, self.path, before, now)
+        self._become(Role.LEADER, self.members.me)
+        self._leading = leading
+        leading.heartbeat_at = now + self.members.heartbeat
+        for one in leading.progress:
+            self._send(one, leading.first(one, self.commit))
+        self._count()
+
+    def _asked(self, request: VoteRequest, now: float) -> None:
+        members = self.members
+        free = request.term > self.term if request.pre else self.vote in (None, request.source)
+        granted = members.votes and free and request.last >= self._stored
+        if granted and not request.pre:
+            if self.vote is None:
+                self.vote = request.source
+                self._do(Save(self.term, self.vote))
+            self._rest(now)
+        term = request.term if granted else self.term
+        self._send(request.source, VoteReply(term, members.me, granted, request.pre))
+
+    def _answered(self, reply: VoteReply, now: float) -> None:
+        asked = Role.PRE_CANDIDATE if reply.pre else Role.CANDIDATE
+        term = self.term + 1 if reply.pre else self.term
+        if reply.granted and self.role is asked and reply.term == term and reply.source in self.members.voters:
+            self._votes.add(reply.source)
+            if len(self._votes) >= self.members.majority:
+                self._won(reply.pre, now)
+
+    # -- following
+
+    def _led_by(self, source: str, now: float) -> None:
+        if self._leading is not None:
+            raise LogsParted(f"{source} and {self.members.me} both lead in term {self.term}")
+        self._heard = now
+        self._follow(self.term, source, now)
+
+    def _take(self, message: Append, now: float) -> None:
+        self._led_by(message.source, now)
+        path, before, after = self.path, message.before, message.after
+        if not path.contains(before):
+            nearest = path.nearest(before)
+            reply = AppendReply(self.term, self.members.me, rejected=before, nearest=nearest)
+            self._send(message.source, reply)
+            return
+        if not path.contains(after):
+            # All that it has of the span stays, so that a message that was overtaken takes nothing away.
+            keep = before
+            if path.contains(Position(after.term, before.end)):
+                keep = path.nearest(after) or before
+            self._cut(keep)
+            if after.term > keep.term:
+                self._do(Begin(path.begin(after.term)))
+                self._stored = path.through(self._stored)
+            if after.end > keep.end:
+                path.grow(after.end)
+                self._do(Write(keep.end, after, message.data[keep.end - before.end :]))
+        self._is_same(after, message.commit)
+
+    def _cut(self, keep: Position) -> None:
+        if keep == self.path.last:
+            return
+        if keep.end < self.commit:
+            raise LogsParted(f"a leader takes back what is committed: the log from {keep} up to {self.commit}")
+        self.path.cut(keep)
+        self._stored = min(self._stored, keep)
+        self._do(Cut(keep))
+
+    def _install(self, message: Install, now: float) -> None:
+        self._led_by(message.source, now)
+        path, at = self.path, message.at
+        if not path.contains(at):
+            if at.end < self.commit:
+                return  # it was overtaken: what it begins with has been here, and was deleted
+            path.reset(at)
+            self._stored = at
+            self._do(Reset(at))
+        self._is_same(at, message.commit)
+
+    def _is_same(self, at: Position, commit: int) -> None:
+        """The log is the leader's up to here."""
+        if self._same is None or at > self._same:
+            self._same = at
+        self._committed(min(commit, self._same.end))
+        self._tell_stored()
+
+    def _tell_stored(self) -> None:
+        """The leader may count what is both its own and stored here."""
+        if self._leading is not None:
+            self._count()
+        elif self.leader is not None and self._same is not None:
+            match = min(self._stored, self._same)
+            self._send(self.leader, AppendReply(self.term, self.members.me, match=match))
+
+    # -- leading
+
+    def _hear(self, reply: AppendReply, now: float) -> None:
+        leading = self._leading
+        if leading is None or (reply.match is None and reply.rejected is None):
+            return
+        install = leading.heard(reply, now, self.commit)
+        if install is not None:
+            self._send(reply.source, install)
+            return
+        if reply.match is None:
+            self._send(reply.source, leading.heartbeat(reply.source, self.commit))
+        self._count()
+        self._send_spans(reply.source)
+        self._tell_heir()
+
+    def _count(self) -> None:
+        if self._leading is not None:
+            self._committed(self._leading.committed(self._stored))
+
+    def _committed(self, end: int) -> None:
+        if end > self.commit:
+            self.commit = end
+            self._do(Commit(end))
+
+    def _send_spans(self, to: str | None = None) -> None:
+        leading = self._leading
+        if leading is not None:
+            for one in leading.progress if to is None else (to,):
+                for message in leading.spans(one, self.commit):
+                    self._send(one, message)
+
+    def _bequeath(self, to: str, now: float) -> None:
+        if self._leading is not None:
+            self._leading.bequeath(to, now)
+            self._tell_heir()
+
+    def _tell_heir(self) -> None:
+        leading = self._leading
+        if leading is not None and leading.heir is not None and leading.is_ready():
+            self._send(leading.heir, TimeoutNow(self.term, self.members.me))

@@ -1,0 +1,216 @@
+"""Groups under every fault that a machine has, from a seed; what Raft promises is looked at after each step.
+
+Election safety (one leader a term), log matching (what two logs both have, they have the same before it), leader
+completeness (a leader has what earlier ones committed) and state-machine safety (an offset that is committed is the
+same for all). When the faults are over there is a leader, and everybody has its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from random import Random
+
+from rmq.raft.members import Members
+from rmq.raft.messages import Message
+from rmq.raft.position import LogsParted
+from tests.support.raft.member import Bugs, SimMember
+
+__all__ = ["Simulation", "Unsafe", "run"]
+
+#: Seconds of faults, and of quiet after them.
+_FAULTS, _QUIET = 10.0, 12.0
+
+
+class Unsafe(AssertionError):
+    """A promise is broken; the text says which, and the seed."""
+
+
+class Simulation:
+    """A group on a network of its own."""
+
+    def __init__(self, seed: int, bugs: Bugs = Bugs()) -> None:  # noqa: B008
+        self.random = random = Random(seed)
+        self.seed = seed
+        self.time = 0.0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        voters = tuple("abcde"[: random.choice((3, 3, 3, 5))])
+        learners = ("z",) if random.random() < 0.2 else ()
+        preferred = random.choice((None, None, "a"))
+        self.members: dict[str, SimMember] = {}
+        for me in (*voters, *learners):
+            of_me = Members(
+                me,
+                voters,
+                learners,
+                preferred,
+                election=1.0,
+                heartbeat=0.25,
+                span=24,
+                window=96,
+                near=100,
+                patience=3.0,
+            )
+            self.members[me] = SimMember(self, of_me, random, bugs)
+        self.voters = voters
+        self.cut: set[tuple[str, str]] = set()
+        self.loss = random.choice((0.0, 0.0, 0.02, 0.1))
+        self.doubled = random.choice((0.0, 0.05))
+        self.jitter = random.choice((0.002, 0.02, 0.2))
+        #: How likely a member ends right behind a word about votes.
+        self.deadly = random.choice((0.0, 0.1))
+        self.leaders: dict[int, str] = {}
+        #: What is committed, and up to where the leader of each term has committed.
+        self.log = bytearray()
+        self.commits: dict[int, int] = {}
+
+    # -- time and network
+
+    def at(self, time: float, what: Callable[[], None]) -> None:
+        """Do something then."""
+        self._count += 1
+        heappush(self._events, (time, self._count, what))
+
+    def send(self, source: str, to: str, message: Message) -> None:
+        """A message goes out, and comes some time, once or not."""
+        random = self.random
+        for _ in range(2 if random.random() < self.doubled else 1):
+            if (source, to) not in self.cut and random.random() >= self.loss:
+                delay = 0.001 + random.expovariate(1 / self.jitter)
+                self.at(self.time + delay, lambda: self._arrive(source, to, message))
+
+    def _arrive(self, source: str, to: str, message: Message) -> None:
+        if (source, to) not in self.cut:
+            self.members[to].receive(message)
+
+    def until(self, time: float) -> None:
+        """Let it go on."""
+        while self._events and self._events[0][0] <= time:
+            self.time, _, what = heappop(self._events)
+            try:
+                what()
+            except (LogsParted, AssertionError) as error:
+                raise Unsafe(f"seed {self.seed}, {self.time:.3f} s: {error}") from error
+        self.time = time
+
+    # -- faults
+
+    def fault(self) -> None:
+        """One of them, to some of them."""
+        random = self.random
+        names = list(self.members)
+        member = self.members[random.choice(names)]
+        match random.randrange(11):
+            case 0 | 1:
+                self.end(member, power=random.random() < 0.7)
+            case 2:
+                for one in self.members.values():
+                    self.end(one, power=True)
+            case 3:
+                self.cut |= {(member.name, to) for to in names}
+            case 4:
+                self.cut |= {(source, member.name) for source in names}
+            case 5:
+                some = set(random.sample(names, len(names) // 2))
+                self.cut |= {(one, other) for one in names for other in names if (one in some) != (other in some)}
+            case 6:
+                self.cut.clear()
+            case 7:
+                member.paused_until = self.time + random.uniform(0.1, 3.0)
+            case 8:
+                member.slow = random.choice((0.0, 0.01, 0.3))
+            case 9:
+                member.transfer(random.choice(self.voters))
+            case 10:
+                member.retain(random.random())
+
+    def end(self, member: SimMember, *, power: bool) -> None:
+        """A member ends, and comes back."""
+        if member.node is not None:
+            member.kill(power=power)
+            self.at(self.time + self.random.choice((0.02, 0.5, 2.0)), member.begin)
+
+    def produce(self) -> None:
+        """Whoever leads gets messages."""
+        for member in self.members.values():
+            member.send(self.random.randint(1, 4))
+        self.at(self.time + self.random.expovariate(8), self.produce)
+
+    # -- promises
+
+    def check(self, holds: bool, what: str) -> None:
+        """:raises Unsafe: it does not hold."""
+        if not holds:
+            raise Unsafe(what)
+
+    def check_leader(self, member: SimMember, term: int) -> None:
+        """A member leads."""
+        known = self.leaders.setdefault(term, member.name)
+        self.check(known == member.name, f"{known} and {member.name} both lead in term {term}")
+        end = max((end for of, end in self.commits.items() if of < term), default=0)
+        same = member.log[member.start : end] == self.log[member.start : end]
+        self.check(same, f"{member.name} leads in term {term} without what is committed up to {end}")
+
+    def check_commit(self, member: SimMember, end: int) -> None:
+        """A member says that everything before ``end`` is committed."""
+        log = member.log
+        if member.leads is not None:
+            self.commits[member.leads] = max(self.commits.get(member.leads, 0), end)
+        self.check(end <= len(log), f"{member.name} has committed up to {end}, and its log ends at {len(log)}")
+        known = min(end, len(self.log))
+        same = log[member.start : known] == self.log[member.start : known]
+        self.check(same, f"{member.name} has committed another log than others before {end}")
+        if end > len(self.log) >= member.start:
+            self.log += log[len(self.log) : end]
+
+    def check_logs(self, member: SimMember) -> None:
+        """A log has changed: up to where it and another have the same position, they are the same."""
+        for other in self.members.values():
+            if other is not member:
+                common = other.path.nearest(member.path.last)
+                while common is not None and not member.path.contains(common):
+                    lower = member.path.nearest(common)
+                    common = None if lower is None else other.path.nearest(lower)
+                if common is not None:
+                    start = max(member.start, other.start)
+                    same = member.log[start : common.end] == other.log[start : common.end]
+                    self.check(same, f"{member.name} and {other.name} both have {common}, and differ before it")
+
+    def check_end(self) -> None:
+        """The faults have been over for a while."""
+        leaders = [one for one in self.members.values() if one.node is not None and one.leads == one.node.term]
+        newest = max((one for one in leaders), key=lambda one: one.leads or 0, default=None)
+        if newest is None:
+            raise Unsafe(f"seed {self.seed}: nobody leads, {_QUIET} s after the last fault")
+        for one in self.members.values():
+            start = max(one.start, newest.start)
+            same = one.committed == len(newest.log) and one.log[start:] == newest.log[start:]
+            has = f"{one.name} has {one.path.last}, committed {one.committed}"
+            of_leader = f"the leader {newest.name} has {newest.path.last}"
+            self.check(same, f"seed {self.seed}: {has}, {_QUIET} s after the last fault, and {of_leader}")
+
+
+def run(seed: int, bugs: Bugs = Bugs()) -> Simulation:  # noqa: B008
+    """One life of a group.
+
+    :raises Unsafe: a promise was broken.
+    """
+    sim = Simulation(seed, bugs)
+    random = sim.random
+    sim.at(0.5, sim.produce)
+    at = 2.0
+    while at < _FAULTS:
+        sim.at(at, sim.fault)
+        at += random.expovariate(1 / random.choice((0.1, 0.8)))
+    sim.until(_FAULTS)
+    sim.cut.clear()
+    sim.loss = sim.deadly = 0.0
+    sim.jitter = min(sim.jitter, 0.02)
+    for member in sim.members.values():
+        member.slow = 0.0
+    sim.until(_FAULTS + _QUIET - 2)
+    sim.produce = lambda: None  # type: ignore[method-assign]
+    sim.until(_FAULTS + _QUIET)
+    sim.check_end()
+    return sim
