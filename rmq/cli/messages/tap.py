@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from rmq.cli.command import CONTEXT, FAILED
+from rmq.cli.command import CONTEXT, FAILED, Refused
 from rmq.cli.messages.captured import Captured, captured, line_of
 from rmq.cli.messages.consume import messages_of
 from rmq.cli.messages.options import client_options, selection
@@ -44,13 +44,18 @@ def tap(chosen: Chosen, file: str, count: int | None, force: bool, client: dict[
         return loop.run(_tap(sys.stdout.buffer, chosen, count, client))
     if os.path.exists(file) and not force:
         raise click.UsageError(f"{file} is there already: --force writes over it")
-    part = f"{file}.part"
+    # A name of its own: two that write one file do not write into each other's.
+    part = f"{file}.{os.getpid()}.part"
     try:
-        with open(part, "wb") as out:
-            code = loop.run(_tap(out, chosen, count, client))
-    except BaseException:
-        os.unlink(part)
-        raise
+        try:
+            with open(part, "wb") as out:
+                code = loop.run(_tap(out, chosen, count, client))
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(part)
+            raise
+    except OSError as error:
+        raise Refused(f"{file} cannot be written: {error.strerror or error}") from None
     os.replace(part, file)
     return code
 
@@ -64,10 +69,16 @@ async def _tap(out: BinaryIO, chosen: Chosen, count: int | None, client: dict[st
                 written += 1
                 if written == count:
                     break
-    finally:
-        out.flush()
-        click.echo(f"{written} messages of {chosen.topic}", err=True)
+    except asyncio.CancelledError:
+        _told(out, written, chosen.topic)
+        raise
+    _told(out, written, chosen.topic)
     return 0
+
+
+def _told(out: BinaryIO, written: int, topic: str) -> None:
+    out.flush()
+    click.echo(f"{written} messages of {topic}", err=True)
 
 
 @click.command(context_settings=CONTEXT)

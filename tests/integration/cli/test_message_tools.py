@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import re
 import shlex
 import sys
@@ -139,7 +141,7 @@ def test_a_capture_is_sent_again_in_its_order(rmq: Tool, tmp_path: Path) -> None
     send(rmq, "Tapped", 20)
     file = tmp_path / "tapped.ndjson"
     rmq("tap", "Tapped", str(file))
-    assert not (tmp_path / "tapped.ndjson.part").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["tapped.ndjson"]
     assert len(file.read_bytes().splitlines()) == 20
     assert "is there already: --force writes over it" in rmq("tap", "Tapped", str(file), code=2)
     rmq("replay", str(file), "-t", "Again", "-c", "5")
@@ -223,3 +225,34 @@ def test_the_page_says_what_works(rmq: Tool, tmp_path: Path, monkeypatch: pytest
         rmq(*words)
     (letters,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
     assert letters == rmq("consume", "--letters")
+
+
+class Full(io.RawIOBase):
+    """A disk without room."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_capture_that_cannot_be_written_leaves_nothing_and_names_the_file(
+    rmq: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(rmq, "Untapped", 2)
+    file = tmp_path / "old"
+    file.write_text("kept")
+    (line,) = rmq("tap", "Untapped", str(tmp_path / "none" / "x"), code=2).splitlines()
+    assert line == f"rmq: {tmp_path}/none/x cannot be written: No such file or directory"
+    real = open
+
+    def opened(path: str, mode: str = "r", **more: object) -> object:
+        return Full() if ".part" in str(path) and real(path, mode).close() is None else real(path, mode, **more)  # type: ignore[call-overload]
+
+    monkeypatch.setattr("builtins.open", opened)
+    (line,) = rmq("tap", "Untapped", str(file), "--force", code=2).splitlines()
+    monkeypatch.undo()
+    assert line == f"rmq: {file} cannot be written: No space left on device"
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert file.read_text() == "kept"
