@@ -22,7 +22,19 @@ import shlex
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import AccessDenied, ClientError, NotFound, ResponseError, RMQError, TransportError
 
-__all__ = ["CODES", "DENIED", "NOBODY", "NOT_FOUND", "PARTIAL", "REFUSED", "NotFound", "Partial", "classic", "failure"]
+__all__ = [
+    "CODES",
+    "DENIED",
+    "NOBODY",
+    "NOT_FOUND",
+    "NOT_THERE",
+    "PARTIAL",
+    "REFUSED",
+    "NotFound",
+    "Partial",
+    "classic",
+    "failure",
+]
 
 REFUSED = 1
 _USAGE = 2
@@ -33,7 +45,7 @@ DENIED = 6
 #: The table above, for ``mqadmin help exit-codes``.
 CODES = str(__doc__).split("\n\n", 1)[1].rstrip().replace("``", "")
 
-_NOT_THERE = frozenset({
+NOT_THERE = frozenset({
     ResponseCode.TOPIC_NOT_EXIST, ResponseCode.QUERY_NOT_FOUND, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.NO_MESSAGE,
 })  # fmt: skip
@@ -69,7 +81,7 @@ def failure(error: RMQError) -> tuple[str, int]:
     elif isinstance(error, NotFound):
         code = NOT_FOUND
     elif isinstance(error, ResponseError):
-        code = NOT_FOUND if error.code in _NOT_THERE else REFUSED
+        code = NOT_FOUND if error.code in NOT_THERE else REFUSED
         remedy = _REMEDIES.get(ResponseCode(error.code)) if error.code in ResponseCode.__members__.values() else None
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             remedy = "mqadmin topicList shows what there is"

@@ -26,6 +26,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import functools
 import os
 from collections.abc import Awaitable, Callable
@@ -237,7 +238,10 @@ def so_far(what: str, done: list[str], failed: str, error: RMQError) -> RMQError
 
 
 def listed(file: Any, kind: type[B], name: str) -> list[B]:
-    """The objects of a JSON file. :raises click.BadParameter: it is no list of such, or one has no name."""
+    """The objects of a JSON file.
+
+    :raises click.BadParameter: it is no list of such; one of them has no name, or a key that means nothing.
+    """
     try:
         found = fastjson.loads(file.read())
         if not isinstance(found, list) or not found:
@@ -246,6 +250,11 @@ def listed(file: Any, kind: type[B], name: str) -> list[B]:
         for number, one in enumerate(found):
             if not isinstance(one, dict) or not isinstance(one.get(name), str) or not one[name]:
                 raise BodyError(f"number {number + 1} of the list has no {name}")
+            for key in one:
+                if key not in kind.names():
+                    near = difflib.get_close_matches(key, kind.names(), 1)
+                    meant = f"; did you mean {near[0]}?" if near else ""
+                    raise BodyError(f"number {number + 1} of the list has {key!r:.80}, which means nothing{meant}")
     except (RMQError, ValueError, OSError) as error:
         raise click.BadParameter(f"{file.name}: {error}", param_hint="'-f' / '--filename'") from None
     return objects

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import click
 
+from rmq.cli.mqadmin.failures import NOT_THERE
+from rmq.cli.mqadmin.progress import NOT_ONLINE
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, flag
 from rmq.cli.mqadmin.text import cut, seconds
 from rmq.client.admin.asking import address_of
@@ -150,8 +152,9 @@ async def _figures(admin: AdminClient, out: Output, topic: str) -> list[_Figures
         row = _Figures(topic, group, 0, put[0], got[0], put[1], got[1])
         try:
             stats = await admin.consume_stats(group, topic)
-        except ResponseError:
-            pass  # it has no offset there, or is gone
+        except ResponseError as error:
+            if error.code not in (*NOT_THERE, *NOT_ONLINE):  # it has no offset there, or is gone
+                out.failed(group, error)
         else:
             out.lacks(stats)
             row.accumulation = sum(

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import click
 
+from rmq.cli import moments
 from rmq.client.reset import TO_END
+from rmq.runtime.world import World
 
 __all__ = ["GIVEN", "moment", "moment_or_now"]
 
 #: In the context of a command: what :func:`moment_or_now` was given, as it stood.
 GIVEN = f"{__name__}.given"
-
-#: Java's form: a date, a hash sign, a time with milliseconds.
-_FORMS = ("%Y-%m-%d#%H:%M:%S:%f", "%Y-%m-%d#%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d")
 
 
 def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
@@ -33,9 +30,8 @@ def moment_or_now(ctx: click.Context, param: click.Parameter, text: str | None) 
 def _read(ctx: click.Context, param: click.Parameter, text: str, also: str) -> int:
     if text.isdecimal() and text.isascii():
         return int(text)
-    for form in _FORMS:
-        try:
-            return int(datetime.strptime(text, form).timestamp() * 1000)
-        except (ValueError, OverflowError):
-            continue
-    raise click.BadParameter(f"{text}: {also}milliseconds since 1970, or yyyy-MM-dd#HH:mm:ss:SSS", ctx, param)
+    try:
+        return moments.moment(text, World.around().clock.now_ms())
+    except ValueError:
+        forms = f"{also}milliseconds since 1970, yyyy-MM-dd#HH:mm:ss:SSS, 2026-11-29T18:30, -10m, today or yesterday"
+        raise click.BadParameter(f"{text}: {forms}", ctx, param) from None

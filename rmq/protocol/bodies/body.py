@@ -304,6 +304,11 @@ class Body:
         return fastjson.dumps(self.to_object())
 
     @classmethod
+    def names(cls) -> frozenset[str]:
+        """What its members are called in JSON, other names that are read included."""
+        return frozenset(name for _, json, others, _, _ in cls._plan for name in (json, *others))
+
+    @classmethod
     def from_object(cls, value: Any) -> Self:
         """Read a parsed JSON value.
 
