@@ -43,6 +43,12 @@ ACCEPTED = (
         "brokerStatus", r"(<b> )?(remainHowManyDataToFlush|runtime|putMessageDistributeTime) ?: .*", "a moment's figure"
     ),
     Accepted(
+        "brokerStatus",
+        r"(<b> )?(dispatchBehindBytes|pageCacheLockTimeMills|timer(Read|Offset)Behind|\w+QueueSize|\w+HeadWait\w+)"
+        r" ?: \d\d?",
+        "a moment's figure",
+    ),
+    Accepted(
         "brokerStatus", r"(<b> )?earliestMessageTimeStamp ?: .*",
         "Java says -1 as long as there is one file; ours says what it has",
     ),
