@@ -45,6 +45,8 @@ hypothesis.settings.register_profile("own", deadline=None)
 # CI looks at the same examples every time: a run that fails there says something about the change, not about luck.
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") == "true" else "own")
+#: Contexts of whoever runs the tests are not meant by commands that name no cluster.
+os.environ["RMQ_CONTEXTS"] = os.devnull
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -21,6 +21,7 @@ COMMANDS = {
     "tap": ("messages.tap:tap", "Write the messages of a topic to a file."),
     "replay": ("messages.tap:replay", "Send what tap wrote, in its order and with its pauses."),
     "doctor": ("doctor.command:doctor", "Say what is wrong with a cluster or a group, and what to do."),
+    "context": ("contexts.command:context", "Clusters by name, and the current one."),
     "run": ("run:run", "Run the listeners of an application (docs/app.md)."),
     "secure": ("secure.command:secure", "Accounts, certificates and settings of a secured cluster (docs/securing.md)."),
     "pipeline": ("pipeline:pipeline", "Ready jobs of Spark over RocketMQ."),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import click
 from rmq.cli.messages.places import Place, PlaceType
 from rmq.cli.messages.reading import Chosen
 from rmq.cli.moments import Zone
+from rmq.cli.reach import reach
 
 __all__ = ["client_options", "selection"]
 
@@ -28,19 +28,17 @@ def _with(function: Any, *options: Callable[[Any], Any]) -> Any:
 
 
 def client_options(function: Any) -> Any:
-    """Adds ``-n`` and ``--credentials``; the function gets ``client``, the arguments of a client of the SDK."""
+    """Adds ``-n``, ``--context`` and ``--credentials``; the function gets ``client``, a client's arguments."""
 
     @functools.wraps(function)
-    def wrapped(namesrv: str | None, credentials: str | None, **others: Any) -> Any:
-        if not namesrv and not any(os.environ.get(name) for name in ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_DOMAIN")):
-            raise click.UsageError("no name server: give one with -n host:port, or set NAMESRV_ADDR")
-        given = {"namesrv": namesrv, "credentials_file": credentials}
-        return function(client={name: value for name, value in given.items() if value}, **others)
+    def wrapped(namesrv: str | None, context: str | None, credentials: str | None, **others: Any) -> Any:
+        return function(client=reach(namesrv, context, credentials), **others)
 
     return _with(
         wrapped,
         click.option("-n", "--namesrv", metavar="LIST", help="Name servers: host:port;host:port.  [NAMESRV_ADDR]"),
-        click.option("--credentials", metavar="FILE", help="Account, as tools.yml.  [ROCKETMQ_ACCESS_KEY and others]"),
+        click.option("--context", metavar="NAME", help="A cluster of rmq context, in place of -n."),
+        click.option("--credentials", metavar="FILE", help="Account and TLS.  [the environment's, or conf/tools.yml]"),
     )
 
 

@@ -28,7 +28,6 @@ from __future__ import annotations
 import asyncio
 import difflib
 import functools
-import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -38,6 +37,7 @@ from rmq.cli.command import CONTEXT
 from rmq.cli.mqadmin.failures import NotFound, Partial
 from rmq.cli.mqadmin.grammar import AdminCommand
 from rmq.cli.mqadmin.output import FORMS, Output
+from rmq.cli.reach import reach
 from rmq.client.admin import AdminClient
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.body import Body
@@ -76,6 +76,7 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
         @functools.wraps(work)
         def run(
             namesrv: str | None,
+            context: str | None,
             output: str | None,
             json: bool,
             timeout: float,
@@ -88,8 +89,10 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
         ) -> int:
             _refuse_empty(click.get_current_context())
             out = Output("json" if json else output)
-            options = {**_as_whom(credentials), **_over_tls(tls, tls_ca_file), "unit_name": unit_name}
-            return asyncio.run(_run(work, out, namesrv, timeout, options, args, kwargs)) or 0
+            options = {
+                **reach(namesrv, context, credentials), **_over_tls(tls, tls_ca_file), "unit_name": unit_name,
+            }  # fmt: skip
+            return asyncio.run(_run(work, out, timeout, options, args, kwargs)) or 0
 
         decorated: Any = run
         for option in (*_COMMON, _output(options), *reversed(options)):
@@ -109,6 +112,7 @@ _COMMON: tuple[Callable[[Any], Any], ...] = (
     click.option("--credentialsFile", "credentials", metavar="FILE",
                  help="YAML with accessKey, secretKey and options of TLS.  [default: $ROCKETMQ_HOME/conf/tools.yml]"),
     click.option("--json", "json", is_flag=True, help="The same as --output json."),
+    click.option("--context", "context", metavar="NAME", help="A cluster of rmq context, in place of -n."),
     click.option("-n", "--namesrvAddr", "namesrv", metavar="LIST", help="Name servers: host:port;host:port"),
 )  # fmt: skip
 
@@ -147,29 +151,15 @@ def producing(group: str, *, traced: bool = False) -> Producer:
 async def _run(
     work: Callable[..., Awaitable[int | None]],
     out: Output,
-    namesrv: str | None,
     timeout: float,
     given: dict[str, Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> int | None:
-    if not namesrv and not any(os.environ.get(name) for name in ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_DOMAIN")):
-        raise click.UsageError("no name server: give one with -n host:port, or set NAMESRV_ADDR")
-    options: Any = {name: value for name, value in {"namesrv": namesrv, **given}.items() if value}
+    options: Any = {name: value for name, value in given.items() if value}
     click.get_current_context().meta[_OPTIONS] = options
     async with AdminClient(mq_client_api_timeout=timeout, **options) as admin:
         return await work(admin, out, *args, **kwargs)
-
-
-def _as_whom(credentials: str | None) -> dict[str, Any]:
-    """The file that is named, else the environment's account, else that of Java's tools, if it is there."""
-    if credentials is not None:
-        return {"credentials_file": credentials}
-    named = ("ROCKETMQ_ACCESS_KEY", "ROCKETMQ_CREDENTIALS_FILE")
-    if any(os.environ.get(name) for name in named) or not (home := os.environ.get("ROCKETMQ_HOME")):
-        return {}
-    path = os.path.join(home, "conf", "tools.yml")
-    return {"credentials_file": path} if os.path.exists(path) else {}
 
 
 def _over_tls(tls: bool, ca_file: str | None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import pytest
 
 from rmq import Message, Producer, PullConsumer
 from rmq.cli.command import invoke
+from rmq.cli.mqadmin.commands import root
 from rmq.cli.rmq import command
 from rmq.testing.cluster import BlockingCluster
 from tests.support.daemons import ROOT
@@ -215,7 +216,10 @@ def test_what_is_not_there_is_said(rmq: Tool, monkeypatch: pytest.MonkeyPatch) -
 def test_the_page_says_what_works(rmq: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "tools.md").read_text()
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RMQ_CONTEXTS", str(tmp_path / "contexts.yml"))
     (tmp_path / "lines.txt").write_text("order-7:seven\norder-8:eight\n")
+    (tmp_path / "prod-tools.yml").write_text("accessKey: rocketmq\nsecretKey: 12345678\n")
+    page = page.replace("127.0.0.1:9876", rmq.cluster.namesrv_addr)
     commands = re.findall(r"^rmq (.*)$", page, re.MULTILINE)
     assert len(commands) > 8
     for command_line in (one for one in commands if not one.startswith("doctor")):
@@ -225,6 +229,18 @@ def test_the_page_says_what_works(rmq: Tool, tmp_path: Path, monkeypatch: pytest
         rmq(*words)
     (letters,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
     assert letters == rmq("consume", "--letters")
+
+
+def test_a_context_is_a_cluster(rmq: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    send(rmq, "Named", 3)
+    monkeypatch.delenv("NAMESRV_ADDR")
+    monkeypatch.setenv("RMQ_CONTEXTS", str(tmp_path / "contexts.yml"))
+    rmq("context", "set", "here", "-n", rmq.cluster.namesrv_addr)
+    rmq("context", "set", "nowhere", "-n", "127.0.0.1:1")
+    assert len(rmq.lines("Named")) == 3
+    assert invoke(root, "mqadmin", ["topicRoute", "-t", "Named"]) == 0
+    assert invoke(root, "mqadmin", ["topicRoute", "-t", "Named", "--context", "nowhere"]) == 5
+    assert "no context her: did you mean here?" in rmq("consume", "Named", "--context", "her", code=2)
 
 
 class Full(io.RawIOBase):
