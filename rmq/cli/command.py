@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -54,6 +55,8 @@ def invoke(command: click.Command, name: str, args: Sequence[str] | None = None)
     A command returns its exit code or None. What it raises is one line on standard error, without a stack trace.
     One that has more kinds of failures has a method ``failure(error)``, which gives the line and the code.
     """
+    if os.environ.get(f"_{name.upper()}_COMPLETE"):
+        importlib.import_module("rmq.cli.completion.shells")  # a shell asks: these answer
     try:
         code = command.main(args=args, prog_name=name, standalone_mode=False)
     except click.exceptions.Exit as ended:

@@ -22,6 +22,7 @@ COMMANDS = {
     "replay": ("messages.tap:replay", "Send what tap wrote, in its order and with its pauses."),
     "doctor": ("doctor.command:doctor", "Say what is wrong with a cluster or a group, and what to do."),
     "context": ("contexts.command:context", "Clusters by name, and the current one."),
+    "completion": ("completion.command:completion", "Have bash, zsh or fish complete commands, options and names."),
     "run": ("run:run", "Run the listeners of an application (docs/app.md)."),
     "secure": ("secure.command:secure", "Accounts, certificates and settings of a secured cluster (docs/securing.md)."),
     "pipeline": ("pipeline:pipeline", "Ready jobs of Spark over RocketMQ."),
@@ -39,6 +40,11 @@ class _Loading(Commands):
         command: click.Command = getattr(importlib.import_module(f"rmq.cli.{module}"), name)
         return command
 
+    @property
+    def purposes(self) -> dict[str, str]:
+        """Command -> what it does; no module is loaded for it."""
+        return {name: what for name, (_, what) in COMMANDS.items()}
+
     def failure(self, error: RMQError) -> tuple[str, int]:
         """As mqadmin's: an exit code by kind, and what to do."""
         from rmq.cli.mqadmin.failures import failure
@@ -47,7 +53,7 @@ class _Loading(Commands):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, what) for name, (_, what) in COMMANDS.items()])
+            formatter.write_dl(list(self.purposes.items()))
 
 
 @click.group(cls=_Loading, context_settings=CONTEXT)

@@ -161,6 +161,11 @@ ALIASES = {"getAccessConfigSubCommand": "getAclConfig", "deleteAccessConfig": "d
 class AdminGroup(click.Group):
     """Finds a command by its name in any case and imports its module only then."""
 
+    @property
+    def purposes(self) -> dict[str, str]:
+        """Command -> what it does; no module is loaded for it."""
+        return {name: what for name, (_, what) in COMMANDS.items()}
+
     def failure(self, error: RMQError) -> tuple[str, int]:
         """How a command failed: the line for standard error and the exit code."""
         from rmq.cli.mqadmin.failures import failure
