@@ -19,11 +19,14 @@ import click
 
 from rmq.protocol.errors import RMQError
 
-__all__ = ["CONTEXT", "FAILED", "USAGE", "Commands", "Refused", "invoke"]
+__all__ = ["CONTEXT", "FAILED", "QUIET", "USAGE", "Commands", "Refused", "invoke", "is_quiet"]
 
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
+
+#: In the meta of a command's context: nothing but errors goes to standard error.
+QUIET = f"{__name__}.quiet"
 
 #: Java's commands print their help for -h as well.
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
@@ -47,6 +50,12 @@ class Commands(click.Group):
                     if (command := self.get_command(ctx, name)) is not None and not command.hidden
                 ]
             )
+
+
+def is_quiet() -> bool:
+    """Whether the command that runs was told to keep its notes, warnings and bars to itself."""
+    ctx = click.get_current_context(silent=True)
+    return ctx is not None and bool(ctx.meta.get(QUIET))
 
 
 def invoke(command: click.Command, name: str, args: Sequence[str] | None = None) -> int:

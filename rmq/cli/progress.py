@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from rmq.cli.command import is_quiet
+
 __all__ = ["Bar"]
 
 
@@ -22,7 +24,7 @@ class Bar:
         self._bar: Any = None
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        if not sys.stderr.isatty():
+        if not sys.stderr.isatty() or is_quiet():
             return
         if what != self._what:
             self._end()

@@ -18,6 +18,8 @@ from typing import Any
 
 import click
 
+from rmq.cli.command import Refused
+from rmq.protocol.errors import ConfigError
 from rmq.runtime.world import World
 
 __all__ = ["as_whom", "reach"]
@@ -29,7 +31,7 @@ def reach(namesrv: str | None, context: str | None, credentials: str | None) -> 
     """The arguments of a client: name servers and its file of credentials, those that are to be given.
 
     :raises click.UsageError: nothing says which cluster is meant, or two things do.
-    :raises ConfigError: the file of contexts is not right, or has no such context.
+    :raises Refused: the file of contexts is not right, or has no such context.
     """
     if namesrv and context:
         raise click.UsageError("give name servers with -n or a context with --context, not both")
@@ -38,14 +40,17 @@ def reach(namesrv: str | None, context: str | None, credentials: str | None) -> 
         return _given(namesrv=namesrv, **as_whom(credentials))
     from rmq.cli.contexts.file import path_of_contexts, read_contexts
 
-    contexts = read_contexts(World.around().files, path_of_contexts())
-    name = name or contexts.current or ""
-    if not name:
-        raise click.UsageError(
-            "no name server: give one with -n host:port, or set NAMESRV_ADDR, or choose one with rmq context",
-            click.get_current_context(silent=True),
-        )
-    found = contexts.named_as(name)
+    try:
+        contexts = read_contexts(World.around().files, path_of_contexts())
+        name = name or contexts.current or ""
+        if not name:
+            raise click.UsageError(
+                "no name server: give one with -n host:port, or set NAMESRV_ADDR, or choose one with rmq context",
+                click.get_current_context(silent=True),
+            )
+        found = contexts.named_as(name)
+    except ConfigError as error:
+        raise Refused(str(error)) from None
     own = {"credentials_file": found.credentials} if found.credentials and credentials is None else None
     return _given(namesrv=found.namesrv, **(own or as_whom(credentials)))
 

@@ -7,15 +7,23 @@ import os
 import click
 import orjson
 
-from rmq.cli.command import CONTEXT, Commands
+from rmq.cli.command import CONTEXT, Commands, Refused
 from rmq.cli.contexts.file import Context, Contexts, path_of_contexts, read_contexts, refuse_name
+from rmq.protocol.errors import ConfigError
 from rmq.runtime.world import World
 
 __all__ = ["context"]
 
 
-def _file() -> Contexts:
-    return read_contexts(World.around().files, path_of_contexts())
+def _file(name: str | None = None) -> Contexts:
+    """What stands in the file. :raises Refused: it is not right, or has no context of this name."""
+    try:
+        file = read_contexts(World.around().files, path_of_contexts())
+        if name is not None:
+            file.named_as(name)
+    except ConfigError as error:
+        raise Refused(str(error)) from None
+    return file
 
 
 def _name(ctx: click.Context, param: click.Parameter, name: str) -> str:
@@ -65,11 +73,10 @@ def _list(json: bool) -> None:
 @click.argument("name")
 def use(name: str) -> None:
     """Make NAME the current context."""
-    file = _file()
-    found = file.named_as(name)
+    file = _file(name)
     file.current = name
     file.write(World.around().files)
-    click.echo(f"{name} ({found.namesrv}) is the current context")
+    click.echo(f"{name} ({file.named[name].namesrv}) is the current context")
 
 
 @context.command("set", context_settings=CONTEXT)
@@ -101,8 +108,7 @@ def set_(name: str, namesrv: str | None, credentials: str | None, use_it: bool) 
 @click.argument("name")
 def remove(name: str) -> None:
     """Forget the context NAME; its cluster, and its file of credentials, stay."""
-    file = _file()
-    file.named_as(name)
+    file = _file(name)
     del file.named[name]
     if file.current == name:
         file.current = None

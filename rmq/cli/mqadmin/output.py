@@ -25,6 +25,7 @@ from typing import Any
 import click
 import orjson
 
+from rmq.cli.command import is_quiet
 from rmq.cli.mqadmin.failures import PARTIAL
 from rmq.cli.mqadmin.text import plain
 from rmq.protocol.errors import RMQError
@@ -41,7 +42,12 @@ Lines = Callable[[], Iterable[str]]
 
 
 def complain(text: str) -> None:
-    """A line on standard error beside what a command prints."""
+    """A line on standard error beside what a command prints, unless it is to be quiet."""
+    if not is_quiet():
+        _name(text)
+
+
+def _name(text: str) -> None:
     click.echo(f"mqadmin: {' '.join(text.split())}", err=True)
 
 
@@ -89,7 +95,7 @@ class Output:
         for why, some in names.items():
             more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
             verb = "is" if len(some) == 1 else "are"
-            complain(f"{', '.join(some[:_NAMED])}{more} {verb} missing here: {why}")
+            _name(f"{', '.join(some[:_NAMED])}{more} {verb} missing here: {why}")
 
     # -- what there is ------------------------------------------------------------------------------------------------
 

@@ -33,10 +33,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
-from rmq.cli.command import CONTEXT
+from rmq.cli.command import CONTEXT, QUIET
 from rmq.cli.mqadmin.failures import NotFound, Partial
 from rmq.cli.mqadmin.grammar import AdminCommand
 from rmq.cli.mqadmin.output import FORMS, Output
+from rmq.cli.mqadmin.watching import WATCH_WORDS, Rounds, watch_options, watched
 from rmq.cli.reach import reach
 from rmq.client.admin import AdminClient
 from rmq.protocol import fastjson
@@ -74,37 +75,47 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
 
     def make(work: Work[P]) -> click.Command:
         @functools.wraps(work)
-        def run(
-            namesrv: str | None,
-            context: str | None,
-            output: str | None,
-            json: bool,
-            timeout: float,
-            credentials: str | None,
-            tls: bool,
-            tls_ca_file: str | None,
-            unit_name: str | None = None,
-            *args: P.args,
-            **kwargs: P.kwargs,
-        ) -> int:
-            _refuse_empty(click.get_current_context())
-            out = Output("json" if json else output)
-            options = {
-                **reach(namesrv, context, credentials), **_over_tls(tls, tls_ca_file), "unit_name": unit_name,
-            }  # fmt: skip
-            return asyncio.run(_run(work, out, timeout, options, args, kwargs)) or 0
+        def run(**given: Any) -> int:
+            ctx = click.get_current_context()
+            _refuse_empty(ctx)
+            words = {one: given.pop(one) for one in _WORDS if one in given}
+            form = Output("json" if words["json"] else words["output"]).form
+            options: dict[str, Any] = {
+                **reach(words["namesrv"], words["context"], words["credentials"]),
+                **_over_tls(words["tls"], words["tls_ca_file"]),
+            }
+            if unit := given.pop("unit_name", None):
+                options["unit_name"] = unit
+            ctx.meta[_OPTIONS] = options
+            ctx.meta[QUIET] = words["quiet"]
+            rounds = Rounds.of(words)
+
+            async def session() -> int | None:
+                async with AdminClient(mq_client_api_timeout=words["timeout"], **options) as admin:
+
+                    async def once() -> int | None:
+                        return await work(admin, Output(form), **given)  # type: ignore[call-arg]
+
+                    return await (once() if rounds is None else rounds.run(once, ctx))
+
+            return asyncio.run(session()) or 0
 
         decorated: Any = run
-        for option in (*_COMMON, _output(options), *reversed(options)):
+        for option in (*_COMMON, *(watch_options if watched(name) else ()), _output(options), *reversed(options)):
             decorated = option(decorated)
         return click.command(name, cls=AdminCommand, context_settings=CONTEXT)(decorated)
 
     return make
 
 
+#: Options of every command; what is left is the command's own.
+_WORDS = (
+    "namesrv", "context", "output", "json", "timeout", "credentials", "tls", "tls_ca_file", "quiet", *WATCH_WORDS,
+)  # fmt: skip
 _COMMON: tuple[Callable[[Any], Any], ...] = (
     click.option("--classic-exit", is_flag=True, expose_value=False,
                  help="End with the exit codes of Java's tool: 0, or 1 for a wrong command line."),
+    click.option("--quiet", "quiet", is_flag=True, help="No notes, warnings and bars on standard error; errors stay."),
     click.option("--timeout", "timeout", type=click.FloatRange(0.1, 600), default=_SECONDS, metavar="SECONDS",
                  help=f"How long each server is waited for, {_SECONDS} by default."),
     click.option("--tlsCaFile", "tls_ca_file", metavar="FILE", help="Speak TLS; certificates to trust, PEM."),
@@ -146,20 +157,6 @@ def producing(group: str, *, traced: bool = False) -> Producer:
     from rmq.client.producer import Producer
 
     return Producer(group, enable_msg_trace=traced, **click.get_current_context().meta[_OPTIONS])
-
-
-async def _run(
-    work: Callable[..., Awaitable[int | None]],
-    out: Output,
-    timeout: float,
-    given: dict[str, Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> int | None:
-    options: Any = {name: value for name, value in given.items() if value}
-    click.get_current_context().meta[_OPTIONS] = options
-    async with AdminClient(mq_client_api_timeout=timeout, **options) as admin:
-        return await work(admin, out, *args, **kwargs)
 
 
 def _over_tls(tls: bool, ca_file: str | None) -> dict[str, Any]:
