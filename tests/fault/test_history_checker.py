@@ -30,7 +30,7 @@ def lines() -> Lines:
     send(5, ["f", "g"], "unknown", status=-3)
     items = [(0, "a", digest(body_for("a"))), (1, "b", digest(body_for("b")))]
     add(60, 6, "ok", "pull", group="g", topic="T", queue=0, items=items)
-    add(61, 7, "ok", "commit", group="g", topic="T", queue=0, offset=2, received=2)
+    add(61, 7, "invoke", "commit", group="g", topic="T", queue=0, offset=2, received=2)
     add(90, 8, "ok", "offset", group="g", topic="T", queue=0, offset=2)
     return made
 
@@ -144,6 +144,15 @@ def test_what_clients_were_told(invariant: str, change: Callable[[Lines], None])
     change(made)
     faults = judge(made, [seen("a", "b", "c", "d")]).faults
     assert any(fault.startswith(invariant) for fault in faults), faults
+
+
+def test_a_commit_without_an_answer_may_have_been_taken_or_not() -> None:
+    for held in (1, 2):
+        made = lines()
+        commit = made[11]
+        made[11:12] = [{**commit, "offset": 1}, {**commit, "kind": "ok", "offset": 1}, {**commit, "op": 9}]
+        made[-1]["offset"] = held
+        judge(made, [seen("a", "b", "c", "d")]).demand()
 
 
 def test_every_group_is_given_what_was_acknowledged() -> None:

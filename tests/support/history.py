@@ -304,7 +304,8 @@ def _deliveries(sends: dict[str, Send], rest: list[dict[str, Any]], verdict: Ver
 
 def _events(rest: list[dict[str, Any]], readers: list[Seen], excused: set[str], verdict: Verdict) -> None:
     """I7: what a consumer was given stays. I18 and I4: committed offsets, as consumers were told of them."""
-    told: dict[tuple[str, str, int], int] = {}
+    #: The newest commit, from when it was sent: one whose answer was lost may have been taken, at once or later.
+    sent: dict[tuple[str, str, int], int] = {}
     for line in rest:
         verdict.counts[f"{line['f']} {line['kind']}"] += 1
         if line["f"] == "pull" and line["kind"] == OK:
@@ -316,13 +317,13 @@ def _events(rest: list[dict[str, Any]], readers: list[Seen], excused: set[str], 
                     got = seen.places.get(place, {}).get(offset)
                     if got != (key, sha):
                         verdict.fault("I7", f"{seen.name}: {place} {offset} was given to a consumer as {key}, is {got}")
-        elif line["f"] == "commit" and line["kind"] == OK:
+        elif line["f"] == "commit" and line["kind"] == "invoke":
             if line["offset"] > line["received"]:
                 verdict.fault("I4", f"{line['group']} committed {line['offset']}, received {line['received']}")
-            told[line["group"], line["topic"], line["queue"]] = line["offset"]
+            sent[line["group"], line["topic"], line["queue"]] = line["offset"]
         elif line["f"] == "offset" and line["kind"] == OK:
             # What a broker says it holds: never more than was committed; less only by what a crash may cost.
-            before = told.get((line["group"], line["topic"], line["queue"]), -1)
+            before = sent.get((line["group"], line["topic"], line["queue"]), -1)
             if line["offset"] > before >= 0:
                 verdict.fault("I18", f"{line['group']} committed {before}, the broker says {line['offset']}")
             if line["offset"] < line.get("at_least", -1):

@@ -187,10 +187,10 @@ class Load:
         told = [(offset, key, digest(body)) for offset, key, body in items]
         clerk.done(op, OK, "pull", group=group, topic=topic, queue=queue, items=told)
         if behind > at:
+            op = clerk.invoke("commit", group=group, topic=topic, queue=queue, offset=behind, received=behind)
             await commit(client, address, group, topic, queue, behind)
             self._committed[n, topic, queue] = behind
-            op = clerk.invoke("commit")
-            clerk.done(op, OK, "commit", group=group, topic=topic, queue=queue, offset=behind, received=behind)
+            clerk.done(op, OK, "commit")
         return max(at, behind)
 
     def stopped(self) -> None:
