@@ -92,9 +92,9 @@ class BrokerApp:
                 "brokerRole=SYNC_MASTER: until a slave follows, every send that waits is answered with "
                 "SLAVE_NOT_AVAILABLE (11), stored here alone"
             )
-        await self._choose_ports()
-        self._wire(await self._store_host())
         try:
+            await self._choose_ports()
+            self._wire(await self._store_host())
             await self._start()
         except BaseException:
             await self._begun.unwind()
@@ -134,20 +134,21 @@ class BrokerApp:
         self.observer.serving()
 
     async def _choose_ports(self) -> None:
-        """With listenPort 0 (tests): a free port; those of the VIP, two below, and of slaves, one above, are, too."""
+        """With listenPort 0 (tests): a free port; those of the VIP, two below, and of slaves, one above, are, too.
+
+        They are kept until the store is loaded and listeners begin: somebody else would have taken one of three.
+        """
         settings = self.settings
-        while settings.listen_port == 0:
-            listener = await self.world.network.listen(asyncio.Protocol, settings.bind_address, 0)
-            port = listener.address[1]
-            for beside in (port - 2, port + 1):
-                try:
-                    other = await self.world.network.listen(asyncio.Protocol, settings.bind_address, beside)
-                except (OSError, OverflowError):
-                    port = 0
-                    break
-                await other.close()
-            await listener.close()
-            settings.listen_port = port
+        if settings.listen_port == 0:
+            try:
+                reserved = await self.world.network.reserve(settings.bind_address, (-2, 1))
+            except OSError as error:
+                raise ConfigError(
+                    f"the broker finds no port on {settings.bind_address or '*'}: {error.strerror or error}: "
+                    "set another bindAddress, or a listenPort"
+                ) from error
+            self._begun.push("its ports", reserved.release)
+            settings.listen_port = reserved.port
         settings.ha_listen_port = settings.listen_port + 1
 
     async def _store_host(self) -> bytes:

@@ -10,15 +10,17 @@ import socket
 import ssl
 import sys
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from rmq.runtime.world import Listener, Offload
+from rmq.runtime.world import Listener, Offload, Reserved
 
 __all__ = ["RealNetwork"]
 
 _HTTP_BODY_LIMIT = 1 << 20
 #: A connection that we opened ends when the peer's kernel has acknowledged nothing of what was sent for this long, ms.
 _SILENCE_MS = 20_000
+#: Ports of the kernel's choice that are tried for one that is free together with those beside it.
+_CHOICES = 1000
 
 
 class _Listening:
@@ -34,13 +36,53 @@ class _Listening:
         await asyncio.sleep(0)
 
 
+class _Kept:
+    """Sockets that have their ports and do not listen: who connects is refused, and nobody else gets these ports."""
+
+    __slots__ = ("_all", "_keys", "port")
+
+    def __init__(
+        self, everyone: dict[tuple[str, int], socket.socket], host: str, made: dict[int, socket.socket]
+    ) -> None:
+        self._all = everyone
+        self.port = next(iter(made))
+        self._keys = [(host, port) for port in made]
+        everyone.update(zip(self._keys, made.values(), strict=True))
+
+    def release(self) -> None:
+        for key in self._keys:
+            if (one := self._all.pop(key, None)) is not None:
+                one.close()
+
+
 class RealNetwork:
     """TCP sockets of this machine."""
 
-    __slots__ = ("_offload",)
+    __slots__ = ("_kept", "_offload")
 
     def __init__(self, offload: Offload) -> None:
         self._offload = offload
+        #: What is reserved, by host and port.
+        self._kept: dict[tuple[str, int], socket.socket] = {}
+
+    async def reserve(self, host: str, beside: Sequence[int] = ()) -> Reserved:
+        family, where = await self._bind_address(host, 0)
+        for _ in range(_CHOICES):
+            made: dict[int, socket.socket] = {}
+            try:
+                first = _bound_socket(family, where, shared=False)
+                port = int(first.getsockname()[1])
+                made[port] = first
+                for number in beside:
+                    made[port + number] = _bound_socket(family, (where[0], port + number), shared=False)
+            except (OSError, OverflowError):
+                for one in made.values():
+                    one.close()
+                if not made:
+                    raise
+            else:
+                return _Kept(self._kept, host, made)
+        raise OSError(errno.EADDRINUSE, f"{host or '*'} has no port that is free together with those beside it")
 
     async def listen(
         self,
@@ -51,8 +93,13 @@ class RealNetwork:
         backlog: int = 1024,
     ) -> Listener:
         loop = asyncio.get_running_loop()
-        family, where = await self._bind_address(host, port)
-        listening = _bound_socket(family, where)
+        listening = self._kept.pop((host, port), None)
+        if listening is None:
+            family, where = await self._bind_address(host, port)
+            listening = _bound_socket(family, where)
+        else:
+            # What it accepts is to keep nobody from this port later.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             server = await loop.create_server(factory, sock=listening, backlog=backlog)
         except BaseException:
@@ -123,10 +170,15 @@ class RealNetwork:
         return await self._offload(_http_get, url, headers, timeout)
 
 
-def _bound_socket(family: socket.AddressFamily, where: tuple[str, int]) -> socket.socket:
+def _bound_socket(family: socket.AddressFamily, where: tuple[str, int], *, shared: bool = True) -> socket.socket:
+    """A socket that has its port.
+
+    :param shared: with ports of connections that end, and of others that do not listen either; the first listener
+        gets it.
+    """
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(shared))
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if where[0] == "::" else 1)
         made.bind(where)

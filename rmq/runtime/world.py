@@ -28,6 +28,7 @@ __all__ = [
     "Offload",
     "Pool",
     "Random",
+    "Reserved",
     "StallWatch",
     "Usage",
     "World",
@@ -235,7 +236,25 @@ class Listener(Protocol):
     async def close(self) -> None: ...
 
 
+class Reserved(Protocol):
+    """Ports that a network's own :meth:`Network.listen` gets, and nobody else."""
+
+    @property
+    def port(self) -> int:
+        """The one that was chosen; the others stand beside it."""
+
+    def release(self) -> None:
+        """Give back those on which nobody has listened."""
+
+
 class Network(Protocol):
+    async def reserve(self, host: str, beside: Sequence[int] = ()) -> Reserved:
+        """Choose a port of ``host`` ("" = every interface) that is free, and keep it until somebody listens on it.
+
+        :param beside: others, counted from it, that are free and kept, too.
+        :raises OSError: the host is no address of this machine, or there are no such ports.
+        """
+
     async def listen(
         self,
         factory: Callable[[], asyncio.BaseProtocol],

@@ -6,11 +6,11 @@ import asyncio
 import errno
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rmq.protocol.errors import ClientError
-from rmq.runtime.world import Listener
+from rmq.runtime.world import Listener, Reserved
 
 __all__ = ["SimNet", "SimNetwork"]
 
@@ -30,6 +30,8 @@ class SimNet:
         #: Nodes that nobody reaches, and that reach nobody.
         self._cut: set[frozenset[str]] = set()
         self._listeners: dict[tuple[str, int], _SimListener] = {}
+        #: Ports that wait for their listeners.
+        self._kept: set[tuple[str, int]] = set()
         self._pipes: list[_SimTransport] = []
         self._alive: dict[str, SimNetwork] = {}
         self._next_port = _FIRST_PORT
@@ -58,6 +60,7 @@ class SimNet:
             self._alive.pop(host).dead = True
         for where in [where for where, listener in self._listeners.items() if listener.host == host]:
             del self._listeners[where]
+        self._kept = {where for where in self._kept if where[0] != host}
         for pipe in [pipe for pipe in self._pipes if pipe.host == host]:
             pipe._die()
 
@@ -68,9 +71,20 @@ class SimNet:
     def port(self) -> int:
         """A port nobody has."""
         self._next_port += 1
-        while any(port == self._next_port for _, port in self._listeners):
+        while any(port == self._next_port for _, port in (*self._listeners, *self._kept)):
             self._next_port += 1
         return self._next_port
+
+
+class _SimReserved:
+    def __init__(self, net: SimNet, host: str, port: int, beside: Sequence[int]) -> None:
+        self.port = port
+        self._net = net
+        self._keys = {(host, port + number) for number in (0, *beside)}
+        net._kept |= self._keys
+
+    def release(self) -> None:
+        self._net._kept -= self._keys
 
 
 class _SimListener:
@@ -109,6 +123,14 @@ class SimNetwork:
         if self.dead:
             raise OSError(errno.ENETDOWN, os.strerror(errno.ENETDOWN))
 
+    async def reserve(self, host: str, beside: Sequence[int] = ()) -> Reserved:
+        self._check_alive()
+        net, real = self.net, self._real(host)
+        port = net.port()
+        while any((real, port + number) in taken for taken in (net._listeners, net._kept) for number in beside):
+            port = net.port()
+        return _SimReserved(net, real, port, beside)
+
     async def listen(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, backlog: int = 1024
     ) -> Listener:
@@ -118,6 +140,7 @@ class SimNetwork:
             raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
         if where in self.net._listeners:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        self.net._kept.discard(where)
         listener = self.net._listeners[where] = _SimListener(self.net, *where, factory)
         return listener
 

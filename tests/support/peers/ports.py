@@ -5,15 +5,41 @@ from __future__ import annotations
 import os
 import random
 import socket
+import sys
+from collections.abc import Iterator
 
 # Below Linux's range for outgoing connections (32768 and up), so that no client socket takes a port in between.
 _LOW, _HIGH = 20_000, 32_000
+#: Ports that a process takes together: between a choice and the server that listens there, no other process chooses.
+_BLOCK = 40
+#: Choices among the ports of the blocks that are ours before there is another block.
+_TRIES = 50
+#: Choices after which no port is free that was never given.
+_MANY = 10_000
 _random = random.Random(os.getpid() ^ int.from_bytes(os.urandom(4), "big"))
 _given: set[int] = set()
+_blocks: set[int] = set()
+
+
+def _ours(port: int) -> bool:
+    """Whether this process has the port's block, which it takes when nobody has it; until it ends."""
+    block = port // _BLOCK
+    if block in _blocks:
+        return True
+    if sys.platform == "linux":  # elsewhere no name is as well kept as its ports are
+        lock = socket.socket(socket.AF_UNIX)
+        try:
+            lock.bind(f"\0rmq-tests-ports-{block}")
+        except OSError:
+            lock.close()
+            return False
+        lock.detach()
+    _blocks.add(block)
+    return True
 
 
 def _free(port: int) -> bool:
-    if port in _given:
+    if port in _given or not _ours(port):
         return False
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -24,14 +50,30 @@ def _free(port: int) -> bool:
     return True
 
 
-def free_port(*offsets: int) -> int:
-    """A port that is free together with port + each offset, all below _HIGH; never the same twice in one process."""
+def _choices(last: int) -> Iterator[int]:
+    """Ports below ``last``: some of our blocks, then any."""
+    for _ in range(_TRIES if _blocks else 0):
+        port = _random.choice(tuple(_blocks)) * _BLOCK + _random.randrange(_BLOCK)
+        if port < last:
+            yield port
     while True:
-        port = _random.randrange(_LOW, _HIGH - max((0, *offsets)))
+        yield _random.randrange(_LOW, last)
+
+
+def free_port(*offsets: int) -> int:
+    """A port that is free together with port + each offset, all below _HIGH; never the same twice in one
+    process, as long as there are others.
+
+    No other process of these tests is given any of them while this one lives.
+    """
+    for number, port in enumerate(_choices(_HIGH - max((0, *offsets)))):
+        if number % _MANY == _MANY - 1:  # the ports of servers that have ended are free again
+            _given.clear()
         wanted = [port, *(port + offset for offset in offsets)]
         if all(_free(each) for each in wanted):
             _given.update(wanted)
             return port
+    raise AssertionError("choices do not end")
 
 
 def broker_port() -> int:

@@ -120,3 +120,16 @@ async def test_a_free_port_is_none_that_somebody_asked_for_by_number() -> None:
     port = first.address[1]
     await network.listen(asyncio.Protocol, "", port + 1)
     assert (await network.listen(asyncio.Protocol, "", 0)).address[1] == port + 2
+
+
+@in_virtual_time
+async def test_ports_that_are_kept_wait_for_their_listeners() -> None:
+    network = Simulation().node("one").network
+    free = (await network.listen(asyncio.Protocol, "", 0)).address[1]
+    kept = await network.reserve("", (-2, 1))
+    assert kept.port == free + 1
+    assert (await network.listen(asyncio.Protocol, "", 0)).address[1] == free + 3  # the next one is kept
+    assert (await network.reserve("", (-1,))).port == free + 5  # below the next one is a listener
+    assert (await network.listen(asyncio.Protocol, "", kept.port)).address[1] == kept.port
+    kept.release()
+    await network.listen(asyncio.Protocol, "", kept.port + 1)

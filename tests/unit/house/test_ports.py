@@ -1,0 +1,33 @@
+"""Tests of several processes choose ports for their servers, and never the same ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.peers.ports import broker_port, free_port
+
+_OTHER = """
+import sys
+from tests.support.peers.ports import broker_port
+print(*(broker_port() for _ in range(100)), flush=True)
+sys.stdin.read()
+"""
+
+
+def around(ports: list[int]) -> set[int]:
+    return {port + beside for port in ports for beside in (-2, 0, 1)}
+
+
+def test_two_processes_choose_different_ports() -> None:
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(
+        [sys.executable, "-c", _OTHER], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        theirs = [int(word) for word in other.stdout.readline().split()]
+        ours = [broker_port() for _ in range(100)] + [free_port(1033, 1035, 1036) for _ in range(20)]
+        other.communicate()
+    assert len(around(theirs)) == 300
+    assert not around(theirs) & around(ours)

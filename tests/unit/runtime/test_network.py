@@ -1,0 +1,69 @@
+"""Ports that are kept until their listeners begin."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Sequence
+
+import pytest
+
+from rmq.runtime.world import World
+
+
+def taken(port: int) -> bool:
+    """Whether another process that wants this port is refused, as a server asks for it."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            other.bind(("127.0.0.1", port))
+            other.listen()
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+        return False
+
+
+def refused(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", ""])
+async def test_kept_ports_are_nobody_elses_and_do_not_answer(host: str) -> None:
+    network = World.real().network
+    kept = await network.reserve(host, (-2, 1))
+    ports: Sequence[int] = (kept.port - 2, kept.port, kept.port + 1)
+    assert all(taken(port) and refused(port) for port in ports)
+    listener = await network.listen(asyncio.Protocol, host, kept.port)
+    assert listener.address[1] == kept.port
+    assert taken(kept.port)
+    assert not refused(kept.port)
+    kept.release()
+    assert [taken(port) for port in ports] == [False, True, False]
+    await listener.close()
+    kept.release()
+    again = await network.listen(asyncio.Protocol, host, kept.port)  # beside the connection that was there
+    await again.close()
+
+
+async def test_a_port_whose_neighbour_is_taken_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = World.real().network
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        neighbour = other.getsockname()[1] - 1
+        choices = [neighbour]
+        bind = socket.socket.bind
+
+        def choose(made: socket.socket, where: tuple[str, int]) -> None:
+            bind(made, (where[0], choices.pop()) if choices and not where[1] else where)
+
+        monkeypatch.setattr(socket.socket, "bind", choose)
+        kept = await network.reserve("127.0.0.1", (1,))
+        assert not choices
+        assert kept.port != neighbour
+        kept.release()
+
+
+async def test_a_host_that_is_not_here_has_no_ports() -> None:
+    with pytest.raises(OSError, match="assign"):
+        await World.real().network.reserve("192.0.2.1", (1,))
