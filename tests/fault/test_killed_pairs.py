@@ -132,7 +132,7 @@ async def cut_everywhere(pair: ProcessPair) -> None:
         return not wire.ways
 
     async with sending(pair):
-        await pair.until(all_over)
+        await pair.until(all_over, lambda: len(wire.ways))
     end = await pair.caught_up()
     assert wire.begun == sorted(wire.begun)
     assert wire.asked_again <= 5 * BODY, "asked for more than its newest record again"
@@ -161,7 +161,10 @@ async def flipped(pair: ProcessPair, flips: tuple[int, ...]) -> None:
             return len(pair.wire.begun) >= before + 2  # noqa: B023
 
         async with sending(pair):
-            await pair.until(again)
+            try:
+                await pair.until(again)
+            except AssertionError as error:
+                raise AssertionError(f"byte {flip}: {error}") from None
         await pair.caught_up()
 
 

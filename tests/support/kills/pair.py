@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,6 +22,10 @@ __all__ = ["ProcessPair", "Way", "Wire", "process_pair"]
 #: What catching up may take (H01).
 _CATCH_UP = 30.0
 _READ = 1 << 16
+#: Bytes of a connection that are of the newest record that the slave has: it is never shorter.
+_COMPARED = 1000
+#: Bodies are digits, and nothing else has so many of them.
+_IN_A_BODY = re.compile(rb"\d{40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,8 @@ class Way:
     :param cut: it ends after so many bytes.
     :param piece: no more than so many bytes at a time.
     :param gather: nothing before so many bytes are there, or none has come for a moment.
-    :param flip: of this byte one bit is another one.
+    :param flip: of this byte one bit is another one; behind the newest record, which is compared whole, of the next
+        byte of a body: the stream has no sums, and records have one of their bodies.
     """
 
     cut: int | None = None
@@ -114,6 +120,7 @@ class Wire:
 
     async def _units(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way) -> None:
         sent = 0
+        flip = way.flip
         held = b""
         while True:
             try:
@@ -128,8 +135,9 @@ class Wire:
                 continue
             data = bytearray(held)
             held = b""
-            if way.flip is not None and 0 <= way.flip - sent < len(data):
-                data[way.flip - sent] ^= 1
+            if flip is not None and (at := _flipped_at(data, flip, sent)) >= 0:
+                data[at] ^= 1
+                flip = None
             if way.cut is not None:
                 del data[max(0, way.cut - sent) :]
             for at in range(0, len(data), way.piece):
@@ -140,6 +148,17 @@ class Wire:
                 writer.close()
                 await writer.wait_closed()  # with all that was written
                 return
+
+
+def _flipped_at(data: bytes | bytearray, flip: int, sent: int) -> int:
+    """Where in these bytes one is to be flipped, -1 = in none of them.
+
+    :param sent: how many came before them.
+    """
+    if flip < _COMPARED:
+        return flip - sent if 0 <= flip - sent < len(data) else -1
+    body = _IN_A_BODY.search(data, max(0, flip - sent))
+    return body.start() + len(body[0]) // 2 if body else -1
 
 
 class ProcessPair:
@@ -182,12 +201,13 @@ class ProcessPair:
         answer = await self.client.request(broker.address, Command(RequestCode.GET_BROKER_RUNTIME_INFO), 30)
         return int(KVTable.decode(answer.body).table["commitLogMaxOffset"] or 0)
 
-    async def caught_up(self, seconds: float = _CATCH_UP) -> int:
+    async def caught_up(self) -> int:
         """The slave has its master's log, which nobody adds to; where it ends."""
-        async with asyncio.timeout(seconds):
-            end = await self.end_of(self.master)
-            while await self.end_of(self.slave) < end:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        loop = asyncio.get_running_loop()
+        began, end = loop.time(), await self.end_of(self.master)
+        while (there := await self.end_of(self.slave)) < end:
+            assert loop.time() < began + _CATCH_UP, f"the slave is at {there} of {end} after {_CATCH_UP:.0f} s"
+            await asyncio.sleep(0.01)
         return end
 
     def differences(self) -> list[str]:
@@ -202,10 +222,18 @@ class ProcessPair:
                 found.append(f"I8: the logs differ at {int(name) + at} of {LOG_FILE_SIZE} bytes a file")
         return found
 
-    async def until(self, condition: Callable[[], Awaitable[bool]], seconds: float = _CATCH_UP) -> None:
-        async with asyncio.timeout(seconds):
-            while not await condition():  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+    async def until(self, condition: Callable[[], Awaitable[bool]], left: Callable[[], int] = lambda: 0) -> None:
+        """Wait until it holds.
+
+        :param left: how much is still to come; what goes on may take its time.
+        """
+        loop = asyncio.get_running_loop()
+        moved, before = loop.time(), left()
+        while not await condition():
+            if (now := left()) != before:
+                moved, before = loop.time(), now
+            assert loop.time() < moved + _CATCH_UP, f"nothing has moved for {_CATCH_UP:.0f} s, and {before} are left"
+            await asyncio.sleep(0.005)
 
     @staticmethod
     def resident_mib(broker: BrokerProcess) -> float:
