@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, Reset, Role, Save, Send, Write
 from rmq.raft.members import Members
-from rmq.raft.messages import Append, Message, VoteReply, VoteRequest
+from rmq.raft.messages import Append, Message
 from rmq.raft.node import RaftNode
 from rmq.raft.position import Position, TermPath
 
@@ -243,15 +243,16 @@ class SimMember:
                     data = bytes(self.log[message.before.end : message.after.end])
                     message = Append(message.term, message.source, message.before, message.after, message.commit, data)
                 self.sim.send(self.name, to, message)
-                if isinstance(message, VoteReply | VoteRequest) and self._random.random() < self.sim.deadly:
-                    self.sim.end(self, power=True)
+                self.sim.said(self, message)
             case Commit(end):
                 self.committed = max(self.committed, end)
                 self.sim.check_commit(self, end)
+                self.sim.said(self, effect)
             case Became(role, term, _):
                 self.leads = term if role is Role.LEADER else None
                 if role is Role.LEADER:
                     self.sim.check_leader(self, term)
+                    self.sim.said(self, effect)
 
     def _cut(self, to: Position) -> None:
         if self._bugs.no_cut:

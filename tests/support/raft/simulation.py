@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
+from typing import NamedTuple
 
+from rmq.raft.effects import Became, Commit
 from rmq.raft.members import Members
-from rmq.raft.messages import Message
+from rmq.raft.messages import Message, VoteReply, VoteRequest
 from rmq.raft.position import LogsParted
 from tests.support.raft.member import Bugs, SimMember
 
@@ -24,6 +26,37 @@ _FAULTS, _QUIET = 10.0, 12.0
 
 class Unsafe(AssertionError):
     """A promise is broken; the text says which, and the seed."""
+
+
+class Deaths(NamedTuple):
+    """How likely a life has members end where it hurts most; without it a bug there is met by few lives."""
+
+    #: Right behind a word about votes,
+    at_vote: float = 0.0
+    #: or behind a vote that was given: it is back at once, with what is on the disk, and may be asked again.
+    voted: float = 0.0
+    #: A leader with the first messages of its term, which nobody else has.
+    at_crown: float = 0.0
+    #: A leader that has just said what is committed, with everything that it has sent and nobody has got,
+    at_commit: float = 0.0
+    #: and all of them, without power.
+    blackout: float = 0.0
+    #: Everybody is cut off until everybody wants to lead, so that two do in one term.
+    duels: bool = False
+    #: Messages are under way for long, and overtake each other.
+    late: bool = False
+    #: Other faults come, too.
+    faults: bool = True
+    #: Disks are slow from the beginning.
+    slow: bool = False
+
+
+#: Lives take them in turn.
+_DEATHS = (
+    Deaths(), Deaths(at_vote=0.1), Deaths(voted=0.8, duels=True, late=True),
+    Deaths(at_crown=0.6, at_commit=0.5, late=True, faults=False),
+    Deaths(blackout=0.1, slow=True),
+)  # fmt: skip
 
 
 class Simulation:
@@ -58,8 +91,9 @@ class Simulation:
         self.loss = random.choice((0.0, 0.0, 0.02, 0.1))
         self.doubled = random.choice((0.0, 0.05))
         self.jitter = random.choice((0.002, 0.02, 0.2))
-        #: How likely a member ends right behind a word about votes.
-        self.deadly = random.choice((0.0, 0.1))
+        self.deaths = _DEATHS[seed % len(_DEATHS)]
+        if self.deaths.late:
+            self.jitter = 0.2
         self.leaders: dict[int, str] = {}
         #: What is committed, and up to where the leader of each term has committed.
         self.log = bytearray()
@@ -125,11 +159,40 @@ class Simulation:
             case 10:
                 member.retain(random.random())
 
-    def end(self, member: SimMember, *, power: bool) -> None:
-        """A member ends, and comes back."""
+    def end(self, member: SimMember, *, power: bool, back: float | None = None) -> None:
+        """A member ends, and comes back some time, or after so many seconds."""
         if member.node is not None:
             member.kill(power=power)
-            self.at(self.time + self.random.choice((0.02, 0.5, 2.0)), member.begin)
+            self.at(self.time + (self.random.choice((0.02, 0.5, 2.0)) if back is None else back), member.begin)
+
+    def duel(self) -> None:
+        """Nobody hears anybody, for as long as everybody needs to want the lead."""
+        for one in self.members.values():
+            self.isolate(one, 2.0)
+
+    def isolate(self, member: SimMember, seconds: float) -> None:
+        """Nobody hears a member for a while; what it has sent is lost."""
+        ways = {(member.name, to) for to in self.members}
+        self.cut |= ways
+        self.at(self.time + seconds, lambda: self.cut.difference_update(ways))
+
+    def said(self, member: SimMember, what: Message | Became | Commit) -> None:
+        """A member has sent, or done, what it may end behind."""
+        chance, deaths = self.random.random(), self.deaths
+        match what:
+            case VoteReply(granted=True, pre=False) if chance < deaths.voted:
+                self.end(member, power=True, back=0.02)
+            case VoteRequest() | VoteReply() if chance < deaths.at_vote:
+                self.end(member, power=True)
+            case Became() if chance < deaths.at_crown:
+                member.send(1)
+                self.end(member, power=False)
+            case Commit() if member.leads is not None and chance < deaths.at_commit:
+                self.end(member, power=False)
+                self.isolate(member, 2.0)
+            case Commit() if chance < deaths.blackout:
+                for one in self.members.values():
+                    self.end(one, power=True)
 
     def produce(self) -> None:
         """Whoever leads gets messages."""
@@ -200,12 +263,15 @@ def run(seed: int, bugs: Bugs = Bugs()) -> Simulation:  # noqa: B008
     random = sim.random
     sim.at(0.5, sim.produce)
     at = 2.0
-    while at < _FAULTS:
-        sim.at(at, sim.fault)
+    for member in sim.members.values():
+        member.slow = 0.3 if sim.deaths.slow else 0.0
+    while at < _FAULTS and sim.deaths.faults:
+        sim.at(at, sim.duel if sim.deaths.duels and random.random() < 0.5 else sim.fault)
         at += random.expovariate(1 / random.choice((0.1, 0.8)))
     sim.until(_FAULTS)
     sim.cut.clear()
-    sim.loss = sim.deadly = 0.0
+    sim.loss = 0.0
+    sim.deaths = Deaths()
     sim.jitter = min(sim.jitter, 0.02)
     for member in sim.members.values():
         member.slow = 0.0

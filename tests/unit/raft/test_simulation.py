@@ -81,11 +81,22 @@ def what_is_not_the_same_is_committed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RaftNode, "_is_same", believing)
 
 
+def what_an_earlier_term_left_is_counted(patch: pytest.MonkeyPatch) -> None:
+    """What a majority has is committed, of whatever term it is (the schedule of Raft's figure 8)."""
+
+    def any_term(self: Leading, stored: Position) -> int:
+        places = (stored if one == self._members.me else self.progress[one].match for one in self._members.voters)
+        ends = sorted((-1 if at is None else at.end for at in places), reverse=True)
+        return ends[self._members.majority - 1]
+
+    patch.setattr(Leading, "committed", any_term)
+
+
 @pytest.mark.parametrize(
     ("plant", "seed"),
     [
-        (forgotten_cut, 0), (any_log_will_do, 1), (two_votes, 13), (a_minority_decides, 3),
-        (what_is_not_the_same_is_committed, 3),
+        (forgotten_cut, 0), (any_log_will_do, 1), (two_votes, 8), (a_minority_decides, 3),
+        (what_is_not_the_same_is_committed, 1), (what_an_earlier_term_left_is_counted, 3768),
     ],
 )  # fmt: skip
 def test_a_bug_of_the_node_is_found(
@@ -96,7 +107,14 @@ def test_a_bug_of_the_node_is_found(
         run(seed)
 
 
-@pytest.mark.parametrize(("bugs", "seed"), [(Bugs(no_cut=True), 0), (Bugs(term_unsynced=True), 0)], ids=str)
+@pytest.mark.parametrize(
+    ("bugs", "seed"),
+    [
+        (Bugs(no_cut=True), 0), (Bugs(term_unsynced=True), 0), (Bugs(vote_unsynced=True), 362),
+        (Bugs(stored_early=True), 19),
+    ],
+    ids=str,
+)  # fmt: skip
 def test_a_bug_of_the_driver_is_found(bugs: Bugs, seed: int) -> None:
     with pytest.raises((Unsafe, LogsParted)):
         run(seed, bugs)
