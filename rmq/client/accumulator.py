@@ -73,11 +73,8 @@ class Accumulator:
             return False
         return len(body) < self._most and self._held + len(body) <= self._total
 
-    async def send(self, item: BatchItem, queue: MessageQueue | None, seconds: float) -> SendResult:
-        """Send it with others; its own result.
-
-        :raises RMQError: what its batch ended with.
-        """
+    def join(self, item: BatchItem, queue: MessageQueue | None, seconds: float) -> asyncio.Future[SendResult]:
+        """Send it with others; its own result, or the error that its batch ended with."""
         kind = (item.topic, queue, item.message.wait_store_ok, seconds)
         lane = self._lanes.get(kind)
         if lane is None:
@@ -97,7 +94,7 @@ class Accumulator:
                 lane.leaves = loop.call_later(self._delay, self._leave, kind, lane)
             else:
                 lane.leaves = loop.call_soon(self._leave, kind, lane)
-        return await future
+        return future
 
     def end(self) -> None:
         """What is gathered leaves now: the producer is shut down."""

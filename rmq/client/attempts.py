@@ -327,6 +327,11 @@ class Attempts:
         self._then = Attempts._answered
         return sent
 
+    def hurried(self, sent: Send, now: float) -> Send:
+        """The same attempt, which has waited since that step was made."""
+        self._left_at = now
+        return sent._replace(seconds=max(0.001, min(sent.seconds, self._deadline - now)))
+
     def left(self, error: Exception | None, now: float) -> Call | None:
         """A oneway send has left, or has not: nothing comes back of it.
 

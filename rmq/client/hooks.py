@@ -94,7 +94,8 @@ class Hook:
 
     The methods may take their time. They run on the caller's thread or one of the client's own, never on its event
     loop; around a listener that runs on a thread, on that thread. Only what they are called for waits for them: a send
-    whose hook has not returned when half of its time is over is not made.
+    whose hook has not returned when half of its time is over is not made. Sends to one queue, or of one ``arg`` of a
+    selector, leave in the order in which they were called all the same.
     """
 
     #: Set it on a class whose methods never wait (for a lock, a file, the network): they are called in place then, on

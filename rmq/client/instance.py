@@ -348,6 +348,10 @@ class ClientInstance:
             raise ResponseError(reply.code, reply.remark, address)
         return reply
 
+    def writes_at_once(self, address: str) -> bool:
+        """Whether :meth:`submit` writes a frame where it is called: nothing has to be opened or asked before."""
+        return not self.remoting.hooks and self.remoting.connected(address) is not None
+
     def submit(self, address: str, data: bytes, opaque: int, timeout: float, done: Done) -> None:
         """Send a frame that is encoded already; ``done`` is told once how it ended. Only on the loop; never raises."""
         remoting = self.remoting

@@ -168,7 +168,10 @@ class Producer(Lookups):
         """
         timeout = self._limit(timeout)
         self._client  # noqa: B018 - raises when not started
-        sender, size = self._sender, weight(message)
+        sender = self._sender
+        if queue is not None or selector is not None:
+            return await sender.send(message, queue, selector, arg, timeout)
+        size = weight(message)
         if not sender.window.take(size):  # of those who wait here there may be very many: this frame is kept small
             place = sender.window.turn(size, timeout)
             try:
@@ -176,7 +179,7 @@ class Producer(Lookups):
             except asyncio.CancelledError:
                 sender.window.give_up(place, size)
                 raise
-        return await sender.send_now(message, queue, selector, arg, timeout, size)
+        return await sender.send_now(message, None, None, arg, timeout, size)
 
     def send_async(
         self,
@@ -198,13 +201,15 @@ class Producer(Lookups):
         if queue is not None:
             check_queue(queue)
         sender = self._sender
-        if sender.joins(message, selector):
-            sending = self.send(message, queue=queue, timeout=timeout)
-        else:
-            retries = self.settings.retry_times_when_send_async_failed
-            send = message if sender.waits else sender.prepare(message)
-            sending = sender.send(send, queue, selector, arg, self._limit(timeout), retries)
-        task = asyncio.get_running_loop().create_task(sending, name="send")
+        joins = sender.joins(message, selector)
+        send = message if joins or sender.waits else sender.prepare(message)
+        retries = None if joins else self.settings.retry_times_when_send_async_failed
+        limit, place = self._limit(timeout), sender.place(queue, selector, arg)
+        task = asyncio.get_running_loop().create_task(
+            sender.send(send, queue, selector, arg, limit, retries, place), name="send"
+        )
+        if place is not None:  # the task may be cancelled before it begins
+            task.add_done_callback(lambda _: place.leave())
         self._keep(task, callback)
         return task
 

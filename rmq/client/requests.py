@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rmq.client.line import Place
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.results import SendResult
 from rmq.client.selectors import MessageQueueSelector
@@ -54,11 +55,26 @@ class Requests:
         """
         if not isinstance(message, (Message, MessageExt)):
             raise WrongType(f"request takes a Message, not {type(message).__name__}")
+        place = self._producer._sender.place(queue, selector, arg)
+        if place is None:
+            return await self._ask(message, queue, selector, arg, limit, None)
+        with place:
+            return await self._ask(message, queue, selector, arg, limit, place)
+
+    async def _ask(
+        self,
+        message: Message | MessageExt,
+        queue: MessageQueue | None,
+        selector: MessageQueueSelector | None,
+        arg: object,
+        limit: float,
+        place: Place | None,
+    ) -> MessageExt:
         producer = self._producer
-        instance, clock = producer._client, producer.world.clock
+        instance, clock, sender = producer._client, producer.world.clock, producer._sender
         began = clock.monotonic()
         correlation = _uuid(producer.world.random)
-        sender, ttl = producer._sender, int(limit * 1000)
+        ttl = int(limit * 1000)
         send = await sender.encoded(
             lambda one: sender.encoder.prepare_request(one, correlation, instance.client_id, ttl), message, limit
         )
@@ -73,7 +89,7 @@ class Requests:
         try:
             result: SendResult | None = None
             try:
-                result = await sender.send_now(send, queue, selector, arg, rest, size)
+                result = await sender.send_now(send, queue, selector, arg, rest, size, None, place)
             except RMQError:
                 if not reply.done():  # answered it was stored, whatever became of the broker's word of it
                     raise

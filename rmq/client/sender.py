@@ -16,9 +16,10 @@ from rmq.client.attempts import AskRoute, AskWhy, Attempts, Call, Done, Outcome,
 from rmq.client.checks import check_queue
 from rmq.client.fault import LatencyFault
 from rmq.client.identity import message_ids
+from rmq.client.line import Line, Place
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.results import SendResult
-from rmq.client.selectors import MessageQueueSelector
+from rmq.client.selectors import MessageQueueSelector, by_random
 from rmq.client.sending import PreparedSend, Sendable, SendEncoder, next_opaque, weight
 from rmq.client.settings import ProducerSettings
 from rmq.protocol import frame
@@ -33,9 +34,9 @@ from rmq.protocol.errors import (
     TransportError,
     WrongType,
 )
-from rmq.remoting.calls import Done as Answered
 from rmq.remoting.calls import Reply
 from rmq.runtime.aside import logger
+from rmq.runtime.bridge import Bridge
 from rmq.runtime.window import Window
 from rmq.runtime.world import World
 
@@ -73,6 +74,9 @@ class Sender:
         #: Encoding calls functions of the application's that may take their time.
         self.waits = hooks.stamps and not hooks.quick
         self.window = send_window(f"the producer {producer.group}", settings, world)
+        self._line = Line()
+        #: Of batches that are gathered, whose messages have had their turn.
+        self._joined_line = Line()
         self._accumulator: Accumulator | None = None
         if settings.auto_batch:
             self._accumulator = Accumulator(
@@ -163,11 +167,28 @@ class Sender:
         arg: object,
         timeout: float,
         retries: int | None = None,
+        place: Place | None = None,
     ) -> SendResult:
-        """Send it in its turn."""
+        """Send it in its turn.
+
+        :param place: it has one in a line; without it, the one that :meth:`place` gives.
+        """
         size = weight(message)
-        await self.its_turn(size, timeout)
-        return await self.send_now(message, queue, selector, arg, timeout, size, retries)
+        if place is None:
+            place = self.place(queue, selector, arg)
+        if place is None:
+            await self.its_turn(size, timeout)
+            return await self.send_now(message, queue, selector, arg, timeout, size, retries)
+        with place:
+            if not self.window.take(size):
+                await self.its_turn(size, timeout)
+            return await self.send_now(message, queue, selector, arg, timeout, size, retries, place)
+
+    def place(self, queue: MessageQueue | None, selector: MessageQueueSelector | None, arg: object) -> Place | None:
+        """Where a send stands that is called now and is to leave in order; None: queues take turns for it."""
+        if queue is None and (selector is None or selector is by_random):
+            return None
+        return self._line.place(queue, arg)
 
     async def send_now(
         self,
@@ -178,15 +199,24 @@ class Sender:
         timeout: float,
         size: int,
         retries: int | None = None,
+        place: Place | None = None,
     ) -> SendResult:
-        """Its turn has come; at the end its place of ``size`` KiB is given back."""
+        """Its turn in the window has come; at the end its place of ``size`` KiB is given back.
+
+        :param place: it leaves in a line.
+        """
         answered = False
         try:
             if self._accumulator is not None and self._accumulator.takes(message, selector):
                 assert isinstance(message, (Message, MessageExt))
                 item = await self.encoded(self.encoder.prepare_item, message, timeout)
+                if place is not None:
+                    await place.come(timeout)
+                joined = self._accumulator.join(item, queue, timeout)
+                if place is not None:
+                    place.leave()
                 try:
-                    result = await self._accumulator.send(item, queue, timeout)
+                    result = await joined
                 except ResponseError:
                     answered = True
                     raise
@@ -200,7 +230,16 @@ class Sender:
                 send = self.prepare(message)
             attempts = self.attempts(send, queue, selector, arg, timeout, retries)
             step = attempts.first(self._now())
-            if type(step) is Send:  # what nearly all are: not through another coroutine
+            if place is not None:
+                if type(step) is Call and step.own and not self._producer._shares_loop:
+                    step = attempts.on(step.in_place(), self._now())
+                if type(step) is Send and place.first and self._producer._client.writes_at_once(step.address):
+                    reply = self._exchange(attempts, step)
+                    place.leave()
+                    step = attempts.on(await reply, self._now())
+                else:
+                    step = await self.leave_in_line(attempts, step, place)
+            elif type(step) is Send:  # what nearly all are: not through another coroutine
                 step = attempts.on(await self._exchange(attempts, step), self._now())
             else:
                 step = await self._until_it_leaves(attempts, await self._behind_others(attempts, step))
@@ -214,7 +253,12 @@ class Sender:
     async def _send_joined(self, send: PreparedSend, queue: MessageQueue | None, timeout: float) -> SendResult:
         """A batch of sends that each have had their turn."""
         attempts = self.attempts(send, queue, None, None, timeout)
-        return (await self.go_on(attempts, await self._behind_others(attempts, attempts.first(self._now())))).result()
+        if queue is None:
+            step = await self._behind_others(attempts, attempts.first(self._now()))
+        else:
+            with self._joined_line.place(queue, None) as place:
+                step = await self.leave_in_line(attempts, attempts.first(self._now()), place)
+        return (await self.go_on(attempts, step)).result()
 
     async def _behind_others(self, attempts: Attempts, step: Step) -> Step:
         """The first step, where it is a question: many that come together may take the loop longer than a name server,
@@ -223,6 +267,44 @@ class Sender:
             await asyncio.sleep(0)
             attempts.begin(self._now())
         return step
+
+    async def leave_in_line(self, attempts: Attempts, step: Step, place: Place) -> Step:
+        """The first attempt of a send that leaves in its turn in a line; the step after it."""
+        if type(step) is not Send:
+            step = await self._until_it_leaves(attempts, await self._behind_others(attempts, step))
+        if isinstance(step, Done):
+            return step
+        outcome: Outcome
+        try:
+            client = self._producer._client
+            if client.writes_at_once(step.address):
+                await place.come(step.seconds)
+            if place.first and client.writes_at_once(step.address):
+                reply = self._exchange(attempts, attempts.hurried(step, self._now()))
+                place.leave()
+                outcome = await reply
+            else:
+                opaque = next_opaque()
+                data = self.encoder.frame(attempts.send, step.queue, opaque)
+                command, seconds = frame.decode(memoryview(data)[4:]), attempts.hurried(step, self._now()).seconds
+                outcome = await client.remoting.request(step.address, command, seconds, place)
+        except RMQError as error:
+            outcome = error
+        return attempts.on(outcome, self._now())
+
+    async def go_on_behind(
+        self,
+        attempts: Attempts,
+        step: Step,
+        queue: MessageQueue | None,
+        selector: MessageQueueSelector | None,
+        arg: object,
+    ) -> Done:
+        """:meth:`go_on` of a send that has not left yet, in its turn if it has one."""
+        place = self.place(queue, selector, arg)
+        if place is not None:
+            step = await self._leave_with(attempts, step, place)
+        return await self.go_on(attempts, step)
 
     async def go_on(self, attempts: Attempts, step: Step) -> Done:
         """Make the attempts from this step on."""
@@ -311,9 +393,26 @@ class Sender:
         :raises TooManyRequests: its turn did not come, or the broker takes nothing; nothing was sent.
         """
         size, limit = weight(message), self._settings.send_msg_timeout
+        place = self.place(queue, selector, arg)
+        if place is None:
+            await self._oneway(message, queue, selector, arg, limit, size, None)
+        else:
+            with place:
+                await self._oneway(message, queue, selector, arg, limit, size, place)
+
+    async def _oneway(
+        self,
+        message: Message | MessageExt,
+        queue: MessageQueue | None,
+        selector: MessageQueueSelector | None,
+        arg: object,
+        limit: float,
+        size: int,
+        place: Place | None,
+    ) -> None:
         await self.its_turn(size, limit)
         try:
-            await self._send_away(message, queue, selector, arg, limit)
+            await self._send_away(message, queue, selector, arg, limit, place)
         finally:
             # Whoever comes next waits for the connection, too: that something left is as good as an answer.
             self.window.leave(size, answered=True)
@@ -325,6 +424,7 @@ class Sender:
         selector: MessageQueueSelector | None,
         arg: object,
         limit: float,
+        place: Place | None,
     ) -> None:
         send = await self.encoded(self.encoder.prepare, message, limit)
         attempts = self.attempts(send, queue, selector, arg, limit)
@@ -337,15 +437,20 @@ class Sender:
         address = step.address
         try:
             conn = await remoting.connection(address)
+            hooked = remoting.hooks or remoting.signer is not None
+            if place is not None and not hooked:
+                await place.come(max(0.001, attempts.rest(self._now())))
             if conn.out_bytes > _WRITE_FIRST:
                 conn.flush()
             if conn.writing_paused and not await conn.takes_again(limit):
                 raise TooManyRequests(f"{address}: has taken nothing for {limit:g} s: the message was not sent")
             data = self.encoder.frame(send, step.queue, next_opaque(), oneway=True)
-            if remoting.hooks or remoting.signer is not None:
-                await remoting.oneway(address, frame.decode(memoryview(data)[4:]), limit)
+            if hooked:
+                await remoting.oneway(address, frame.decode(memoryview(data)[4:]), limit, place)
             else:
                 conn.oneway_frame(data)
+            if place is not None:
+                place.leave()
         except Exception as error:
             await self._left(attempts, error)
             raise
@@ -358,10 +463,17 @@ class Sender:
 
     # -- one without a task, for the blocking producer ----------------------------------------------------------------
 
-    def submission(
-        self, attempts: Attempts, sent: Send, then: Callable[[Step], object]
-    ) -> tuple[str, bytes, int, float, Answered]:
-        """What :meth:`ClientInstance.submit` is given for an attempt without a task. Any thread.
+    def submit(
+        self,
+        bridge: Bridge,
+        attempts: Attempts,
+        sent: Send,
+        then: Callable[[Step], object],
+        queue: MessageQueue | None,
+        selector: MessageQueueSelector | None,
+        arg: object,
+    ) -> None:
+        """Make an attempt without a task, in its turn if it has one. Any thread but the loop's.
 
         :param then: told the step after it, on the loop.
         """
@@ -370,7 +482,29 @@ class Sender:
         def ended(outcome: Command | Exception) -> None:
             then(attempts.on(outcome, self._now()))
 
-        return sent.address, self.encoder.frame(attempts.send, sent.queue, opaque), opaque, sent.seconds, ended
+        instance = self._producer._client
+        written = sent.address, self.encoder.frame(attempts.send, sent.queue, opaque), opaque, sent.seconds, ended
+        if queue is None and selector is None:
+            bridge.post(instance.submit, *written)
+            return
+
+        def in_line() -> None:
+            place = self.place(queue, selector, arg)
+            if place is None or (place.first and instance.writes_at_once(sent.address)):
+                instance.submit(*written)
+                if place is not None:
+                    place.leave()
+            else:
+                bridge.spawn(self._leave_with(attempts, sent, place), left)
+
+        def left(step: Step | Exception) -> None:
+            then(Done(step) if isinstance(step, Exception) else step)
+
+        bridge.post(in_line)
+
+    async def _leave_with(self, attempts: Attempts, step: Step, place: Place) -> Step:
+        with place:
+            return await self.leave_in_line(attempts, step, place)
 
 
 def send_window(what: str, settings: ProducerSettings, world: World) -> Window:

@@ -247,15 +247,20 @@ class Calls:
             # A note of its close, and no warning: its calls have failed, and who made them says so.
             self.abort(f"nothing has come from it for {silence:.0f} s of calls")
 
-    async def request(self, command: Command, timeout: float = 3.0) -> Command:
+    async def request(
+        self, command: Command, timeout: float = 3.0, left: Callable[[], object] | None = None
+    ) -> Command:
         """Send a request and wait for its answer, whatever its code.
 
         :param timeout: seconds.
+        :param left: called when it is with the connection; it does not raise.
         :raises ConnectionLost: the connection is or gets closed.
         :raises RequestTimeout: no answer in time; the connection goes on.
         """
         reply: Reply = asyncio.get_running_loop().create_future()
         opaque = self.call(command, timeout, reply_to(reply))
+        if left is not None:
+            left()
         try:
             answer = await reply
         finally:

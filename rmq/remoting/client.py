@@ -21,7 +21,7 @@ from rmq.runtime import patience
 from rmq.runtime.aside import logger
 from rmq.runtime.world import World
 
-__all__ = ["Hook", "RemotingClient", "split_address"]
+__all__ = ["Hook", "RemotingClient", "Turn", "split_address"]
 
 log = logger(__name__)
 
@@ -42,6 +42,16 @@ class Hook(Protocol):
 
     def after(self, addr: str, request: Command, response: Command | None) -> Awaitable[None] | None:
         """``response`` is None when there was none."""
+
+
+class Turn(Protocol):
+    """When a request may be written that is ready to be: behind others."""
+
+    async def come(self, seconds: float) -> None:
+        """Wait for it. :raises RequestTimeout: it did not come in time."""
+
+    def leave(self) -> None:
+        """The request is with its connection."""
 
 
 def split_address(addr: str) -> tuple[str, int]:
@@ -201,11 +211,12 @@ class RemotingClient:
         if self._conns.get(conn.address) is conn:
             del self._conns[conn.address]
 
-    async def request(self, addr: str, command: Command, timeout: float = 3.0) -> Command:
+    async def request(self, addr: str, command: Command, timeout: float = 3.0, turn: Turn | None = None) -> Command:
         """Ask and wait for the answer, whatever its code.
 
         :param addr: ``host:port`` or ``[ipv6]:port``.
         :param timeout: seconds for connecting and the answer together.
+        :param turn: it is written when that has come, which begins the time for its answer anew.
         :raises ConnectFailed: nothing was sent.
         :raises ConnectionLost: the connection ended; whether the call took effect is unknown.
         :raises RequestTimeout: no answer in time; other calls on the connection go on.
@@ -219,11 +230,16 @@ class RemotingClient:
             if timeout <= 0:
                 raise RequestTimeout(f"{addr}: connecting took the whole time").about(address=addr)
         if not self.hooks:
-            return await conn.request(self.signed(command), timeout)
+            if turn is None:
+                return await conn.request(self.signed(command), timeout)
+            await turn.come(timeout)
+            return await conn.request(self.signed(command), timeout, turn.leave)
         await self._before(addr, command)
+        if turn is not None:
+            await turn.come(timeout)
         answer: Command | None = None
         try:
-            answer = await conn.request(command, timeout)
+            answer = await conn.request(command, timeout, None if turn is None else turn.leave)
             return answer
         finally:
             await self._after(addr, command, answer)
@@ -283,20 +299,27 @@ class RemotingClient:
             raise
         done(answer)
 
-    async def oneway(self, addr: str, command: Command, timeout: float = 3.0) -> None:
+    async def oneway(self, addr: str, command: Command, timeout: float = 3.0, turn: Turn | None = None) -> None:
         """Send without an answer; returns when it is handed to the connection.
+
+        :param turn: it is written when that has come.
 
         :raises ConnectFailed: nothing was sent.
         """
         conn = self._conns.get(addr)
         if conn is None or conn.closed:
             conn = await self._within(addr, timeout)
-        if not self.hooks:
-            conn.oneway(self.signed(command))
-            return
-        await self._before(addr, command)
+        if self.hooks:
+            await self._before(addr, command)
+        else:
+            self.signed(command)
+        if turn is not None:
+            await turn.come(timeout)
         conn.oneway(command)
-        await self._after(addr, command, None)
+        if turn is not None:
+            turn.leave()
+        if self.hooks:
+            await self._after(addr, command, None)
 
     def disconnect(self, addr: str, reason: str = "closed here") -> None:
         """Close the connection to an address; calls that wait on it fail with ConnectionLost."""

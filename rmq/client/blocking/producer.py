@@ -100,13 +100,14 @@ class Producer(ProducerMirror):
         step = attempts.first(clock.monotonic())
         while isinstance(step, Call):
             step = attempts.on(step.in_place(), clock.monotonic())
+        leaves = isinstance(step, Send)
         if isinstance(step, Send):  # without a task: the frame is made here, written and answered on the loop
 
             def told(step: Step) -> None:
                 window.leave(size, answered=isinstance(step, (Done, Call)) and step.answered)
                 made.answer(waiter, step)
 
-            made.post(client._client.submit, *sender.submission(attempts, step, told))
+            sender.submit(made, attempts, step, told, queue, selector, arg)
             step = made.wait(waiter, _WRITTEN_AND_ANSWERED * step.seconds)
         else:
             made.post(partial(window.leave, size, answered=False))
@@ -114,7 +115,8 @@ class Producer(ProducerMirror):
             return step.result()
         # What comes after the first attempt needs no place: of these there are no more than threads.
         rest = _WRITTEN_AND_ANSWERED * max(attempts.rest(clock.monotonic()), step.seconds)
-        return made.run(sender.go_on(attempts, step), rest).result()
+        on = sender.go_on(attempts, step) if leaves else sender.go_on_behind(attempts, step, queue, selector, arg)
+        return made.run(on, rest).result()
 
     def send_async(
         self,
@@ -139,13 +141,13 @@ class Producer(ProducerMirror):
         client = self._alive()
         made = self._bridge_now()
         made.check()
-        instance = client._client
+        client._client  # noqa: B018 - raises when not started
         check_callback(callback)
         limit, sender = client._limit(timeout), client._sender
         if sender.joins(message, selector):
             return self._send_there(made, client.send(message, queue=queue, timeout=limit), callback)
         retries = client.settings.retry_times_when_send_async_failed
-        if sender.waits and made.inside:
+        if made.inside and (sender.waits or queue is not None or selector is not None):
             return self._send_there(made, sender.send(message, queue, selector, arg, limit, retries), callback)
         send = sender.prepare(message)
         attempts = sender.attempts(send, queue, selector, arg, limit, retries)
@@ -160,15 +162,17 @@ class Producer(ProducerMirror):
             window.leave(size, answered=isinstance(ended, Done) and ended.answered)
             _tell(future, ended)
 
-        def go_on(step: Step) -> None:
+        def go_on(step: Step, left: bool = True) -> None:
             if isinstance(step, Done) or future.cancelled():
                 finish(step if isinstance(step, Done) else asyncio.CancelledError())
-            else:
+            elif left:
                 made.spawn(sender.go_on(attempts, step), finish)
+            else:
+                made.spawn(sender.go_on_behind(attempts, step, queue, selector, arg), finish)
 
         def its_turn(refused: BaseException | None) -> None:
             if refused is None:
-                go_on(attempts.first(client.world.clock.monotonic()))
+                go_on(attempts.first(client.world.clock.monotonic()), False)
             else:
                 _tell(future, refused)
 
@@ -179,9 +183,9 @@ class Producer(ProducerMirror):
         while isinstance(step, Call) and not made.inside:
             step = attempts.on(step.in_place(), client.world.clock.monotonic())
         if isinstance(step, Send):
-            made.post(instance.submit, *sender.submission(attempts, step, go_on))
+            sender.submit(made, attempts, step, go_on, queue, selector, arg)
         else:
-            made.post(go_on, step)
+            made.post(go_on, step, False)
         return future
 
     def _future(self, made: Bridge, callback: Callable[[Future[T]], object] | None) -> _Future[T]:

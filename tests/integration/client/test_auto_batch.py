@@ -144,7 +144,7 @@ async def test_a_batch_leaves_when_full_or_late_and_gathers_while_one_is_under_w
     made = accumulator([], sent, batch_max_bytes=200, batch_max_delay=0.5)
 
     async def burst(count: int) -> list[SendResult]:
-        return await asyncio.gather(*(made.send(item(made, b"x" * 50), None, 3.0) for _ in range(count)))
+        return await asyncio.gather(*(made.join(item(made, b"x" * 50), None, 3.0) for _ in range(count)))
 
     first = asyncio.ensure_future(burst(1))
     await asyncio.sleep(0.1)
@@ -164,7 +164,7 @@ async def test_of_a_batch_that_holds_an_illegal_message_the_others_are_sent() ->
     sent: list[int] = []
     illegal = ResponseError(ResponseCode.MESSAGE_ILLEGAL, "no", "b:1")
     made = accumulator([illegal, None, illegal, None], sent)
-    outcomes = await asyncio.gather(*(made.send(item(made, b"x"), None, 3.0) for _ in range(3)), return_exceptions=True)
+    outcomes = await asyncio.gather(*(made.join(item(made, b"x"), None, 3.0) for _ in range(3)), return_exceptions=True)
     assert [type(one) for one in outcomes] == [SendResult, ResponseError, SendResult]
     assert sent == [3, 1, 1, 1]
 
@@ -173,9 +173,9 @@ async def test_of_a_batch_that_holds_an_illegal_message_the_others_are_sent() ->
 async def test_who_is_cancelled_before_the_batch_leaves_is_not_sent() -> None:
     sent: list[int] = []
     made = accumulator([], sent)
-    tasks = [asyncio.ensure_future(made.send(item(made, b"x"), None, 3.0)) for _ in range(3)]
-    asyncio.get_running_loop().call_soon(tasks[1].cancel)
-    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    joined = [made.join(item(made, b"x"), None, 3.0) for _ in range(3)]
+    joined[1].cancel()
+    outcomes = await asyncio.gather(*joined, return_exceptions=True)
     assert [type(one) for one in outcomes] == [SendResult, asyncio.CancelledError, SendResult]
     assert sent == [2]
 
