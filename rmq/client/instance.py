@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, Protocol
 
 from rmq.auth.credentials import Signer
 from rmq.client.account import Access, access_of
@@ -21,20 +20,18 @@ from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import NameServers, parse_addresses
 from rmq.client.namespace import Namespace
 from rmq.client.outages import Outages
+from rmq.client.route_questions import RouteQuestions
 from rmq.client.settings import ClientSettings
 from rmq.protocol import frame
 from rmq.protocol.bodies.heartbeat import ConsumerData
-from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import (
     ClientError,
     ConnectFailed,
-    RequestTimeout,
     ResponseError,
     RMQError,
-    TransportError,
     WrongType,
 )
 from rmq.protocol.header import Header
@@ -57,21 +54,6 @@ log = logger(__name__)
 _FIRST_LOOK = 0.25
 #: Seconds for which a broker that could not be reached is not read from while another of its set is there.
 _AWAY = 30.0
-
-
-@dataclass(slots=True)
-class _Question:
-    """A topic's route that name servers are being asked for."""
-
-    task: asyncio.Task[bool]
-    #: Seconds of the monotonic clock; it has ended by then.
-    until: float
-    #: Who waits for it, and has time until then.
-    waiting: list[asyncio.Future[bool]] = field(default_factory=list)
-
-
-def _never_known(topic: str) -> ConnectFailed:
-    return ConnectFailed(f"the route of {topic} is not known: the client is shut down")
 
 
 class ConsumerMember(Protocol):
@@ -173,6 +155,7 @@ class ClientInstance:
             world, self.remoting, parse_addresses(settings.namesrv or ""), settings.unit_name
         )
         self.routes = Routes(world.random)
+        self._questions = RouteQuestions(world.clock, self.name_servers, self.routes, self._brokers_moved)
         #: Broker name -> master of the whole cluster, kept while a producer is ``sought``.
         self.masters: dict[str, str] = {}
         self.producers: set[str] = set()
@@ -188,9 +171,6 @@ class ClientInstance:
         self.users = 0
         self._tasks: TaskOwner | None = None
         self._rebalance_now = asyncio.Event()
-        self._refreshing: dict[tuple[str, str | None], _Question] = {}
-        #: Topics whose route nobody said when last asked: logged once while it lasts.
-        self._unanswered: set[str] = set()
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -226,8 +206,7 @@ class ClientInstance:
         table = _instances.get(asyncio.get_running_loop(), {})
         for key in [key for key, instance in table.items() if instance is self]:
             del table[key]
-        for question in self._refreshing.values():
-            question.task.cancel()
+        self._questions.end()
         parts: dict[str, Stop] = {"the heartbeats": self.beats.end}
         if self._tasks is not None:
             parts["its tasks"] = self._tasks.close
@@ -406,89 +385,16 @@ class ClientInstance:
         await self.name_servers.resolve()
         if self.sought:
             await self.learn_masters()
-        subscribed = {topic for consumer in self.consumers.values() for topic in consumer.topics()}
-        asked = {topic for topic, _ in self._refreshing}
-        self.routes.forget_idle(subscribed, asked, self.world.clock.monotonic())
-        topics = subscribed.union(self.routes.publish)
-        self._unanswered &= topics
-        for topic in sorted(topics):
-            try:
-                await self.refresh_route(topic)
-                self._unanswered.discard(topic)
-            except RMQError as error:
-                log.log(
-                    logging.DEBUG if topic in self._unanswered else logging.WARNING, "route of %s: %s", topic, error
-                )
-                self._unanswered.add(topic)
-        self.routes.forget_brokers()
+        await self._questions.ask_all({topic for consumer in self.consumers.values() for topic in consumer.topics()})
 
-    async def refresh_route(self, topic: str, timeout: float = 3.0, template: tuple[str, int] | None = None) -> bool:
-        """Ask for a topic's route; calls for the same topic at the same time share one question.
+    def refresh_route(
+        self, topic: str, timeout: float = 3.0, template: tuple[str, int] | None = None
+    ) -> Coroutine[Any, Any, bool]:
+        """Ask for a topic's route: see :meth:`RouteQuestions.ask`, and so for what it raises."""
+        return self._questions.ask(topic, timeout, template)
 
-        :param template: (topic whose route serves when there is none, most queues) for a topic that a send creates.
-        :returns: whether there is a route.
-        :raises RMQError: no name server says.
-        """
-        if template is not None:
-            self.routes.templates[topic] = template
-        key = (topic, template[0] if template else None)
-        loop, clock = asyncio.get_running_loop(), self.world.clock
-        deadline = clock.monotonic() + timeout
-        while True:
-            rest = deadline - clock.monotonic()
-            question = self._refreshing.get(key)
-            if ours := question is None:
-                task = loop.create_task(
-                    self._refresh(topic, rest, template or self.routes.templates.get(topic)), name=f"route {topic}"
-                )
-                question = self._refreshing[key] = _Question(task, clock.monotonic() + rest)
-                task.add_done_callback(lambda ended: self._refreshed(key, ended))
-            assert question is not None
-            # One for each, told in the order in which they came.
-            waiter: asyncio.Future[bool] = loop.create_future()
-            question.waiting.append(waiter)
-            try:
-                if not ours and question.until <= deadline:
-                    # It ends by itself before our time does, so this needs no timer of ours: there may be thousands.
-                    return await waiter
-                async with patience.timeout(rest + 0.1):
-                    return await waiter
-            except TransportError:
-                # The question was of somebody with less time than we have.
-                if ours or deadline - clock.monotonic() <= 0:
-                    raise
-            except TimeoutError:
-                raise RequestTimeout(f"no name server answered in {timeout:g} s for the route of {topic}") from None
-
-    def _refreshed(self, key: tuple[str, str | None], task: asyncio.Task[bool]) -> None:
-        question = self._refreshing.pop(key)
-        error = _never_known(key[0]) if task.cancelled() else task.exception()  # seen here even when nobody waits
-        for waiter in question.waiting:
-            if waiter.done():  # it was cancelled
-                continue
-            if error is None:
-                waiter.set_result(task.result())
-            else:
-                waiter.set_exception(error)
-
-    async def _refresh(self, topic: str, timeout: float, template: tuple[str, int] | None) -> bool:
-        until = self.world.clock.monotonic() + timeout
-        route = await self.name_servers.route(topic, timeout)
-        if route is None and template is not None and topic not in self.routes.own:
-            route = await self.name_servers.route(template[0], max(0.001, until - self.world.clock.monotonic()))
-            if route is not None:
-                for data in route.queue_datas:
-                    data.read_queue_nums = data.write_queue_nums = min(template[1], data.read_queue_nums)
-                # Served by the template, not by a route of its own: asked again with every refresh until it has one.
-                self._take(topic, route, own=False)
-                return True
-        if route is None:
-            return topic in self.routes.publish
-        self._take(topic, route, own=True)
-        return True
-
-    def _take(self, topic: str, route: TopicRouteData, *, own: bool) -> None:
-        if self.routes.take(topic, route, own=own) and (self.producers or self.consumers):
+    def _brokers_moved(self) -> None:
+        if self.producers or self.consumers:
             self.beats.soon()
 
     async def learn_masters(self) -> None:

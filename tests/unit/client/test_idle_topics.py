@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from types import SimpleNamespace
 from typing import Any, cast
 
-from rmq.client.instance import ClientInstance
-from rmq.client.settings import ClientSettings
+from rmq.client.cluster.routes import Routes
+from rmq.client.route_questions import RouteQuestions
 from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from tests.support.virtual import in_virtual_time, one_world
 
 TEMPLATE = ("TBW102", 4)
 
 
-class Routes:
-    """A name server that knows every topic that begins with T, on the broker its last letter names."""
-
-    addresses = ("10.0.0.1:9876",)
+class NameServer:
+    """Knows every topic that begins with T, on the broker its last letter names."""
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
-
-    async def resolve(self) -> bool:
-        return False
 
     async def route(self, topic: str, timeout: float) -> TopicRouteData | None:
         self.asked[topic] += 1
@@ -37,59 +31,62 @@ class Routes:
         )
 
 
-def client() -> tuple[ClientInstance, Routes]:
-    instance = ClientInstance(one_world(), ClientSettings(), "c")
-    routes = Routes()
-    instance.name_servers = cast(Any, routes)
-    return instance, routes
+class Client:
+    """The routes of a client, and who asks for them."""
 
+    def __init__(self) -> None:
+        world = one_world()
+        self.name_server = NameServer()
+        self.routes = Routes(world.random)
+        self.questions = RouteQuestions(world.clock, cast(Any, self.name_server), self.routes, lambda: None)
+        self.subscribed: set[str] = set()
 
-async def minutes(instance: ClientInstance, count: int, used: tuple[str, ...] = ()) -> None:
-    for _ in range(count):
-        for topic in used:
-            instance.routes.publish[topic].used = True  # as a send does
-        await asyncio.sleep(60)
-        await instance.refresh_routes()
+    async def minutes(self, count: int, used: tuple[str, ...] = ()) -> None:
+        for _ in range(count):
+            for topic in used:
+                self.routes.publish[topic].used = True  # as a send does
+            await asyncio.sleep(60)
+            await self.questions.ask_all(self.subscribed)
 
 
 @in_virtual_time
 async def test_a_topic_nobody_sends_to_is_forgotten_and_asked_for_again_when_somebody_does() -> None:
-    instance, routes = client()
+    client = Client()
     for number in range(50):
-        await instance.refresh_route(f"T{number}a")
-        await instance.refresh_route(f"new-{number}", 3.0, TEMPLATE)
-        await instance.refresh_route(f"gone-{number}")
-    await minutes(instance, 5)
-    assert len(instance.routes.publish) == 100
-    await minutes(instance, 10, ("T7a", "new-7"))
+        await client.questions.ask(f"T{number}a")
+        await client.questions.ask(f"new-{number}", 3.0, TEMPLATE)
+        await client.questions.ask(f"gone-{number}")
+    await client.minutes(5)
+    assert len(client.routes.publish) == 100
+    await client.minutes(10, ("T7a", "new-7"))
     kept = {"T7a", "new-7"}
-    assert set(instance.routes.publish) == kept
-    assert set(instance.routes.own) == {"T7a"}
-    assert set(instance.routes.borrowed) == set(instance.routes.templates) == {"new-7"}
-    routes.asked.clear()
-    await minutes(instance, 1)
-    assert set(routes.asked) == {*kept, TEMPLATE[0]}
-    await instance.refresh_route("T8a")
-    assert "T8a" in instance.routes.publish
+    assert set(client.routes.publish) == kept
+    assert set(client.routes.own) == {"T7a"}
+    assert set(client.routes.borrowed) == set(client.routes.templates) == {"new-7"}
+    client.name_server.asked.clear()
+    await client.minutes(1)
+    assert set(client.name_server.asked) == {*kept, TEMPLATE[0]}
+    await client.questions.ask("T8a")
+    assert "T8a" in client.routes.publish
 
 
 @in_virtual_time
 async def test_what_consumers_subscribe_to_stays() -> None:
-    instance, _ = client()
-    instance.consumers["g"] = cast(Any, SimpleNamespace(topics=lambda: ["T1a"]))
+    client = Client()
+    client.subscribed = {"T1a"}
     for number in range(3):
-        await instance.refresh_route(f"T{number}a")
-    await minutes(instance, 20)
-    assert set(instance.routes.publish) == {"T1a"}
+        await client.questions.ask(f"T{number}a")
+    await client.minutes(20)
+    assert set(client.routes.publish) == {"T1a"}
 
 
 @in_virtual_time
 async def test_every_broker_that_was_sent_to_stays_known() -> None:
     """Heartbeats go to it, and it asks how transactions ended, however long ago they were begun."""
-    instance, _ = client()
+    client = Client()
     for number in range(10):
-        await instance.refresh_route(f"T{number}a")
-        await instance.refresh_route(f"T{number}b")
-    await minutes(instance, 30)
-    assert len(instance.routes.publish) == 2
-    assert set(instance.routes.broker_addrs) == {"a", "b"}
+        await client.questions.ask(f"T{number}a")
+        await client.questions.ask(f"T{number}b")
+    await client.minutes(30)
+    assert len(client.routes.publish) == 2
+    assert set(client.routes.broker_addrs) == {"a", "b"}
