@@ -31,8 +31,8 @@ def until(ask: Callable[[], T], enough: Callable[[T], bool], pause: float = 0.1)
     """Ask again and again until the answer is enough; the last answer, also when it never is.
 
     Arguments: pause is what lies between two questions, in seconds. What servers and clients do after their answer has
-    its time: Java's broker dispatches messages, clients share queues and commit offsets. A question that nobody answered
-    in its own time limit, as a JVM on a busy machine does, is asked again as well.
+    its time: Java's broker dispatches messages, clients share queues and commit offsets. A question that is not
+    answered within its own time limit, by a JVM on a busy machine, is asked again as well.
     """
     deadline = time.monotonic() + PATIENCE
     while True:
