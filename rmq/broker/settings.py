@@ -142,8 +142,7 @@ class BrokerSettings(AclSettings):
         "",
         key="haAllowedAddresses",
         doc="Addresses, and networks like 10.0.0.0/8, that get the commit log, separated by ';'. Default: every one; "
-        "with aclEnable this machine alone, unless slaves have to show a certificate "
-        "(tls.server.need.client.auth=require).",
+        "with aclEnable this machine alone.",
     )
     ha_send_heartbeat_interval: int = setting(
         5_000,
@@ -924,11 +923,11 @@ class BrokerSettings(AclSettings):
     def ha_networks(self) -> list[addresses.Network]:
         """Who gets the commit log; nobody named: everybody does.
 
-        The stream has no accounts: where requests need one, the log is not everybody's either.
+        The stream has no accounts: where requests need one, the log is not everybody's either. A certificate does not
+        stand for one: applications have them, too.
         """
         named = addresses.parse_networks(self.ha_allowed_addresses)
-        certified = self.tls_server_mode == "enforcing" and self.tls_server_need_client_auth == "require"
-        if named or certified or not self.acl_enable:
+        if named or not self.acl_enable:
             return named
         own = ["127.0.0.0/8", "::1"]
         for host in (self.broker_ip1, self.broker_ip2):

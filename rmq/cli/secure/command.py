@@ -68,6 +68,11 @@ def init(
         broker_port=broker_port, topics=topics, groups=groups, demand=demand,
     )  # fmt: skip
     click.echo(f"{plan.folder} has it all, for its owner alone. Move ca.key elsewhere: renewals alone need it.")
+    if plan.names_alone:
+        click.echo(
+            "For slaves on other machines set haAllowedAddresses in broker.properties: the addresses of the servers, "
+            "of which --hosts has the names alone."
+        )
     for what, lines in plan.commands():
         click.echo(f"\n{what}:\n")
         for line in lines:

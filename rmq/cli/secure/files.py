@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -14,7 +15,8 @@ from rmq.auth.settings import AclSettings
 from rmq.broker.settings import BrokerSettings
 from rmq.cli.command import Refused
 from rmq.cli.secure import authority
-from rmq.cli.secure.findings import Finding, of_accounts, of_certificate, of_settings, of_use
+from rmq.cli.secure.findings import Finding, of_accounts, of_certificate, of_settings, of_slaves, of_use
+from rmq.cli.secure.hosts import elsewhere
 from rmq.cli.secure.making import readable_by_others
 from rmq.config.sources import read_file
 from rmq.namesrv.settings import NamesrvSettings
@@ -92,6 +94,9 @@ def _daemon(path: str, now: datetime, days: int) -> Iterator[Finding]:
     home = os.environ.get("ROCKETMQ_HOME", "")
     settings = kind.from_sources(file=path, env={"ROCKETMQ_HOME": home} if home else {})
     yield from of_settings(path, settings)
+    if isinstance(settings, BrokerSettings) and not settings.ha_allowed_addresses and settings.tls_server_cert_path:
+        with contextlib.suppress(OSError, ValueError):  # which is told of below
+            yield from of_slaves(path, settings, elsewhere(_hosts(settings.tls_server_cert_path)))
     secrets = [settings.tls_server_key_path, settings.tls_client_key_path, settings.acl_credentials_file]
     secrets.append(settings.metrics_token_file)
     if settings.tls_server_key_password or settings.tls_client_key_password:
@@ -108,6 +113,13 @@ def _daemon(path: str, now: datetime, days: int) -> Iterator[Finding]:
     yield from _private(secrets)
     yield from _certificates([settings.tls_server_cert_path, settings.tls_client_cert_path], now, days)
     yield from _certificates([settings.tls_server_trust_cert_path, settings.tls_client_trust_cert_path], now, days)
+
+
+def _hosts(path: str) -> tuple[str, ...]:
+    """For which hosts a certificate is."""
+    authority.need_cryptography()
+    with open(path, "rb") as file:
+        return authority.described(file.read()).hosts
 
 
 def _accounts_below(folder: str) -> list[PlainFile]:

@@ -11,9 +11,10 @@ from rmq.auth.addresses import AddressPattern
 from rmq.auth.plain_acl import Account, PlainFile
 from rmq.auth.settings import AclSettings
 from rmq.broker.settings import BrokerSettings
+from rmq.cli.secure.hosts import everybody, is_address, on_this_machine
 from rmq.remoting.tls import TlsMode
 
-__all__ = ["Finding", "of_accounts", "of_certificate", "of_settings", "of_use"]
+__all__ = ["Finding", "of_accounts", "of_certificate", "of_settings", "of_slaves", "of_use"]
 
 #: Secrets that everybody knows: of Java's plain_acl.yml and tools.yml, and of our sample and documents.
 _KNOWN = frozenset({"12345678", "a long secret", "another one", "a third one", "SecretKey", "secretKey"})
@@ -25,6 +26,7 @@ _SWITCHES = {
     "aclConfigShowsSecrets": "an administrator's request 54 answers with the secrets of all accounts",
 }
 _SHORT = 16
+_WHOLE_LOG = "whoever reaches it is sent the commit log: every message of every topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def of_settings(where: str, settings: AclSettings) -> Iterator[Finding]:
     yield from _access(where, settings)
     if settings.metrics_exporter_type == "PROM":
         host = settings.metrics_prom_exporter_host
-        if host and not _loopback(host) and not settings.metrics_token_file:
+        if host and not on_this_machine(host) and not settings.metrics_token_file:
             yield Finding(
                 where, f"metricsExporterType=PROM on {host}",
                 "whoever reaches the port reads names of topics, groups and clients",
@@ -98,7 +100,7 @@ def _access(where: str, settings: AclSettings) -> Iterator[Finding]:
         what, why = "a name server", "anybody registers brokers there"
         if isinstance(settings, BrokerSettings):
             what, why = "a broker", "whoever reaches it can read, write and delete"
-        if _loopback(str(settings.get("bindAddress"))):
+        if on_this_machine(str(settings.get("bindAddress"))):
             why += ", from this machine alone"
         yield Finding(
             where, f"{what} without accounts", why,
@@ -125,13 +127,34 @@ def _broker(where: str, settings: BrokerSettings) -> Iterator[Finding]:
             where, "autoCreateTopicEnable=true", "a misspelt name, or whoever may send, makes topics",
             "set autoCreateTopicEnable=false, and make topics with mqadmin updateTopic",
         )  # fmt: skip
-    shown = settings.tls_server_need_client_auth == "require"
-    narrowed = settings.acl_enable or settings.ha_allowed_addresses or shown
-    if not narrowed and not _loopback(settings.bind_address):
-        yield Finding(
-            where, "the HA port is open", "whoever reaches it is sent the commit log: every message of every topic",
-            "set haAllowedAddresses to the slaves, or tls.server.need.client.auth=require",
-        )  # fmt: skip
+    enforced = settings.tls_server_mode.strip().lower() == TlsMode.ENFORCING.value
+    shown = enforced and settings.tls_server_need_client_auth == "require"
+    networks = settings.ha_networks()
+    if not on_this_machine(settings.bind_address):
+        if not networks and not shown:
+            yield Finding(
+                where, "the HA port is open", _WHOLE_LOG,
+                "set haAllowedAddresses to the slaves, or tls.server.need.client.auth=require",
+            )  # fmt: skip
+        elif (wide := everybody(networks)) is not None:
+            yield Finding(where, f"haAllowedAddresses names {wide}", _WHOLE_LOG, "name the slaves' addresses there")
+
+
+def of_slaves(where: str, settings: BrokerSettings, slaves: Iterable[str]) -> Iterator[Finding]:
+    """Whom a master keeps from its log, who should have it: their messages are in one place.
+
+    :param where: the master, or its settings. :param slaves: addresses; names are passed over.
+    """
+    networks = settings.ha_networks()
+    if not networks:
+        return
+    for host in filter(is_address, slaves):
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+        if not any(address in network for network in networks):
+            yield Finding(
+                where, f"a slave on {host} gets no log", "what the master has is on one machine alone",
+                f"add {host} to haAllowedAddresses, or take it out of the cluster",
+            )  # fmt: skip
 
 
 def of_accounts(files: Iterable[PlainFile], *, skips: bool) -> Iterator[Finding]:
@@ -193,12 +216,3 @@ def _white(where: str, pattern: AddressPattern, key: str) -> Finding:
         where, f"{key}: {pattern.text}", f"{who} needs no signature and no permission (aclWhiteListSkipsChecks)",
         "leave aclWhiteListSkipsChecks out: white lists narrow then",
     )  # fmt: skip
-
-
-def _loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]").partition("%")[0]).is_loopback
-    except ValueError:
-        return False

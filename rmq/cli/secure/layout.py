@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 import javaproperties
 
 from rmq.cli.secure.authority import Issued
+from rmq.cli.secure.hosts import elsewhere, is_address, on_this_machine
 
 __all__ = ["ACCOUNTS", "CLIENT", "ENTRIES", "Plan"]
 
@@ -82,6 +83,16 @@ class Plan:
         return self.hosts[0]
 
     @property
+    def slaves(self) -> tuple[str, ...]:
+        """Addresses that the log is given to: of all servers, where there are several."""
+        return elsewhere(self.hosts)
+
+    @property
+    def names_alone(self) -> bool:
+        """Whether servers are named whose addresses nobody has said, which are needed for slaves on other machines."""
+        return not self._at_home and len(self.hosts) > 1 and not any(map(is_address, self.hosts))
+
+    @property
     def namesrv(self) -> str:
         """``host:port`` of the name server."""
         return f"[{self.address}]:{self.namesrv_port}" if ":" in self.address else f"{self.address}:{self.namesrv_port}"
@@ -123,7 +134,7 @@ class Plan:
     @property
     def _at_home(self) -> bool:
         """Whether nothing but this machine is meant."""
-        return set(self.hosts) <= {"localhost", "127.0.0.1", "::1"}
+        return all(map(on_this_machine, self.hosts))
 
     def _namesrv(self) -> str:
         return _properties({"listenPort": str(self.namesrv_port), **self._both()})
@@ -138,6 +149,7 @@ class Plan:
                 "namesrvAddr": self.namesrv,
                 "listenPort": str(self.broker_port),
                 **self._both(),
+                **({"haAllowedAddresses": ";".join(self.slaves)} if self.slaves else {}),
                 "tls.enable": "true",
                 "aclCredentialsFile": f"{self.folder}/broker.yml",
                 "autoCreateTopicEnable": "false",

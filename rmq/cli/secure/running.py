@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -13,7 +14,7 @@ from rmq.auth.settings import AclSettings
 from rmq.broker.settings import BrokerSettings
 from rmq.cli.command import Refused
 from rmq.cli.secure.authority import described, need_cryptography
-from rmq.cli.secure.findings import Finding, of_certificate, of_settings
+from rmq.cli.secure.findings import Finding, of_certificate, of_settings, of_slaves
 from rmq.client.account import Access, access_of
 from rmq.client.admin import AdminClient
 from rmq.client.settings import AdminSettings
@@ -33,7 +34,8 @@ _SECONDS = 5.0
 #: Keys that a running daemon tells, and that matter.
 _ASKED = frozenset({
     "aclEnable", "aclWhiteListSkipsChecks", "aclTraceTopicOpen", "aclUncheckedCodes", "aclConfigShowsSecrets",
-    "aclCredentialsFile", "autoCreateTopicEnable", "bindAddress", "haAllowedAddresses", "metricsExporterType",
+    "aclCredentialsFile", "autoCreateTopicEnable", "bindAddress", "brokerIP1", "brokerIP2",
+    "haAllowedAddresses", "metricsExporterType",
     "metricsPromExporterHost", "metricsTokenFile", "namesrvAddr", "tls.client.authServer", "tls.client.trustCertPath",
     "tls.enable",
     "tls.server.certPath", "tls.server.mode", "tls.server.need.client.auth", "tls.server.trustCertPath",
@@ -68,11 +70,14 @@ async def look_at_cluster(namesrv: str, credentials: str | None, now: datetime, 
             info = await admin.cluster_info()
         except RMQError as error:
             raise Refused(f"the cluster at {namesrv} cannot be looked at: {error}") from None
+    slaves: dict[str, list[str]] = {}
     for brokers in info.broker_addr_table.values():
         places += [(address, BrokerSettings) for address in brokers.broker_addrs.values()]
+        others = [address for number, address in brokers.broker_addrs.items() if number]
+        slaves[brokers.broker_addrs.get(0, "")] = [split_address(address)[0] for address in others]
     for address, kind in dict.fromkeys(places):
         try:
-            for one in await _look(world, access, address, kind, now, days):
+            for one in await _look(world, access, address, kind, now, days, slaves.get(address, ())):
                 found[one] = None
         except RMQError as error:
             raise Refused(f"{address} cannot be looked at: {error}") from None
@@ -80,10 +85,10 @@ async def look_at_cluster(namesrv: str, credentials: str | None, now: datetime, 
 
 
 async def _look(
-    world: World, access: Access, address: str, kind: type[AclSettings], now: datetime, days: int
+    world: World, access: Access, address: str, kind: type[AclSettings], now: datetime, days: int, slaves: Iterable[str]
 ) -> list[Finding]:
     found: list[Finding] = []
-    judged, ours = await _settings(world, access, address, kind)
+    judged, ours = await _settings(world, access, address, kind, slaves)
     careless = client_context(verify=False)
     plain = await _served(world, address, kind, None)
     if plain is not None:
@@ -143,7 +148,9 @@ async def _certificate(world: World, address: str, context: ssl.SSLContext) -> s
     return None if shown is None else ssl.DER_cert_to_PEM_cert(shown)
 
 
-async def _settings(world: World, access: Access, address: str, kind: type[AclSettings]) -> tuple[list[Finding], bool]:
+async def _settings(
+    world: World, access: Access, address: str, kind: type[AclSettings], slaves: Iterable[str]
+) -> tuple[list[Finding], bool]:
     """What its own settings leave open, as it tells an operator, and whether it is one of ours."""
     code = RequestCode.GET_BROKER_CONFIG if kind is BrokerSettings else RequestCode.GET_NAMESRV_CONFIG
     async with RemotingClient(world, tls=access.peer(), connect_timeout=_SECONDS, name="check") as client:
@@ -160,6 +167,8 @@ async def _settings(world: World, access: Access, address: str, kind: type[AclSe
         raise Refused(f"{address}: its settings cannot be judged: {error}") from None
     found = list(of_settings(address, settings))
     if "tls.server.mode" in told:
+        if isinstance(settings, BrokerSettings):
+            found += of_slaves(address, settings, slaves)
         return found, True
     # Java does not tell how it speaks TLS, what was tried has to do; and it cannot close its HA port.
     found = [one for one in found if "tls." not in one.what and "certificate" not in one.what]

@@ -66,3 +66,11 @@ async def test_who_may_not_ask_is_told_so_and_who_may_finds_what_is_left(tmp_pat
         credentials.write_text(f"accessKey: unprivileged\nsecretKey: '{SECRET}'\n{tls}")
         with pytest.raises(Refused, match=r"cannot be looked at: .*Need admin permission"):
             await found(cluster, credentials)
+
+
+async def test_a_slave_that_its_master_keeps_the_log_from_is_named(tmp_path: Path) -> None:
+    async with Cluster(tmp_path, settings={"tls.server.mode": "disabled"}, brokers=0) as cluster:
+        await cluster.start_broker(haAllowedAddresses="10.0.0.0/8")
+        await cluster.start_broker(1, brokerName="broker-0", brokerId="1", brokerRole="SLAVE")
+        told = {one.what for one in await look_at_cluster(cluster.namesrv_addr, None, NOW, 30)}
+        assert "a slave on 127.0.0.1 gets no log" in told

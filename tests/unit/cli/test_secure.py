@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import ssl
@@ -21,6 +22,7 @@ from rmq.cli.command import Refused, invoke
 from rmq.cli.rmq import command
 from rmq.cli.secure import authority, making
 from rmq.cli.secure.files import look_at_files
+from rmq.cli.secure.findings import of_slaves
 from rmq.cli.secure.layout import ACCOUNTS, Plan
 from rmq.config.sources import parse_properties, read_file
 from rmq.namesrv.settings import NamesrvSettings
@@ -89,6 +91,54 @@ def test_certificates_are_what_they_are_for(tmp_path: Path) -> None:
     for shown, said in (("server", None), ("client", "unsuitable certificate purpose")):
         error = handshake(str(folder / f"{shown}.pem"), str(folder / f"{shown}.key"), ca)
         assert (said is None and error is None) or (said is not None and said in str(error))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "named"),
+    [
+        (["mq1.example", "10.0.0.11", "mq2.example", "10.0.0.12"], "10.0.0.11;10.0.0.12"),
+        (["10.0.0.11", "fd00::2", "127.0.0.1"], "10.0.0.11;fd00::2"),
+        (["mq1.example", "10.0.0.11"], ""),  # one machine: it gets its own log anyway
+        (["localhost", "127.0.0.1", "::1"], ""),
+    ],
+)
+@pytest.mark.parametrize("demand", [False, True])
+def test_slaves_on_all_machines_get_the_log_and_nobody_else(
+    tmp_path: Path, hosts: list[str], named: str, demand: bool
+) -> None:
+    folder = tmp_path / "s"
+    assert not make(folder, hosts=hosts, demand=demand).names_alone
+    file = folder / "broker.properties"
+    settings = BrokerSettings.from_sources(file=str(file))
+    assert settings.ha_allowed_addresses == named
+    assert opened(folder) == []
+    networks = settings.ha_networks()
+    for host in named.split(";") if named else ["127.0.0.1"]:
+        assert any(ipaddress.ip_address(host) in network for network in networks)
+    assert not any(ipaddress.ip_address("10.0.0.13") in network for network in networks)
+    file.write_text(file.read_text().replace(f"haAllowedAddresses={named}\n", ""))
+    assert opened(folder) == [f"a slave on {host} gets no log" for host in named.split(";")[1:]]
+    for wide in ("0.0.0.0/0", "10.0.0.11;::/0", "0.0.0.0/1;128.0.0.0/1"):
+        file.write_text(f"{file.read_text()}haAllowedAddresses={wide}\nbindAddress=0.0.0.0\n")
+        found = next(one for one in wide.split(";") if one != "10.0.0.11")
+        assert opened(folder) == [f"haAllowedAddresses names {found}"]
+
+
+def test_of_servers_without_an_address_it_is_said_what_slaves_need(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "set haAllowedAddresses in broker.properties"
+    for folder, hosts in (("s", "mq1.example,mq2.example"), ("t", "mq1.example,10.0.0.1"), ("u", "mq1.example")):
+        assert invoke(command, "rmq", ["secure", "init", str(tmp_path / folder), "--hosts", hosts]) == 0
+        assert (said in capsys.readouterr().out) is (folder == "s")
+
+
+def test_a_slave_that_its_master_does_not_name_is_named() -> None:
+    settings = BrokerSettings.from_sources(overrides={"haAllowedAddresses": "10.0.0.11", "brokerIP1": "10.0.0.11"})
+    slaves = ["10.0.0.11", "10.0.0.12", "fd00::1", "mq3.example"]
+    found = [one.what for one in of_slaves("m", settings, slaves)]
+    assert found == ["a slave on 10.0.0.12 gets no log", "a slave on fd00::1 gets no log"]
+    assert list(of_slaves("m", BrokerSettings.from_sources(), slaves)) == []
 
 
 def handshake(cert: str, key: str, ca: str) -> ssl.SSLError | None:

@@ -355,13 +355,20 @@ async def test_with_access_control_the_log_is_not_everybodys_either() -> None:
     certified = {"tls_server_mode": "enforcing", "tls_server_need_client_auth": "require"}
     for named, gets in (
         ({"ha_allowed_addresses": "10.0.0.0/8"}, "10.0.0.2"), ({"ha_allowed_addresses": "0.0.0.0/0"}, "8.8.8.8"),
-        ({"broker_ip2": "10.0.0.9"}, "10.0.0.9"), (certified, "8.8.8.8"),
+        ({"broker_ip2": "10.0.0.9"}, "10.0.0.9"),
     ):  # fmt: skip
         settings = BrokerSettings.from_sources()
         for name, value in {"acl_enable": True, **named}.items():
             setattr(settings, name, value)
         networks = settings.ha_networks()
-        assert not networks or any(ipaddress.ip_address(gets) in network for network in networks), named
+        assert any(ipaddress.ip_address(gets) in network for network in networks), named
+    for with_accounts in (False, True):  # applications have certificates, too: with accounts none stands for a name
+        settings = BrokerSettings.from_sources()
+        for name, value in {"acl_enable": with_accounts, **certified}.items():
+            setattr(settings, name, value)
+        networks = settings.ha_networks()
+        assert bool(networks) is with_accounts
+        assert not any(ipaddress.ip_address("8.8.8.8") in network for network in networks)
 
 
 @in_virtual_time
