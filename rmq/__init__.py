@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rmq.client.admin import Answers
+    from rmq.client.admin.reset import OffsetReset
     from rmq.client.allocate import (
         AllocateByMachineRoom,
         AllocateByMachineRoomNearby,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from rmq.client.hooks import ConsumeHookContext, EndTransactionHookContext, Hook, SendHookContext
     from rmq.client.message import Message, MessageExt, MessageQueue
     from rmq.client.offset_storage import OffsetStorage
-    from rmq.client.reset import OffsetReset
     from rmq.client.results import (
         ConsumeResult,
         GroupConnections,
@@ -233,7 +233,7 @@ _HOMES = {
     ),
     "rmq.client.selectors": ("by_hash", "by_machine_room", "by_random"),
     "rmq.client.settings": ("AccessChannel", "ConsumeFromWhere", "MessageModel"),
-    "rmq.client.reset": ("OffsetReset",),
+    "rmq.client.admin.reset": ("OffsetReset",),
     "rmq.protocol.bodies.cluster": ("ClusterInfo",),
     "rmq.protocol.bodies.group": (
         "SubscriptionGroupConfig",

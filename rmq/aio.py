@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rmq.client.admin import AdminClient, Answers
+from rmq.client.admin.reset import OffsetReset
 from rmq.client.allocate import (
     AllocateByMachineRoom,
     AllocateByMachineRoomNearby,
@@ -21,7 +22,6 @@ from rmq.client.hooks import ConsumeHookContext, EndTransactionHookContext, Hook
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.offset_storage import OffsetStorage
 from rmq.client.producer import Producer
-from rmq.client.reset import OffsetReset
 from rmq.client.results import (
     ConsumeResult,
     GroupConnections,

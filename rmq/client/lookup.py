@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from datetime import datetime
 
 from rmq.client.checks import check_queue, check_text, check_word, milliseconds, typed
@@ -213,6 +213,7 @@ async def query_message(
     unique: bool = False,
     timeout: float | None = None,
     without: Collection[str] = (),
+    through: Callable[[str, Command, float], Awaitable[Command]] | None = None,
 ) -> QueryResult:
     """Messages of a topic with a key, from every broker of the topic.
 
@@ -223,6 +224,7 @@ async def query_message(
     :param begin: from this store time on, a datetime or milliseconds since the epoch. :param end: up to this one.
     :param unique: the key is a ``msg_id``.
     :param without: addresses of brokers that are not asked.
+    :param through: how an address is asked within so many seconds; None: as any.
     :raises TransportError: those that answer have none, and one does not answer.
     """
     check_text(topic)
@@ -244,7 +246,7 @@ async def query_message(
 
     async def ask(broker_name: str, address: str) -> tuple[int, list[MessageExt], str]:
         command = Command.request(RequestCode.QUERY_MESSAGE, header)
-        reply = await instance.remoting.request(address, command, limit)
+        reply = await (through or instance.remoting.request)(address, command, limit)
         if reply.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):
             raise ResponseError(reply.code, reply.remark, address)
         updated = reply.header(QueryMessageResponse).index_last_update_timestamp if reply.ext else 0

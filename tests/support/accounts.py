@@ -6,8 +6,9 @@ from pathlib import Path
 
 from rmq.protocol.command import Command
 from rmq.protocol.signature import signed_fields
+from rmq.testing.simcluster import SimCluster
 
-__all__ = ["ACCOUNTS", "SECRET", "by", "home"]
+__all__ = ["ACCOUNTS", "SECRET", "by", "home", "in_simulation"]
 
 SECRET = "12345678"
 ACCOUNTS = f"""\
@@ -48,3 +49,13 @@ def by(key: str | None, request: Command, secret: str = SECRET) -> Command:
     if key is not None:
         request.ext = signed_fields(request.ext, request.body, key, secret)
     return request
+
+
+def in_simulation(cluster: SimCluster, brokers: int, accounts: str = ACCOUNTS) -> None:
+    """Put plain_acl.yml on the disks of a cluster that is not started, and have its brokers follow it."""
+    cluster.settings |= {"aclEnable": "true", "rocketmqHome": "/home"}
+    for number in range(brokers):
+        files = cluster.simulation.node(f"broker-{number}").world.files
+        for folder in ("/home", "/home/conf"):
+            files.mkdir(folder)
+        files.write_atomic("/home/conf/plain_acl.yml", accounts.encode())

@@ -11,7 +11,8 @@ from rmq.cli.mqadmin.failures import NotFound
 from rmq.cli.mqadmin.name_servers import whole
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, broker_or_cluster, masters_of
 from rmq.cli.mqadmin.text import plain, seconds
-from rmq.protocol.bodies.acl import AclConfig, PlainAccessConfig
+from rmq.client.admin.answers import side_by_side
+from rmq.protocol.bodies.acl import PlainAccessConfig
 from rmq.protocol.bodies.topic import DataVersion
 
 __all__ = [
@@ -56,9 +57,11 @@ def _key(ctx: click.Context, param: click.Parameter, text: str | None) -> str | 
 @admin_command("getAclConfig", broker_or_cluster)
 async def get_acl_config(admin: AdminClient, out: Output, broker: str | None, cluster: str | None) -> int:
     """The accounts and white lists of brokers. Secrets are never printed, whatever the broker sends."""
-    found: dict[str, AclConfig] = {}
-    for address in await masters_of(admin, out, broker, cluster):
-        found[address] = await admin.acl_config(address)
+    answers = await side_by_side(await masters_of(admin, out, broker, cluster), admin.acl_config)
+    if not answers.found:
+        answers.whole()
+    out.lacks(answers)
+    found = answers.found
 
     def classic() -> Iterator[str]:
         for config in found.values():
@@ -155,7 +158,7 @@ async def delete_acl_config(
 ) -> int:
     """Delete an account, on a broker or every master of a cluster."""
     targets = await masters_of(admin, out, broker, cluster)
-    known = {address: await admin.acl_config(address) for address in targets}
+    known = (await side_by_side(targets, admin.acl_config)).whole()
     if not any(one.access_key == access_key for config in known.values() for one in config.plain_access_configs or ()):
         raise NotFound(f"{', '.join(targets)} has no account {access_key}: nothing was deleted")
     whole(await admin.delete_account(targets, access_key), f"delete the account {access_key}")

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from rmq.cli.mqadmin.failures import NotFound
-from rmq.cli.mqadmin.name_servers import whole
+from rmq.cli.mqadmin.failures import NotFound, undone
 from rmq.cli.mqadmin.output import complain
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, broker_or_cluster, masters_of, one_of
 
@@ -69,13 +68,18 @@ async def update_broker_config(
     targets = await masters_of(admin, out, broker, cluster)
     if every and cluster is not None:
         targets = await admin.brokers(cluster)
-    before = (await admin.broker_settings(targets)).whole()
+    told = await admin.broker_settings(targets)
+    if not told.found:
+        told.whole()
+    before = told.found
     names = {name for settings in before.values() for name in settings}
     if key not in names:
         near = difflib.get_close_matches(key, names, 1)
         meant = f": did you mean {near[0]}?" if near else ""
-        raise NotFound(f"{', '.join(targets)} has no setting {key}{meant} Nothing was changed.")
-    whole(await admin.update_broker_config(targets, {key: value}), f"change {key}")
+        raise NotFound(f"{', '.join(before)} has no setting {key}{meant} Nothing was changed.")
+    changed = await admin.update_broker_config([*before], {key: value})
+    if failed := told.failed | changed.failed:
+        raise undone(f"change {key}", changed.found, failed)
     after = await admin.broker_settings(targets)
     for address, settings in after.found.items():
         if (now := settings.get(key)) not in (value, None):

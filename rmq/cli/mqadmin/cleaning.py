@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, so_far, targets_of
-from rmq.protocol.errors import RMQError
+from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, at_each, targets_of
 
 __all__ = ["clean_expired_cq", "clean_unused_topic", "delete_expired_commit_log"]
 
@@ -31,15 +30,17 @@ async def _each(
     what: str,
     clean: Callable[[str], Awaitable[None]],
 ) -> int:
-    """One after the other: cleaning is work for disks."""
-    done: list[str] = []
-    for address in await targets_of(admin, out, broker, cluster):
-        try:
-            await clean(address)
-        except RMQError as error:
-            raise so_far(what, done, address, error) from error
-        done.append(address)
-    return out.done({"brokers": done}, ["success"])
+    """Every broker at once: each has its own disk, and one that stands still keeps no other from it.
+
+    Cleaning may take its time, so that a broker which answers nothing at all is found by something small.
+    """
+
+    async def awake(address: str) -> None:
+        await admin.broker_runtime_stats(address)
+        await clean(address)
+
+    done = await at_each(what, await targets_of(admin, out, broker, cluster), awake)
+    return out.done({"brokers": [*done]}, ["success"])
 
 
 @admin_command("cleanExpiredCQ", _where)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from rmq.cli.mqadmin.failures import NotFound
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, broker_or_cluster, masters_of
+from rmq.client.admin.answers import Answers, side_by_side
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.body import Body
+from rmq.protocol.bodies.group import SubscriptionGroupTable
+from rmq.protocol.bodies.topic import TopicConfigTable
 from rmq.protocol.codes import ResponseCode, version_name
 from rmq.protocol.errors import ResponseError
 from rmq.protocol.names import (
@@ -27,6 +31,10 @@ from rmq.protocol.names import (
 
 __all__ = ["export_configs", "export_metadata", "export_metrics"]
 
+T = TypeVar("T")
+
+#: Groups of a broker that are asked for at the same time.
+_AT_ONCE = 16
 _cluster = click.option("-c", "--clusterName", "cluster", required=True, metavar="NAME", help="The cluster.")
 _folder = click.option("-f", "--filePath", "folder", metavar="DIR",
                        help="Where the file goes; rocketmq/export under that of temporary files without.")  # fmt: skip
@@ -42,6 +50,8 @@ _CONFIGS = (
 
 def _write(out: Output, folder: str | None, name: str, value: dict[str, Any]) -> int:
     """Write the file whole, or leave what is there."""
+    if out.missing:
+        value["missing"] = dict(sorted(out.missing.items()))
     folder = folder or os.path.join(tempfile.gettempdir(), "rocketmq", "export")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, name)
@@ -80,10 +90,16 @@ async def export_metadata(
     topic_table: dict[str, Any] = {}
     group_table: dict[str, Any] = {}
     versions: list[Body] = []
-    for address in await masters_of(admin, out, broker, cluster):
-        if topics or both:
-            table = await admin.topic_configs(address)
-            own = set((await admin.system_topics(address)).topic_list) | SYSTEM_TOPICS
+    masters = await masters_of(admin, out, broker, cluster)
+
+    async def tell(address: str) -> tuple[TopicConfigTable | None, set[str], SubscriptionGroupTable | None]:
+        table = await admin.topic_configs(address) if topics or both else None
+        own = set((await admin.system_topics(address)).topic_list) if topics or both else set()
+        return table, own, await admin.subscription_groups(address) if groups or both else None
+
+    for table, system, known in _told(out, await side_by_side(masters, tell)).values():
+        if table is not None:
+            own = system | SYSTEM_TOPICS
             for name, config in sorted(table.topic_config_table.items()):
                 if name not in own and (special or _own(name)):
                     before = topic_table.setdefault(name, config.to_object())
@@ -91,8 +107,7 @@ async def export_metadata(
                         for key in ("readQueueNums", "writeQueueNums"):
                             before[key] += config.to_object()[key]
             versions += [table.data_version] if table.data_version is not None else []
-        if groups or both:
-            known = await admin.subscription_groups(address)
+        if known is not None:
             for name, one in sorted(known.subscription_group_table.items()):
                 if not _built_in(name):
                     group_table.setdefault(name, one.to_object())
@@ -113,7 +128,7 @@ async def export_configs(admin: AdminClient, out: Output, cluster: str, folder: 
     """Write how the brokers of a cluster are configured to a JSON file."""
     masters = await admin.masters(cluster)
     brokers = await admin.brokers(cluster)
-    settings = (await admin.broker_settings(masters)).whole()
+    settings = _told(out, await admin.broker_settings(masters))
     value = {
         "clusterScale": {
             "namesrvSize": len(admin.name_server_addresses),
@@ -133,53 +148,71 @@ async def export_metrics(admin: AdminClient, out: Output, cluster: str, folder: 
     masters = await admin.masters(cluster)
     if not masters:
         raise NotFound(f"the cluster {cluster} has no master")
-    figures = (await admin.broker_runtime_stats_of(masters)).whole()
-    settings = (await admin.broker_settings(masters)).whole()
+    reports = await side_by_side(masters, lambda name: _report(admin, masters[name]))
     totals = {"normalInTps": 0.0, "normalOutTps": 0.0, "transInTps": 0.0, "scheduleInTps": 0.0}
     day = {"normalOneDayInNum": 0, "normalOneDayOutNum": 0, "transOneDayInNum": 0, "scheduleOneDayInNum": 0}
-    report: dict[str, Any] = {}
-    for name, address in masters.items():
-        broker = figures[name]
-        tps = {
-            "normalInTps": _average(broker, "putTps"),
-            "normalOutTps": _average(broker, "getTransferredTps", "getTransferedTps"),
-            "transInTps": await _rate(admin, address, HALF_TOPIC),
-            "scheduleInTps": await _rate(admin, address, SCHEDULE_TOPIC),
-        }
-        counts = {
-            "normalOneDayInNum": _yesterday(broker, "msgPutTotal"),
-            "normalOneDayOutNum": _yesterday(broker, "msgGetTotal"),
-            "transOneDayInNum": await _day(admin, address, HALF_TOPIC),
-            "scheduleOneDayInNum": await _day(admin, address, SCHEDULE_TOPIC),
-        }
-        totals = {key: totals[key] + value for key, value in tps.items()}
-        day = {key: day[key] + value for key, value in counts.items()}
-        topics = (await admin.topic_configs(address)).topic_config_table
-        own = set((await admin.system_topics(address)).topic_list) | SYSTEM_TOPICS
-        groups = (await admin.subscription_groups(address)).subscription_group_table
-        report[name] = {
-            "runtimeEnv": {"cpuNum": settings[name][_CORES]} if _CORES in settings[name] else {},
-            "runtimeQuota": {
-                "diskRatio": {
-                    "commitLogDiskRatio": broker.get("commitLogDiskRatio", ""),
-                    "consumeQueueDiskRatio": broker.get("consumeQueueDiskRatio", ""),
-                },
-                "tps": tps,
-                "oneDayNum": counts,
-                "messageAverageSize": broker.get("putMessageAverageSize", ""),
-                "topicSize": sum(topic not in own and _own(topic) for topic in topics),
-                "groupSize": sum(not _built_in(group) for group in groups),
-            },
-            "runtimeVersion": {
-                "rocketmqVersion": broker.get("brokerVersionDesc", ""),
-                "clientInfo": await _clients(admin, address, sorted(groups)),
-            },
-        }
+    report = _told(out, reports)
+    for one in report.values():
+        quota = one["runtimeQuota"]
+        totals = {key: value + quota["tps"][key] for key, value in totals.items()}
+        day = {key: value + quota["oneDayNum"][key] for key, value in day.items()}
     total = {
         "totalTps": {f"total{key[0].upper()}{key[1:]}": value for key, value in totals.items()},
         "totalOneDayNum": day,
     }
     return _write(out, folder, "metrics.json", {"evaluateReport": report, "totalData": total})
+
+
+def _told(out: Output, answers: Answers[T]) -> dict[str, T]:
+    """What brokers told; those that did not are named beside the file, and in it.
+
+    :raises RMQError: none of them did.
+    """
+    if not answers.found:
+        answers.whole()
+    out.lacks(answers)
+    return answers.found
+
+
+async def _report(admin: AdminClient, address: str) -> dict[str, Any]:
+    """What one broker does and has."""
+    broker, settings, topics, system, groups = await asyncio.gather(
+        admin.broker_runtime_stats(address),
+        admin.broker_settings([address]),
+        admin.topic_configs(address),
+        admin.system_topics(address),
+        admin.subscription_groups(address),
+    )
+    known = settings.whole()[address]
+    own = set(system.topic_list) | SYSTEM_TOPICS
+    return {
+        "runtimeEnv": {"cpuNum": known[_CORES]} if _CORES in known else {},
+        "runtimeQuota": {
+            "diskRatio": {
+                "commitLogDiskRatio": broker.get("commitLogDiskRatio", ""),
+                "consumeQueueDiskRatio": broker.get("consumeQueueDiskRatio", ""),
+            },
+            "tps": {
+                "normalInTps": _average(broker, "putTps"),
+                "normalOutTps": _average(broker, "getTransferredTps", "getTransferedTps"),
+                "transInTps": await _rate(admin, address, HALF_TOPIC),
+                "scheduleInTps": await _rate(admin, address, SCHEDULE_TOPIC),
+            },
+            "oneDayNum": {
+                "normalOneDayInNum": _yesterday(broker, "msgPutTotal"),
+                "normalOneDayOutNum": _yesterday(broker, "msgGetTotal"),
+                "transOneDayInNum": await _day(admin, address, HALF_TOPIC),
+                "scheduleOneDayInNum": await _day(admin, address, SCHEDULE_TOPIC),
+            },
+            "messageAverageSize": broker.get("putMessageAverageSize", ""),
+            "topicSize": sum(topic not in own and _own(topic) for topic in topics.topic_config_table),
+            "groupSize": sum(not _built_in(group) for group in groups.subscription_group_table),
+        },
+        "runtimeVersion": {
+            "rocketmqVersion": broker.get("brokerVersionDesc", ""),
+            "clientInfo": await _clients(admin, address, sorted(groups.subscription_group_table)),
+        },
+    }
 
 
 def _own(topic: str) -> bool:
@@ -221,13 +254,16 @@ async def _day(admin: AdminClient, address: str, topic: str) -> int:
 
 async def _clients(admin: AdminClient, address: str, groups: list[str]) -> list[str]:
     """Language and version of every client that consumes, each pair once: ``JAVA%V4_9_8``."""
-    found: set[str] = set()
-    for group in groups:
-        try:
-            connection = await admin.consumer_connections(group, address)
-        except ResponseError as error:
-            if error.code not in (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR):
-                raise
-            continue
-        found |= {f"{one.language}%{version_name(one.version)}" for one in connection.connection_set}
-    return sorted(found)
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def members(group: str) -> set[str]:
+        async with gate:
+            try:
+                connection = await admin.consumer_connections(group, address)
+            except ResponseError as error:
+                if error.code not in (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR):
+                    raise
+                return set()
+        return {f"{one.language}%{version_name(one.version)}" for one in connection.connection_set}
+
+    return sorted(set().union(*(await asyncio.gather(*map(members, groups)))))

@@ -18,6 +18,7 @@ MQADMIN_CLASSIC_EXIT=true for every command.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Mapping
 
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import (
@@ -41,6 +42,7 @@ __all__ = [
     "Partial",
     "classic",
     "failure",
+    "undone",
 ]
 
 REFUSED = 1
@@ -66,6 +68,21 @@ _REMEDIES = {
 
 class Partial(ClientError):
     """Some of it was done, and some was not: the text names both."""
+
+
+def undone(what: str, done: Iterable[str], failed: Mapping[str, RMQError]) -> RMQError:
+    """The failure of a change at several servers: who has it, who has not, and why.
+
+    :param failed: what servers said; one at least.
+    """
+    has = ", ".join(done)
+    if not has:
+        return next(iter(failed.values()))
+    reasons: dict[str, list[str]] = {}
+    for name, error in failed.items():
+        reasons.setdefault(str(error), []).append(name)
+    not_at = "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
+    return Partial(f"{what}: done at {has}; not at {not_at}")
 
 
 def failure(error: RMQError) -> tuple[str, int]:

@@ -13,15 +13,16 @@ from rmq.cli.mqadmin.session import (
     AdminClient,
     Output,
     admin_command,
+    at_each,
     broker_or_cluster,
     listed,
     masters_of,
-    so_far,
 )
 from rmq.cli.mqadmin.topic_changes import forget_topic
+from rmq.client.admin.answers import side_by_side
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.codes import ResponseCode
-from rmq.protocol.errors import ClientError, ResponseError, RMQError
+from rmq.protocol.errors import ClientError, ResponseError
 from rmq.protocol.names import dlq_topic, retry_topic
 
 __all__ = ["delete_sub_group", "get_consumer_config", "set_consume_mode", "update_sub_group", "update_sub_group_list"]
@@ -102,15 +103,9 @@ async def update_sub_group(
         which_broker_when_consume_slowly=slowly,
         notify_consumer_ids_changed_enable=notify,
     )
-    lines: list[str] = []
-    done: list[str] = []
-    for addr in addrs:
-        try:
-            await admin.create_and_update_subscription_group(addr, config)
-        except RMQError as error:
-            raise so_far(f"create the group {group}", done, addr, error) from error
-        done.append(addr)
-        lines.append(f"create subscription group to {addr} success.")
+    what = f"create the group {group}"
+    done = await at_each(what, addrs, lambda addr: admin.create_and_update_subscription_group(addr, config))
+    lines = [f"create subscription group to {addr} success." for addr in done]
     flags = {
         name: str(value).lower() for name, value in (("e", enable), ("m", from_min), ("b", broadcast), ("n", notify))
     }
@@ -119,7 +114,7 @@ async def update_sub_group(
         f"consumeBroadcastEnable={flags['b']}, retryQueueNums={queues}, retryMaxTimes={times}, brokerId={broker_id}, "
         f"whichBrokerWhenConsumeSlowly={slowly}, notifyConsumerIdsChangedEnable={flags['n']}]"
     )
-    return out.done({"group": group, "brokers": done}, lines)
+    return out.done({"group": group, "brokers": [*done]}, lines)
 
 
 @admin_command(
@@ -153,29 +148,26 @@ async def delete_sub_group(
         if not remove_offset:
             raise NotFound(f"{', '.join(addrs)} has no group {group}: nothing was deleted")
         complain(f"{', '.join(addrs)} has no group {group}: offsets that it left were deleted, if there were any")
-    for addr in [] if force else addrs:
-        members = await _members(admin, group, addr)
+    online = await side_by_side([] if force else addrs, lambda addr: _members(admin, group, addr))
+    for addr, members in online.whole().items():
         if members:
             raise ClientError(
                 f"the group {group} has {len(members)} members online at {addr} ({', '.join(members[:3])}): "
                 "stop them, or use --force; nothing was deleted"
             )
-    lines: list[str] = []
-    done: list[str] = []
-    for addr in addrs:
-        try:
-            await admin.delete_subscription_group(addr, group, remove_offset=remove_offset)
-        except RMQError as error:
-            raise so_far(f"delete the group {group}", done, addr, error) from error
-        done.append(addr)
-        where = "" if cluster is None else f" in cluster [{cluster}]"
-        lines.append(f"delete subscription group [{group}] from broker [{addr}]{where} success.")
+    done = await at_each(
+        f"delete the group {group}",
+        addrs,
+        lambda addr: admin.delete_subscription_group(addr, group, remove_offset=remove_offset),
+    )
+    where = "" if cluster is None else f" in cluster [{cluster}]"
+    lines = [f"delete subscription group [{group}] from broker [{addr}]{where} success." for addr in done]
     topics = [retry_topic(group), dlq_topic(group)] if cluster is not None else []
     for name in topics:
         lines += await forget_topic(admin, name, cluster or "", addrs)
     if not remove_offset:
         complain(f"its offsets stay: a new group {group} goes on where this one stood (-r true removes them)")
-    return out.done({"group": group, "brokers": done, "topics": topics, "removeOffset": remove_offset}, lines)
+    return out.done({"group": group, "brokers": [*done], "topics": topics, "removeOffset": remove_offset}, lines)
 
 
 async def _members(admin: AdminClient, group: str, addr: str) -> list[str]:
@@ -198,16 +190,14 @@ async def update_sub_group_list(
 ) -> int:
     """Create or change the groups of a JSON file, on a broker or every master of a cluster (brokers of 5.x)."""
     configs = listed(file, SubscriptionGroupConfig, "groupName")
-    done: list[str] = []
-    lines = []
-    for addr in await masters_of(admin, out, broker, cluster):
-        try:
-            await admin.create_and_update_subscription_groups(addr, configs)
-        except RMQError as error:
-            raise so_far("submit the groups", done, addr, error) from error
-        done.append(addr)
-        lines.append(f"submit batch of subscription group config to {addr} success, please check the result later.")
-    return out.done({"groups": [one.group_name for one in configs], "brokers": done}, lines)
+    addrs = await masters_of(admin, out, broker, cluster)
+    done = await at_each(
+        "submit the groups", addrs, lambda addr: admin.create_and_update_subscription_groups(addr, configs)
+    )
+    lines = [
+        f"submit batch of subscription group config to {addr} success, please check the result later." for addr in done
+    ]
+    return out.done({"groups": [one.group_name for one in configs], "brokers": [*done]}, lines)
 
 
 @admin_command(
@@ -271,14 +261,13 @@ async def set_consume_mode(
     share: int,
 ) -> int:
     """Have a group pop from a topic, or pull again, on a broker or every master of a cluster (5.x)."""
-    done: list[str] = []
-    lines = []
-    for addr in await masters_of(admin, out, broker, cluster):
-        try:
-            await admin.set_message_request_mode(addr, topic, group, mode, share)
-        except RMQError as error:
-            raise so_far(f"set the mode of {group}", done, addr, error) from error
-        done.append(addr)
-        lines.append(f"set consume mode to {addr} success.")
+    addrs = await masters_of(admin, out, broker, cluster)
+    done = await at_each(
+        f"set the mode of {group}",
+        addrs,
+        lambda addr: admin.set_message_request_mode(addr, topic, group, mode, share),
+    )
+    lines = [f"set consume mode to {addr} success." for addr in done]
     lines.append(f"topic[{topic}] group[{group}] consume mode[{mode}] popShareQueueNum[{share}]")
-    return out.done({"topic": topic, "group": group, "mode": mode, "popShareQueueNum": share, "brokers": done}, lines)
+    told = {"topic": topic, "group": group, "mode": mode, "popShareQueueNum": share, "brokers": [*done]}
+    return out.done(told, lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import click
 
@@ -25,11 +25,20 @@ from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.errors import ClientError, ProtocolError, ResponseError, RMQError, TransportError
 from rmq.protocol.headers.message import ViewMessageRequest
 
-__all__ = ["query_msg_by_id", "query_msg_by_key", "query_msg_by_offset", "query_msg_by_unique_key", "result_text"]
+__all__ = [
+    "query_msg_by_id",
+    "query_msg_by_key",
+    "query_msg_by_offset",
+    "query_msg_by_unique_key",
+    "result_text",
+    "say",
+]
 
 #: An offset id is the broker's address and port and a position: 16 bytes for IPv4, 28 for IPv6 (protocol.md 5.6).
 ID_LENGTHS = (32, 56)
 _MOST = 64
+#: Topics in which an id is looked for at the same time.
+_AT_ONCE = 16
 _id = click.option("-i", "--msgId", "msg_id", required=True, metavar="ID", help="Offset id or unique id.")
 _topic = click.option("-t", "--topic", "topic", required=True, metavar="NAME", help="The topic.")
 _group = click.option(
@@ -84,7 +93,7 @@ async def query_msg_by_unique_key(
     found = [message for message in result.messages if message.msg_id == msg_id]
     if not found:
         raise NotFound(result.remark or f"no message of {topic} has the unique id {msg_id}")
-    _say(out, result)
+    say(out, result)
     found = found if every else found[:1]
     if group is not None:
         return await _consume_now(admin, out, found, group, client)
@@ -129,7 +138,7 @@ async def query_msg_by_key(
     found = result.messages
     if not found:
         raise NotFound(result.remark)
-    _say(out, result)
+    say(out, result)
 
     def classic() -> Iterator[str]:
         yield f"{'#Message ID':<50} {'#QID':>4} {'#Offset':>40}"
@@ -139,7 +148,7 @@ async def query_msg_by_key(
     return out.rows([as_json(message) for message in found], classic)
 
 
-def _say(out: Output, result: QueryResult) -> None:
+def say(out: Output, result: QueryResult) -> None:
     """What is to be known about an answer: who has not given one, or that it was cut."""
     out.lacks(result)
     if result.remark and not result.missing:
@@ -215,7 +224,9 @@ async def _by_offset(
     async def ask(addr: str) -> MessageExt | None:
         header = ViewMessageRequest(offset=offset)
         try:
-            reply = await admin._client.call(addr, RequestCode.VIEW_MESSAGE_BY_ID, header)
+            reply = await admin._unless_silent(
+                addr, lambda: admin._client.call(addr, RequestCode.VIEW_MESSAGE_BY_ID, header)
+            )
         except TransportError as error:
             away[addr] = f"{addrs[addr]} ({addr}): {error}"
             return None
@@ -229,31 +240,38 @@ async def _by_offset(
 
 
 async def _by_unique_id(
-    admin: AdminClient, msg_id: str, topic: str | None, said: dict[str, None], away: Collection[str]
+    admin: AdminClient, msg_id: str, topic: str | None, said: dict[str, None], away: dict[str, str]
 ) -> MessageExt | None:
     """The message with a unique id.
 
     :param said: gets what the brokers of one topic say when they have none: an index may be incomplete.
-    :param away: addresses of brokers that do not answer.
+    :param away: gets those that do not answer, and why.
     """
-    topics = [topic] if topic else (await admin.topic_list()).topic_list
-    for name in topics:
+
+    async def look(name: str) -> MessageExt | None:
         try:
             if away:
                 result = await query_message(admin._client, name, msg_id, 1, without=away)
             else:
                 result = await admin.query_message(name, msg_id, 1)
+        except TransportError as error:
+            away.setdefault(error.address or name, str(error))
+            return None
         except ResponseError as error:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                continue
+                return None
             raise
         except ClientError:
-            continue  # the topic went meanwhile
+            return None  # the topic went meanwhile
         if topic and not result.messages:
             said[result.remark] = None
-        for message in result.messages:
-            if message.msg_id == msg_id:
-                return message
+        return next((message for message in result.messages if message.msg_id == msg_id), None)
+
+    topics = [topic] if topic else (await admin.topic_list()).topic_list
+    for at in range(0, len(topics), _AT_ONCE):
+        found = await asyncio.gather(*map(look, topics[at : at + _AT_ONCE]))
+        if (message := next((one for one in found if one is not None), None)) is not None:
+            return message
     return None
 
 

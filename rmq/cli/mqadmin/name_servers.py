@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from rmq.cli.mqadmin.failures import NotFound, Partial
+from rmq.cli.mqadmin.failures import NotFound, undone
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
 from rmq.client.admin import Answers
 
@@ -27,10 +27,8 @@ _broker = click.option("-b", "--brokerName", "broker", required=True, metavar="N
 
 def whole(answers: Answers[None], what: str) -> None:
     """:raises RMQError: what servers said, when none has done it. :raises Partial: some have."""
-    for address, error in answers.failed.items():
-        if answers.found:
-            raise Partial(f"{what}: done at {', '.join(answers.found)}; not at {address}: {error}")
-        raise error
+    if answers.failed:
+        raise undone(what, answers.found, answers.failed)
 
 
 @admin_command("updateKvConfig", _namespace, _key, _value)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import click
 
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, flag
 from rmq.cli.mqadmin.text import cut
 from rmq.cli.mqadmin.times import GIVEN, moment_or_now
 from rmq.cli.mqadmin.topics import topic as _topic
-from rmq.client.reset import TO_END, OffsetReset
+from rmq.client.admin.reset import TO_END, OffsetReset
 from rmq.protocol.queue import MessageQueue
 
 __all__ = ["clone_group_offset", "reset_offset_by_time", "skip_accumulated_message"]
@@ -87,11 +89,14 @@ async def _lines(admin: AdminClient, done: list[OffsetReset], timestamp: int | N
     lines = [
         columns("#brokerName", "#queueId", "#brokerOffset", "#consumerOffset", "#timestampOffset", "#rollbackOffset")
     ]
-    for one in done:
+
+    async def bounds(one: OffsetReset) -> tuple[int, int]:
         high = await admin.max_offset(one.queue)
-        target = one.new_offset
-        if timestamp is not None:
-            target = high if timestamp == TO_END else await admin.search_offset(one.queue, timestamp)
+        if timestamp is None:
+            return high, one.new_offset
+        return high, high if timestamp == TO_END else await admin.search_offset(one.queue, timestamp)
+
+    for one, (high, target) in zip(done, await asyncio.gather(*map(bounds, done)), strict=True):
         old = "none" if one.old_offset is None else one.old_offset
         lines.append(columns(cut(one.queue.broker_name, 32), one.queue.queue_id, high, old, target, one.new_offset))
     return lines

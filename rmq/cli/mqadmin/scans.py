@@ -15,7 +15,7 @@ from rmq.cli.mqadmin.times import moment
 from rmq.cli.mqadmin.topics import topic as _topic
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import PullResult, PullStatus
-from rmq.protocol.errors import RMQError
+from rmq.protocol.errors import RMQError, TransportError
 
 __all__ = ["consume_message", "print_msg", "print_msg_by_queue"]
 
@@ -33,6 +33,26 @@ _coded = click.option("-c", "--charsetName", "charset", callback=_charset, defau
                       help="The character set of bodies.")  # fmt: skip
 _tags = click.option("-s", "--subExpression", "tags", default="*", metavar="TAGS", help="TagA || TagB, or *.")
 _queue = click.option("-i", "--queueId", "queue_id", required=True, type=click.IntRange(0), metavar="ID", help="Queue.")
+
+
+class _Away:
+    """Queues that could not be read; a broker that did not answer is not asked for its other queues."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._brokers: dict[str, TransportError] = {}
+
+    def failed(self, queue: MessageQueue, error: RMQError) -> None:
+        if isinstance(error, TransportError):
+            self._brokers[queue.broker_name] = error
+        self._out.failed(f"queue {queue.queue_id} of {queue.broker_name}", error)
+
+    def names(self, queue: MessageQueue) -> bool:
+        """Whether its broker did not answer before; the queue is missing then as well."""
+        error = self._brokers.get(queue.broker_name)
+        if error is not None:
+            self.failed(queue, error)
+        return error is not None
 
 
 async def _bounds(admin: AdminClient, queue: MessageQueue, begin: int | None, end: int | None) -> tuple[int, int]:
@@ -69,8 +89,11 @@ async def print_msg(
     body: bool,
 ) -> int:
     """Every message of a topic, queue after queue."""
+    away = _Away(out)
     with out.stream() as put:
         for queue in sorted(await admin.fetch_subscribe_message_queues(topic)):
+            if away.names(queue):
+                continue
             try:
                 low, high = await _bounds(admin, queue, begin, end)
                 put(None, f"minOffset={low}, maxOffset={high}, {queue}")
@@ -81,7 +104,7 @@ async def print_msg(
                         at = result.next_begin_offset
                         put(None, f"{queue} no matched msg. status={result.status.value}, offset={at}")
             except RMQError as error:
-                out.failed(str(queue), error)
+                away.failed(queue, error)
             put(None, "--------------------------------------------------------")
     return out.code
 
@@ -168,22 +191,31 @@ async def consume_message(
             raise NotFound(f"the topic {topic} has no queue {queue_id} on {broker}")
         queues = [wanted]
     left = count
+    away = _Away(out)
     with out.stream() as put:
         for queue in queues if left else ():
-            low, high = await _bounds(admin, queue, begin, end)
-            at = low if offset is None else offset
-            if offset is not None and not low <= offset < high:
-                has = f"it has {low} to {high - 1}" if high > low else "it is empty"
-                raise NotFound(f"queue {queue_id} of {topic} on {broker} has no message at offset {offset}: {has}")
-            if offset is None and begin is None and end is None and high - low > left:
-                put(None, f"The older {left} message of the {queue.queue_id} queue will be provided")
-            until = min(high, at + left)
-            async for result, messages in _pulls(admin, queue, at, until, "*"):
-                if result.status is PullStatus.FOUND:
-                    put(None, "Consume ok")
-                for message in messages[:left]:
-                    put(as_json(message), in_one_line(message, body=True))
-                left -= len(messages[:left])
+            if away.names(queue):
+                continue
+            try:
+                low, high = await _bounds(admin, queue, begin, end)
+                at = low if offset is None else offset
+                if offset is not None and not low <= offset < high:
+                    has = f"it has {low} to {high - 1}" if high > low else "it is empty"
+                    raise NotFound(f"queue {queue_id} of {topic} on {broker} has no message at offset {offset}: {has}")
+                if offset is None and begin is None and end is None and high - low > left:
+                    put(None, f"The older {left} message of the {queue.queue_id} queue will be provided")
+                until = min(high, at + left)
+                async for result, messages in _pulls(admin, queue, at, until, "*"):
+                    if result.status is PullStatus.FOUND:
+                        put(None, "Consume ok")
+                    for message in messages[:left]:
+                        put(as_json(message), in_one_line(message, body=True))
+                    left -= len(messages[:left])
+            except TransportError as error:
+                if len(queues) == 1:
+                    raise
+                away.failed(queue, error)
+                continue
             if until == high and end is None:
                 put(None, f"{queue} print msg finished. status={PullStatus.NO_NEW_MSG.value}, offset={high}")
             if not left:

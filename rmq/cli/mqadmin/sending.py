@@ -10,12 +10,13 @@ import click
 
 from rmq.cli.mqadmin.failures import NotFound
 from rmq.cli.mqadmin.messages import result_text
+from rmq.cli.mqadmin.output import complain
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, flag, producing
 from rmq.cli.mqadmin.text import cut
 from rmq.cli.mqadmin.topics import topic as _topic
 from rmq.client.message import Message, MessageQueue
 from rmq.client.results import SendResult
-from rmq.protocol.errors import RMQError
+from rmq.protocol.errors import RMQError, TransportError
 
 if TYPE_CHECKING:
     from rmq.client.producer import Producer
@@ -79,13 +80,20 @@ def _as_json(result: SendResult) -> dict[str, object]:
     }
 
 
-async def _timed(admin: AdminClient, producer: Producer, message: Message, queue: MessageQueue) -> tuple[int, bool]:
-    """How many milliseconds a send took, and whether it was stored."""
+async def _timed(
+    admin: AdminClient, producer: Producer, message: Message, queue: MessageQueue, away: dict[str, RMQError]
+) -> tuple[int, bool]:
+    """How many milliseconds a send took, and whether it was stored.
+
+    :param away: brokers that did not answer; gets this one, if it does not.
+    """
     began = admin.world.clock.monotonic()
     try:
         ok = (await producer.send(message, queue=queue)).ok
-    except RMQError:
+    except RMQError as error:
         ok = False
+        if isinstance(error.__cause__ or error, TransportError):
+            away[queue.broker_name] = error
     return round((admin.world.clock.monotonic() - began) * 1000), ok
 
 
@@ -105,19 +113,25 @@ async def check_msg_send_rt(admin: AdminClient, out: Output, topic: str, amount:
         raise NotFound(f"no queue of {topic} can be written")
     columns = "{:<32}  {:<4}  {:<20}    {}".format
     times: list[int] = []
+    away: dict[str, RMQError] = {}
     failed = 0
     async with producing("CHECK_MSG_SEND_RT") as producer:
         with out.stream() as put:
             put(None, columns("#Broker Name", "#QID", "#Send Result", "#RT"))
             for number in range(amount):
                 queue = queues[number % len(queues)]
-                took, ok = await _timed(admin, producer, Message(topic, b"a" * size), queue)
+                if queue.broker_name in away:
+                    failed += 1
+                    continue
+                took, ok = await _timed(admin, producer, Message(topic, b"a" * size), queue, away)
                 failed += not ok
                 times.append(took)
                 row = {"brokerName": queue.broker_name, "queueId": queue.queue_id, "ok": ok, "rt": took}
                 put(row, columns(queue.broker_name, queue.queue_id, "true" if ok else "false", took))
             # The first one opens the connections: Java's tool leaves it out as well.
-            put(None, f"Avg RT: {sum(times[1:]) / max(1, amount - 1):.2f}")
+            put(None, f"Avg RT: {sum(times[1:]) / max(1, len(times) - 1):.2f}")
+    for name, error in sorted(away.items()):
+        complain(f"{name} did not answer, and was sent nothing more: {error}")
     if failed:
         raise RMQError(f"{failed} of {amount} messages were not stored")
     return 0
@@ -188,13 +202,17 @@ async def cluster_rt(
                     for broker in sorted(clusters[name]):
                         times: list[int] = []
                         failed = 0
+                        away: dict[str, RMQError] = {}
                         for _ in range(amount):
                             queue = MessageQueue(broker, broker, 0)
-                            took, ok = await _timed(admin, producer, Message(broker, b"a" * size), queue)
+                            if away:
+                                failed += 1
+                                continue
+                            took, ok = await _timed(admin, producer, Message(broker, b"a" * size), queue, away)
                             times.append(took)
                             failed += not ok
                         worst = max(worst, failed)
-                        rt = f"{sum(times[1:]) / max(1, amount - 1):.2f}"
+                        rt = f"{sum(times[1:]) / max(1, len(times) - 1):.2f}"
                         row = {"cluster": name, "brokerName": broker, "rt": float(rt), "stored": amount - failed,
                                "failed": failed}  # fmt: skip
                         put(row, _log_line(admin, room, name, broker, rt) if logged else

@@ -28,18 +28,19 @@ from __future__ import annotations
 import asyncio
 import difflib
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
 from rmq.cli.command import CONTEXT, QUIET
-from rmq.cli.mqadmin.failures import NotFound, Partial
+from rmq.cli.mqadmin.failures import NotFound, undone
 from rmq.cli.mqadmin.grammar import AdminCommand
 from rmq.cli.mqadmin.output import FORMS, Output
 from rmq.cli.mqadmin.watching import WATCH_WORDS, Rounds, watch_options, watched
 from rmq.cli.reach import reach
 from rmq.client.admin import AdminClient
+from rmq.client.admin.answers import side_by_side
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.body import Body
 from rmq.protocol.errors import BodyError, RMQError
@@ -51,12 +52,12 @@ __all__ = [
     "AdminClient",
     "Output",
     "admin_command",
+    "at_each",
     "broker_or_cluster",
     "flag",
     "listed",
     "masters_of",
     "one_of",
-    "so_far",
     "targets_of",
 ]
 
@@ -66,7 +67,8 @@ _SECONDS = 2.5
 _OPTIONS = f"{__name__}.options"
 
 P = ParamSpec("P")
-B = TypeVar("B", bound=Body)
+B = TypeVar("B")
+L = TypeVar("L", bound=Body)
 Work = Callable[Concatenate[AdminClient, Output, P], Awaitable[int | None]]
 
 
@@ -217,14 +219,19 @@ async def _masters(admin: AdminClient, out: Output, cluster: str) -> list[str]:
     return list(masters.values())
 
 
-def so_far(what: str, done: list[str], failed: str, error: RMQError) -> RMQError:
-    """The failure of a change that goes from server to server: what was done before is named."""
-    if not done:
-        return error
-    return Partial(f"{what}: done at {', '.join(done)}; not at {failed}: {error}")
+async def at_each(what: str, addresses: Iterable[str], change: Callable[[str], Awaitable[B]]) -> dict[str, B]:
+    """Make a change at servers side by side; one that does not take it keeps it from no other.
+
+    :param what: the change, as in "create topic T". :returns: what each said, in the order of the addresses.
+    :raises Partial: some have it and some have not. :raises RMQError: what the first of them said: none has it.
+    """
+    answers = await side_by_side(addresses, change)
+    if answers.failed:
+        raise undone(what, answers.found, answers.failed)
+    return answers.found
 
 
-def listed(file: Any, kind: type[B], name: str) -> list[B]:
+def listed(file: Any, kind: type[L], name: str) -> list[L]:
     """The objects of a JSON file.
 
     :raises click.BadParameter: it is no list of such; one of them has no name, or a key that means nothing.

@@ -141,14 +141,16 @@ async def stats_all(admin: AdminClient, out: Output, active: bool, only: str | N
 
 async def _figures(admin: AdminClient, out: Output, topic: str) -> list[_Figures]:
     route = await admin.topic_route(topic)
-    masters = [address_of(one.broker_addrs) for one in route.broker_datas if one.broker_addrs]
-    groups = await admin.query_topic_consume_by_who(topic)
-    put = await _sum(admin, masters, "TOPIC_PUT_NUMS", topic)
+    masters = {address_of(one.broker_addrs): one.broker_name for one in route.broker_datas if one.broker_addrs}
+    told = await admin.topic_groups(topic)
+    out.lacks(told)
+    groups = sorted({group for some in told.found.values() for group in some})
+    put = await _sum(admin, out, masters, "TOPIC_PUT_NUMS", topic)
     if not groups:
         return [_Figures(topic, None, in_tps=put[0], in_day=put[1])]
     rows = []
     for group in groups:
-        got = await _sum(admin, masters, "GROUP_GET_NUMS", f"{topic}@{group}")
+        got = await _sum(admin, out, masters, "GROUP_GET_NUMS", f"{topic}@{group}")
         row = _Figures(topic, group, 0, put[0], got[0], put[1], got[1])
         try:
             stats = await admin.consume_stats(group, topic)
@@ -164,9 +166,15 @@ async def _figures(admin: AdminClient, out: Output, topic: str) -> list[_Figures
     return rows
 
 
-async def _sum(admin: AdminClient, masters: list[str], name: str, key: str) -> tuple[float, int]:
-    """A figure over all brokers: a second of the last minute, and all of the day."""
-    found = await asyncio.gather(*(admin.view_broker_stats(address, name, key) for address in masters))
+async def _sum(admin: AdminClient, out: Output, masters: dict[str, str], name: str, key: str) -> tuple[float, int]:
+    """A figure over the brokers that tell it: a second of the last minute, and all of the day.
+
+    :param masters: address -> broker name, by which those are named that do not.
+    """
+    answers = await admin.view_broker_stats_of(masters, name, key)
+    for address, error in answers.failed.items():
+        out.failed(masters[address], error)
+    found = list(answers.found.values())
     return sum(one.stats_minute.tps for one in found if one), sum(_day(one) for one in found if one)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rmq.cli import moments
-from rmq.client.reset import TO_END
+from rmq.client.admin.reset import TO_END
 from rmq.runtime.world import World
 
 __all__ = ["GIVEN", "moment", "moment_or_now"]

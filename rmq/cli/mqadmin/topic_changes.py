@@ -7,24 +7,24 @@ from typing import IO
 
 import click
 
-from rmq.cli.mqadmin.failures import NotFound
+from rmq.cli.mqadmin.failures import NotFound, undone
 from rmq.cli.mqadmin.hidden import warn_of_hidden
 from rmq.cli.mqadmin.output import complain
 from rmq.cli.mqadmin.session import (
     AdminClient,
     Output,
     admin_command,
+    at_each,
     broker_or_cluster,
     listed,
     masters_of,
-    so_far,
 )
 from rmq.cli.mqadmin.topics import topic as _topic
 from rmq.client.admin.nameservers import ORDER_TOPIC_CONFIG
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.topic import TopicConfig
 from rmq.protocol.codes import ResponseCode
-from rmq.protocol.errors import ResponseError, RMQError
+from rmq.protocol.errors import ResponseError
 
 __all__ = ["delete_topic", "update_order_conf", "update_topic", "update_topic_list", "update_topic_perm"]
 
@@ -80,24 +80,22 @@ async def update_topic(
     await warn_of_hidden(admin, topic, addrs, reads if int(perm) & 4 else 0)
     flag = (FLAG_UNIT if unit else 0) | (FLAG_UNIT_SUB if unit_sub else 0)
     lines = await _update_order(admin, topic, addrs, writes, whole=cluster is not None) if order else []
-    done: list[str] = []
-    for addr in addrs:
-        try:
-            await admin.create_and_update_topic(
-                addr,
-                topic,
-                read_queue_nums=reads,
-                write_queue_nums=writes,
-                perm=int(perm),
-                topic_sys_flag=flag,
-                order=order,
-            )
-        except RMQError as error:
-            raise so_far(f"create topic {topic}", done, addr, error) from error
-        done.append(addr)
-        lines.append(f"create topic to {addr} success.")
+    done = await at_each(
+        f"create topic {topic}",
+        addrs,
+        lambda addr: admin.create_and_update_topic(
+            addr,
+            topic,
+            read_queue_nums=reads,
+            write_queue_nums=writes,
+            perm=int(perm),
+            topic_sys_flag=flag,
+            order=order,
+        ),
+    )
+    lines += [f"create topic to {addr} success." for addr in done]
     config = TopicConfig(topic, reads, writes, int(perm), topic_sys_flag=flag, order=order)
-    return out.done({"topic": topic, "brokers": done}, [*lines, config_text(config)])
+    return out.done({"topic": topic, "brokers": [*done]}, [*lines, config_text(config)])
 
 
 def config_text(config: TopicConfig) -> str:
@@ -146,16 +144,10 @@ async def update_topic_list(
 ) -> int:
     """Create or change the topics of a JSON file, on a broker or every master of a cluster (brokers of 5.x)."""
     configs = listed(file, TopicConfig, "topicName")
-    done: list[str] = []
-    lines = []
-    for addr in await masters_of(admin, out, broker, cluster):
-        try:
-            await admin.create_and_update_topics(addr, configs)
-        except RMQError as error:
-            raise so_far("submit the topics", done, addr, error) from error
-        done.append(addr)
-        lines.append(f"submit batch of topic config to {addr} success, please check the result later.")
-    return out.done({"topics": [one.topic_name for one in configs], "brokers": done}, lines)
+    addrs = await masters_of(admin, out, broker, cluster)
+    done = await at_each("submit the topics", addrs, lambda addr: admin.create_and_update_topics(addr, configs))
+    lines = [f"submit batch of topic config to {addr} success, please check the result later." for addr in done]
+    return out.done({"topics": [one.topic_name for one in configs], "brokers": [*done]}, lines)
 
 
 @admin_command("updateTopicPerm", broker_or_cluster, _topic, _perm)
@@ -170,12 +162,9 @@ async def update_topic_perm(
     if not there:
         raise NotFound(f"{', '.join(addrs)} has no topic {topic}: mqadmin topicRoute -t {topic} shows where it is")
     lines: list[str] = []
-    done: dict[str, int] = {}
-    for addr in there:
-        try:
-            done[addr] = await admin.update_topic_perm(addr, topic, int(perm))
-        except RMQError as error:
-            raise so_far(f"update the permission of {topic}", list(done), addr, error) from error
+    what = f"update the permission of {topic}"
+    done = await at_each(what, there, lambda addr: admin.update_topic_perm(addr, topic, int(perm)))
+    for addr in done:
         if broker is not None and done[addr] == int(perm):
             lines.append("new perm equals to the old one!")
             continue
@@ -207,11 +196,11 @@ async def delete_topic(admin: AdminClient, out: Output, topic: str, cluster: str
 async def forget_topic(admin: AdminClient, topic: str, cluster: str, masters: list[str]) -> list[str]:
     """Delete a topic at brokers, then at the name servers. :returns: what Java's tool says."""
     answers = await admin.delete_topic_in_broker(masters, topic)
-    for addr, error in answers.failed.items():
-        raise so_far(f"delete topic {topic}", list(answers.found), addr, error)
+    if answers.failed:
+        raise undone(f"delete topic {topic}", answers.found, answers.failed)
     told = await admin.delete_topic_in_name_servers(topic, cluster)
-    for addr, error in told.failed.items():
-        raise so_far(f"delete topic {topic}", [*masters, *told.found], addr, error)
+    if told.failed:
+        raise undone(f"delete topic {topic}", [*masters, *told.found], told.failed)
     return [
         f"delete topic [{topic}] from cluster [{cluster}] success.",
         f"delete topic [{topic}] from NameServer success.",

@@ -35,7 +35,9 @@ async def topic_list(admin: AdminClient, out: Output, clusters: bool) -> int:
     async def look(cluster: str, topic: str) -> tuple[str, str, list[str]] | None:
         async with gate:
             try:
-                return cluster, topic, sorted(await admin.query_topic_consume_by_who(topic))
+                answers = await admin.topic_groups(topic)
+                out.lacks(answers)
+                return cluster, topic, sorted({group for groups in answers.found.values() for group in groups})
             except RMQError as error:
                 if isinstance(error, ResponseError) and error.code == ResponseCode.TOPIC_NOT_EXIST:
                     return None  # it went meanwhile

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from rmq.cli.mqadmin.output import complain
+from rmq.cli.mqadmin.messages import say
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
 from rmq.cli.mqadmin.text import plain, seconds
 from rmq.client.lookup import FOREVER
@@ -48,8 +48,7 @@ async def query_msg_trace_by_id(
             f"{topic} holds no trace of {msg_id}: clients that have enable_msg_trace (Java: enableMsgTrace) write it, "
             f"to a topic that brokers have with traceTopicEnable=true, or to that named with -t. {result.remark}",
         )
-    if result.remark:
-        complain(result.remark)
+    say(out, result)
     return out.rows([_as_json(record, message) for record, message in found], lambda: _lines(found))
 
 

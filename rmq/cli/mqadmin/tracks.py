@@ -40,7 +40,7 @@ async def tracks_of(admin: AdminClient, message: MessageExt) -> Answers[Track]:
     if is_retry_topic(message.topic):
         return answers
     try:
-        groups = await admin.query_topic_consume_by_who(message.topic)
+        told = await admin.topic_groups(message.topic)
     except ResponseError as error:
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             return answers  # it went meanwhile
@@ -49,6 +49,9 @@ async def tracks_of(admin: AdminClient, message: MessageExt) -> Answers[Track]:
     except RMQError as error:
         answers.failed["every group"] = error
         return answers
+
+    answers.failed.update({f"every group of {name}": error for name, error in told.failed.items()})
+    groups = sorted({group for some in told.found.values() for group in some})
 
     async def look(group: str) -> None:
         try:

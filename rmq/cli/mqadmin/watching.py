@@ -21,7 +21,7 @@ from rmq.runtime.world import World
 
 __all__ = ["WATCH_WORDS", "Rounds", "watch_options", "watched"]
 
-WATCH_WORDS = ("watch", "every", "rounds_of_watch")
+WATCH_WORDS = ("watch", "every_of_watch", "rounds_of_watch")
 #: Those that send, write files, or go on by themselves.
 _UNWATCHED = frozenset({
     "startMonitoring", "clusterRT", "sendMessage", "recallMessage", "checkMsgSendRT", "sendMsgStatus",
@@ -33,7 +33,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 watch_options: tuple[Callable[[Any], Any], ...] = (
     click.option("--rounds", "rounds_of_watch", type=click.IntRange(1), metavar="N",
                  help="With --watch: end after so many times; else Ctrl-C."),
-    click.option("--every", "every", type=click.FloatRange(0.1, 86_400), metavar="SECONDS",
+    click.option("--every", "every_of_watch", type=click.FloatRange(0.1, 86_400), metavar="SECONDS",
                  help=f"With --watch: the time between two looks.  [default: {_SECONDS:g}]"),
     click.option("--watch", "watch", is_flag=True, help="Look again and again; on a terminal in place."),
 )  # fmt: skip
@@ -54,7 +54,7 @@ class Rounds:
     @classmethod
     def of(cls, words: Mapping[str, Any]) -> Rounds | None:
         """What was typed. :raises click.UsageError: how to watch was said, and not to watch."""
-        every, count = words.get("every"), words.get("rounds_of_watch")
+        every, count = words.get("every_of_watch"), words.get("rounds_of_watch")
         if words.get("watch"):
             return cls(every or _SECONDS, count)
         if every is not None or count is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from rmq.protocol.errors import RMQError
 
-__all__ = ["Answers"]
+__all__ = ["Answers", "side_by_side"]
 
 T = TypeVar("T")
 
@@ -39,3 +41,25 @@ class Answers(Generic[T]):
         for error in self.failed.values():
             raise error
         return self.found
+
+
+async def side_by_side(names: Iterable[str], ask: Callable[[str], Awaitable[T]]) -> Answers[T]:
+    """Ask each of them at the same time: one that stands still or refuses costs itself alone.
+
+    :param names: addresses, or whatever ``ask`` takes; the answers come in their order.
+    """
+
+    async def one(name: str) -> None:
+        try:
+            found[name] = await ask(name)
+        except RMQError as error:
+            failed[name] = error
+
+    found: dict[str, T] = {}
+    failed: dict[str, RMQError] = {}
+    ordered = list(dict.fromkeys(names))
+    await asyncio.gather(*map(one, ordered))
+    return Answers(
+        {name: found[name] for name in ordered if name in found},
+        {name: failed[name] for name in ordered if name in failed},
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
@@ -130,6 +130,23 @@ class Asking(Lookups):
 
     # -- several brokers -----------------------------------------------------------------------------------------------
 
+    async def _unless_silent(self, address: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask a server, unless it has left a question without an answer a moment ago.
+
+        :raises TransportError: it does not answer, or did not.
+        """
+        began = self.world.clock.monotonic()
+        until, failed = self._silent.get(address, (began, None))
+        if failed is not None and began < until:
+            raise failed
+        try:
+            return await ask()
+        except TransportError as error:
+            now = self.world.clock.monotonic()
+            if now - began >= _SLOW_SECONDS:
+                self._silent[address] = now + _NOT_AGAIN_SECONDS, error
+            raise
+
     async def _ask_all(
         self,
         addresses: Mapping[str, str],
@@ -146,17 +163,10 @@ class Asking(Lookups):
         limit = min(_BROKER_SECONDS, self.settings.mq_client_api_timeout)
 
         async def ask(address: str) -> Command | RMQError:
-            began = self.world.clock.monotonic()
-            until, failed = self._silent.get(address, (began, None))
-            if failed is not None and began < until:
-                return failed
             try:
-                return await self._client.call(address, code, header, body, timeout=limit, accept=accept)
-            except TransportError as error:
-                now = self.world.clock.monotonic()
-                if now - began >= _SLOW_SECONDS:
-                    self._silent[address] = now + _NOT_AGAIN_SECONDS, error
-                return error
+                return await self._unless_silent(
+                    address, lambda: self._client.call(address, code, header, body, timeout=limit, accept=accept)
+                )
             except RMQError as error:
                 return error
 

@@ -80,6 +80,18 @@ class Brokers(Asking):
             return None
         return BrokerStatsData.decode(reply.body)
 
+    async def view_broker_stats_of(
+        self, broker_addrs: Iterable[str], name: str, key: str
+    ) -> Answers[BrokerStatsData | None]:
+        """The same of several brokers, asked side by side."""
+        header = ViewBrokerStatsDataRequest(stats_name=name, stats_key=key)
+        addresses = {address: address for address in broker_addrs}
+        nothing = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
+        replies, failed = await self._ask_all(addresses, RequestCode.VIEW_BROKER_STATS_DATA, header, accept=nothing)
+        return Answers(
+            {one: None if reply.code else BrokerStatsData.decode(reply.body) for one, reply in replies.items()}, failed
+        )
+
     # -- settings ------------------------------------------------------------------------------------------------------
 
     async def broker_config(self, broker_addr: str) -> str:

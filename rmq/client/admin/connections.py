@@ -7,7 +7,7 @@ from rmq.client.checks import typed
 from rmq.client.results import GroupConnections
 from rmq.protocol.bodies.connection import Connection, ConsumerConnection, ProducerConnection, ProducerTableInfo
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
-from rmq.protocol.codes import RequestCode
+from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ResponseError
 from rmq.protocol.headers.client import (
@@ -52,13 +52,18 @@ class Connections(Asking):
         :raises ResponseError: code 1: no broker of the topic knows the group.
         """
         header = GetProducerConnectionListRequest(producer_group=group)
-        answers, failed = await self._ask_brokers(topic, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
-        unknown = {name: error for name, error in failed.items() if isinstance(error, ResponseError)}
+        code = RequestCode.GET_PRODUCER_CONNECTION_LIST
+        unknown = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)  # 1: the broker does not know the group
+        answers, failed = await self._ask_brokers(topic, code, header, accept=unknown)
+        known = [reply for reply in answers.values() if not reply.code]
+        if not known and not failed:
+            reply = next(iter(answers.values()), None)
+            remark = reply.remark if reply is not None else f"no broker of {topic} answers"
+            raise ResponseError(ResponseCode.SYSTEM_ERROR, remark)
         clients: dict[str, Connection] = {}
-        for reply in answers.values():
+        for reply in known:
             clients.update((one.client_id, one) for one in ProducerConnection.decode(reply.body).connection_set)
-        away = {name: error for name, error in failed.items() if name not in unknown}
-        return GroupConnections(list(clients.values()), missing=said(away))
+        return GroupConnections(list(clients.values()), missing=said(failed))
 
     async def producers(self, broker_addr: str) -> ProducerTableInfo:
         """Every producer that a broker knows, by group (producer); a client of 4.9 is in CLIENT_INNER_PRODUCER, too."""

@@ -13,6 +13,7 @@ from rmq.client.results import PullResult, PullStatus, QueryResult
 from rmq.protocol import subscription
 from rmq.protocol.bodies.stats import QueryConsumeQueueResponseBody
 from rmq.protocol.codes import RequestCode
+from rmq.protocol.command import Command
 from rmq.protocol.headers.message import QueryConsumeQueueRequest
 
 if TYPE_CHECKING:
@@ -62,7 +63,12 @@ class Messages(Asking):
         :param begin: from this store time on, a datetime or milliseconds since the epoch. :param end: up to this one.
         """
         limit = self.settings.mq_client_api_timeout
-        return await query_message(self._client, topic, key, max_num, begin, end, timeout=limit)
+        request = self._client.remoting.request
+
+        async def through(address: str, command: Command, seconds: float) -> Command:
+            return await self._unless_silent(address, lambda: request(address, command, seconds))
+
+        return await query_message(self._client, topic, key, max_num, begin, end, timeout=limit, through=through)
 
     async def message_at(self, queue: MessageQueue, offset: int) -> MessageExt | None:
         """The message at an offset of a queue (queryMsgByOffset); None when there is none."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from rmq.client.admin.asking import Asking
+from rmq.client.admin.reset import OffsetReset, clone_offsets, reset_queue, reset_to_time
 from rmq.client.checks import typed
-from rmq.client.reset import OffsetReset, clone_offsets, reset_queue, reset_to_time
 from rmq.protocol.queue import MessageQueue
 
 __all__ = ["Offsets"]

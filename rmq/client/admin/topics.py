@@ -91,11 +91,17 @@ class Topics(Asking):
 
         :raises RMQError: one of its brokers does not tell.
         """
+        answers = await self.topic_groups(topic)
+        return sorted({group for groups in answers.whole().values() for group in groups})
+
+    async def topic_groups(self, topic: str) -> Answers[list[str]]:
+        """The same from each broker of the topic, by broker name: one that does not tell costs its part alone.
+
+        :raises RMQError: none of them tells.
+        """
         header = QueryTopicConsumeByWhoRequest(topic=topic)
         answers, failed = await self._ask_brokers(topic, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
-        for error in failed.values():
-            raise error
-        return sorted({group for reply in answers.values() for group in GroupList.decode(reply.body).group_list})
+        return Answers({name: GroupList.decode(reply.body).group_list for name, reply in answers.items()}, failed)
 
     async def create_and_update_topics(self, broker_addr: str, configs: Iterable[TopicConfig]) -> None:
         """Create or change several topics on one broker with one request, or none of them (5.x: updateTopicList)."""

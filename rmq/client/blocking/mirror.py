@@ -10,6 +10,7 @@ from datetime import datetime
 
 from rmq.client.admin.answers import Answers
 from rmq.client.admin.client import AdminClient as AioAdminClient
+from rmq.client.admin.reset import OffsetReset
 from rmq.client.blocking.life import A, Blocking, C
 from rmq.client.consumer.listeners import BatchListener, OneListener
 from rmq.client.consumer.lite import LitePullConsumer as AioLitePullConsumer
@@ -18,7 +19,6 @@ from rmq.client.consumer.push import PushConsumer as AioPushConsumer
 from rmq.client.lookup import FOREVER
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer as AioProducer
-from rmq.client.reset import OffsetReset
 from rmq.client.results import GroupConnections, GroupStats, PullResult, QueryResult, SendResult, TopicStats
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.settings import Duration
@@ -494,6 +494,13 @@ class AdminClientMirror(Lookups[AioAdminClient]):
         """
         return self._run(self._alive().query_topic_consume_by_who(topic))
 
+    def topic_groups(self, topic: str) -> Answers[list[str]]:
+        """The same from each broker of the topic, by broker name: one that does not tell costs its part alone.
+
+        :raises RMQError: none of them tells.
+        """
+        return self._run(self._alive().topic_groups(topic))
+
     def create_and_update_topics(self, broker_addr: str, configs: Iterable[TopicConfig]) -> None:
         """Create or change several topics on one broker with one request, or none of them (5.x: updateTopicList)."""
         self._run(self._alive().create_and_update_topics(broker_addr, configs))
@@ -700,6 +707,10 @@ class AdminClientMirror(Lookups[AioAdminClient]):
         :param key: the topic; for a figure of a group topic@group.
         """
         return self._run(self._alive().view_broker_stats(broker_addr, name, key))
+
+    def view_broker_stats_of(self, broker_addrs: Iterable[str], name: str, key: str) -> Answers[BrokerStatsData | None]:
+        """The same of several brokers, asked side by side."""
+        return self._run(self._alive().view_broker_stats_of(broker_addrs, name, key))
 
     def broker_config(self, broker_addr: str) -> str:
         """A broker's settings as properties text."""

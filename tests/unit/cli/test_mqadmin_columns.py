@@ -96,8 +96,8 @@ class RecordedCluster:
         lines = GOLDEN["topicList -c (with a group)"].splitlines()[1:]
         return TopicList(topic_list=["%RETRY%GroupB", *(line[22:].split()[0] for line in lines)])
 
-    async def query_topic_consume_by_who(self, topic: str) -> list[str]:
-        return ["GroupB"] if topic == "TopicA" else []
+    async def topic_groups(self, topic: str) -> Answers[list[str]]:
+        return Answers({"broker-a": ["GroupB"] if topic == "TopicA" else []})
 
     async def topic_route(self, topic: str) -> TopicRouteData:
         broker = BrokerData({0: ADDR}, "broker-a", "DefaultCluster")
@@ -218,11 +218,11 @@ def test_a_message_by_its_id(printed: Callable[..., str], monkeypatch: pytest.Mo
     async def by_offset(*_: object) -> MessageExt:
         return message()
 
-    async def nobody(self: RecordedCluster, topic: str) -> list[str]:
-        return []
+    async def nobody(self: RecordedCluster, topic: str) -> Answers[list[str]]:
+        return Answers()
 
     monkeypatch.setattr("rmq.cli.mqadmin.messages._by_offset", by_offset)
-    monkeypatch.setattr(RecordedCluster, "query_topic_consume_by_who", nobody)
+    monkeypatch.setattr(RecordedCluster, "topic_groups", nobody)
     java = GOLDEN["queryMsgById -i 7F000001000055970000000000000000"].rstrip("\n") + "\n"
     ours = printed("queryMsgById -i 7F000001000055970000000000000000")
     assert ours.replace(str(tmp_path), "/tmp") == java

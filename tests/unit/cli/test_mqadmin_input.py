@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from typing import Any, cast
 
 import click
@@ -12,7 +13,8 @@ from rmq.cli.mqadmin import statistics
 from rmq.cli.mqadmin.output import Output
 from rmq.cli.mqadmin.session import AdminClient, listed
 from rmq.cli.mqadmin.times import moment, moment_or_now
-from rmq.client.reset import TO_END
+from rmq.client.admin import Answers
+from rmq.client.admin.reset import TO_END
 from rmq.client.results import GroupStats
 from rmq.protocol.bodies.route import BrokerData, TopicRouteData
 from rmq.protocol.bodies.stats import OffsetWrapper
@@ -62,11 +64,11 @@ class Broker:
     async def topic_route(self, topic: str) -> TopicRouteData:
         return TopicRouteData(broker_datas=[BrokerData(broker_name="b", cluster="C", broker_addrs={0: "b:1"})])
 
-    async def query_topic_consume_by_who(self, topic: str) -> list[str]:
-        return ["fails", "new", "sound"]
+    async def topic_groups(self, topic: str) -> Answers[list[str]]:
+        return Answers({"b": ["fails", "new", "sound"]})
 
-    async def view_broker_stats(self, address: str, name: str, key: str) -> None:
-        return None
+    async def view_broker_stats_of(self, addresses: Iterable[str], name: str, key: str) -> Answers[None]:
+        return Answers(dict.fromkeys(addresses))
 
     async def consume_stats(self, group: str, topic: str) -> GroupStats:
         if group == "fails":

@@ -99,3 +99,11 @@ def test_what_changes_a_cluster_is_known_and_cannot_be_watched() -> None:
                 elif isinstance(node, ast.Attribute) and node.attr.startswith(CHANGES):
                     found |= {name} if isinstance(node.value, ast.Name) and "dmin" in node.value.id else set()
     assert found == CHANGING
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_option_of_a_command_takes_the_place_of_a_common_one(name: str) -> None:
+    command = root.get_command(click.Context(root), name)
+    assert command is not None
+    places = [one.name for one in command.params]
+    assert len(places) == len(set(places)), sorted(places)

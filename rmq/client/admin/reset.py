@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from asyncio import gather
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
+from rmq.client.admin.answers import Answers, side_by_side
 from rmq.client.checks import milliseconds
 from rmq.client.instance import ClientInstance
 from rmq.client.lookup import fetch_subscribe_message_queues, max_offset, min_offset, search_offset
@@ -25,6 +29,8 @@ __all__ = ["TO_END", "OffsetReset", "clone_offsets", "reset_queue", "reset_to_ti
 
 #: In place of a time: the end of each queue.
 TO_END = -1
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +76,21 @@ async def reset_to_time(
 ) -> list[OffsetReset]:
     """Move every queue of a topic; see :meth:`rmq.client.admin.AdminClient.reset_offset_by_timestamp`."""
     at = milliseconds(timestamp, "timestamp")
-    done: list[OffsetReset] = []
     by_address: dict[str, list[MessageQueue]] = {}
     for queue in await fetch_subscribe_message_queues(instance, topic):
         by_address.setdefault(await instance.find_master(queue), []).append(queue)
+
+    async def look(address: str) -> tuple[dict[MessageQueue, int | None], int]:
+        return await _stored(instance, group, by_address[address]), await _members(instance, group, address)
+
     # Every broker is asked before any is changed: one that does not answer leaves the group as it is.
-    known: dict[str, tuple[dict[MessageQueue, int | None], int]] = {}
-    for address, queues in by_address.items():
-        stored = {queue: await committed(instance, group, queue) for queue in queues}
-        known[address] = stored, await _members(instance, group, address)
+    known = (await side_by_side(by_address, look)).whole()
     header = ResetOffsetRequest(topic=topic, group=group, timestamp=at, is_force=force)
-    for address, (old, clients) in known.items():
+
+    async def reset(address: str) -> list[OffsetReset]:
+        old, clients = known[address]
         if all(offset is None for offset in old.values()):
-            continue
+            return []
         new: dict[MessageQueue, int] = {}
         if clients:
             # A queue without an offset makes the broker refuse all of them.
@@ -106,10 +114,30 @@ async def reset_to_time(
                     target = min(target, offset)
                 await _commit(instance, address, group, queue, target)
                 new[queue] = target
-        done += [OffsetReset(queue, old.get(queue), offset, clients) for queue, offset in sorted(new.items())]
+        return [OffsetReset(queue, old.get(queue), offset, clients) for queue, offset in sorted(new.items())]
+
+    done = [one for some in _all_done(await side_by_side(known, reset)) for one in some]
     if not done:
         raise NotFound(f"the group {group} has no offset on {topic}: there is nothing to reset")
     return done
+
+
+async def _stored(
+    instance: ClientInstance, group: str, queues: Iterable[MessageQueue]
+) -> dict[MessageQueue, int | None]:
+    """The stored offsets of a group, asked side by side."""
+    named = list(queues)
+    return dict(zip(named, await gather(*(committed(instance, group, queue) for queue in named)), strict=True))
+
+
+def _all_done(answers: Answers[T]) -> list[T]:
+    """:raises ClientError: a broker was changed, and another was not: asked again, it gets there as well."""
+    for address, error in answers.failed.items():
+        if answers.found:
+            done = ", ".join(answers.found)
+            raise ClientError(f"done at {done}; not at {address}: {error}; the same once more does the rest") from error
+        raise error
+    return list(answers.found.values())
 
 
 async def _target(instance: ClientInstance, queue: MessageQueue, timestamp: int) -> int:
@@ -157,13 +185,17 @@ async def clone_offsets(instance: ClientInstance, source: str, destination: str,
     They are read and written here, queue by queue: a broker that copies them itself (314) has those of one broker alone
     and says nothing of a group that has none.
     """
-    found: dict[MessageQueue, int] = {}
-    for queue in await fetch_subscribe_message_queues(instance, topic):
-        offset = await committed(instance, source, queue)
-        if offset is not None:
-            found[queue] = offset
+    stored = await _stored(instance, source, sorted(await fetch_subscribe_message_queues(instance, topic)))
+    found = {queue: offset for queue, offset in stored.items() if offset is not None}
     if not found:
         raise NotFound(f"the group {source} has no offset on {topic}: there is nothing to copy")
-    for queue, offset in sorted(found.items()):
-        await _commit(instance, await instance.find_master(queue), destination, queue, offset)
+    by_address: dict[str, list[MessageQueue]] = {}
+    for queue in found:
+        by_address.setdefault(await instance.find_master(queue), []).append(queue)
+
+    async def copy(address: str) -> None:
+        for queue in by_address[address]:
+            await _commit(instance, address, destination, queue, found[queue])
+
+    _all_done(await side_by_side(by_address, copy))
     return found
