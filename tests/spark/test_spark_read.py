@@ -167,6 +167,21 @@ def test_a_stream_goes_on_where_it_was(spark: Any, cluster: Cluster, tmp_path: P
     assert places(stream.rows()) == stored(cluster.namesrv, "resume")
 
 
+def test_a_stream_begins_where_it_is_told(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
+    """Spark before 4.2 asks for that when the first batch is planned already."""
+    create(cluster.namesrv, cluster.broker_addr, "begins", queues=1)
+    fill(cluster.namesrv, "begins", 40)
+    (broker,) = {broker for _, broker, _, _ in stored(cluster.namesrv, "begins")}
+    new = Stream(spark, cluster, "begins", tmp_path / "new")
+    some = Stream(spark, cluster, "begins", tmp_path / "some")
+    assert new.run(startingOffsets="latest") == []
+    assert some.run(startingOffsets=json.dumps({"begins": {broker: {"0": 30}}})) == [10]
+    fill(cluster.namesrv, "begins", 5)
+    assert new.run(startingOffsets="latest") == [5]
+    assert some.run() == [5]
+    assert sorted(row["offset"] for row in some.rows()) == list(range(30, 45))
+
+
 def test_the_brokers_know_how_far_the_group_is(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
     create(cluster.namesrv, cluster.broker_addr, "lagging")
     fill(cluster.namesrv, "lagging", 100)

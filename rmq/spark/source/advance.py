@@ -1,7 +1,8 @@
 """How a stream goes forward: where it begins, where its next batch ends, what the group's offsets say meanwhile.
 
 Spark keeps the offsets (its checkpoint is the truth) and calls with those of the last finished batch; all that is
-remembered here are clocks and caches.
+remembered here are clocks and caches. Spark before 4.2 asks where a batch ends without a word of where it begins, and
+tells of no trigger and no limit: there the place is remembered as well.
 """
 
 from __future__ import annotations
@@ -99,7 +100,12 @@ class Advance:
         self._seen: dict[MessageQueue, Bound] = {}
         #: What was seen last of each queue, of those whose broker is away now as well.
         self._ends: dict[MessageQueue, int] = {}
-        self._last: dict[str, Any] | None = None
+        #: Where this run began, if it began without a checkpoint.
+        self._began: dict[str, Any] | None = None
+        #: Where the query is, by what was planned or read last.
+        self._place: dict[str, Any] | None = None
+        #: Whether this run was told once where a batch ends.
+        self._has_answered = False
         #: The end of the batch that was planned, or looked at, last.
         self._planned: dict[str, Any] | None = None
         self._idle_until, self._idle_limited = float("-inf"), False
@@ -111,12 +117,18 @@ class Advance:
         self._unserved: frozenset[MessageQueue] = frozenset()
 
     def initial(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins. :raises RMQError: topics or brokers are missing."""
-        queues = queues_to_read(self._brokers, self._options)
-        self._renewal.remember(queues)  # before it is asked where they begin: see _next
-        begin = resolve(self._brokers, self._options, self._options.start, queues, LATEST)
-        self._last = {FROM: nested(begin), **self._written(begin)}
-        return self._last
+        """Where a query without a checkpoint begins, the same as often as a run asks.
+
+        Spark asks when the first batch is read; from 4.2 on also before it is planned.
+
+        :raises RMQError: topics or brokers are missing.
+        """
+        if self._began is None:
+            queues = queues_to_read(self._brokers, self._options)
+            self._renewal.remember(queues)  # before it is asked where they begin: see _next
+            begin = resolve(self._brokers, self._options, self._options.start, queues, LATEST)
+            self._began = {FROM: nested(begin), **self._written(begin)}
+        return self._began
 
     def prepare_available_now(self) -> None:
         """Read up to what there is now, whatever comes later.
@@ -146,15 +158,17 @@ class Advance:
         :raises TransportError: nobody answered for as long as the options allow.
         """
         clock = self._brokers.dial.monotonic
+        # Where it is not told, this may be all that the run asks: it may have an end, and be a single batch.
+        last_chance = self._target is not None or (start is None and not self._has_answered)
         if start is not None:
             self.report(start)
         else:
-            start = self._last or {}
-        if start and clock() < self._idle_until and self._target is None and (limited or not self._idle_limited):
+            start = self._place if self._place is not None else self.initial()
+        if clock() < self._idle_until and self._target is None and (limited or not self._idle_limited):
             return start
         while True:
             try:
-                if self._target is not None and not self._is_whole:
+                if last_chance and not self._is_whole:
                     self._await_brokers(read_offsets(start))
                 with self._renewal.trying():
                     end = self._next(start, limited, self._now())
@@ -162,22 +176,24 @@ class Advance:
             except RMQError as error:
                 if self._failing_since is None:
                     self._failing_since = clock()
-                if not error.retriable or not start or clock() - self._failing_since >= self._options.pull_timeout:
+                if not error.retriable or clock() - self._failing_since >= self._options.pull_timeout:
                     raise
                 self._brokers.notices.warn(f"nothing new is known: {error}")
                 self._brokers.dial.sleep(_IDLE)
-                if self._target is None:  # a run that is told of nothing new would end
+                if not last_chance:  # a run that is told of nothing new would end
                     return start
-        self._failing_since = None
+        self._failing_since, self._has_answered = None, True
         if end is start:
             self._idle_until, self._idle_limited = clock() + _IDLE, limited
-        self._last = self._planned = end
+        self._place = self._planned = end
         return end
 
     def _await_brokers(self, begin: Offsets) -> None:
         """A broker that is started again is in no route for a moment: a run with an end would leave it out."""
         clock = self._brokers.dial.monotonic
         until = clock() + PATIENCE
+        if self._target is None:
+            self._await_ends(self._queues())
         while True:
             served = {(queue.topic, queue.broker_name) for queue in self._served}
             gone = [
@@ -189,8 +205,18 @@ class Advance:
                 self._brokers.forget(queue)
             self._brokers.dial.sleep(_IDLE)
             queues = self._queues()
-            self._target = until_answered(self._brokers, queues, self._brokers.max_offsets)
+            if self._target is None:
+                self._await_ends(queues)
+            else:
+                self._target = until_answered(self._brokers, queues, self._brokers.max_offsets)
         self._is_whole = True
+
+    def _await_ends(self, queues: list[MessageQueue]) -> None:
+        """Wait for brokers of a run that has an end perhaps: one without goes on where one of them stays away."""
+        try:
+            until_answered(self._brokers, queues, self._brokers.max_offsets)
+        except ConnectFailed as error:
+            log.warning("%s: what it has is left for later", error)
 
     def _now(self) -> dict[MessageQueue, Bound]:
         """Where queues end: for a run with an end, the end of those as well whose broker is away.
@@ -382,10 +408,13 @@ class Advance:
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
         """What a batch reads: the same for the same offsets, whenever it is asked.
 
-        A query that starts again is first asked for the batch from its checkpoint to its checkpoint. Spark before 4.2,
-        which does not tell :meth:`latest`, says where it is in no other way.
+        Spark before 4.2 asks in each run first for the batch from the end of what was planned last to that end. It may
+        have finished that batch or not, and says in no other way to :meth:`latest` where it is.
         """
         ends = read_offsets(end)
+        self._place = end
+        if start == end:
+            return []
         said, kept = read_offsets(start), read_offsets(end.get(FROM, {}))
         begin = {**said, **kept} if _is_first(start) else {**kept, **said}
         oldest, as_of = read_oldest(end), int(end.get(AS_OF, 0))
@@ -395,8 +424,6 @@ class Advance:
             self._renewal = Renewal(self._brokers)
             found = self._as_planned(found)
         self._planned = end
-        if self._last is None:
-            self._last = end
         return found
 
     def _as_planned(self, ranges: list[Range]) -> list[Range]:

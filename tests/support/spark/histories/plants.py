@@ -5,6 +5,7 @@ A bug is a patch of the product, made in the test's process only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -158,25 +159,66 @@ def losses_are_told_where_none_is(patch: Patch) -> None:
     patch.setattr(Advance, "ranges", ranges)
 
 
+def _place_is(patch: Patch, place: Callable[[Advance], dict[str, Any] | None]) -> None:
+    """Where Spark does not say where it is, a stream goes on from another place."""
+    real = Advance.latest
+
+    def latest(self: Advance, start: dict[str, Any] | None, *, limited: bool = True) -> dict[str, Any]:
+        if start is None:
+            self._place = place(self)
+        return real(self, start, limited=limited)
+
+    patch.setattr(Advance, "latest", latest)
+
+
+def a_stream_begins_with_all_there_is(patch: Patch) -> None:
+    """Options say where to begin, and Spark before 4.2 asks for that when the first batch is planned already."""
+    _place_is(patch, lambda advance: advance._place or {})
+
+
+def a_stream_goes_on_from_where_it_began(patch: Patch) -> None:
+    _place_is(patch, lambda advance: advance._began or advance._place)
+
+
+def an_open_batch_is_taken_for_a_planned_one(patch: Patch) -> None:
+    """Spark before 4.2 begins a run with the end of the open batch."""
+    real = Advance.ranges
+
+    def ranges(self: Advance, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
+        self._planned = end if start == end else self._planned
+        return real(self, start, end)
+
+    patch.setattr(Advance, "ranges", ranges)
+
+
 #: With the first history that shows each: the search begins there, and goes on where draws have changed since.
 PLANTS = [
     (renewals_are_not_looked_for, 1),
-    (renewals_without_news_are_not_looked_for, 7),
+    (renewals_without_news_are_not_looked_for, 10),
     (renewals_under_an_open_batch_are_not_looked_for, 47),
     (renewals_under_a_task_are_not_looked_for, 75),
     (a_topic_made_anew_and_empty_is_not_noticed, 143),
     (the_oldest_messages_are_not_kept, 251),
     (offsets_of_the_oldest_are_ignored, 1),
     (offset_and_time_of_the_oldest_are_of_two_messages, 421),
-    (fewer_queues_are_not_told, 30),
+    (fewer_queues_are_not_told, 32),
     (what_has_gone_is_not_told, 30),
     (a_new_topic_is_read_from_its_end, 1),
     (ranges_begin_a_message_late, 0),
     (ranges_begin_a_message_early, 0),
     (the_starts_of_a_first_batch_are_not_kept, 44),
     (when_offsets_were_written_is_not_known, 75),
-    (an_open_batch_ends_where_queues_end_now, 0),
+    (an_open_batch_ends_where_queues_end_now, 2),
     (new_queues_begin_at_their_end, 0),
     (starts_that_options_say_are_ignored, 0),
     (losses_are_told_where_none_is, 0),
+]
+
+#: The same for Spark before 4.2.
+OLD_PLANTS = [
+    (a_stream_begins_with_all_there_is, 0),
+    (a_stream_goes_on_from_where_it_began, 0),
+    (an_open_batch_is_taken_for_a_planned_one, 8),
+    (renewals_under_an_open_batch_are_not_looked_for, 8),
+    (the_starts_of_a_first_batch_are_not_kept, 11),
 ]
