@@ -33,8 +33,9 @@ def put_account(path: str, data: bytes, access_key: str, values: Values) -> byte
     text = _Text(path, data)
     account = text.account(access_key)
     if account is not None:
-        for key, value in values.items():
-            text.put(account, key, value)
+        # Both go behind the last line: items of a list that is there before keys that are not.
+        for key in sorted(values, key=lambda key: key not in account.values):
+            text.put(account, key, values[key])
     else:
         lines = [f"accessKey: {_scalar(access_key)}"]
         for key, value in values.items():

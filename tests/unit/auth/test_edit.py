@@ -66,6 +66,15 @@ def test_a_key_and_a_list_that_were_not_there() -> None:
     assert changed(FILE, white) == (["    whiteRemoteAddress:"], ["    whiteRemoteAddress: '10.1.2.*'"])
 
 
+def test_a_key_that_was_not_there_comes_behind_the_new_items_of_the_last_list() -> None:
+    """Both go behind the last line of the account; the key came first, and the items were none of the list any more."""
+    after = put_account("f", FILE, "shop_user", {"defaultTopicPerm": "DENY", "topicPerms": ["new=PUB"]})
+    assert changed(FILE, after) == (
+        ["      - orders=PUB|SUB  # both", "      - bills=SUB"],
+        ["      - new=PUB", "    defaultTopicPerm: DENY"],
+    )
+
+
 def test_an_account_comes_and_goes() -> None:
     more = put_account("f", FILE, "third_one", {"secretKey": "12345678", "topicPerms": ["t=DENY", "u=PUB"]})
     assert more.decode().endswith(
