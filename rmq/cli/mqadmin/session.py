@@ -19,7 +19,9 @@
    What several servers are asked is asked with the ``..._of`` calls, and ``out.lacks(answers)`` says who is missing.
 4. What it finds wrong it raises: ``NotFound``, ``Partial``, ClientError (their codes: failures.py), and
    ``click.UsageError`` for the command line.
-5. A test beside ``tests/unit/cli/test_mqadmin_columns.py``, and a line in ``tests/interop/test_mqadmin_alike.py``,
+5. What changes a cluster stands in ``changes.CHANGING``; an operation of the client that does so has a line in
+   ``changes.CHANGES`` (for ``--dry-run``) and in ``undo`` (how to take it back).
+6. A test beside ``tests/unit/cli/test_mqadmin_columns.py``, and a line in ``tests/interop/test_mqadmin_alike.py``,
    which has both tools run against the same cluster.
 """
 
@@ -34,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import click
 
 from rmq.cli.command import CONTEXT, QUIET
+from rmq.cli.mqadmin.careful import CARE_WORDS, Care, care_options
 from rmq.cli.mqadmin.failures import NotFound, undone
 from rmq.cli.mqadmin.grammar import AdminCommand
 from rmq.cli.mqadmin.output import FORMS, Output
@@ -91,19 +94,24 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
             ctx.meta[_OPTIONS] = options
             ctx.meta[QUIET] = words["quiet"]
             rounds = Rounds.of(words)
+            care = Care.of(name, words, options)
 
             async def session() -> int | None:
                 async with AdminClient(mq_client_api_timeout=words["timeout"], **options) as admin:
 
+                    async def asked(client: AdminClient, out: Output) -> int | None:
+                        return await work(client, out, **given)  # type: ignore[call-arg]
+
                     async def once() -> int | None:
-                        return await work(admin, Output(form), **given)  # type: ignore[call-arg]
+                        return await care.run(admin, Output(form), asked)
 
                     return await (once() if rounds is None else rounds.run(once, ctx))
 
             return asyncio.run(session()) or 0
 
         decorated: Any = run
-        for option in (*_COMMON, *(watch_options if watched(name) else ()), _output(options), *reversed(options)):
+        added = (*_COMMON, *care_options(name), *(watch_options if watched(name) else ()))
+        for option in (*added, _output(options), *reversed(options)):
             decorated = option(decorated)
         return click.command(name, cls=AdminCommand, context_settings=CONTEXT)(decorated)
 
@@ -113,6 +121,7 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
 #: Options of every command; what is left is the command's own.
 _WORDS = (
     "namesrv", "context", "output", "json", "timeout", "credentials", "tls", "tls_ca_file", "quiet", *WATCH_WORDS,
+    *CARE_WORDS,
 )  # fmt: skip
 _COMMON: tuple[Callable[[Any], Any], ...] = (
     click.option("--classic-exit", is_flag=True, expose_value=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from rmq.client.admin.asking import Asking
-from rmq.client.admin.reset import OffsetReset, clone_offsets, reset_queue, reset_to_time
+from rmq.client.admin.reset import OffsetReset, clone_offsets, reset_queue, reset_to_time, stored_offsets
 from rmq.client.checks import typed
 from rmq.protocol.queue import MessageQueue
 
@@ -15,6 +15,15 @@ __all__ = ["Offsets"]
 @typed()
 class Offsets(Asking):
     """Operations on offsets."""
+
+    async def consumer_offsets(self, group: str, topic: str) -> dict[MessageQueue, int]:
+        """Where a group stands on a topic, as the masters have it; queues without an offset are absent.
+
+        Unlike :meth:`consume_stats` it needs no retry topic of the group: a group that nobody subscribed has none.
+
+        :raises ClientError: there is no such topic. :raises RMQError: the broker of a queue does not say.
+        """
+        return await stored_offsets(self._client, group, topic)
 
     async def reset_offset_by_timestamp(
         self, topic: str, group: str, timestamp: int | datetime, *, force: bool = True

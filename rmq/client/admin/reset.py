@@ -25,7 +25,7 @@ from rmq.protocol.headers.offset import (
 )
 from rmq.protocol.queue import MessageQueue
 
-__all__ = ["TO_END", "OffsetReset", "clone_offsets", "reset_queue", "reset_to_time"]
+__all__ = ["TO_END", "OffsetReset", "clone_offsets", "reset_queue", "reset_to_time", "stored_offsets"]
 
 #: In place of a time: the end of each queue.
 TO_END = -1
@@ -179,14 +179,19 @@ async def reset_queue(instance: ClientInstance, group: str, queue: MessageQueue,
     return OffsetReset(queue, old, offset, clients)
 
 
+async def stored_offsets(instance: ClientInstance, group: str, topic: str) -> dict[MessageQueue, int]:
+    """See :meth:`rmq.client.admin.AdminClient.consumer_offsets`."""
+    stored = await _stored(instance, group, sorted(await fetch_subscribe_message_queues(instance, topic)))
+    return {queue: offset for queue, offset in stored.items() if offset is not None}
+
+
 async def clone_offsets(instance: ClientInstance, source: str, destination: str, topic: str) -> dict[MessageQueue, int]:
     """Copy offsets; see :meth:`rmq.client.admin.AdminClient.clone_group_offset`.
 
     They are read and written here, queue by queue: a broker that copies them itself (314) has those of one broker alone
     and says nothing of a group that has none.
     """
-    stored = await _stored(instance, source, sorted(await fetch_subscribe_message_queues(instance, topic)))
-    found = {queue: offset for queue, offset in stored.items() if offset is not None}
+    found = await stored_offsets(instance, source, topic)
     if not found:
         raise NotFound(f"the group {source} has no offset on {topic}: there is nothing to copy")
     by_address: dict[str, list[MessageQueue]] = {}

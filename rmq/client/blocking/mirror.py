@@ -581,6 +581,15 @@ class AdminClientMirror(Lookups[AioAdminClient]):
         """
         self._run(self._alive().delete_subscription_group(broker_addr, group, remove_offset=remove_offset))
 
+    def consumer_offsets(self, group: str, topic: str) -> dict[MessageQueue, int]:
+        """Where a group stands on a topic, as the masters have it; queues without an offset are absent.
+
+        Unlike :meth:`consume_stats` it needs no retry topic of the group: a group that nobody subscribed has none.
+
+        :raises ClientError: there is no such topic. :raises RMQError: the broker of a queue does not say.
+        """
+        return self._run(self._alive().consumer_offsets(group, topic))
+
     def reset_offset_by_timestamp(
         self, topic: str, group: str, timestamp: int | datetime, *, force: bool = True
     ) -> list[OffsetReset]:

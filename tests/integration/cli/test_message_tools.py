@@ -220,7 +220,7 @@ def test_the_page_says_what_works(rmq: Tool, tmp_path: Path, monkeypatch: pytest
     (tmp_path / "lines.txt").write_text("order-7:seven\norder-8:eight\n")
     (tmp_path / "prod-tools.yml").write_text("accessKey: rocketmq\nsecretKey: 12345678\n")
     page = page.replace("127.0.0.1:9876", rmq.cluster.namesrv_addr)
-    commands = re.findall(r"^(rmq|mqadmin) (.*)$", page, re.MULTILINE)
+    commands = re.findall(r"^(rmq|mqadmin|sh) (.*)$", page, re.MULTILINE)
     assert len(commands) > 8
     for program, command_line in commands:
         words = shlex.split(command_line, comments=True)
@@ -230,7 +230,11 @@ def test_the_page_says_what_works(rmq: Tool, tmp_path: Path, monkeypatch: pytest
             words += ["-c", "1"]
         if "--watch" in words and "--rounds" not in words:
             words += ["--rounds", "1"]
-        if program == "rmq":
+        if program == "sh":
+            for line in (tmp_path / words[0]).read_text().splitlines():
+                back = shlex.split(line, comments=True)
+                assert not back or invoke(root, back[0], back[1:]) == 0, line
+        elif program == "rmq":
             rmq(*words)
         else:
             assert invoke(root, program, words) == 0, command_line

@@ -7,6 +7,7 @@ import json
 import click
 import pytest
 
+from rmq.cli.mqadmin.commands import COMMANDS, root
 from rmq.cli.mqadmin.failures import classic, failure
 from rmq.cli.mqadmin.grammar import AdminCommand
 from rmq.cli.mqadmin.output import Output
@@ -106,3 +107,13 @@ def test_a_failure_has_the_code_of_its_kind_and_says_what_to_do(error: RMQError,
 
 def test_javas_exit_codes_are_nought_but_for_a_wrong_command_line() -> None:
     assert [classic(code) for code in (0, 1, 2, 3, 4, 5, 6)] == [0, 0, 1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_option_of_all_commands_takes_the_place_of_one_of_its_own(name: str) -> None:
+    command = root.get_command(click.Context(root), name)
+    assert command is not None
+    names = [one.name for one in command.params]
+    assert len(names) == len(set(names))
+    words = [word for one in command.params for word in (*one.opts, *one.secondary_opts)]
+    assert len(words) == len(set(words))

@@ -11,11 +11,12 @@ import click
 import pytest
 
 from rmq.cli.command import invoke
-from rmq.cli.mqadmin import watching
+from rmq.cli.mqadmin import changes, undo, watching
 from rmq.cli.mqadmin.changes import CHANGING
 from rmq.cli.mqadmin.commands import COMMANDS, root
 from rmq.cli.mqadmin.failures import NOBODY
 from rmq.cli.mqadmin.watching import Rounds
+from rmq.client.admin import AdminClient
 from rmq.protocol.errors import ConnectFailed
 from tests.support.virtual import in_virtual_time, one_world
 
@@ -107,3 +108,15 @@ def test_no_option_of_a_command_takes_the_place_of_a_common_one(name: str) -> No
     assert command is not None
     places = [one.name for one in command.params]
     assert len(places) == len(set(places)), sorted(places)
+
+
+def test_every_change_of_the_admin_client_is_known_for_what_it_does() -> None:
+    """So that no dry run makes one: an operation with such a name is told, not done."""
+    names = {name for name in dir(AdminClient) if name.startswith(CHANGES)}
+    names -= {"update_name_server_address"}  # of the client itself
+    assert names == set(changes.CHANGES)
+    assert set(undo._UNDO) <= names
+    assert names - set(undo._UNDO) == {
+        "clean_expired_consume_queue", "clean_unused_topic", "delete_expired_commit_log",  # nothing brings files back
+        "delete_topic_in_name_servers",  # brokers tell them again
+    }  # fmt: skip
