@@ -19,7 +19,18 @@ import click
 
 from rmq.protocol.errors import RMQError
 
-__all__ = ["CONTEXT", "FAILED", "QUIET", "USAGE", "Commands", "Refused", "invoke", "is_quiet"]
+__all__ = [
+    "CONTEXT",
+    "FAILED",
+    "QUIET",
+    "USAGE",
+    "Commands",
+    "Refused",
+    "invoke",
+    "is_quiet",
+    "quiet_option",
+    "version_option",
+]
 
 FAILED = 1
 USAGE = 2
@@ -56,6 +67,35 @@ def is_quiet() -> bool:
     """Whether the command that runs was told to keep its notes, warnings and bars to itself."""
     ctx = click.get_current_context(silent=True)
     return ctx is not None and bool(ctx.meta.get(QUIET))
+
+
+def _show_version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        import platform
+
+        from rmq import __version__
+        from rmq.protocol.codes import version_name
+        from rmq.protocol.command import VERSION
+
+        release = version_name(VERSION).lstrip("V").replace("_", ".")
+        click.echo(f"{ctx.info_name} {__version__} (RocketMQ {release}, Python {platform.python_version()})")
+        ctx.exit()
+
+
+#: ``--version`` of a program.
+version_option = click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it and end."
+)
+
+
+def _be_quiet(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+    ctx.meta[QUIET] = asked
+
+
+#: ``--quiet`` of a command that has notes on standard error.
+quiet_option = click.option(
+    "--quiet", is_flag=True, expose_value=False, callback=_be_quiet, help="Nothing but errors on standard error."
+)
 
 
 def invoke(command: click.Command, name: str, args: Sequence[str] | None = None) -> int:

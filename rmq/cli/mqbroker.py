@@ -10,7 +10,7 @@ import click
 
 from rmq.broker.app import BrokerApp
 from rmq.broker.settings import BrokerSettings
-from rmq.cli.command import CONTEXT, invoke
+from rmq.cli.command import CONTEXT, invoke, version_option
 from rmq.cli.daemon import Early, exposure, serve
 from rmq.cli.progress import Bar
 from rmq.runtime.world import World
@@ -33,6 +33,7 @@ def ready_line(settings: BrokerSettings) -> str:
 
 
 @click.command(context_settings=CONTEXT)
+@version_option
 @click.option("-c", "--configFile", "config", metavar="FILE", help="Settings, .properties or YAML.")
 @click.option("-n", "--namesrvAddr", "namesrv", metavar="LIST", help="Name servers: 10.0.0.1:9876;10.0.0.2:9876")
 @click.option("-p", "--printConfigItem", "show", is_flag=True, help="Print every setting and its value, and end.")

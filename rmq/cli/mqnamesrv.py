@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from rmq.cli.command import CONTEXT, invoke
+from rmq.cli.command import CONTEXT, invoke, version_option
 from rmq.cli.daemon import Early, exposure, serve
 from rmq.namesrv.app import NamesrvApp
 from rmq.namesrv.settings import NamesrvSettings, expand
@@ -22,6 +22,7 @@ def pid_file(settings: NamesrvSettings, port: int) -> str:
 
 
 @click.command(context_settings=CONTEXT)
+@version_option
 @click.option("-c", "--configFile", "config", metavar="FILE", help="Settings, .properties or YAML.")
 @click.option("-n", "--namesrvAddr", "namesrv", metavar="LIST", help="Accepted as Java does; a nameserver needs none.")
 @click.option("-p", "--printConfigItem", "show", is_flag=True, help="Print every setting and its value, and end.")

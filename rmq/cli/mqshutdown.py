@@ -12,7 +12,7 @@ import sys
 
 import click
 
-from rmq.cli.command import CONTEXT, FAILED, invoke
+from rmq.cli.command import CONTEXT, FAILED, invoke, version_option
 from rmq.cli.daemon import pid_of
 from rmq.runtime.world import World
 
@@ -23,6 +23,7 @@ STOP_SECONDS = 30.0
 
 
 @click.command(context_settings=CONTEXT)
+@version_option
 @click.argument("what", type=click.Choice(["namesrv", "broker"]))
 @click.option("-c", "--configFile", "config", metavar="FILE", help="The settings the daemon was started with.")
 @click.option("-s", "--store", metavar="DIR", help="The broker's storePathRootDir, or the folder of kvConfig.json.")

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from rmq.cli.command import CONTEXT, Commands, invoke
+from rmq.cli.command import CONTEXT, Commands, invoke, version_option
 from rmq.protocol.errors import RMQError
 
 __all__ = ["main"]
@@ -57,6 +57,7 @@ class _Loading(Commands):
 
 
 @click.group(cls=_Loading, context_settings=CONTEXT)
+@version_option
 def command() -> None:
     """RocketMQ in Python."""
 

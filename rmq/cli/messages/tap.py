@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from rmq.cli.command import CONTEXT, FAILED, Refused
+from rmq.cli.command import CONTEXT, FAILED, Refused, is_quiet, quiet_option
 from rmq.cli.messages.captured import Captured, captured, line_of
 from rmq.cli.messages.consume import messages_of
 from rmq.cli.messages.options import client_options, selection
@@ -32,6 +32,7 @@ __all__ = ["replay", "tap"]
 @selection
 @click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="End after N messages.")
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
+@quiet_option
 @client_options
 def tap(chosen: Chosen, file: str, count: int | None, force: bool, client: dict[str, Any]) -> int:
     """Write the messages of TOPIC to FILE (- is standard output), a line of JSON each; nothing of the topic changes.
@@ -78,7 +79,8 @@ async def _tap(out: BinaryIO, chosen: Chosen, count: int | None, client: dict[st
 
 def _told(out: BinaryIO, written: int, topic: str) -> None:
     out.flush()
-    click.echo(f"{written} messages of {topic}", err=True)
+    if not is_quiet():
+        click.echo(f"{written} messages of {topic}", err=True)
 
 
 @click.command(context_settings=CONTEXT)
@@ -92,6 +94,7 @@ def _told(out: BinaryIO, written: int, topic: str) -> None:
 )
 @click.option("--skip", type=click.IntRange(0), default=0, metavar="N", help="Begin after N messages of the file.")
 @click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="End after N messages.")
+@quiet_option
 @client_options
 def replay(
     file: BinaryIO, topic: str | None, speed: float | None, skip: int, count: int | None, client: dict[str, Any]
@@ -130,7 +133,8 @@ def replay(
                 click.echo(f"rmq: {error}", err=True)
                 click.echo(f"rmq: {lanes.done} messages were sent; go on with --skip {lanes.done}", err=True)
                 return FAILED
-        click.echo(f"{lanes.done - skip} messages sent", err=True)
+        if not is_quiet():
+            click.echo(f"{lanes.done - skip} messages sent", err=True)
         return 0
 
     return loop.run(work())

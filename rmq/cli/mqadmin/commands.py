@@ -7,7 +7,7 @@ import importlib
 
 import click
 
-from rmq.cli.command import CONTEXT
+from rmq.cli.command import CONTEXT, version_option
 from rmq.protocol.errors import RMQError
 
 __all__ = ["ALIASES", "COMMANDS", "SECTIONS", "root"]
@@ -218,6 +218,7 @@ def _unknown(name: str, ctx: click.Context) -> click.UsageError:
 
 
 @click.group(cls=AdminGroup, context_settings=CONTEXT, invoke_without_command=True)
+@version_option
 @click.pass_context
 def root(ctx: click.Context) -> None:
     """Look at a RocketMQ cluster and change it. Name servers: -n, else NAMESRV_ADDR.
