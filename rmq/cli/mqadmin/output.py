@@ -30,7 +30,7 @@ from rmq.cli.mqadmin.failures import PARTIAL
 from rmq.cli.mqadmin.text import plain
 from rmq.protocol.errors import RMQError
 
-__all__ = ["FORMS", "Output", "complain", "print_json"]
+__all__ = ["FORMS", "Output", "as_table", "complain", "print_json"]
 
 FORMS = ("classic", "table", "json", "yaml", "csv", "ndjson")
 _JSON = orjson.OPT_NON_STR_KEYS
@@ -104,7 +104,7 @@ class Output:
         if self.classic:
             self._lines(classic())
         elif self.form == "table":
-            self._lines(_table(rows))
+            self._lines(as_table(rows))
         else:
             self._machine(rows + [{"missing": name, "why": why} for name, why in sorted(self.missing.items())])
         self.complain()
@@ -129,7 +129,7 @@ class Output:
         if self.classic:
             self._lines(classic())
         elif self.form == "table":
-            self._lines(_table(value[key]) if key is not None else _pairs(value))
+            self._lines(as_table(value[key]) if key is not None else _pairs(value))
         elif self.form == "csv" and key is not None:
             self._machine(value[key])
         else:
@@ -213,7 +213,7 @@ def _cell(value: Any) -> str:
     return orjson.dumps(value, option=_JSON).decode()
 
 
-def _table(rows: Rows) -> Iterator[str]:
+def as_table(rows: Rows) -> Iterator[str]:
     """Numbers to the right, texts to the left."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     cells = [[plain(_cell(row.get(name))) for name in names] for row in rows]

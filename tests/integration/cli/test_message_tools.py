@@ -228,8 +228,8 @@ def test_the_page_says_what_works(rmq: Tool, tmp_path: Path, monkeypatch: pytest
             continue
         if "-F" in words and words[0] != "produce":
             words += ["-c", "1"]
-        if "--watch" in words and "--rounds" not in words:
-            words += ["--rounds", "1"]
+        if ("--watch" in words or words[0] == "top") and "--rounds" not in words:
+            words += ["--rounds", "1", "--every", "0.2"]
         if program == "sh":
             for line in (tmp_path / words[0]).read_text().splitlines():
                 back = shlex.split(line, comments=True)

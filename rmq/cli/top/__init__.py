@@ -1,0 +1,1 @@
+"""``rmq top``: brokers, topics and groups as they go now."""
