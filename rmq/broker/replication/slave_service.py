@@ -33,6 +33,8 @@ _MOST_TAIL = 8 << 20
 _LEAST_TAIL = 64 << 10
 #: Bytes from the first hole in the log to its end that are compared with the master's and copied again, at most.
 _MOST_AGAIN = 64 << 20
+#: Damaged parts that a master is asked for, at most, until it is another one: it may have them no better.
+_MOST_HOLES = 1000
 #: Seconds between two looks whether there is an address, while there is none.
 _LOOK_PAUSE = 1.0
 
@@ -83,6 +85,9 @@ class SlaveClient:
         self._tail = b""
         #: What is known to be damaged in the log, near its end: a master that has it sends it again.
         self._holes: list[Damage] = []
+        #: Those that a master was asked for, and which one.
+        self._tried: set[Damage] = set()
+        self._tried_at = ""
         self._trouble = Trouble(
             world.clock, log, "following the master", "this slave's log does not grow; it is tried again"
         )
@@ -129,6 +134,7 @@ class SlaveClient:
             try:
                 await self._one_connection(address)
             except HolesFound as found:
+                self._tried.update(self._holes)
                 await self._cut_back(found.at)
                 continue
             except TimeoutError:
@@ -174,7 +180,7 @@ class SlaveClient:
         except ConfigError as error:
             raise ReplicationError(f"this is no HA address of a master: {error}") from None
         await self._all_flushed()
-        self._tail = await self._read_tail()
+        self._tail = await self._read_tail(address)
         link = _Link(self, address)
         try:
             async with patience.timeout(_CONNECT_SECONDS):
@@ -205,19 +211,32 @@ class SlaveClient:
             store.flusher.request()
             await asyncio.sleep(0.01)
 
-    async def _read_tail(self) -> bytes:
+    def _new_holes(self) -> list[Damage]:
+        """What is damaged near the end of the log, and no master was asked for."""
+        log = self._store.log
+        first = max(log.start, log.end - _MOST_AGAIN)
+        return sorted(
+            part
+            for part in self._store.damaged.parts
+            if first <= part.start and part.end <= log.end and part not in self._tried
+        )
+
+    async def _read_tail(self, address: str) -> bytes:
         """What the master is asked for again: the newest record, or all from the first hole in the log on.
 
         :raises OSError: it cannot be read.
         """
         store, log = self._store, self._store.log
         end = log.end
-        first = max(log.start, end - _MOST_AGAIN)
-        self._holes = sorted(part for part in store.damaged.parts if first <= part.start and part.end <= end)
+        if address != self._tried_at:
+            self._tried.clear()
+            self._tried_at = address
+        self._holes = self._new_holes() if len(self._tried) < _MOST_HOLES else []
         if self._holes:
             try:
                 return await self._read(max(log.start, self._holes[0].start - _LEAST_TAIL, 1))
             except OSError:  # what the disk does not give is not written again either
+                self._tried.update(self._holes)
                 self._holes = []
         at = max(log.start, end - _LEAST_TAIL, 1)
         newest = max(store.queues, key=lambda queue: queue.max_phys, default=None)
@@ -282,6 +301,11 @@ class SlaveClient:
         """:raises ReplicationError: the master is somewhere else now."""
         if self.address not in (address, None):
             raise ReplicationError(f"the master is at {self.address} now")
+
+    def check_log(self) -> None:
+        """:raises ReplicationError: a part of it was damaged on the way or since, which the master is asked for."""
+        if len(self._tried) < _MOST_HOLES and (holes := self._new_holes()):
+            raise ReplicationError(f"this slave's log is damaged at {holes[0].start}: its master is asked for it again")
 
     def now(self) -> float:
         """Monotonic seconds."""
@@ -351,6 +375,7 @@ class _Link(asyncio.Protocol):
         self._timer = None
         try:
             self._client.check_address(self._address)
+            self._client.check_log()
             self._send(self.stream.on_tick(self._client.now()))
         except ReplicationError as error:
             self.end(error)

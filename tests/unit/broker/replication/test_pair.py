@@ -12,6 +12,7 @@ from rmq.broker.replication import filling, pace, pump
 from rmq.broker.replication.master import Why
 from rmq.broker.replication.wire import report
 from rmq.broker.settings import BrokerSettings
+from rmq.broker.store.log.reader import Damage
 from rmq.remoting.tls import ServerTls, client_context
 from rmq.testing.simworld import SimOffload
 from tests.support.scenes.replication import SIZE, Pair, fill, log_bytes, pair, raw_slave
@@ -447,6 +448,72 @@ async def test_what_a_power_cut_takes_from_the_middle_of_a_slaves_log_comes_agai
         assert await snapshot(store) == await snapshot(p.master)
         assert store.damaged.parts == []
         assert p.slaves[0].client.status().refused == 0
+
+
+def flip_at(offset: int, p: Pair, times: int = 1) -> None:
+    """So often a byte changes on the way into a log: of a record's place in its queue, which has no sum."""
+    store = p.slaves[0].store
+    append_raw, left = store.append_raw, times
+
+    def changed(at: int, data: bytes) -> None:
+        nonlocal left
+        if left and at <= offset < at + len(data):
+            left -= 1
+            flipped = bytearray(data)
+            flipped[offset - at] ^= 1
+            data = bytes(flipped)
+        append_raw(at, data)
+
+    store.append_raw = changed  # type: ignore[method-assign]
+
+
+@in_virtual_time
+async def test_what_was_changed_on_the_way_is_copied_again_while_the_slave_follows() -> None:
+    async with pair(ha_check_crc=True) as p:
+        fill(p.master, 10)
+        await caught_up(p)
+        flip_at(p.master.log.end + 22, p)
+        fill(p.master, 40, 10)
+        await eventually(lambda: p.slaves[0].store.damaged.parts != [])
+        await eventually(lambda: p.slaves[0].client.status().connections == 3)  # it asks, and copies
+        await caught_up(p)
+        store = p.slaves[0].store
+        assert log_bytes(store) == log_bytes(p.master)
+        assert await snapshot(store) == await snapshot(p.master)
+        assert store.damaged.parts == []
+        assert p.slaves[0].client.status().trouble is None
+
+
+@in_virtual_time
+async def test_what_a_check_finds_damaged_on_a_slaves_disk_is_copied_again() -> None:
+    async with pair(ha_copy_from_first_file=True) as p:
+        fill(p.master, 60)
+        await caught_up(p)
+        store = p.slaves[0].store
+        spoil(p)
+        at = next(queue.max_phys for queue in store.queues)
+        await store.scrub.tell(Damage(SIZE + 1000, min(SIZE + 4000, at)))
+        await asyncio.sleep(20)
+        await caught_up(p)
+        assert log_bytes(store) == log_bytes(p.master)
+        assert await snapshot(store) == await snapshot(p.master)
+        assert store.damaged.parts == []
+
+
+@in_virtual_time
+async def test_a_master_that_has_it_no_better_is_asked_once() -> None:
+    async with pair() as p:
+        fill(p.master, 10)
+        await caught_up(p)
+        flip_at(p.master.log.end + 22, p, times=1000)
+        fill(p.master, 40, 10)
+        await asyncio.sleep(120)
+        client = p.slaves[0].client
+        assert client.status().connections == 3
+        assert len(p.slaves[0].store.damaged.parts) == 1
+        fill(p.master, 5, 50)
+        await caught_up(p)
+        assert client.status().trouble is None
 
 
 @in_virtual_time
