@@ -24,8 +24,10 @@ class OptionNames:
     ca: str
     chain: str
     password: str
-    #: What to give where certificates name other hosts; empty: names are not checked there.
+    #: What to give where certificates name other hosts; empty: nothing does it there.
     name: str
+    #: What to do instead.
+    unnamed: str = ""
 
 
 SDK = OptionNames(
@@ -37,7 +39,12 @@ SDK = OptionNames(
 )
 SPARK = OptionNames("useTLS", "tlsCaFile", "tlsCertFile and tlsKeyFile", "tlsKeyPassword", "tlsServerName")
 DAEMON = OptionNames(
-    "tls.enable", "tls.client.trustCertPath", "tls.client.certPath and tls.client.keyPath", "tls.client.keyPassword", ""
+    "tls.enable",
+    "tls.client.trustCertPath",
+    "tls.client.certPath and tls.client.keyPath",
+    "tls.client.keyPassword",
+    "",
+    "set tls.client.checkHostname=false",
 )
 
 #: X509_V_ERR_*: what OpenSSL finds wrong with a certificate.
@@ -113,8 +120,8 @@ def _distrust(error: ssl.SSLCertVerificationError, names: OptionNames) -> str:
         return "its TLS certificate is not valid yet: this machine's clock, or the one that made it, is wrong"
     if error.verify_code in _NAMES:
         called = why.partition("not valid for ")[2] or "what was called"
-        else_ = f", or give the name that it has as {names.name}" if names.name else ""
-        return f"its TLS certificate is not for {called}: call it by a name that the certificate has{else_}"
+        else_ = f"give the name that it has as {names.name}" if names.name else names.unnamed
+        return f"its TLS certificate is not for {called}: call it by a name that the certificate has, or {else_}"
     if error.verify_code == _NO_PURPOSE:
         return f"its TLS certificate is none of a server ({why}): it has to be made for servers"
     return f"its TLS certificate is not trusted ({why}): give the one that issued it with {names.ca}"

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import cast
 
 from rmq.protocol.errors import ConfigError
+from rmq.remoting.peer_names import SharingContext
 from rmq.runtime.aside import logger
 
 __all__ = ["CLIENT_AUTH", "HANDSHAKE", "Renewed", "ServerTls", "TlsMode", "TlsPipe", "client_context", "server_context"]
@@ -27,6 +28,7 @@ CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": 
 _READ_SIZE = 1 << 18
 #: Bytes of a file of certificates that are looked at for what is in it.
 _LARGEST_PEM = 1 << 20
+_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
 class TlsMode(Enum):
@@ -130,7 +132,7 @@ def client_context(
     *,
     verify: bool = True,
     trust: str | None = None,
-    also: str | None = None,
+    own: str | None = None,
     cert: str | None = None,
     key: str | None = None,
     password: str | None = None,
@@ -141,22 +143,26 @@ def client_context(
 
     :param verify: check the server's certificate.
     :param trust: path of the certificates to check against, PEM; the system's when not given.
-    :param also: path of certificates that are taken besides the system's, as they stand: they need no issuer.
+    :param own: path of a certificate that servers share with this client: it is taken besides the system's, as it is
+        (it needs no issuer), and need not name the host.
     :param check_host: the certificate has to name the host that is called (Java's clients never ask).
     :param password_option: what the key's password is given with, for errors.
     :raises ConfigError: a file cannot be used.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    shared = _first_certificate(own) if own and verify and check_host else None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if shared is None else SharingContext(ssl.PROTOCOL_TLS_CLIENT)
+    if isinstance(context, SharingContext) and shared is not None:
+        context.own = shared
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = verify and check_host
+    context.check_hostname = verify and check_host and shared is None
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
     if verify:
         if trust:
             _load_trust(context, trust)
         else:
             context.load_default_certs()
-            if also:
-                _load_trust(context, also)
+            if own:
+                _load_trust(context, own)
                 context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if cert and key:
         _load_chain(context, cert, key, password, password_option)
@@ -195,6 +201,19 @@ def _load_trust(context: ssl.SSLContext, trust: str) -> None:
         reason = getattr(error, "reason", None)
         why = "it holds no certificate in PEM form" if reason in (None, "NO_CERTIFICATE_OR_CRL_FOUND") else reason
         raise ConfigError(f"TLS: {trust} cannot be used as certificates to trust: {why}") from None
+
+
+def _first_certificate(path: str) -> bytes:
+    """The one that a chain is for, DER. :raises ConfigError: there is none."""
+    text = _pem(path).decode("latin-1")
+    end = text.find(_END)
+    begin = text.rfind(_BEGIN, 0, max(end, 0))
+    try:
+        if begin < 0:
+            raise ValueError
+        return ssl.PEM_cert_to_DER_cert(text[begin : end + len(_END)])
+    except ValueError:
+        raise ConfigError(f"TLS: {path} holds no certificate in PEM form: give the certificate chain") from None
 
 
 def _pem(path: str) -> bytes:

@@ -65,6 +65,12 @@ class TlsSettings(Settings):
         doc="Certificates that those are checked against, PEM; by default those of tls.server.trustCertPath, else the "
         "machine's and tls.server.certPath: daemons that share a certificate trust each other.",
     )
+    tls_client_check_hostname: bool = setting(
+        True,
+        key="tls.client.checkHostname",
+        doc="Their certificates have to name the host that is called, unless it is the one of tls.server.certPath: "
+        "daemons may share one. false, Java's way: a trusted certificate of any host is taken.",
+    )
     tls_client_cert_path: str = setting(
         "",
         key="tls.client.certPath",
@@ -150,11 +156,12 @@ class TlsSettings(Settings):
             return client_context(
                 verify=bool(trust) or self.tls_client_auth_server,
                 trust=trust or None,
-                also=self.tls_server_cert_path or None,
+                own=self.tls_server_cert_path or None,
                 cert=cert,
                 key=key,
                 password=password or None,
+                check_host=self.tls_client_check_hostname,
             )
 
-        paths = [path for path in (trust, cert, key) if path]
+        paths = [path for path in dict.fromkeys((trust, cert, key, self.tls_server_cert_path)) if path]
         return PeerTls(Renewed(make, paths) if paths else make(), names=DAEMON)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 __all__ = ["Certificate", "make_certificate"]
 
@@ -26,7 +28,8 @@ def make_certificate(
 ) -> Certificate:
     """A self-signed one.
 
-    :param name: of its files. :param days: from and until when it is valid, from today.
+    :param name: of its files. :param hosts: names and addresses that it is for.
+    :param days: from and until when it is valid, from today.
     :param password: opens its key.
     """
     from cryptography import x509
@@ -45,7 +48,7 @@ def make_certificate(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now + datetime.timedelta(days=days[0]))
         .not_valid_after(now + datetime.timedelta(days=days[1]))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_named(host) for host in hosts]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
@@ -56,3 +59,12 @@ def make_certificate(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
     )
     return paths
+
+
+def _named(host: str) -> Any:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

@@ -93,6 +93,11 @@ def _tls(where: str, settings: AclSettings) -> Iterator[Finding]:
             where, "tls.client.authServer=false", "whoever answers this daemon's calls is trusted",
             "leave it out, and set tls.client.trustCertPath",
         )  # fmt: skip
+    elif calls and not settings.tls_client_check_hostname:
+        yield Finding(
+            where, "tls.client.checkHostname=false", "a certificate of any server is good enough for every other",
+            "leave it out, and have certificates name the hosts",
+        )  # fmt: skip
 
 
 def _access(where: str, settings: AclSettings) -> Iterator[Finding]:

@@ -283,7 +283,10 @@ def test_contradictions_are_refused(certificate: Any) -> None:
             TlsSettings(**given).server_tls()
 
 
-def test_daemons_check_those_that_they_call_unless_told_otherwise(certificate: Any, other_certificate: Any) -> None:
+@pytest.mark.parametrize("loop", LOOPS)
+def test_daemons_check_those_that_they_call_unless_told_otherwise(
+    loop: str, certificate: Any, other_certificate: Any
+) -> None:
     """Those that share a certificate trust each other; Java's default is a switch."""
 
     async def main() -> None:
@@ -295,14 +298,18 @@ def test_daemons_check_those_that_they_call_unless_told_otherwise(certificate: A
         same = {"tls_server_cert_path": certificate.cert, "tls_server_key_path": certificate.key}
         other = {"tls_server_cert_path": other_certificate.cert, "tls_server_key_path": other_certificate.key}
         assert await called(**same) == "tls"
-        assert await called(**other, tls_client_trust_cert_path=certificate.cert) == "tls"
+        trusts = {"tls_client_trust_cert_path": certificate.cert}
+        with pytest.raises(ConnectFailed, match=r"not for '127.0.0.1': .*, or set tls\.client\.checkHostname=false$"):
+            await called(**other, **trusts)
+        assert await called(**other, **trusts, tls_client_check_hostname=False) == "tls"
+        assert await called(**same, **trusts) == "tls"  # the very certificate that it has itself
         assert await called(**other, tls_client_auth_server=False) == "tls"
         for settings in (other, {}, {"tls_client_trust_cert_path": other_certificate.cert}):
             with pytest.raises(ConnectFailed, match=r"not trusted .* with tls\.client\.trustCertPath$"):
                 await called(**settings)
         await server.stop()
 
-    asyncio.run(main())
+    run_on(loop, main())
 
 
 @pytest.mark.parametrize("loop", LOOPS)

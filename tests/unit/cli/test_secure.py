@@ -276,6 +276,7 @@ def test_a_broker_of_javas_defaults_is_open(tmp_path: Path) -> None:
         ("namesrv.properties", "aclEnable=false", "a name server without accounts"),
         ("broker.properties", "autoCreateTopicEnable=true", "autoCreateTopicEnable=true"),
         ("broker.properties", "tls.enable=false", "tls.enable=false"),
+        ("broker.properties", "tls.client.checkHostname=false", "tls.client.checkHostname=false"),
         ("broker.properties", "aclCredentialsFile=", "no aclCredentialsFile"),
         ("broker.properties", "aclUncheckedCodes=true", "aclUncheckedCodes=true"),
         ("broker.properties", "aclTraceTopicOpen=true", "aclTraceTopicOpen=true"),
