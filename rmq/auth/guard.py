@@ -75,7 +75,9 @@ class _Grant:
     def charge(self, size: int) -> None:
         quotas = self._guard.quotas
         if quotas is not None and not self.free:
-            quotas.charge(self._key, size)
+            account = self._guard.rules.accounts.get(self._key)
+            if account is not None:  # it is not gone meanwhile
+                quotas.charge(account, size)
 
     def allows(self, need: Need) -> bool:
         return self._lenient or self._guard.verdict(self._key, need) is None
@@ -203,13 +205,13 @@ class Guard:
             why = f"Need admin permission for request code={request.code}, but accessKey={key} is not"
             raise self._refusal(conn, request, "role", why)
         if self.quotas is not None and not grant.free:
-            self._count(conn, request, key, self.quotas)
+            self._count(conn, request, account, self.quotas)
         request.grant = _Grant(self, key, lenient=True, free=grant.free) if lenient else grant
 
-    def _count(self, conn: Conn, request: Command, key: str, quotas: Quotas) -> None:
+    def _count(self, conn: Conn, request: Command, account: Account, quotas: Quotas) -> None:
         """:raises ResponseError: SYSTEM_BUSY: the account has asked too much."""
         try:
-            quotas.admit(conn, key, request)
+            quotas.admit(conn, account, request)
         except ResponseError as error:
             self.refused["quota"] += 1
             self._refusals.say(log.warning, "%s: request %d refused: %s", conn.peer, request.code, error.remark)

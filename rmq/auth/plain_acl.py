@@ -1,7 +1,8 @@
 """plain_acl.yml: accounts and white lists of 4.x access control (protocol.md 6.2; Java: PlainAccessData).
 
 Keys of ours, which Java passes over: ``broker: true`` (the account may do what brokers ask of name servers and masters,
-and nothing else besides what its lists say) and ``disabled: true`` (it may do nothing).
+and nothing else besides what its lists say), ``disabled: true`` (it may do nothing), and shares of its own in place of
+the settings': ``maxRequestsPerSecond``, ``maxBytesPerSecond`` and ``maxConnections``, 0 = no limit.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ __all__ = ["ACCOUNT_KEYS", "FILE_KEYS", "Account", "PlainFile", "parse_permissio
 FILE_KEYS = ("globalWhiteRemoteAddresses", "accounts", "dataVersion")
 ACCOUNT_KEYS = (
     "accessKey", "secretKey", "whiteRemoteAddress", "admin", "defaultTopicPerm", "defaultGroupPerm", "topicPerms",
-    "groupPerms", "broker", "disabled",
+    "groupPerms", "broker", "disabled", "maxRequestsPerSecond", "maxBytesPerSecond", "maxConnections",
 )  # fmt: skip
+#: Digits of a share: what is more is no limit that anybody meets.
+_LONGEST_SHARE = 15
 _PERMISSIONS: Mapping[str, int] = {"DENY": DENY, "PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB}
 _YES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 #: Java: a key or a secret has more characters.
@@ -45,6 +48,10 @@ class Account:
     default_group: int = DENY
     topics: Mapping[str, int] = field(default_factory=dict)
     groups: Mapping[str, int] = field(default_factory=dict)
+    #: What it may ask for, instead of what the daemon's settings say: requests and bytes a second, connections.
+    requests: int | None = None
+    bytes: int | None = None
+    connections: int | None = None
     #: Where it stands.
     place: str = ""
 
@@ -141,6 +148,14 @@ class _Reading:
             raise self.wrong(mapping.values[name], f"{name} is true or false, not {text[:32]!r}")
         return known
 
+    def share(self, mapping: document.Mapping, name: str) -> int | None:
+        text = self.text(mapping, name)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_SHARE):
+            raise self.wrong(mapping.values[name], f"{name} is a number, 0 for no limit, not {text[:32]!r}")
+        return int(text)
+
     def pattern(self, node: Node) -> AddressPattern:
         if not isinstance(node, Scalar):
             raise self.wrong(node, "an address pattern is expected")
@@ -200,6 +215,9 @@ class _Reading:
             default_group=self.default(mapping, "defaultGroupPerm"),
             topics=topics,
             groups=groups,
+            requests=self.share(mapping, "maxRequestsPerSecond"),
+            bytes=self.share(mapping, "maxBytesPerSecond"),
+            connections=self.share(mapping, "maxConnections"),
             place=f"{self._path}:{mapping.line}",
         )  # fmt: skip
 

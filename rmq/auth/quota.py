@@ -15,6 +15,7 @@ from rmq.remoting.buckets import Buckets
 from rmq.runtime.world import Clock
 
 if TYPE_CHECKING:
+    from rmq.auth.plain_acl import Account
     from rmq.auth.settings import AclSettings
     from rmq.remoting.conn import Conn
 
@@ -47,31 +48,46 @@ class Quotas:
         self._conns: dict[str, set[Conn]] = {}
         self._accounts: dict[Conn, set[str]] = {}
 
-    def admit(self, conn: Conn, key: str, request: Command) -> None:
+    def admit(self, conn: Conn, account: Account, request: Command) -> None:
         """Count a request of an account.
 
         :raises ResponseError: SYSTEM_BUSY: it has used up its share of this second, or has too many connections.
         """
-        settings = self._settings
-        requests, size = settings.account_max_requests_per_second, settings.account_max_bytes_per_second
-        if settings.account_max_connections:
-            self._connected(conn, key, settings.account_max_connections)
-        elif self._conns:
-            self._conns.clear()
-            self._accounts.clear()
+        settings, key = self._settings, account.access_key
+        requests, request_limit = account.requests, "maxRequestsPerSecond"
+        if requests is None:
+            requests, request_limit = settings.account_max_requests_per_second, "accountMaxRequestsPerSecond"
+        size, size_limit = account.bytes, "maxBytesPerSecond"
+        if size is None:
+            size, size_limit = settings.account_max_bytes_per_second, "accountMaxBytesPerSecond"
+        most, most_limit = account.connections, "maxConnections"
+        if most is None:
+            most, most_limit = settings.account_max_connections, "accountMaxConnections"
+        if most:
+            self._connected(conn, key, most, most_limit)
+        elif key in self._conns:
+            self._uncounted(key)
         if requests:
-            self._demand(self._requests, key, requests, request, "requests", "accountMaxRequestsPerSecond")
+            self._demand(self._requests, key, requests, request, "requests", request_limit)
         if size:
-            self._demand(self._bytes, key, size, request, "bytes", "accountMaxBytesPerSecond")
+            self._demand(self._bytes, key, size, request, "bytes", size_limit)
             self._bytes.take(key, len(request.body) + _HEADER, size, size)
         if requests:
             self._requests.take(key, 1, requests, requests)
 
-    def charge(self, key: str, size: int) -> None:
+    def charge(self, account: Account, size: int) -> None:
         """An answer of so many bytes was sent."""
-        rate = self._settings.account_max_bytes_per_second
+        rate = self._settings.account_max_bytes_per_second if account.bytes is None else account.bytes
         if rate:
-            self._bytes.take(key, size, rate, rate)
+            self._bytes.take(account.access_key, size, rate, rate)
+
+    def _uncounted(self, key: str) -> None:
+        """An account's connections are bounded no more."""
+        for conn in self._conns.pop(key):
+            others = self._accounts[conn]
+            others.discard(key)
+            if not others:
+                del self._accounts[conn]
 
     def closed(self, conn: Conn) -> None:
         """A connection is gone."""
@@ -89,14 +105,14 @@ class Quotas:
                 f"[FLOW] accessKey={key} has used up its {rate} {what} a second ({setting}): ask less, or for more",
             )
 
-    def _connected(self, conn: Conn, key: str, most: int) -> None:
+    def _connected(self, conn: Conn, key: str, most: int, setting: str) -> None:
         conns = self._conns.get(key)
         if conns is not None and conn in conns:
             return
         if conns is not None and len(conns) >= most:
             raise ResponseError(
                 ResponseCode.SYSTEM_BUSY,
-                f"[FLOW] accessKey={key} has {len(conns)} connections open: it may have {most} (accountMaxConnections)",
+                f"[FLOW] accessKey={key} has {len(conns)} connections open: it may have {most} ({setting})",
             )
         if conn.closed:
             return
