@@ -142,6 +142,8 @@ class ClientInstance:
         #: The process it was made in; a forked child has a copy that is the parent's to end.
         self.pid = world.identity.pid
         access = access or access_of(settings, world.files)
+        #: Signs what is encoded without a command, as ``remoting`` signs commands; None: nothing is signed.
+        self.account = access.account
         self.remoting = RemotingClient(world, tls=access.peer())
         if access.account is not None:
             self.remoting.signer = Signer(access.account).sign
@@ -332,14 +334,13 @@ class ClientInstance:
         return not self.remoting.hooks and self.remoting.connected(address) is not None
 
     def submit(self, address: str, data: bytes, opaque: int, timeout: float, done: Done) -> None:
-        """Send a frame that is encoded already; ``done`` is told once how it ended. Only on the loop; never raises."""
+        """Send a frame that is encoded and signed already; ``done`` is told once how it ended. Only on the loop; never
+        raises."""
         remoting = self.remoting
         if remoting.hooks:
-            # Hooks see and may change (sign) a command, so the frame is taken apart again for them.
+            # Hooks see a command and may change it, so the frame is taken apart again for them, and signed anew.
             remoting.call(address, frame.decode(memoryview(data)[4:]), timeout, done)
             return
-        if remoting.signer is not None:
-            data = frame.encode(remoting.signed(frame.decode(memoryview(data)[4:])))
         conn = remoting.connected(address)
         if conn is None:
             if self._tasks is None or self._tasks.closed:

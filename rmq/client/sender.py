@@ -15,6 +15,7 @@ from rmq.client.accumulator import Accumulator
 from rmq.client.attempts import AskRoute, AskWhy, Attempts, Call, Done, Outcome, Pause, Send, Step
 from rmq.client.checks import check_queue
 from rmq.client.fault import LatencyFault
+from rmq.client.frames import SendFrames
 from rmq.client.identity import message_ids
 from rmq.client.line import Line, Place
 from rmq.client.message import Message, MessageExt, MessageQueue
@@ -42,6 +43,7 @@ from rmq.runtime.world import World
 
 if TYPE_CHECKING:
     from rmq.client.hooks import Hooks
+    from rmq.client.instance import ClientInstance
     from rmq.client.producer import Producer
 
 __all__ = ["Sender", "send_window"]
@@ -71,6 +73,7 @@ class Sender:
         stamp = hooks.stamped if hooks.stamps else None
         ids = message_ids(world, settings)
         self.encoder = SendEncoder(producer.group, settings, ids, world.clock.now_ms, stamp)
+        self._frames = SendFrames(producer.group, settings)
         #: Encoding calls functions of the application's that may take their time.
         self.waits = hooks.stamps and not hooks.quick
         self.window = send_window(f"the producer {producer.group}", settings, world)
@@ -285,7 +288,7 @@ class Sender:
                 outcome = await reply
             else:
                 opaque = next_opaque()
-                data = self.encoder.frame(attempts.send, step.queue, opaque)
+                data = self._frames.frame(attempts.send, step.queue, opaque, None)  # signed as a command
                 command, seconds = frame.decode(memoryview(data)[4:]), attempts.hurried(step, self._now()).seconds
                 outcome = await client.remoting.request(step.address, command, seconds, place)
         except RMQError as error:
@@ -317,9 +320,9 @@ class Sender:
 
     def _exchange(self, attempts: Attempts, sent: Send) -> Reply:
         """The answer to an attempt, or why there is none."""
-        opaque = next_opaque()
-        data = self.encoder.frame(attempts.send, sent.queue, opaque)
-        return self._producer._client.exchange(sent.address, data, opaque, sent.seconds)
+        opaque, instance = next_opaque(), self._producer._client
+        data = self._frames.frame(attempts.send, sent.queue, opaque, instance.account)
+        return instance.exchange(sent.address, data, opaque, sent.seconds)
 
     async def _until_it_leaves(self, attempts: Attempts, step: Step) -> Send | Done:
         """Ask and wait for what the attempts need to know before the next one."""
@@ -433,18 +436,19 @@ class Sender:
         if isinstance(step, Done):
             step.result()  # raises: nothing was sent that could have one
             return
-        remoting = self._producer._client.remoting
+        instance = self._producer._client
+        remoting = instance.remoting
         address = step.address
         try:
             conn = await remoting.connection(address)
-            hooked = remoting.hooks or remoting.signer is not None
+            hooked = bool(remoting.hooks)
             if place is not None and not hooked:
                 await place.come(max(0.001, attempts.rest(self._now())))
             if conn.out_bytes > _WRITE_FIRST:
                 conn.flush()
             if conn.writing_paused and not await conn.takes_again(limit):
                 raise TooManyRequests(f"{address}: has taken nothing for {limit:g} s: the message was not sent")
-            data = self.encoder.frame(send, step.queue, next_opaque(), oneway=True)
+            data = self._frames.frame(send, step.queue, next_opaque(), instance.account, oneway=True)
             if hooked:
                 await remoting.oneway(address, frame.decode(memoryview(data)[4:]), limit, place)
             else:
@@ -466,6 +470,7 @@ class Sender:
     def submit(
         self,
         bridge: Bridge,
+        instance: ClientInstance,
         attempts: Attempts,
         sent: Send,
         then: Callable[[Step], object],
@@ -482,8 +487,8 @@ class Sender:
         def ended(outcome: Command | Exception) -> None:
             then(attempts.on(outcome, self._now()))
 
-        instance = self._producer._client
-        written = sent.address, self.encoder.frame(attempts.send, sent.queue, opaque), opaque, sent.seconds, ended
+        data = self._frames.frame(attempts.send, sent.queue, opaque, instance.account)
+        written = sent.address, data, opaque, sent.seconds, ended
         if queue is None and selector is None:
             bridge.post(instance.submit, *written)
             return

@@ -1,11 +1,5 @@
-"""From a message to the frame of a send, and from its answer to a SendResult. Pure; runs on the caller's thread.
-
-The header of a send (protocol.md 2.2) differs from one message to the next in seven of its fields. The rest is encoded
-once per producer, topic and queue::
-
-    {"code":310,"extFields":{"a":group,"b":topic,"c":"TBW102","d":"4","j":"0","k":"false","m":"false","n":broker,"e":queue,
-    "f":sysFlag,"g":born,"h":flag,"i":properties},"flag":0,"language":"PYTHON","opaque":...,
-    "serializeTypeCurrentRPC":"JSON","version":409}
+"""From a message to a send that only lacks its queue, and from its answer to a SendResult. Pure; runs on the
+caller's thread.
 """
 
 from __future__ import annotations
@@ -13,7 +7,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from struct import Struct
 from typing import NamedTuple
 
 import orjson
@@ -36,7 +29,7 @@ from rmq.client.settings import ProducerSettings
 from rmq.protocol import batch
 from rmq.protocol import properties as property_string
 from rmq.protocol.codes import ResponseCode
-from rmq.protocol.command import VERSION, Command
+from rmq.protocol.command import Command
 from rmq.protocol.compression import compress, flags_of
 from rmq.protocol.errors import ClientError, HeaderError, ResponseError, WrongType
 from rmq.protocol.names import BROKER_TOPICS
@@ -49,8 +42,6 @@ __all__ = ["BatchItem", "PreparedSend", "SendEncoder", "Sendable", "next_opaque"
 #: What a send without a selector may be given: one message, or several of one topic for a batch.
 Sendable = Message | MessageExt | Sequence[Message | MessageExt]
 
-_LENGTHS = Struct(">II")
-_ONEWAY = 2
 #: Properties over this many bytes are refused by every broker (code 13).
 _MOST_PROPERTIES = 32_767
 
@@ -158,7 +149,6 @@ class SendEncoder:
         #: What the property string of each message begins with, and how many properties that are besides the id.
         self._begin = (f"INSTANCE_ID\x01{names.name}\x02" if names else "") + "UNIQ_KEY\x01"
         self._begun = int(bool(names))
-        self._heads: dict[tuple[MessageQueue, int], bytes] = {}
 
     # -- one message --------------------------------------------------------------------------------------------------
 
@@ -434,47 +424,6 @@ class SendEncoder:
         properties = _utf8(self._property_text(message, "0" * 32), message)
         body = message.body
         return batch.ITEM_SIZE + len(body if type(body) is bytes else body_bytes(body)) + len(properties)
-
-    # -- frames -------------------------------------------------------------------------------------------------------
-
-    def frame(self, send: PreparedSend, queue: MessageQueue, opaque: int, *, oneway: bool = False) -> bytes:
-        """The whole frame of one attempt."""
-        head = self._heads.get((queue, send.code))
-        if head is None:
-            head = self._heads[queue, send.code] = self._head(queue, send.code)
-        header = (
-            b'%b"f":"%d","g":"%d","h":"%d","i":%b},"flag":%d,"language":"PYTHON","opaque":%d,'
-            b'"serializeTypeCurrentRPC":"JSON","version":%d}'
-            % (
-                head,
-                send.sys_flag,
-                send.born,
-                send.flag,
-                send.properties,
-                _ONEWAY if oneway else 0,
-                opaque,
-                VERSION,
-            )
-        )
-        size = len(header)
-        body = send.body
-        return b"".join((_LENGTHS.pack(4 + size + len(body), size), header, body))
-
-    def _head(self, queue: MessageQueue, code: int) -> bytes:
-        if len(self._heads) > 65_536:
-            self._heads.clear()
-        fields = {
-            "a": self._group,
-            "b": queue.topic,
-            "c": self._settings.create_topic_key,
-            "d": str(self._settings.default_topic_queue_nums),
-            "e": str(queue.queue_id),
-            "j": "0",
-            "k": "true" if self._settings.unit_mode else "false",
-            "m": "true" if code == 320 else "false",
-            "n": queue.broker_name,
-        }
-        return b'{"code":%d,"extFields":%b,' % (code, orjson.dumps(fields)[:-1])
 
 
 def _timer_text(message: Message) -> str:

@@ -90,7 +90,7 @@ class Producer(ProducerMirror):
         if client.settings.auto_batch and sender.joins(message, selector):
             return made.run(client.send(message, queue=queue, timeout=timeout))
         send = sender.prepare(message)
-        limit = client._limit(timeout)
+        instance, limit = client._client, client._limit(timeout)
         attempts = sender.attempts(send, queue, selector, arg, limit)
         waiter = made.waiter()
         window, size = sender.window, weight(send)
@@ -107,7 +107,7 @@ class Producer(ProducerMirror):
                 window.leave(size, answered=isinstance(step, (Done, Call)) and step.answered)
                 made.answer(waiter, step)
 
-            sender.submit(made, attempts, step, told, queue, selector, arg)
+            sender.submit(made, instance, attempts, step, told, queue, selector, arg)
             step = made.wait(waiter, _WRITTEN_AND_ANSWERED * step.seconds)
         else:
             made.post(partial(window.leave, size, answered=False))
@@ -141,7 +141,7 @@ class Producer(ProducerMirror):
         client = self._alive()
         made = self._bridge_now()
         made.check()
-        client._client  # noqa: B018 - raises when not started
+        instance = client._client
         check_callback(callback)
         limit, sender = client._limit(timeout), client._sender
         if sender.joins(message, selector):
@@ -183,7 +183,7 @@ class Producer(ProducerMirror):
         while isinstance(step, Call) and not made.inside:
             step = attempts.on(step.in_place(), client.world.clock.monotonic())
         if isinstance(step, Send):
-            sender.submit(made, attempts, step, go_on, queue, selector, arg)
+            sender.submit(made, instance, attempts, step, go_on, queue, selector, arg)
         else:
             made.post(go_on, step, False)
         return future

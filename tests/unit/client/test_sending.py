@@ -9,6 +9,7 @@ from datetime import datetime
 
 import pytest
 
+from rmq.client.frames import SendFrames
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.results import SendStatus
 from rmq.client.sending import SendEncoder, next_opaque, send_result
@@ -31,7 +32,7 @@ def encoder(**options: object) -> SendEncoder:
 
 def sent(made: SendEncoder, message: Message | list[Message], **how: bool) -> tuple[Command, SendMessageV2Request]:
     send = made.prepare_batch(message) if isinstance(message, list) else made.prepare(message)
-    command = frame.decode(made.frame(send, QUEUE, -7, **how)[4:])
+    command = frame.decode(SendFrames("pg", made._settings).frame(send, QUEUE, -7, None, **how)[4:])
     return command, command.header(SendMessageV2Request)
 
 
@@ -96,12 +97,9 @@ def test_the_limit_of_compression_is_4096_bytes() -> None:
 def test_a_batch_holds_every_message_with_its_own_properties_and_is_never_compressed() -> None:
     """Field case B079."""
     messages = [Message("T", b"x" * 3_000, tags=f"t{i}", keys=f"k{i}", flag=i) for i in range(4)]
-    made = encoder()
-    send = made.prepare_batch(messages)
-    command = frame.decode(made.frame(send, QUEUE, 1)[4:])
-    header = command.header(SendMessageV2Request)
+    command, header = sent(encoder(), messages)
     assert (command.code, header.batch, header.sys_flag) == (320, True, 0)
-    assert send.msg_id == "ID0,ID1,ID2,ID3"
+    assert encoder().prepare_batch(messages).msg_id == "ID0,ID1,ID2,ID3"
     items = batch.decode(command.body)
     assert [(flag, body) for flag, body, _ in items] == [(i, b"x" * 3_000) for i in range(4)]
     assert [properties["KEYS"] for _, _, properties in items] == ["k0", "k1", "k2", "k3"]
